@@ -25,7 +25,7 @@ import numpy.typing as npt
 from ..schemas.text.files import Source, read_struct
 from ..trace.brief import brief
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, StringTable, begins, grouped
+from ..trace.columns import IntColumn, StringTable, grouped, run_starts
 from ..trace.tables import OP
 from ..trace.trace import Trace
 
@@ -170,7 +170,7 @@ def _of_operators(
     start, end = trace.runtime.ts[launches], trace.runtime.end[launches]
     before = _counts_before(top[inside], calls.ts[inside], owner, start)
     total = np.bincount(top[inside], minlength=len(calls))
-    first, last = begins(owner), begins(owner[::-1])[::-1]
+    first, last = run_starts(owner), run_starts(owner[::-1])[::-1]
     later, bare = np.flatnonzero(~first), ops[~np.isin(ops, owner)]
     return [
         (2, owner[first], start[first] - calls.ts[owner[first]] - before[first] * event_ns),

@@ -23,7 +23,7 @@ from etplus.converters.convert import convert
 from etplus.linker import link
 from etplus.replaying.constants import fit_constants
 from etplus.replaying.network import Network, on_network
-from etplus.replaying.rank_coupling import couple
+from etplus.replaying.rank_coupling import join_ranks
 from etplus.replaying.replay import build_graph, replay
 from etplus.trace.trace import Trace
 
@@ -82,7 +82,7 @@ def rows(subject: Subject, folder: Path) -> Iterator[Row]:
     """As measured, then on each network."""
     graphs = [build_graph(trace) for trace in subject.traces]
     constants = [fit_constants(graph) for graph in graphs]
-    graph = couple(graphs) if len(graphs) > 1 else graphs[0]
+    graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
     job, world = converted(subject.traces, folder / "set"), subject.traces[0].world_size
     made = subject.made
     yield Row(

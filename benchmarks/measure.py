@@ -24,10 +24,10 @@ from pathlib import Path
 import etplus
 import numpy as np
 import torch
-from etplus.measuring.calls import RecordedCall
 from etplus.measuring.checkpoint import Checkpoint
 from etplus.measuring.measured import Measured
 from etplus.measuring.reader import recorded_calls
+from etplus.measuring.recorded_calls import RecordedCall
 from etplus.measuring.script import op_script
 from etplus.measuring.timing import Options, measure
 from etplus.predict.end_to_end import predict

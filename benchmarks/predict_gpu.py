@@ -30,9 +30,9 @@ from etplus.predict.costs.baselines import ExtraTrees, NameMean, UntunedRoofline
 from etplus.predict.costs.bound import bound_of
 from etplus.predict.costs.crossval import cross_validate
 from etplus.predict.costs.familiarity import Familiarity
-from etplus.predict.costs.intervals import fit_intervals
 from etplus.predict.costs.kernel_model import interval_group
-from etplus.predict.costs.measured import Measured, gpu_tasks, medians, pooled
+from etplus.predict.costs.measured_tasks import MeasuredTask, gpu_tasks, medians, pooled
+from etplus.predict.costs.prediction_intervals import fit_intervals
 from etplus.predict.costs.registry import Costs
 from etplus.predict.costs.similar import Nearest
 from etplus.predict.costs.task import CostModel
@@ -56,7 +56,7 @@ def linked(name: str, *, alone: bool = False) -> Trace:
     return read_etplus(b"".join(link(None if alone else et, kineto).chunks()))
 
 
-def events_of(trace: Trace) -> list[Measured]:
+def events_of(trace: Trace) -> list[MeasuredTask]:
     """Distinct GPU events of a trace."""
     return [one for one in medians(gpu_tasks(trace), trace.gpu.dur.tolist()) if one.ns > 0]
 
@@ -87,7 +87,7 @@ class Held:
     high: Floats
 
 
-def models(given: Sequence[Measured]) -> dict[str, CostModel]:
+def models(given: Sequence[MeasuredTask]) -> dict[str, CostModel]:
     """This model and what it is compared with, fitted on some events."""
     found: dict[str, CostModel] = {
         OURS: Costs(given, DEVICES), "name mean": NameMean(given), "roofline": UntunedRoofline(DEVICES),
@@ -96,13 +96,13 @@ def models(given: Sequence[Measured]) -> dict[str, CostModel]:
     return found | ({"ExtraTrees": ExtraTrees(given)} if have_trees() else {})
 
 
-def hold_out(events: Mapping[str, list[Measured]], fold_of: Callable[[str], str], only: Iterable[str] = ()) -> Held:
+def hold_out(events: Mapping[str, list[MeasuredTask]], fold_of: Callable[[str], str], only: Iterable[str] = ()) -> Held:
     """Predict every trace from those of other folds; intervals are from how events of other folds were missed.
 
     Args:
         fold_of: name of a trace to its fold. only: predict the traces of these folds; the others make the intervals.
     """
-    rows: list[tuple[str, Measured, tuple[str, ...]]] = []
+    rows: list[tuple[str, MeasuredTask, tuple[str, ...]]] = []
     predicted: dict[str, list[float]] = {}
     for fold in dict.fromkeys(map(fold_of, events)):
         given = pooled(one for name, of in events.items() if fold_of(name) != fold for one in of)
@@ -130,7 +130,7 @@ def hold_out(events: Mapping[str, list[Measured]], fold_of: Callable[[str], str]
 
 
 def intervals(
-    rows: Sequence[tuple[str, Measured, tuple[str, ...]]], predicted: Floats, fold_of: Callable[[str], str]
+    rows: Sequence[tuple[str, MeasuredTask, tuple[str, ...]]], predicted: Floats, fold_of: Callable[[str], str]
 ) -> tuple[Floats, Floats]:
     """Ends of the 80% intervals of held-out predictions, from those of the other folds."""
     low, high = np.zeros(len(rows)), np.zeros(len(rows))
@@ -196,8 +196,8 @@ def ranks_held_out(ranks: list[Trace], known: tuple[int, ...], engine: Engine) -
     errors += [predict_ranks(ranks, model, engine=engine, force=True).error]
     for rank in others:
         one = predict(ranks[rank], model, engine=engine, force=True)
-        assert one.unhindered is not None
-        errors += [one.error, one.unhindered[0] / one.unhindered[1] - 1]
+        assert one.without_waiting is not None
+        errors += [one.error, one.without_waiting[0] / one.without_waiting[1] - 1]
     cells = "".join(f"{error:>+10.1%}" for error in errors)
     return f"{' '.join(map(str, known)):6}{' '.join(map(str, others)):8}{engine:10}{cells}"
 
@@ -207,7 +207,7 @@ HEAD = f"{'fitted':6}{' others':8}{'engine':10}" + "".join(
 )
 
 
-def show_more(events: Mapping[str, list[Measured]], files: Sequence[str]) -> None:
+def show_more(events: Mapping[str, list[MeasuredTask]], files: Sequence[str]) -> None:
     """Errors on further traces, predicted from all shared ones."""
     paths = [path for file in files for path in (sorted(Path(file).iterdir()) if Path(file).is_dir() else [Path(file)])]
     for path in paths:

@@ -18,7 +18,7 @@ from etplus.linker import link
 from etplus.replaying.constants import fit_constants
 from etplus.replaying.critical import resource_bounds
 from etplus.replaying.iterations import HeldOut, find_iterations, predict_iteration
-from etplus.replaying.rank_coupling import couple
+from etplus.replaying.rank_coupling import join_ranks
 from etplus.replaying.replay import Replay, build_graph, replay
 from etplus.replaying.replay_graph import ReplayGraph
 from etplus.replaying.replay_summary import Summary, summarize
@@ -88,7 +88,7 @@ def held_out(graph: ReplayGraph) -> list[HeldOut]:
     """Every iteration predicted from the others, but for those that are set apart; [] for a trace with fewer than
     three."""
     try:
-        iterations = find_iterations(graph.document)
+        iterations = find_iterations(graph.trace)
     except ConvertError:
         return []
     constants, apart = fit_constants(graph), {one.iteration for one in iterations.outliers}
@@ -110,7 +110,7 @@ def main() -> None:
     for name, graph, predictions in graphs(arguments.traces):
         constants = fit_constants(graph)
         summary = summarize(replay(graph, constants), constants)
-        if np.any(graph.document.kind == GPU):
+        if np.any(graph.trace.kind == GPU):
             print(gpu_row(name, graph, summary))
             share = summary.unexplained.share
             off[name] = abs(summary.error) > max(MAKESPAN, share) or summary.start_error > max(STARTS, share)
@@ -125,7 +125,7 @@ def main() -> None:
           f"unexplained share{': not ' + ', '.join(beyond) if beyond else ''}")  # fmt: skip
     if len(ranks) > 1:
         fitted = [fit_constants(graph) for graph in ranks]
-        job = summarize(replay(couple(ranks), fitted), fitted)
+        job = summarize(replay(join_ranks(ranks), fitted), fitted)
         print(f"{len(ranks)} coupled ranks of dlrm: makespan {job.measured_ns / 1e6:.2f} ms, error "
               f"{100 * job.error:+.3f}%, mean start error {100 * job.start_error:.3f}%")  # fmt: skip
     if host_only:

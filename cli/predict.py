@@ -17,10 +17,10 @@ from ..reshape.reshape import Reshaped
 from ..reshape.shape_change import parse_changes
 from ..trace.errors import UsageError
 from ..trace.text_tables import number, render, rewrap, share, shorten, terminal_width
-from .damage import all_damage
 from .inputs import add_inputs, find_inputs, read_all, read_input
 from .outputs import add_tables, one_or_all, write_tables
 from .parser import hidden_alias
+from .terminal import all_damage
 
 _ROWS = 15
 _LEAST_UNLIKE = 0.005
@@ -128,8 +128,8 @@ def _text(one: Prediction, width: int) -> str:
         ["and", _us(one.high_ns), _against(one, one.high_ns)],
         [f"{recorded}{sizes[1]}", _us(one.measured_ns), None],
     ]
-    if one.unhindered is not None:
-        predicted, alone = one.unhindered
+    if one.without_waiting is not None:
+        predicted, alone = one.without_waiting
         change = f"{predicted / alone - 1:+.2%}" if alone else None
         rows.append(["predicted without waiting for other ranks", _us(predicted), change])
         rows.append(["measured without waiting for other ranks", _us(alone), None])
@@ -143,8 +143,8 @@ def _text(one: Prediction, width: int) -> str:
     notes = [f"{one.unknown:.1%} of the work has no counterpart in the model: as recorded"] if one.unknown else []
     if one.sources.get("measured here"):
         notes.append("time " + ", ".join(f"{share(part)} {source}" for source, part in one.sources.items()))
-    if one.unlike >= _LEAST_UNLIKE:
-        notes.append(f"{one.unlike:.0%} of the time on devices is unlike anything fitted on")
+    if one.share_unfamiliar >= _LEAST_UNLIKE:
+        notes.append(f"{one.share_unfamiliar:.0%} of the time on devices is unlike anything fitted on")
     lines += rewrap(notes, width, "")
     lines += [line for shapes in one.shapes for line in _shapes(shapes, width)]
     return "\n".join([*lines, *rewrap(one.notes, width, "")])
@@ -176,7 +176,7 @@ def _against(one: Prediction, ns: int) -> str | None:
 
 def _shapes(shapes: Reshaped, width: int) -> Sequence[str]:
     """What was done with the shapes, and what could not be."""
-    sizes = ", ".join(f"{one.dimension} {one.was} to {one.to}" for one in shapes.sizes)
+    sizes = ", ".join(f"{one.dimension} {one.recorded_size} to {one.new_size}" for one in shapes.sizes)
     said = [f"{sizes}: {shapes.changed} of {shapes.calls} operator calls have other shapes"] if sizes else []
     if shapes.dtype is not None:
         said.append(
@@ -196,8 +196,8 @@ def _shapes(shapes: Reshaped, width: int) -> Sequence[str]:
 
 def _sizes(shapes: Reshaped) -> tuple[str, str]:
     """The new sizes, and those recorded."""
-    new = [*(f"{one.dimension} {one.to}" for one in shapes.sizes), *([shapes.dtype] if shapes.dtype else [])]
-    return ", ".join(new), ", ".join(f"{one.dimension} {one.was}" for one in shapes.sizes) or "its own types"
+    new = [*(f"{one.dimension} {one.new_size}" for one in shapes.sizes), *([shapes.dtype] if shapes.dtype else [])]
+    return ", ".join(new), ", ".join(f"{one.dimension} {one.recorded_size}" for one in shapes.sizes) or "its own types"
 
 
 def _us(ns: int) -> str | None:

@@ -17,8 +17,8 @@ from ..replaying.constants import fit_constants
 from ..replaying.iterations import HeldOut, find_iterations, predict_iteration
 from ..replaying.network import on_network, parse_network
 from ..replaying.outliers import Outlier, outlier_lines
-from ..replaying.rank_coupling import couple
-from ..replaying.replay import Replay, build_graph, predicted_documents, relative_error, replay
+from ..replaying.rank_coupling import join_ranks
+from ..replaying.replay import Replay, build_graph, predicted_traces, relative_error, replay
 from ..replaying.replay_graph import ReplayGraph
 from ..replaying.replay_summary import summarize
 from ..replaying.whatif import GRAMMAR, apply_what_ifs, parse_what_if
@@ -27,12 +27,12 @@ from ..trace.printable import shortened
 from ..trace.selection import step_range
 from ..trace.text_tables import number, render, rewrap, terminal_width
 from ..trace.trace import Trace
-from .damage import all_damage, warn_of_damage
-from .execution import add_execution, run_execution
+from .execute import add_execution, run_execution
 from .inputs import add_inputs, find_inputs, read_inputs
 from .options import add_steps
 from .outputs import add_tables, one_or_all, write_tables
 from .parser import hidden_alias
+from .terminal import all_damage, warn_of_damage
 
 _DESCRIPTION = """\
 Replay the dependency graph of ET+ files: when every call and kernel starts and
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
         return run_execution(arguments)
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output, arguments.chrome])
     graphs = [_graph(trace) for trace in read_inputs(inputs)]
-    warn_of_damage(graph.document for graph in graphs)
+    warn_of_damage(graph.trace for graph in graphs)
     if arguments.steps is not None:
         held = [_held_out(graph, arguments.steps, arguments.keep_outliers) for graph in graphs]
         plain = [_held_dict(of, one) for of in held for one in of.iterations]
@@ -98,11 +98,11 @@ def run(arguments: argparse.Namespace) -> int:
     coupled = arguments.rank_couple or (network is not None and len(graphs) > 1)
     changes = [f"network {arguments.network}"] * (network is not None) + arguments.what_if
     results = []
-    for graph in [couple(graphs)] if coupled else graphs:
+    for graph in [join_ranks(graphs)] if coupled else graphs:
         constants = [fit_constants(one) for one in graphs] if coupled else fit_constants(graph)
         before = after = replay(graph, constants)
         if changes:
-            BaseError.of(before).refuse(", ".join(one.file for one in graph.documents), force=arguments.force)
+            BaseError.of(before).refuse(", ".join(one.file for one in graph.traces), force=arguments.force)
             priced = graph if network is None else on_network(graph, network)
             after = replay(apply_what_ifs(priced, what_ifs, constants), constants)
         summary = summarize(after, constants, before=before if changes else None, what_ifs=changes)
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.chrome is not None:
         documents, titles = _timelines([result for result, _ in results])
         write_chrome(documents, arguments.chrome, titles)
-    plain = [summary.to_dict() | {"damage": all_damage(result.graph.documents)} for result, summary in results]
+    plain = [summary.to_dict() | {"damage": all_damage(result.graph.traces)} for result, summary in results]
     text = "\n\n".join(summary.to_text(terminal_width()) for _, summary in results)
     write_tables(arguments, text, one_or_all(plain))
     return 0
@@ -133,15 +133,15 @@ class _HeldOut:
 
 def _held_out(graph: ReplayGraph, which: str, keep_outliers: bool) -> _HeldOut:
     """Predictions of one iteration, or of all that are like each other."""
-    constants, found = fit_constants(graph), find_iterations(graph.document)
+    constants, found = fit_constants(graph), find_iterations(graph.trace)
     set_apart = () if keep_outliers else found.outliers
     if which == "all":
         chosen = [k for k in range(len(found)) if k not in {one.iteration for one in set_apart}]
     else:
-        low, high = step_range(graph.document, which, len(found))
+        low, high = step_range(graph.trace, which, len(found))
         chosen = list(range(low, high + 1))
     done = [predict_iteration(graph, k, constants, keep_outliers=keep_outliers) for k in chosen]
-    return _HeldOut(graph.document.file, graph.document.damage, BaseError.of(replay(graph, constants)), done, set_apart)
+    return _HeldOut(graph.trace.file, graph.trace.damage, BaseError.of(replay(graph, constants)), done, set_apart)
 
 
 def _held_dict(of: _HeldOut, one: HeldOut) -> dict[str, Any]:
@@ -183,7 +183,7 @@ def _timelines(results: Sequence[Replay]) -> tuple[dict[int, Trace], dict[int, s
     documents: dict[int, Trace] = {}
     titles: dict[int, str] = {}
     for result in results:
-        for measured, predicted in zip(result.graph.documents, predicted_documents(result), strict=True):
+        for measured, predicted in zip(result.graph.traces, predicted_traces(result), strict=True):
             name = f"rank {len(documents) // 2 if measured.rank is None else measured.rank}"
             for document, what in ((measured, "measured"), (predicted, "predicted")):
                 titles[len(documents)] = f"{name} {what}"

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
-from ..measuring.calls import RecordedCall
-from ..measuring.program import outermost, program_of
 from ..measuring.reader import recorded_calls
+from ..measuring.recorded_calls import RecordedCall
+from ..measuring.run_program import outermost, program_of
 from ..measuring.script import op_script, sequence_script
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.index import CallIndex
 from ..trace.printable import shortened
 from ..trace.trace import Trace
-from .execution import add_execution, execution_options
+from .execute import add_execution, execution_options
 from .inputs import add_inputs, find_inputs, read_all
 from .terminal import say
 

@@ -24,9 +24,9 @@ from .traces import Traces
 if TYPE_CHECKING:
     from ..schemas.chakra.et_def_pb2 import GlobalMetadata, Node
     from ..schemas.graph_arrays import GraphArrays
+    from .astra_sim import RankTimes
     from .chakra import Written
     from .collectives import Agreement, RankComms
-    from .job_times import RankTimes
 
 _CHAKRA_SUFFIXES = with_gz(".et")
 _RANK_AND_SUFFIX = re.compile(r"(?:\.\d{1,6})?\.et(?:\.gz)?$", re.ASCII)
@@ -86,7 +86,7 @@ class EtPlusOptions:
     """Options of "etplus".
 
     Attributes:
-        schema: the layout to lift nodes of an older schema to, see `lifted`; by default that of the input.
+        schema: the layout to upgrade nodes of an older schema to, see `upgraded`; by default that of the input.
     """
 
     schema: Literal["1.1.1"] | None = None
@@ -131,15 +131,14 @@ class Chakra:
         """See `write_et`."""
         from ..jobs.rank_communications import communications
         from .chakra import write_et
-        from .collectives import agree, survey
-        from .matched_ranks import Recorded, matched
+        from .collectives import RecordedComms, agree, matched, survey
 
         surveyed: list[RankComms] = []
-        recorded: dict[int, Recorded] = {}
+        recorded: dict[int, RecordedComms] = {}
         for rank, trace in traces.items():
             surveyed.append(survey(trace, rank, traces.unmatched(rank)))
             if len(traces) > 1:
-                recorded[rank] = Recorded(trace.file, communications(trace), traces.unmatched(rank))
+                recorded[rank] = RecordedComms(trace.file, communications(trace), traces.unmatched(rank))
         prefix = _is_prefix(len(surveyed), options.as_prefix)
         found, notes = matched(surveyed, recorded, degrade=options.degrade)
         write = partial(write_et, memory_nodes=options.memory_nodes)
@@ -156,20 +155,17 @@ class AstraSim:
 
     def write(self, traces: Traces, path: str, options: AstraSimOptions) -> Conversion:
         """See `write_astra_sim`."""
-        from .astra_sim import for_simulator, write_astra_sim
-        from .collectives import agree, survey
-        from .job_times import JobTimes, rank_times
-        from .matched_ranks import Recorded, matched
-        from .simulated_ranks import simulated_ranks
+        from .astra_sim import JobTimes, for_simulator, rank_times, simulated_ranks, write_astra_sim
+        from .collectives import RecordedComms, agree, matched, survey
 
         surveyed: list[RankComms] = []
         times: dict[int, RankTimes] = {}
-        recorded: dict[int, Recorded] = {}
+        recorded: dict[int, RecordedComms] = {}
         for rank, trace in traces.items():
             surveyed.append(survey(trace, rank, traces.unmatched(rank)))
             if len(traces) > 1:
                 times[rank] = rank_times(trace)
-                recorded[rank] = Recorded(trace.file, times[rank].comms, traces.unmatched(rank))
+                recorded[rank] = RecordedComms(trace.file, times[rank].comms, traces.unmatched(rank))
         found, changes = matched(surveyed, recorded, degrade=options.degrade)
         ranks = simulated_ranks(found, renumber=options.renumber_ranks, replicate=options.replicate)
         prefix = _is_prefix(len(ranks.comms), options.as_prefix)
@@ -200,7 +196,7 @@ class ChakraJson:
 
     def write(self, traces: Traces, path: str, options: NoOptions) -> Conversion:
         """See `write_json`."""
-        from .jsonize import write_json
+        from ..schemas.chakra.stream import write_json
 
         check_outputs([path])
         _, metadata, nodes, counts = _messages(traces)
@@ -215,10 +211,10 @@ class EtPlusFile:
     inputs: Inputs = "one"
 
     def write(self, traces: Traces, path: str, options: EtPlusOptions) -> Conversion:
-        """See `write_messages` and `lifted`."""
+        """See `write_messages` and `upgraded`."""
+        from ..schemas.chakra.chakra_reader import write_messages
+        from ..schemas.chakra.node_records import upgraded
         from .chakra import chakra_messages
-        from .chakra_reader import write_messages
-        from .lift import lifted
 
         check_outputs([path])
         if options.schema is None:
@@ -226,7 +222,7 @@ class EtPlusFile:
         else:
             (trace,) = traces.values()
             file, (metadata, nodes, counts) = trace.file, chakra_messages(trace)
-            metadata, nodes = lifted(metadata, nodes)
+            metadata, nodes = upgraded(metadata, nodes)
         return Conversion((path,), write_messages(file, metadata, nodes, path), counts)
 
 
@@ -265,7 +261,7 @@ class Perfetto:
         return Conversion((path,), trace.slices + trace.stages, counts, notes if trace.flows else ())
 
 
-class Graph:
+class GraphFile:
     """A graph of nodes and edges, one for all ranks."""
 
     inputs: Inputs = "ranks"
@@ -279,9 +275,9 @@ class Graph:
         from .graph import write_graph
 
         check_outputs([path])
-        documents = dict(traces)
-        nodes = write_graph(documents, path, self.name, subtree=options.subtree, max_nodes=options.max_nodes)
-        total = sum(map(len, documents.values()))
+        held = dict(traces)
+        nodes = write_graph(held, path, self.name, subtree=options.subtree, max_nodes=options.max_nodes)
+        total = sum(map(len, held.values()))
         notes = (f"{nodes} of {total} nodes were taken",) if nodes < total else ()
         return Conversion((path,), nodes, notes=notes)
 
@@ -342,7 +338,7 @@ def _write_ranks(
     Args:
         sources: rank to that of its trace.
     """
-    from .coupling import Coupling, coupling_of
+    from .row_dependencies import Coupling, coupling_of
 
     paths = {rank: f"{path}.{rank}.et" if prefix else path for rank in sorted(sources)}
     check_outputs(paths.values())
@@ -356,9 +352,10 @@ def _write_ranks(
         coupled += coupling_of(trace, agreement.ranks[rank].found)
     files = list(paths.values())
     if agreement.groups or groups:
-        from .astra_sim import write_groups
+        from ..schemas.chakra.comm_groups import write_groups
 
-        files += write_groups(agreement, path if prefix else _RANK_AND_SUFFIX.sub("", path))
+        prefix_of_groups = path if prefix else _RANK_AND_SUFFIX.sub("", path)
+        files += write_groups(prefix_of_groups, agreement.groups, agreement.names)
     communicates = any(one.found for one in agreement.ranks.values())
     silent = len(sources) > 1 and not communicates and not coupled.fixed_ns
     notes = (*agreement.notes, *coupled.notes(), *([_SILENT] if silent else []))
@@ -385,10 +382,10 @@ BUILT_IN: tuple[Exporter, ...] = (
     EtPlusFile(),
     Chrome(),
     Perfetto(),
-    Graph("graphml", with_gz(".graphml"), "graph for networkx, yEd, Cytoscape"),
-    Graph("gexf", with_gz(".gexf"), "graph for Gephi"),
-    Graph("dot", (*with_gz(".dot"), *PICTURES), "graph for Graphviz; OUT.svg, .pdf or .png is drawn with it"),
-    Graph("networkx-json", (), "graph as networkx.node_link_graph reads it"),
+    GraphFile("graphml", with_gz(".graphml"), "graph for networkx, yEd, Cytoscape"),
+    GraphFile("gexf", with_gz(".gexf"), "graph for Gephi"),
+    GraphFile("dot", (*with_gz(".dot"), *PICTURES), "graph for Graphviz; OUT.svg, .pdf or .png is drawn with it"),
+    GraphFile("networkx-json", (), "graph as networkx.node_link_graph reads it"),
     Npz(),
 )
 """In the order of --help; of two with the same suffix the first one is meant by it."""

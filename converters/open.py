@@ -56,7 +56,7 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
     return parse_trace(blob, progress=progress)
 
 
-def open_document(source: str | os.PathLike[str] | Trace) -> Trace:
+def open_trace(source: str | os.PathLike[str] | Trace) -> Trace:
     """The trace in a file of any format, or the trace itself."""
     return source if isinstance(source, Trace) else load(source)
 
@@ -77,7 +77,7 @@ def _linked(timeline: KinetoTrace) -> Trace:
 
 
 def _read_et(source: str | os.PathLike[str]) -> Trace:
-    from .chakra_reader import read_et
+    from ..schemas.chakra.chakra_reader import read_et
 
     return read_et(source)
 

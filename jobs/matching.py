@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType
 from ..schemas.comm_types import SEND, WORLD, Group
-from ..trace.columns import IntColumn, begins
+from ..trace.columns import IntColumn, run_starts
 from ..trace.shortest_edit import Calls, shortest_edit
 from .job_report import GroupCounts, Mismatch, Pair
 from .rank_communications import Communications, kind_name
@@ -319,7 +319,7 @@ def _by_order(a: IntColumn, b: IntColumn) -> tuple[IntColumn, IntColumn]:
 
 def _settle_by_time(at: IntColumn, a: IntColumn, b: IntColumn, a_end: IntColumn, b_end: IntColumn) -> None:
     """Of runs of equal collectives that are longer on one side, take those that end together."""
-    runs = np.flatnonzero(begins(a)).tolist()
+    runs = np.flatnonzero(run_starts(a)).tolist()
     for begin, end in zip(runs, [*runs[1:], len(a)], strict=True):
         matched = at[begin:end][at[begin:end] >= 0]
         if not len(matched):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..schemas.etplus.write_etplus import with_captured
 from ..trace.captured import GRAPH_REASONS, CapturedGraph, CapturedGraphs, CaptureLinks, GraphReplay
-from ..trace.columns import IntColumn, StringTable, places, spread
+from ..trace.columns import IntColumn, StringTable, inverse_positions, scatter
 from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.errors import UsageError
 from ..trace.kinds import CERTAIN, EQUIVALENT
@@ -210,7 +210,7 @@ def _neighbours(codes: IntColumn) -> Counter[tuple[int, int]]:
 
 def _in_order(order: IntColumn) -> Aligned:
     """The k-th kernel of an order with the k-th launch."""
-    return Aligned(places(len(order), order), np.ones(len(order), np.bool_))
+    return Aligned(inverse_positions(len(order), order), np.ones(len(order), np.bool_))
 
 
 def _grids_agree(
@@ -370,8 +370,8 @@ class _Calls:
             capture = captures[number]
             mine = [(i, graph) for i, graph in enumerate(graphs) if graph.capture == number]
             kept = with_callers(np.concatenate([capture.op[graph.at] for _, graph in mine]), capture.parent)
-            place[number] = spread(len(capture.name), kept, len(name) + np.arange(len(kept)))
-            ordinals = spread(len(capture.batch_size) + 1, [graph.ordinal for _, graph in mine], [i for i, _ in mine])
+            place[number] = scatter(len(capture.name), kept, len(name) + np.arange(len(kept)))
+            ordinals = scatter(len(capture.batch_size) + 1, [graph.ordinal for _, graph in mine], [i for i, _ in mine])
             above = capture.parent[kept]
             parent.append(np.where(above >= 0, place[number][above], -1))
             kind.append(capture.kind[kept])

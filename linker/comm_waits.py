@@ -23,7 +23,7 @@ from typing import Literal
 import numpy as np
 
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, distinct, lists_by, marked
+from ..trace.columns import IntColumn, distinct, lists_by, mask_at
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.host_waits import ROUNDING_NS
 from .comm import WAIT, CommRecord, comm_records
@@ -211,7 +211,7 @@ class _Around:
 
     def __init__(self, linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> None:
         self.gpu = gpu
-        others = np.flatnonzero((linked.gpu_launcher >= 0) & ~marked(len(linked.gpu_launcher), kernels))
+        others = np.flatnonzero((linked.gpu_launcher >= 0) & ~mask_at(len(linked.gpu_launcher), kernels))
         others = others[np.argsort(gpu.launch[others], kind="stable")]
         thread = linked.kineto.events.thread[linked.gpu_launcher[others]].astype(np.int64)
         self.launched = {one: others[thread == one] for one in distinct(thread).tolist()}
@@ -267,13 +267,13 @@ class _TensorsOf:
     @cached_property
     def _within(self) -> IntColumn:
         """Of each of `nodes` the outermost operator of the collective that it is part of, −1 for none."""
-        outermost = marked(len(self.linked.nodes), [call.outermost for call in self.calls if call.outermost >= 0])
+        outermost = mask_at(len(self.linked.nodes), [call.outermost for call in self.calls if call.outermost >= 0])
         return nearest(np.arange(len(outermost)), self.linked.nodes.parent, outermost)
 
     @cached_property
     def _launched(self) -> dict[int, list[int]]:
         """By position in `nodes` of an operator at an end of a data dependency, its GPU events in order of launch."""
-        ends = marked(len(self.linked.nodes), np.concatenate(self.linked.data_edges))
+        ends = mask_at(len(self.linked.nodes), np.concatenate(self.linked.data_edges))
         of = nearest(self.linked.gpu_parent, self.linked.nodes.parent, ends)
         order = np.argsort(self.gpu.launch, kind="stable")
         return lists_by(of[order].tolist(), order.tolist())

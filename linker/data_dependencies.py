@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.execution_trace.et_tensors import MAX_STORAGE, Tensors, tensors_of
 from ..schemas.execution_trace.read_et import ExecutionTrace
+from ..schemas.execution_trace.tensor_uses import MAX_STORAGE, TensorUses, tensor_uses
 from ..schemas.kineto.read_kineto import KinetoTrace
-from ..trace.columns import IntColumn, distinct, marked, matching, places, spread
+from ..trace.columns import IntColumn, distinct, inverse_positions, mask_at, matching, scatter
 from ..trace.conventions import ANNOTATION_SCOPE
 from .calls import CpuCalls, EtCalls
 
@@ -88,7 +88,7 @@ def data_edges(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn
     accesses = _accesses(et, nodes, storage_only)
     tree = _tree(nodes.parent)
     covered = _left_to_callees(accesses, tree, ~storage_only)
-    working = marked(len(nodes), accesses.call[~covered])
+    working = mask_at(len(nodes), accesses.call[~covered])
     own = np.where(accesses.write, working[accesses.call], ~covered)
     mine = _Accesses(accesses.call[own], accesses.write[own], accesses.piece[own])
     return _last_writers(mine, tree.last)
@@ -105,7 +105,7 @@ def recorded_data(kineto: KinetoTrace, calls: CpuCalls, node_of_call: IntColumn)
     """
     if not len(kineto.data):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    node = spread(len(kineto.events), calls.row, node_of_call)
+    node = scatter(len(kineto.events), calls.row, node_of_call)
     producer, reader = node[kineto.data].T
     both = (producer >= 0) & (reader >= 0)
     return producer[both], reader[both]
@@ -119,11 +119,11 @@ def _matching(pattern: re.Pattern[str], et: ExecutionTrace, nodes: EtCalls) -> _
 def _accesses(et: ExecutionTrace, nodes: EtCalls, storage_only: _Flags) -> _Accesses:
     """What each call reads and writes by its inputs, outputs, name and schema."""
     touching = np.flatnonzero((et.scope[nodes.node] != ANNOTATION_SCOPE) & ~_matching(_IDLE, et, nodes))
-    tensors = tensors_of(et.texts.of(nodes.node[touching]), flat=et.flat)
+    tensors = tensor_uses(et.texts.of(nodes.node[touching]))
     call, output, given = touching[tensors.node], tensors.output, ~tensors.output
     key = call * MAX_STORAGE + tensors.storage
     fresh = output & ~_within(key, np.sort(key[given]))
-    returns, creates = marked(len(nodes), call[output]), marked(len(nodes), call[fresh])
+    returns, creates = mask_at(len(nodes), call[output]), mask_at(len(nodes), call[fresh])
     written, overwritten = _marked_arguments(et, nodes)
     written[storage_only] = 0
     written[_matching(_WRITES_ALL, et, nodes)] = -1
@@ -147,7 +147,7 @@ def _marked_arguments(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, In
         Two int64 columns, bit i for argument i.
     """
     written, overwritten = np.zeros((2, len(nodes)), np.int64)
-    call_of_node = places(len(et), nodes.node)
+    call_of_node = inverse_positions(len(et), nodes.node)
     known: dict[bytes, tuple[str, int, int]] = {}
     for block, first in enumerate(et.texts.first[:-1].tolist()):
         for node, text in enumerate(et.texts.cut(block)[1], first):
@@ -168,7 +168,7 @@ def _marks(schema: str) -> tuple[str, int, int]:
 
     Like "aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)".
     """
-    marked, keyword_only, index, depth = [0, 0], False, 0, 0
+    marks, keyword_only, index, depth = [0, 0], False, 0, 0
     for token in _SCHEMA_TOKEN.findall(schema):
         if token in "([":
             depth += 1
@@ -177,15 +177,15 @@ def _marks(schema: str) -> tuple[str, int, int]:
             if depth <= 0:
                 break
         elif token == "!" and 0 <= index < _MAX_ARGUMENTS:
-            marked[keyword_only] |= 1 << index
+            marks[keyword_only] |= 1 << index
         elif depth == 1 and token == ",":
             index += 1
         elif depth == 1 and token == "*":
             keyword_only, index = True, index - 1
-    return schema.partition("(")[0].partition(".")[0], marked[0], marked[1]
+    return schema.partition("(")[0].partition(".")[0], marks[0], marks[1]
 
 
-def _cut(call: IntColumn, tensors: Tensors, read: _Flags, write: _Flags) -> _Accesses:
+def _cut(call: IntColumn, tensors: TensorUses, read: _Flags, write: _Flags) -> _Accesses:
     """Reads and writes as pieces.
 
     Storages that are cut too finely (thousands of slices, and as many reads of the whole) count as one piece each, that
@@ -205,7 +205,7 @@ def _cut(call: IntColumn, tensors: Tensors, read: _Flags, write: _Flags) -> _Acc
         _, code = np.unique(storage, return_inverse=True)
         total = np.bincount(code, count)
         order = np.argsort(total, kind="stable")
-        coarse = spread(len(total), order, np.cumsum(total[order]) > limit)[code]
+        coarse = scatter(len(total), order, np.cumsum(total[order]) > limit)[code]
         first[coarse] = np.searchsorted(cuts, storage[coarse] * len(offsets))
         count[coarse] = 1
         also = np.flatnonzero(coarse & writes)
@@ -258,7 +258,7 @@ def _moments(last: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Each call's start and end among the starts and ends of all, 0 to 2n − 1; a caller ends after its callees."""
     calls = np.arange(len(last))
     order = np.lexsort((-calls, last))
-    ends = spread(len(last), order, calls + last[order] + 1)
+    ends = scatter(len(last), order, calls + last[order] + 1)
     return calls + np.searchsorted(last[order], calls), ends
 
 

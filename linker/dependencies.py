@@ -17,7 +17,7 @@ from ..schemas.comm_types import HOST_COLLECTIVE
 from ..schemas.kineto.host_calls import outermost_calls, pair_with_calls
 from ..schemas.kineto.thread_activity import BusyTime, recently_finished, running_max
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, begins, marked, matching, places, spread
+from ..trace.columns import IntColumn, inverse_positions, mask_at, matching, run_starts, scatter
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import LinkError
 from ..trace.host_waits import ROUNDING_NS
@@ -92,7 +92,7 @@ class _Edges:
             column.clear()
         order = np.lexsort((kind, target, source))
         table: IntColumn = np.stack([source, target, kind], axis=1)[order]
-        return table[begins(*table.T)]
+        return table[run_starts(*table.T)]
 
 
 def find_dependencies(linked: Join, data: tuple[IntColumn, IntColumn], comm_groups: dict[int, str]) -> Dependencies:
@@ -128,7 +128,7 @@ def find_dependencies(linked: Join, data: tuple[IntColumn, IntColumn], comm_grou
 def _add_launches(linked: Join, edges: _Edges) -> None:
     """Launching call → GPU event, from the runtime call where the window has it, else from the parent op."""
     events, rows, launcher = linked.kineto.events, linked.gpu_row, linked.gpu_launcher
-    place = spread(len(events) + 1, linked.runtime_row, linked.runtime_places)
+    place = scatter(len(events) + 1, linked.runtime_row, linked.runtime_places)
     source = np.where(place[launcher] >= 0, place[launcher], linked.nodes.node[linked.gpu_parent])
     begin = np.where(launcher >= 0, events.ts[launcher], events.ts[rows])
     known = np.flatnonzero((launcher >= 0) | ~linked.et.structural[linked.nodes.node[linked.gpu_parent]])
@@ -205,7 +205,7 @@ def _add_waits(linked: Join, waits: Waits, edges: _Edges) -> dict[int, list[int]
     tolerance = max(waits.clock_skew_ns, ROUNDING_NS)
     source, call = waits.sync.T
     row = linked.runtime_row[call]
-    launches = marked(len(events) + 1, linked.gpu_launcher)  # the last one for launches that are not in the trace
+    launches = mask_at(len(events) + 1, linked.gpu_launcher)  # the last one for launches that are not in the trace
     in_order = (end[source] <= events.end[row] + tolerance) & ~launches[row]
     edges.add("sync", (gpu_at[source], runtime_at[call]), in_order)
     source, call = waits.blocking.T
@@ -229,10 +229,10 @@ def _add_graph(linked: Join, graph: GraphOrder, edges: _Edges) -> None:
 def _check_order(linked: Join, edges: IntColumn) -> None:
     """The property that excludes cycles, on the finished edges."""
     events, at = linked.kineto.events, np.flatnonzero(linked.node_of_call >= 0)
-    of_nodes = spread(len(linked.et), linked.nodes.node[linked.node_of_call[at]], linked.calls.ts[at])
+    of_nodes = scatter(len(linked.et), linked.nodes.node[linked.node_of_call[at]], linked.calls.ts[at])
     start = np.concatenate([of_nodes, events.ts[linked.gpu_row], events.ts[linked.runtime_row]])
     source, target, kind = edges.T
-    leads_on = marked(len(start), source)
+    leads_on = mask_at(len(start), source)
     back = start[target] < start[source]
     if np.any(back & (kind != _KIND["sync"])) or leads_on[target[back]].any():
         raise LinkError("the edges lead back in time, so that cycles cannot be excluded; please report this trace")
@@ -263,7 +263,7 @@ def find_handoffs(calls: CpuCalls, top: IntColumn) -> tuple[IntColumn, IntColumn
     first op of the trace on. Sorting and one sweep: n log n in the number of ops, however many threads there are.
     """
     thread, ts, end = calls.thread[top], calls.ts[top], calls.end[top]
-    first = begins(thread)
+    first = run_starts(thread)
     if np.count_nonzero(first) < 2:
         return top[:0], top[:0]
     before = np.concatenate((end[:1], running_max(end, first)[:-1]))
@@ -290,7 +290,7 @@ def find_host_readers(linked: Join) -> tuple[IntColumn, IntColumn]:
     runs, issued = _issued(linked, start).T
     if not len(runs):
         return runs, issued
-    thread, of_issue = linked.of_nodes(linked.calls.thread), places(len(linked.nodes), issued)
+    thread, of_issue = linked.of_nodes(linked.calls.thread), inverse_positions(len(linked.nodes), issued)
     caller = nearest(np.arange(len(linked.nodes)), linked.nodes.parent, of_issue >= 0)
     part_of = np.where(caller >= 0, of_issue[caller], -1)
     part_of[runs] = np.arange(len(runs))
@@ -303,7 +303,7 @@ def find_host_readers(linked: Join) -> tuple[IntColumn, IntColumn]:
     k, reader = k[outside], reader[outside]
     order = np.lexsort((reader, start[reader], thread[reader], k))
     k, reader = k[order], reader[order]
-    first = begins(k, thread[reader])
+    first = run_starts(k, thread[reader])
     return runs[k[first]], reader[first]
 
 

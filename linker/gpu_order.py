@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..trace.columns import IntColumn, begins
+from ..trace.columns import IntColumn, run_starts
 from .join import Join
 
 
@@ -76,7 +76,7 @@ class Submissions:
         order = np.lexsort((launch[at], thread))
         self._thread, at = thread[order], at[order]
         self._ts, self._stream = launch[at], stream[at]
-        changed = begins(self._stream, self._thread)
+        changed = run_starts(self._stream, self._thread)
         self._run = np.maximum.accumulate(np.where(changed, np.arange(len(at)), 0)) if len(at) else at
 
     def recorded_stream(self, thread: int, ts: int, waiting: int = -1) -> int:

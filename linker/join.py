@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..schemas.kineto.kineto_calls import enclosing_call
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, spread
+from ..trace.columns import IntColumn, scatter
 from .attach import Attachment
 from .calls import TracePair
 from .data_dependencies import data_edges
@@ -76,7 +76,7 @@ class Join(TracePair):
     def of_nodes(self, values: IntColumn) -> IntColumn:
         """int64, for each of `nodes` the value (one entry a call) of its call, −1 for one that is not linked."""
         at = np.flatnonzero(self.node_of_call >= 0)
-        return spread(len(self.nodes), self.node_of_call[at], values[at])
+        return scatter(len(self.nodes), self.node_of_call[at], values[at])
 
 
 def linked_caller(
@@ -85,4 +85,4 @@ def linked_caller(
     """Position in `nodes` of the innermost linked call around each of some events of threads, −1 for none."""
     calls = pair.calls
     op = nearest(enclosing_call(calls, thread.astype(np.int64), ts, end), calls.parent, node_of_call >= 0)
-    return spread(len(op), op >= 0, node_of_call[op[op >= 0]])
+    return scatter(len(op), op >= 0, node_of_call[op[op >= 0]])

@@ -17,7 +17,7 @@ from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.secrets import mask
 from ..trace.brief import brief
 from ..trace.build import GIVEN_COLUMNS, TraceBuilder, built_on_demand
-from ..trace.columns import IntColumn, places, positions, spread
+from ..trace.columns import IntColumn, inverse_positions, positions, scatter
 from ..trace.comm_kernels import Comm
 from ..trace.conventions import OUTSIDE_WINDOW
 from ..trace.index import as_positions
@@ -55,18 +55,18 @@ class Numbering:
             first = int(et.id.max()) + 1
             ids = np.concatenate([et.id, np.arange(first, first + gpu_count + runtime_count)])
             return Numbering(ids)
-        rank = places(nodes, np.argsort(et.id, kind="stable"))
+        rank = inverse_positions(nodes, np.argsort(et.id, kind="stable"))
         children = np.bincount(rank[gpu_parent], minlength=nodes)
         before = np.cumsum(children) - children
         by_parent = np.argsort(rank[gpu_parent], kind="stable")
-        gpu = spread(gpu_count, by_parent, rank[gpu_parent[by_parent]] + 2 + np.arange(gpu_count))
+        gpu = scatter(gpu_count, by_parent, rank[gpu_parent[by_parent]] + 2 + np.arange(gpu_count))
         both, last = np.concatenate([rank + before[rank] + 1, gpu]), nodes + gpu_count + 1
         ids = np.concatenate([both, np.arange(last, last + runtime_count)])
         return Numbering(ids, np.argsort(ids, kind="stable"))
 
     def rows(self, place: IntColumn) -> IntColumn:
         """The rows of places."""
-        return place if self.order is None else places(len(self.order), self.order)[place]
+        return place if self.order is None else inverse_positions(len(self.order), self.order)[place]
 
     def places(self, rows: IntColumn) -> IntColumn:
         """The places of rows."""
@@ -178,10 +178,10 @@ class LinkedRows:
             et=join.et,
             events=join.kineto.events,
             numbers=numbers,
-            event=np.concatenate([spread(nodes, node, calls.row[call]), join.gpu_row, join.runtime_row]),
+            event=np.concatenate([scatter(nodes, node, calls.row[call]), join.gpu_row, join.runtime_row]),
             parent=np.concatenate([np.full(nodes, -1), np.where(above >= 0, join.nodes.node[above], -1)]),
-            link=spread(nodes, node, sure, UNLINKED),
-            exclusive=spread(nodes, node, exclusive_durations(calls)[call], 0),
+            link=scatter(nodes, node, sure, UNLINKED),
+            exclusive=scatter(nodes, node, exclusive_durations(calls)[call], 0),
             waiting=np.array(list(waits), np.int64),
             waits_for=numbers.id[np.array(list(waits.values()), np.int64)],
             left=attachment.row[left],
@@ -246,7 +246,7 @@ class LinkedRows:
                 return getattr(self, name)[node]  # type: ignore[no-any-return]
             case "inter_thread_dep":
                 found = positions(self.waiting, node)
-                return spread(len(node), found >= 0, self.waits_for[found[found >= 0]])
+                return scatter(len(node), found >= 0, self.waits_for[found[found >= 0]])
             case "parent":
                 return np.maximum(self._new_ids(self.et.parent[node]), -1)
             case "fw_parent":
@@ -317,5 +317,5 @@ def _memory(join: Join, numbers: Numbering) -> MemoryEvents:
     parent = linked_caller(join, join.node_of_call, memory.thread, memory.ts, memory.ts)
     columns = {one.name: getattr(memory, one.name) for one in fields(memory) if one.name not in ("index", "thread")}
     has = np.flatnonzero(parent >= 0)
-    row = spread(len(parent), has, numbers.rows(join.nodes.node[parent[has]]))
+    row = scatter(len(parent), has, numbers.rows(join.nodes.node[parent[has]]))
     return MemoryEvents(row=as_positions(row), kineto_event=memory.index, **columns)

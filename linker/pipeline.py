@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.parallel import processes
 from ..schemas.text.recover import damage_of
 from ..schemas.text.secrets import mask, mask_members, warn_of_masks
-from ..trace.columns import IntColumn, spread
+from ..trace.columns import IntColumn, scatter
 from ..trace.conventions import CPU_CATEGORIES, PYTHON_CATEGORY, UNATTACHED_REASONS
 from ..trace.errors import UsageError
 from ..trace.link_report import LinkReport
@@ -44,7 +45,7 @@ from .segment import find_iterations
 from .time_zones import offsets_of
 
 if TYPE_CHECKING:
-    from .captures import CaptureSource
+    from .captures import Capture, CaptureSource
 
 _LOG = logging.getLogger("etplus")
 _HEADER_KEYS = ("schemaVersion", "deviceProperties", "distributedInfo")
@@ -145,10 +146,29 @@ def link(
     trace = _linked(et, kineto, options, progress=progress, jobs=jobs)
     if not graph_captures:
         return trace
-    from .captured_graphs import link_captured_graphs  # both link captures with `link`
-    from .captures import read_captures
+    from .captured_graphs import link_captured_graphs  # few runs have captures
 
     return link_captured_graphs(trace, read_captures(graph_captures, progress=progress))
+
+
+def read_captures(sources: Sequence[CaptureSource], *, progress: bool = False) -> list[Capture]:
+    """Read the capture phase of a job.
+
+    Args:
+        sources: Kineto traces; tuples of an ET and a Kineto trace, whose ET gives inputs and outputs; or folders of
+            these. In a folder with `execution_details.json` the files are those that it lists.
+
+    Raises:
+        TraceFormatError: a file that cannot be read, or in which no graph is captured.
+        UsageError: a folder without traces.
+
+    Example:
+        >>> [capture.file for capture in read_captures(["capture.json.gz"])]  # doctest: +SKIP
+        ['capture.json.gz']
+    """
+    from .captures import captures_in  # few runs have captures
+
+    return captures_in(sources, partial(link, progress=progress), progress)
 
 
 def _linked(et: Source | None, kineto: Source, options: LinkOptions, *, progress: bool, jobs: int) -> Trace:
@@ -223,10 +243,10 @@ def _trace_of_links(
 def _joined(pair: TracePair, found: Match, *, alone: bool) -> Join:
     """Attach GPU events and runtime calls to the nodes of linked calls."""
     calls, at = pair.calls, np.flatnonzero(found.call >= 0)
-    node_of_call = spread(len(calls), found.call[at], at)
+    node_of_call = scatter(len(calls), found.call[at], at)
     attachment = attach_gpu_events(pair.kineto, calls, node_of_call >= 0)
     has, nodes = np.flatnonzero(attachment.call >= 0), pair.nodes
-    parent = spread(len(attachment.row), has, node_of_call[attachment.call[has]])
+    parent = scatter(len(attachment.row), has, node_of_call[attachment.call[has]])
     if alone:
         nodes, attachment, parent = adopt_rest(pair, attachment, parent)
     runtime = _runtime_calls(pair, node_of_call, whole=alone)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..schemas.kineto.read_kineto import KinetoTrace
 from ..schemas.text.recover import damage_of
-from ..trace.columns import IntColumn, distinct, marked
+from ..trace.columns import IntColumn, distinct, mask_at
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.kinds import LINK_NAMES
 from ..trace.link_report import Identity, LinkReport
@@ -45,7 +45,7 @@ def make_report(
             f"{attachment.repeated:,} GPU events share their correlation with several calls; "
             "the last one before each was taken"
         )
-    used = marked(len(calls), match.call[match.call >= 0])
+    used = mask_at(len(calls), match.call[match.call >= 0])
     events = kineto.events
     return LinkReport(
         et={

@@ -18,11 +18,11 @@ from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
 from ..trace.index import CallIndex, Row
 from ..trace.trace import Trace
-from .calls import RecordedCall
 from .measured import Conditions, NotExecuted
-from .process import ExecutionError, Process
-from .program import Plan, outermost, program_of
+from .process import ExecutionError, WorkerProcess
 from .reader import recorded_calls
+from .recorded_calls import RecordedCall
+from .run_program import ProgramPlan, outermost, program_of
 from .timing import Options, covered
 
 _ROUNDS = 8
@@ -40,7 +40,7 @@ class OpTime:
 
 
 @dataclass(frozen=True)
-class Communications:
+class RecordedComms:
     """Communications of the executed calls, which are not called: as recorded and, with a network, on that, ns."""
 
     count: int
@@ -48,7 +48,7 @@ class Communications:
     predicted_ns: int | None
 
     @staticmethod
-    def of(trace: Trace, among: Container[CallIndex | None], network: Network | None) -> Communications:
+    def of(trace: Trace, among: Container[CallIndex | None], network: Network | None) -> RecordedComms:
         """Those that calls of a trace issue; those of unknown kind, size or group take as long as recorded."""
         caller = dict(zip(trace.gpu.source.tolist(), trace.gpu.call.tolist(), strict=True))
         caller |= {row: CallIndex(at) for at, row in enumerate(trace.calls.source.tolist())}
@@ -56,7 +56,7 @@ class Communications:
         took = [int(trace.dur[one.row]) for one in found]
         prices = [] if network is None else [price(network, trace, one) for one in found]
         predicted = sum(ns if ns >= 0 else was for ns, was in zip(prices, took, strict=True)) if prices else None
-        return Communications(len(found), sum(took), predicted)
+        return RecordedComms(len(found), sum(took), predicted)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Execution:
     recorded_ns: int
     executed_ns: int
     not_executed_ns: int
-    communications: Communications
+    communications: RecordedComms
 
     __repr__ = brief
 
@@ -121,7 +121,9 @@ def execute(
     found = dict(recorded_calls(trace))
     among = [CallIndex(at) for at in (range(len(trace.calls)) if calls is None else calls.tolist())]
     failed = dict[CallIndex, str]()
-    with Process(device, threads=options.threads, max_bytes=options.max_bytes, timeout_s=options.timeout_s) as process:
+    with WorkerProcess(
+        device, threads=options.threads, max_bytes=options.max_bytes, timeout_s=options.timeout_s
+    ) as process:
         about = process.about()
         for _ in range(_ROUNDS):
             chosen = outermost(trace, found, among, failed.__contains__)
@@ -145,7 +147,7 @@ def _too_large(one: RecordedCall, options: Options, failed: dict[CallIndex, str]
     return one.index in failed
 
 
-def _run(plan: Plan, process: Process) -> tuple[list[int], dict[CallIndex, str]]:
+def _run(plan: ProgramPlan, process: WorkerProcess) -> tuple[list[int], dict[CallIndex, str]]:
     """ns of each call, −1 for those that failed; and why, if only of the one that ended the process."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "call"
@@ -184,5 +186,5 @@ def _execution(
     return Execution(
         Path(trace.file).name, conditions, tuple(table), share.not_executed(), share.executed,
         int(np.sum([took[call] for call in done])), sum(done.values()), share.lost_ns,
-        Communications.of(trace, among, network),
+        RecordedComms.of(trace, among, network),
     )  # fmt: skip

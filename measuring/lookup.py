@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from ..trace.index import Row
 from ..trace.trace import Trace
-from .calls import RecordedCall
 from .measured import Measured
 from .reader import recorded_calls
+from .recorded_calls import RecordedCall
 
 EXECUTED = "executed"
 """How a time was found that was measured on this machine."""

@@ -54,7 +54,7 @@ def check_device(device: str) -> str:
     raise UsageError(f"device {device!r}: give cpu or cuda:N")
 
 
-class Process:
+class WorkerProcess:
     """A worker, started when it is first asked and anew after it was killed.
 
     Args:
@@ -73,7 +73,7 @@ class Process:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._about: dict[str, Any] = {}
 
-    def __enter__(self) -> Process:
+    def __enter__(self) -> WorkerProcess:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .calls import RecordedCall, TensorArg
+from .recorded_calls import RecordedCall, TensorArg
 
 _SIZES = {"size", "sizes", "shape", "input_sizes", "self_sizes", "output_size", "input_size"}
 """Arguments that have the shape of a result."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from .calls import RecordedCall
-from .program import Plan
+from .recorded_calls import RecordedCall
+from .run_program import ProgramPlan
 
 _HEAD = '''"""{title}
 
@@ -64,7 +64,7 @@ def op_script(one: RecordedCall, recorded_us: float, source: str, name: str, *, 
 
 
 def sequence_script(
-    plan: Plan, recorded_us: Sequence[float], title: str, source: str, name: str, *, device: str, threads: int
+    plan: ProgramPlan, recorded_us: Sequence[float], title: str, source: str, name: str, *, device: str, threads: int
 ) -> str:
     """The text of a script that calls operators in their order."""
     main = _MAIN_OF_SEVERAL.format(

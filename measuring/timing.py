@@ -15,11 +15,11 @@ from ..schemas.text.files import progress_bar
 from ..trace.index import CallIndex
 from ..trace.tables import OP
 from ..trace.trace import Trace
-from .calls import RecordedCall
 from .checkpoint import Checkpoint, Timed
 from .measured import VERSION, Conditions, Measured, NotExecuted, Timing
-from .process import MAX_BYTES, ExecutionError, Process
+from .process import MAX_BYTES, ExecutionError, WorkerProcess
 from .reader import recorded_calls
+from .recorded_calls import RecordedCall
 
 _ROUND_S = 0.004
 _LONG_S = 0.2
@@ -61,7 +61,7 @@ class _Distinct:
 
 
 @dataclass
-class _Work:
+class _Asked:
     """All that there is to call.
 
     Attributes:
@@ -73,7 +73,7 @@ class _Work:
 
 
 @dataclass
-class Coverage:
+class TimedShare:
     """Self times, ns: of all calls, of operators, and by operator and reason of each operator that was not executed."""
 
     all_ns: int = 0
@@ -81,9 +81,9 @@ class Coverage:
     lost: dict[tuple[str, str], list[int]] = field(default_factory=dict)
 
     @staticmethod
-    def sum(several: Iterable[Coverage]) -> Coverage:
+    def sum(several: Iterable[TimedShare]) -> TimedShare:
         """Of several traces together."""
-        total = Coverage()
+        total = TimedShare()
         for one in several:
             total.all_ns += one.all_ns
             total.operators_ns += one.operators_ns
@@ -134,24 +134,26 @@ def measure(
         UsageError: torch is not installed, has no such device, or there is nothing to call.
 
     Example:
-        >>> measured = etplus.measuring(trace)                           # doctest: +SKIP
+        >>> measured = etplus.measure(trace)                           # doctest: +SKIP
         >>> f"{measured.executed:.0%}", measured.timings[0].op         # doctest: +SKIP
         ('100%', 'aten::convolution_backward')
     """
     options = options or Options()
-    work = _Work()
+    work = _Asked()
     for trace in [traces] if isinstance(traces, Trace) else traces:
         _add(work, trace, recorded=not trace.is_derived)
     for trace in reshaped:
         _add(work, trace, recorded=False)
-    with Process(device, threads=options.threads, max_bytes=options.max_bytes, timeout_s=options.timeout_s) as process:
+    with WorkerProcess(
+        device, threads=options.threads, max_bytes=options.max_bytes, timeout_s=options.timeout_s
+    ) as process:
         about = process.about()
         conditions = Conditions(about["device"], about["threads"], about["torch"])
         done, failed = _execute(work, process, conditions, options, checkpoint, progress)
     return _measured(work, conditions, done, failed)
 
 
-def _add(work: _Work, trace: Trace, *, recorded: bool) -> None:
+def _add(work: _Asked, trace: Trace, *, recorded: bool) -> None:
     """Add the calls of a trace."""
     found = list(recorded_calls(trace))
     keys = {call: one.key for call, one in found if isinstance(one, RecordedCall)}
@@ -186,7 +188,12 @@ def _callees(trace: Trace, found: Container[CallIndex]) -> dict[CallIndex, list[
 
 
 def _execute(
-    work: _Work, process: Process, conditions: Conditions, options: Options, checkpoint: Checkpoint | None, bar: bool
+    work: _Asked,
+    process: WorkerProcess,
+    conditions: Conditions,
+    options: Options,
+    checkpoint: Checkpoint | None,
+    bar: bool,
 ) -> tuple[dict[str, Timed], dict[str, str]]:
     """Times by key; and the reasons of those that have none."""
     wanted, failed = _wanted(work, options)
@@ -219,7 +226,7 @@ def _execute(
     return done, {key: why for key, why in failed.items() if key not in done}
 
 
-def _wanted(work: _Work, options: Options) -> tuple[list[RecordedCall], dict[str, str]]:
+def _wanted(work: _Asked, options: Options) -> tuple[list[RecordedCall], dict[str, str]]:
     """The calls to time, the longest in the traces first; and by key the reasons of the others."""
     whole = max(sum(one.self_ns for one in work.distinct.values()), 1)
     wanted, left_out = list[RecordedCall](), dict[str, str]()
@@ -242,7 +249,7 @@ def _together(rounds: Sequence[Timed]) -> Timed:
     return float(middle), max(float(np.median(iqr_ns)), float(high - low)), int(runs.sum())
 
 
-def _measured(work: _Work, conditions: Conditions, done: Mapping[str, Timed], failed: Mapping[str, str]) -> Measured:
+def _measured(work: _Asked, conditions: Conditions, done: Mapping[str, Timed], failed: Mapping[str, str]) -> Measured:
     """Put together what was timed and what was not."""
     timings = [_timing(key, one, done) for key, one in work.distinct.items() if key in done]
     timings.sort(key=lambda one: (-_self_ns(one) * one.count, one.op, one.key))
@@ -251,7 +258,7 @@ def _measured(work: _Work, conditions: Conditions, done: Mapping[str, Timed], fa
         why = {**reasons, **{call: failed[key] for call, key in keys.items() if key in failed}}
         executed = {call for call, key in keys.items() if key in done}
         shares.append(covered(trace, executed, {*keys, *reasons}, why))
-    share = Coverage.sum(shares)
+    share = TimedShare.sum(shares)
     files = tuple(dict.fromkeys(Path(trace.file).name for trace, _, _ in work.keys))
     return Measured(VERSION, files, conditions, tuple(timings), share.not_executed(), share.executed, share.outside)
 
@@ -259,7 +266,7 @@ def _measured(work: _Work, conditions: Conditions, done: Mapping[str, Timed], fa
 def covered(
     trace: Trace, done: Container[CallIndex], operators: Container[CallIndex], reasons: Mapping[CallIndex, str],
     among: Container[CallIndex] | None = None,
-) -> Coverage:  # fmt: skip
+) -> TimedShare:  # fmt: skip
     """How much of a trace's self time is in calls that were executed, or are part of one.
 
     Args:
@@ -267,7 +274,7 @@ def covered(
         reasons: of those that were not executed. among: calls that count; None for all.
     """
     parents, own = trace.calls.parent.tolist(), trace.self_ns.tolist()
-    whole, found = [False] * len(parents), Coverage()
+    whole, found = [False] * len(parents), TimedShare()
     for at, (above, self_ns) in enumerate(zip(parents, own, strict=True)):
         call = CallIndex(at)
         if among is not None and call not in among:

@@ -22,7 +22,7 @@ _FOLDS = 6
 
 
 def calibrated(
-    model: FittedModel, documents: Sequence[Trace], iterations: str | None = None, *,
+    model: FittedModel, traces: Sequence[Trace], iterations: str | None = None, *,
     keep_outliers: bool = False,
 ) -> FittedModel:  # fmt: skip
     """The model with its factors, which make up for what an engine leaves out, such as pauses that are too long to be
@@ -30,36 +30,34 @@ def calibrated(
     be in them.
 
     Args:
-        documents, iterations, keep_outliers: those that the model was fitted on.
+        traces, iterations, keep_outliers: those that the model was fitted on.
     """
-    on_host = [document for document in documents if not np.any(document.kind == GPU)]
-    model = msgspec.structs.replace(model, end_to_end=_errors(model, documents, on_host, iterations, keep_outliers))
-    if not on_host or any(len(comm_rows(document)) for document in on_host):
+    on_host = [trace for trace in traces if not np.any(trace.kind == GPU)]
+    model = msgspec.structs.replace(model, end_to_end=_errors(model, traces, on_host, iterations, keep_outliers))
+    if not on_host or any(len(comm_rows(trace)) for trace in on_host):
         return model
     ratios: dict[str, list[float]] = {engine: [] for engine in ENGINES}
-    for document in on_host:
-        one = totals(document, model, iterations, keep_outliers=keep_outliers)
+    for trace in on_host:
+        one = totals(trace, model, iterations, keep_outliers=keep_outliers)
         for engine, predicted in one.predicted.items():
             ratios[engine].append(one.measured / predicted if predicted else 1.0)
     return msgspec.structs.replace(model, calibration={engine: median(of) for engine, of in ratios.items()})
 
 
 def _errors(
-    model: FittedModel, documents: Sequence[Trace], on_host: Sequence[Trace], iterations: str | None,
+    model: FittedModel, traces: Sequence[Trace], on_host: Sequence[Trace], iterations: str | None,
     keep_outliers: bool,
 ) -> dict[str, EndToEndError]:  # fmt: skip
     """Of each engine, from models of the other traces; with one trace from how its iterations differ, if there are."""
-    if len(documents) == 1:
-        ratios = tuple(
-            round(log(ratio), 4) for ratio in prepare(documents[0], iterations, (), keep_outliers).step_ratios
-        )
+    if len(traces) == 1:
+        ratios = tuple(round(log(ratio), 4) for ratio in prepare(traces[0], iterations, (), keep_outliers).step_ratios)
         return {engine: EndToEndError(ratios, (0.0,) * len(ratios)) for engine in ENGINES if ratios}
-    parts = [prepare(document, iterations, model.devices, keep_outliers) for document in on_host]
+    parts = [prepare(trace, iterations, model.devices, keep_outliers) for trace in on_host]
     found: dict[str, list[tuple[float, float]]] = {engine: [] for engine in ENGINES}
     for fold in range(min(_FOLDS, len(parts)) if len(parts) > 1 else 0):
         other = fit_parts([part for k, part in enumerate(parts) if k % _FOLDS != fold], model.devices, None)
-        for document in on_host[fold::_FOLDS]:
-            one = totals(document, other, iterations, keep_outliers=keep_outliers)
+        for trace in on_host[fold::_FOLDS]:
+            one = totals(trace, other, iterations, keep_outliers=keep_outliers)
             for engine, predicted in one.predicted.items():
                 if predicted and one.measured:
                     found[engine].append((round(log(one.measured / predicted), 4), round(one.unknown, 4)))

@@ -13,7 +13,7 @@ import numpy as np
 from ..measuring.measured import Measured
 from ..replaying.base_error import BaseError
 from ..replaying.outliers import Outlier
-from ..replaying.rank_coupling import couple, find_meetings
+from ..replaying.rank_coupling import find_rendezvous, join_ranks
 from ..replaying.replay import relative_error, replay
 from ..replaying.replay_graph import COMM, ReplayGraph
 from ..replaying.step_times import StepTimes
@@ -27,7 +27,7 @@ from ..trace.trace import Trace
 from .costs.familiarity import NEW
 from .model_file import EndToEndError, FittedModel
 from .overhead_model import overhead_model_of_ranks
-from .pricing import KernelRow, half_width, interval
+from .pricing import PricedKernel, half_width, interval
 from .rank_job import ENGINES, Engine, Host, OpRow, RankJob
 
 Times = Sequence[Sequence[float]]
@@ -47,7 +47,7 @@ class Prediction:
         changed: the measured time is that of other shapes or another device.
         notes: what was guessed or left out.
         shapes: of each rank how its shapes were re-derived, where another batch size was asked for.
-        unhindered: predicted and measured ns without what the rank waits in collectives for ranks that are not there;
+        without_waiting: predicted and measured ns without waits in collectives for ranks that are not there;
             None without collectives, for ranks predicted together, and if `changed`. Collectives then take the least
             time that equal ones took in the traces fitted on; the second is a replay of the measured times with these.
         set_apart: iterations that were asked for and are not predicted, since they are not like the others.
@@ -72,10 +72,10 @@ class Prediction:
     changed: bool = False
     notes: tuple[str, ...] = field(default=())
     shapes: tuple[Reshaped, ...] = ()
-    unhindered: tuple[int, int] | None = None
+    without_waiting: tuple[int, int] | None = None
     set_apart: tuple[Outlier, ...] = ()
     sources: Mapping[str, float] = field(default_factory=dict)
-    kernels: tuple[KernelRow, ...] = ()
+    kernels: tuple[PricedKernel, ...] = ()
     low_ns: int = 0
     high_ns: int = 0
     steps: StepTimes | None = None
@@ -89,7 +89,7 @@ class Prediction:
     __repr__ = brief
 
     @property
-    def unlike(self) -> float:
+    def share_unfamiliar(self) -> float:
         """Share of the predicted time on devices that is unlike anything fitted on."""
         total = sum(row.predicted_ns for row in self.kernels)
         return sum(row.predicted_ns for row in self.kernels if row.level == NEW) / total if total else 0.0
@@ -113,12 +113,12 @@ class Prediction:
             "forced": self.forced, "reliable": self.weakest_link is None, "weakest_link": self.weakest_link,
             "error": None if self.shapes else self.error, "shapes": [one.to_dict() for one in self.shapes],
             "changed": self.changed, "baselines_ns": self.baselines, "unknown": self.unknown,
-            "without_waiting_ns": self.unhindered, "steps": None if self.steps is None else self.steps.to_dict(),
+            "without_waiting_ns": self.without_waiting, "steps": None if self.steps is None else self.steps.to_dict(),
             "base_error": self.base.to_dict(),
             "set_apart": [msgspec.structs.asdict(one) for one in self.set_apart],
             "notes": list(self.notes), "sources": dict(self.sources),
             "ops": [asdict(row) for row in self.rows],
-            "unlike": self.unlike, "kernels": [asdict(row) for row in self.kernels],
+            "unlike": self.share_unfamiliar, "kernels": [asdict(row) for row in self.kernels],
         }  # fmt: skip
 
 
@@ -175,7 +175,7 @@ class _Took:
         gpu, waiting = (max((abs(log(max(end, 1) / max(ns, 1))) for end in of), default=0.0) for of in (known, waited))
         return _Took(ns, low, high, factor, abs(missed), host, gpu, waiting, unknown, error)
 
-    def links(self, kernels: Sequence[KernelRow]) -> list[Link]:
+    def links(self, kernels: Sequence[PricedKernel]) -> list[Link]:
         """What it builds on."""
         return [
             kernel_link(self.gpu, kernels), held_out_link(self.host, self.error, self.unknown),
@@ -185,7 +185,7 @@ class _Took:
 
 
 def predict(
-    document: Trace, model: FittedModel, *, engine: Engine = "replay", iterations: str | None = None,
+    trace: Trace, model: FittedModel, *, engine: Engine = "replay", iterations: str | None = None,
     device: str | None = None, changed: bool = False, shape: ShapeChange | None = None, keep_outliers: bool = False,
     force: bool = False, measured: Measured | None = None, host: Host = "trace",
 ) -> Prediction:  # fmt: skip
@@ -194,7 +194,7 @@ def predict(
     Args:
         iterations: only these, such as "30-39"; those before them are replayed as measured (replay only).
         device: name of the device to predict for, of a record; by default the trace's own.
-        changed: the document's shapes are not those that were measured.
+        changed: the trace's shapes are not those that were measured.
         shape: predict with other sizes, or another element type (`reshaped`).
         keep_outliers: of the iterations also those that are not like the others (`find_outliers`).
         force: predict changes even on a base that is off by over 5% (`BaseError`), and what is known too little.
@@ -203,28 +203,26 @@ def predict(
 
     Raises:
         UsageError: unknown device or iterations, an ambiguous size, a change on a base that is off by too much, or
-            an interval wider than a factor of 2. ConvertError: no times in the document.
+            an interval wider than a factor of 2. ConvertError: no times in the trace.
     """
-    job = RankJob(
-        document, model, iterations, device, changed, shape, keep_outliers or iterations is None, measured, host
-    )
+    job = RankJob(trace, model, iterations, device, changed, shape, keep_outliers or iterations is None, measured, host)
     if changed or device is not None or shape is not None:
-        job.base.refuse(document.file, force=force)
-    waits = [job.waiting(engine)] if len(comm_rows(document)) else []
+        job.base.refuse(trace.file, force=force)
+    waits = [job.waiting(engine)] if len(comm_rows(trace)) else []
     took = _Took.of([job], engine, job.measured, job.recorded(engine), lambda of: job.total(engine, of[0]), waits)
     kernels, steps = job.kernels(), job.steps(took.ns)
-    weakest = checked(document.file, took.ns, took.low, took.high, took.links(kernels), force=force)
+    weakest = checked(trace.file, took.ns, took.low, took.high, took.links(kernels), force=force)
     return Prediction(
-        document.file, engine, len(job.chosen.index), took.ns, job.measured, job.baselines(),
+        trace.file, engine, len(job.chosen.index), took.ns, job.measured, job.baselines(),
         job.rows(engine), job.unknown_edges if engine == "replay" else 0.0, job.base,
         changed or device is not None or shape is not None, job.notes,
-        () if job.shapes is None else (job.shapes,), job.unhindered(engine, took.factor), job.chosen.set_apart,
+        () if job.shapes is None else (job.shapes,), job.without_waiting(engine, took.factor), job.chosen.set_apart,
         job.sources if engine == "replay" else {}, kernels, took.low, took.high, steps, weakest,
     )  # fmt: skip
 
 
 def predict_ranks(
-    documents: Sequence[Trace], model: FittedModel, *, engine: Engine = "replay", device: str | None = None,
+    traces: Sequence[Trace], model: FittedModel, *, engine: Engine = "replay", device: str | None = None,
     shape: ShapeChange | None = None, force: bool = False, measured: Measured | None = None, host: Host = "trace",
 ) -> Prediction:  # fmt: skip
     """Predict ranks of a job together: collectives start when the last of these ranks is ready, and transfer for the
@@ -234,11 +232,11 @@ def predict_ranks(
 
     Raises:
         UsageError: fewer than two ranks, an unknown device, an ambiguous size, a change on a base that is off by too
-            much, or too wide an interval (`force` as in `predict`). ConvertError: no times in a document.
+            much, or too wide an interval (`force` as in `predict`). ConvertError: no times in a trace.
     """
-    jobs = [RankJob(document, model, None, device, False, shape, True, measured, host) for document in documents]
-    joint = couple([job.graph for job in jobs])
-    files, changed = ", ".join(document.file for document in documents), device is not None or shape is not None
+    jobs = [RankJob(trace, model, None, device, False, shape, True, measured, host) for trace in traces]
+    joint = join_ranks([job.graph for job in jobs])
+    files, changed = ", ".join(trace.file for trace in traces), device is not None or shape is not None
     unchanged = replay(joint, [job.constants for job in jobs])
     base = BaseError.of(unchanged)
     if changed:
@@ -263,7 +261,7 @@ def predict_ranks(
     )  # fmt: skip
 
 
-class Totals(NamedTuple):
+class EngineTotals(NamedTuple):
     """ns of the iterations of a trace: by engine as predicted, without calibration; as measured; and the share of timed
     edges without an estimate."""
 
@@ -273,18 +271,18 @@ class Totals(NamedTuple):
 
 
 def totals(
-    document: Trace, model: FittedModel, iterations: str | None = None, *, keep_outliers: bool = False
-) -> Totals:
+    trace: Trace, model: FittedModel, iterations: str | None = None, *, keep_outliers: bool = False
+) -> EngineTotals:
     """What both engines say of the iterations of a trace without GPU events, its operators' times by the model."""
-    job = RankJob(document, model, iterations, None, False, None, keep_outliers, host="model")
-    return Totals({engine: job.total(engine) for engine in ENGINES}, job.measured, job.unknown_edges)
+    job = RankJob(trace, model, iterations, None, False, None, keep_outliers, host="model")
+    return EngineTotals({engine: job.total(engine) for engine in ENGINES}, job.measured, job.unknown_edges)
 
 
 def _replay_together(
     jobs: Sequence[RankJob], joint: ReplayGraph, kernel_ns: Times, *, as_recorded: bool = False
 ) -> int:
     """The replay of ranks that meet in collectives, which transfer for as long as the model says, or as recorded."""
-    coupled = couple([
+    coupled = join_ranks([
         job.graph.with_latencies(job.lags_at(times)) for job, times in zip(jobs, kernel_ns, strict=True)
     ])  # fmt: skip
     lags = coupled.edges.lag.copy()
@@ -301,18 +299,18 @@ def _walk_together(jobs: Sequence[RankJob], joint: ReplayGraph, kernel_ns: Times
     timed = np.flatnonzero(joint.row >= 0)
     begin = np.full(len(jobs), np.inf)
     np.minimum.at(begin, joint.rank_of_row[joint.row[timed]], joint.measured[timed])
-    meetings: list[Mapping[int, int]] = []
+    rendezvous: list[Mapping[int, int]] = []
     times = [list(of) for of in kernel_ns]
-    for met in find_meetings([job.document for job in jobs]).found:
+    for met in find_rendezvous([job.original for job in jobs]).found:
         if met.on_host:
             continue
         events = {rank: jobs[rank].event_of[row] for rank, row in zip(met.rank, met.row, strict=True)}
-        meetings.append(events)
+        rendezvous.append(events)
         least = min(times[rank][event] for rank, event in events.items())  # the others wait for the last one
         for (rank, event), row in zip(events.items(), met.row, strict=True):
             times[rank][event] = least if as_recorded else jobs[rank].transfers.get(row, least)
     traces, of_rows = [job.trace for job in jobs], [job.of_row for job in jobs]
-    return overhead_model_of_ranks(traces, [job.walked for job in jobs], times, of_rows, begin.tolist(), meetings)
+    return overhead_model_of_ranks(traces, [job.walked for job in jobs], times, of_rows, begin.tolist(), rendezvous)
 
 
 WIDEST = 2.0
@@ -349,7 +347,7 @@ def checked(what: str, ns: int, low: int, high: int, links: Sequence[Link], *, f
     return weakest if not ns or high > _SURE * ns or ns > _SURE * low else None
 
 
-def kernel_link(half: float, rows: Sequence[KernelRow]) -> Link:
+def kernel_link(half: float, rows: Sequence[PricedKernel]) -> Link:
     """GPU events: how much of their time is unlike anything fitted on, else which of them is least known."""
     whole = sum(row.predicted_ns for row in rows) or 1
     unlike = sum(row.predicted_ns for row in rows if row.level == NEW) / whole

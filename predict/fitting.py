@@ -23,7 +23,7 @@ from ..trace.kinds import CPU, GPU
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .costs.kernel_model import KernelModel, fit_kernels
-from .costs.measured import Measured, cpu_tasks, gpu_tasks, medians, pooled
+from .costs.measured_tasks import MeasuredTask, cpu_tasks, gpu_tasks, medians, pooled
 from .costs.task import Task
 from .model_file import VERSION, FittedModel
 
@@ -38,7 +38,7 @@ class Part:
     graph: ReplayGraph
     at: Places
     overheads: OverheadRows
-    gpu: list[Measured]
+    gpu: list[MeasuredTask]
     cpu: list[Task]
     cpu_ns: list[float]
     took: int
@@ -48,7 +48,7 @@ class Part:
 
 
 def fit(
-    documents: Sequence[Trace], *, iterations: str | None = None, devices: Sequence[Device] = (),
+    traces: Sequence[Trace], *, iterations: str | None = None, devices: Sequence[Device] = (),
     keep_outliers: bool = False,
 ) -> FittedModel:  # fmt: skip
     """Fit a model on linked traces.
@@ -59,11 +59,11 @@ def fit(
         keep_outliers: fit on iterations that are not like the others, too (`find_outliers`).
 
     Raises:
-        UsageError: no documents, or no such iterations. ConvertError: a document without times.
+        UsageError: no traces, or no such iterations. ConvertError: a trace without times.
     """
-    if not documents:
+    if not traces:
         raise UsageError("nothing to fit; give ET+ files")
-    parts = [prepare(document, iterations, devices, keep_outliers) for document in documents]
+    parts = [prepare(trace, iterations, devices, keep_outliers) for trace in traces]
     return fit_parts(parts, devices, fit_kernels([part.gpu for part in parts], _records(devices)))
 
 
@@ -91,36 +91,36 @@ def _records(devices: Sequence[Device]) -> dict[str, Device]:
     return {device.name: device for device in (*known_devices(), *devices)}
 
 
-def prepare(document: Trace, wanted: str | None, devices: Sequence[Device], keep_outliers: bool) -> Part:
+def prepare(trace: Trace, wanted: str | None, devices: Sequence[Device], keep_outliers: bool) -> Part:
     """What a trace contributes; arguments as in `fit`."""
-    chosen = iterations_of(document, wanted, keep_outliers=keep_outliers)
+    chosen = iterations_of(trace, wanted, keep_outliers=keep_outliers)
     of_row = chosen.of_row
-    graph, trace = build_graph(document), document
+    graph = build_graph(trace)
     gpu = np.flatnonzero(of_row[trace.gpu.source] >= 0)
     tasks, ns = gpu_tasks(trace, devices), trace.gpu.dur
     calls, own = self_time(graph, trace, of_row)
     counted = of_row >= 0
     return Part(
-        Path(document.file).name, graph, places(graph, trace, of_row),
+        Path(trace.file).name, graph, places(graph, trace, of_row),
         overhead_rows(without_waits(trace), 0, counted=counted),
         medians([tasks[i] for i in gpu.tolist()], ns[gpu].tolist()), cpu_tasks(trace, calls), own.tolist(),
-        measured_ns(document, chosen), len(chosen.index), chosen.set_apart, _step_ratios(document, chosen),
+        measured_ns(trace, chosen), len(chosen.index), chosen.set_apart, _step_ratios(trace, chosen),
     )  # fmt: skip
 
 
-def _step_ratios(document: Trace, chosen: Chosen) -> tuple[float, ...]:
+def _step_ratios(trace: Trace, chosen: Chosen) -> tuple[float, ...]:
     """What each chosen iteration takes over their mean; none where fewer than three are marked."""
-    times = measured_steps(document, chosen)
+    times = measured_steps(trace, chosen)
     return tuple((times / times.mean()).round(4).tolist()) if len(times) >= _LEAST_STEPS and times.all() else ()
 
 
-def measured_steps(document: Trace, chosen: Chosen) -> IntColumn:
+def measured_steps(trace: Trace, chosen: Chosen) -> IntColumn:
     """ns that each chosen iteration took; empty where none are marked."""
     try:
-        split = chosen.split or find_iterations(document)
+        split = chosen.split or find_iterations(trace)
     except ConvertError:
         return np.zeros(0, np.int64)
-    return split.times(document.ts, document.finish)[chosen.index]
+    return split.times(trace.ts, trace.finish)[chosen.index]
 
 
 def self_time(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntColumn, IntColumn]:
@@ -130,9 +130,9 @@ def self_time(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> tuple[IntC
     return calls, own[source[calls]]
 
 
-def measured_ns(document: Trace, chosen: Chosen) -> int:
-    """What the chosen iterations took together; of a whole document from the first start to the last end."""
+def measured_ns(trace: Trace, chosen: Chosen) -> int:
+    """What the chosen iterations took together; of a whole trace from the first start to the last end."""
     if chosen.split is not None:
-        return int(chosen.split.times(document.ts, document.finish)[chosen.index].sum())
-    rows = np.flatnonzero(document.timed & (chosen.of_row >= 0) & np.isin(document.kind, (CPU, GPU)))
-    return int(document.finish[rows].max() - document.ts[rows].min()) if len(rows) else 0
+        return int(chosen.split.times(trace.ts, trace.finish)[chosen.index].sum())
+    rows = np.flatnonzero(trace.timed & (chosen.of_row >= 0) & np.isin(trace.kind, (CPU, GPU)))
+    return int(trace.finish[rows].max() - trace.ts[rows].min()) if len(rows) else 0

@@ -15,8 +15,8 @@ from ..trace.brief import brief
 from ..trace.conventions import MAX_NS
 from ..trace.errors import TraceFormatError
 from .costs.kernel_model import KernelModel
-from .costs.measured import Measured
-from .costs.registry import ORDER, Costs
+from .costs.measured_tasks import MeasuredTask
+from .costs.registry import Costs
 
 VERSION = 1
 _LITTLE, _MUCH = 0.1, 2.0
@@ -77,8 +77,8 @@ class FittedModel(msgspec.Struct, frozen=True):
     iterations: int
     overheads: Overheads
     lags: EdgeLatencies
-    gpu: tuple[Measured, ...]
-    cpu: tuple[Measured, ...]
+    gpu: tuple[MeasuredTask, ...]
+    cpu: tuple[MeasuredTask, ...]
     devices: tuple[Device, ...] = ()
     calibration: dict[str, float] = {}
     outliers: tuple[tuple[Outlier, ...], ...] = ()
@@ -95,8 +95,10 @@ class FittedModel(msgspec.Struct, frozen=True):
 
     def costs(self, *, beyond: bool = False) -> Costs:
         """Prices of GPU events and CPU operators; `beyond` as in `Costs`."""
-        order, fitted = (ORDER, None) if self.kernels is None else (self.kernels.order, self.kernels.utilisation)
-        return Costs((*self.gpu, *self.cpu), self.records(), order, beyond=beyond, utilisation=fitted)
+        measured, kernels, records = (*self.gpu, *self.cpu), self.kernels, self.records()
+        if kernels is None:
+            return Costs(measured, records, beyond=beyond)
+        return Costs(measured, records, kernels.order, beyond=beyond, fitted=kernels.fitted(measured, records))
 
 
 def write_model(model: FittedModel, path: str) -> None:
@@ -120,7 +122,7 @@ def read_model(source: Source) -> FittedModel:
 
 
 def _fits_columns(value: object) -> bool:
-    """Whether all integers of a decoded document are ones that int64 columns can hold and add."""
+    """Whether all integers of a decoded trace are ones that int64 columns can hold and add."""
     if isinstance(value, dict):
         return all(map(_fits_columns, value.values()))
     if isinstance(value, (list, tuple)):

@@ -47,10 +47,10 @@ def overhead_model(
 
     Args:
         kernel_ns: time of each GPU event of the trace.
-        of_row: the iteration of each row of the document, −1 for rows that do not count.
+        of_row: the iteration of each row of the trace, −1 for rows that do not count.
         not_before: by GPU event, when the last rank of a collective is ready.
     """
-    times, launched, top = _Times(model), _launches(trace), trace.hierarchy.top
+    times, launched, top = _WorkTimes(model), _launches(trace), trace.hierarchy.top
     waiting, between = _waits(trace, of_row)
     blocking = blocking_copies(trace)
     ops = np.flatnonzero((top == np.arange(len(top))) & (of_row[trace.calls.source] >= 0))
@@ -78,7 +78,7 @@ def overhead_model(
 
 def overhead_model_of_ranks(
     traces: Sequence[Trace], models: Sequence[FittedModel], kernel_ns: Sequence[Sequence[float]],
-    of_rows: Sequence[IntColumn], begin: Sequence[float], meetings: Sequence[Mapping[int, int]],
+    of_rows: Sequence[IntColumn], begin: Sequence[float], rendezvous: Sequence[Mapping[int, int]],
 ) -> int:  # fmt: skip
     """ns from the first rank's beginning to the last one's end, if collectives start when their last rank is ready.
 
@@ -87,16 +87,16 @@ def overhead_model_of_ranks(
     Args:
         models: of each rank, with its overheads.
         begin: ns, when each rank begins.
-        meetings: of each collective the GPU event of each rank, by index of the rank.
+        rendezvous: of each collective the GPU event of each rank, by index of the rank.
     """
     starts: list[dict[int, float]] = [{} for _ in traces]
-    for _ in range(len(meetings) + 1):
+    for _ in range(len(rendezvous) + 1):
         walks = [
             overhead_model(trace, model, ns, of_row, after)
             for trace, model, ns, of_row, after in zip(traces, models, kernel_ns, of_rows, starts, strict=True)
         ]
         before = [dict(of) for of in starts]
-        for met in meetings:
+        for met in rendezvous:
             latest = max(begin[rank] + walks[rank].ready.get(event, 0.0) for rank, event in met.items())
             for rank, event in met.items():
                 starts[rank][event] = latest - begin[rank]
@@ -141,7 +141,7 @@ def with_work_of(own: Overheads, known: Overheads, speed: float) -> Overheads:
     return msgspec.structs.replace(own, t5=own.t5 | plain)
 
 
-class _Times:
+class _WorkTimes:
     """Overheads in ns, outliers included, so that their sum is the host's time; of an operator that was not seen the
     mean over all."""
 

@@ -23,7 +23,7 @@ from ..trace.host_waits import LONG_PAUSE_NS
 from ..trace.index import Row
 from ..trace.medians import median
 from ..trace.trace import Trace
-from .costs.measured import Measured, cpu_tasks, medians
+from .costs.measured_tasks import MeasuredTask, cpu_tasks, medians
 from .costs.task import Estimate
 from .fitting import self_time
 from .pricing import UNKNOWN, Pricing
@@ -70,7 +70,7 @@ def price_edges(
     """
     edges, at = graph.edges, places(graph, trace, of_row)
     event_of = {row: event for event, row in enumerate(trace.gpu.source.tolist())}
-    collectives = {} if reshaped else host_collective_keys(graph.document)
+    collectives = {} if reshaped else host_collective_keys(graph.trace)
     own = np.flatnonzero((edges.kind == HOST) & np.isin(edges.owner, list(executed)))
     own = own[of_row[edges.owner[own]] >= 0]
     found = dict[int, Estimate | None]()
@@ -138,7 +138,7 @@ class HostSpeed(NamedTuple):
     unknown: float
 
 
-def host_speed(graph: ReplayGraph, trace: Trace, of_row: IntColumn, known: Sequence[Measured]) -> HostSpeed:
+def host_speed(graph: ReplayGraph, trace: Trace, of_row: IntColumn, known: Sequence[MeasuredTask]) -> HostSpeed:
     """Compare the host of a trace with that of the traces fitted on.
 
     Args:
@@ -157,10 +157,10 @@ def host_speed(graph: ReplayGraph, trace: Trace, of_row: IntColumn, known: Seque
 def host_work(graph: ReplayGraph, of_row: IntColumn) -> IntColumn:
     """Positions of the edges of some iterations that are work of a host, of which another one takes more or less: all
     but long pauses outside of calls, which may be waits."""
-    edges, document = graph.edges, graph.document
+    edges, trace = graph.edges, graph.trace
     host = np.flatnonzero(edges.kind == HOST)
     host = host[of_row[graph.row[edges.target[host]]] >= 0]
     owner = edges.owner[host]
-    pause = (owner < 0) | (document.scope[owner] == ANNOTATION_SCOPE)
+    pause = (owner < 0) | (trace.scope[owner] == ANNOTATION_SCOPE)
     work: IntColumn = host[~pause | (edges.lag[host] <= LONG_PAUSE_NS)]
     return work

@@ -34,7 +34,7 @@ from .fitting import measured_ns, measured_steps
 from .model_file import FittedModel
 from .overhead_model import overhead_model, own_overheads, scaled, with_work_of
 from .priced_edges import HostSpeed, PricedEdges, host_speed, host_work, price_edges
-from .pricing import UNKNOWN, KernelRow, Pricing, drawn_in, kernel_rows
+from .pricing import UNKNOWN, PricedKernel, Pricing, drawn_in, kernel_rows
 
 Engine = Literal["replay", "overheads"]
 ENGINES: tuple[Engine, ...] = ("replay", "overheads")
@@ -63,10 +63,10 @@ class OpRow:
 
 
 class RankJob:
-    """One rank to predict: its document in the forms that both engines need.
+    """One rank to predict: its trace in the forms that both engines need.
 
     Args:
-        document: the trace. model: that of work.
+        trace: as recorded. model: that of work.
         wanted: iterations; see `iterations_of`. keep_outliers: also those that are not like the others.
         device: name of the device to predict for. changed: the shapes are not those that were measured.
         shape: other sizes, or another element type. measured: operators timed on this machine.
@@ -74,15 +74,15 @@ class RankJob:
     """
 
     def __init__(
-        self, document: Trace, model: FittedModel, wanted: str | None, device: str | None, changed: bool,
+        self, trace: Trace, model: FittedModel, wanted: str | None, device: str | None, changed: bool,
         shape: ShapeChange | None, keep_outliers: bool = True, measured: Measured | None = None,
         host: Host = "trace",
     ) -> None:  # fmt: skip
-        self.document, self.model, self.host = document, model, host
-        chosen = iterations_of(document, wanted, keep_outliers=keep_outliers)
+        self.original, self.model, self.host = trace, model, host
+        chosen = iterations_of(trace, wanted, keep_outliers=keep_outliers)
         self.chosen, self.of_row, self.split = chosen, chosen.of_row, chosen.split
-        self.shapes = None if shape is None else reshaped(document, shape)
-        self.trace: Trace = document if self.shapes is None else self.shapes.trace
+        self.shapes = None if shape is None else reshaped(trace, shape)
+        self.trace: Trace = trace if self.shapes is None else self.shapes.trace
         self._price = partial(
             Pricing, model, device=device, beyond=shape is not None, dtype=None if shape is None else shape.dtype
         )
@@ -90,18 +90,18 @@ class RankJob:
         self._changed, self._moved = changed, device is not None
         self._retyped = shape is not None and shape.dtype is not None
         self._executed = own_times(self.trace, measured or model.executed)
-        self.on_host = not np.any(document.kind == GPU)
+        self.on_host = not np.any(trace.kind == GPU)
         self.by_model = self.on_host and (host == "model" or changed or shape is not None)
 
     @cached_property
     def measured(self) -> int:
         """ns that was measured."""
-        return measured_ns(self.document, self.chosen)
+        return measured_ns(self.original, self.chosen)
 
     @cached_property
     def graph(self) -> ReplayGraph:
         """The replay graph as measured."""
-        return build_graph(self.document)
+        return build_graph(self.original)
 
     @cached_property
     def constants(self) -> Constants:
@@ -134,7 +134,7 @@ class RankJob:
         """See `host_speed`."""
         if not self.by_model and self.host == "trace":
             return HostSpeed(1.0, 0.0)
-        return host_speed(self.graph, self.document, self.of_row, self.model.cpu)
+        return host_speed(self.graph, self.original, self.of_row, self.model.cpu)
 
     @property
     def unknown(self) -> float:
@@ -157,7 +157,7 @@ class RankJob:
             executed=self._executed, operators=self.by_model, reshaped=self._changed or self._retyped,
             moved=self._moved,
         )  # fmt: skip
-        lag, times = priced.lag.copy(), np.ones(len(self.document))
+        lag, times = priced.lag.copy(), np.ones(len(self.original))
         host = host_work(self.graph, self.of_row)
         if self.host == "model":
             here = host[[priced.how.get(edge, UNKNOWN) == UNKNOWN for edge in host.tolist()]]
@@ -201,7 +201,7 @@ class RankJob:
         """Row of each collective of the iterations to the least ns that equal ones took in the traces fitted on."""
         known, gpu = self.model.lags.transfers, self.trace.gpu
         keys = {int(gpu.source[event]): transfer_key(comm) for event, comm in gpu.comm.items()}
-        keys |= host_collective_keys(self.document)
+        keys |= host_collective_keys(self.original)
         return {row: known[key] for row, key in keys.items() if self.of_row[row] >= 0 and key in known}
 
     def replayed(self, lags: IntColumn, *, wait: bool = True) -> int:
@@ -249,7 +249,7 @@ class RankJob:
         """ns of the iterations with collectives as recorded: what a rank waits in them for others no model knows."""
         if engine == "replay":
             edges, lags = self.graph.edges, self.priced.lag.copy()
-            met = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, comm_rows(self.document)))
+            met = np.flatnonzero((edges.kind == DURATION) & np.isin(edges.owner, comm_rows(self.original)))
             lags[met] = edges.lag[met]
             return self.replayed(lags)
         return self.total(engine, self.gpu_ns_waiting)
@@ -260,7 +260,7 @@ class RankJob:
         times = zip(self.gpu_ns, self.trace.is_comm.tolist(), self.pricing.times, strict=True)
         return [here if comm else ns for here, comm, ns in times]
 
-    def unhindered(self, engine: Engine, factor: float) -> tuple[int, int] | None:
+    def without_waiting(self, engine: Engine, factor: float) -> tuple[int, int] | None:
         """See `Prediction`."""
         walks_past = engine == "overheads" and self.on_host  # collectives of the host are none of its operators
         if not self.transfers or self._changed or self._moved or self.shapes is not None or walks_past:
@@ -269,7 +269,7 @@ class RankJob:
 
     def rows(self, engine: Engine) -> tuple[OpRow, ...]:
         """By operator: GPU events; in a trace without any, own times of calls."""
-        document, found = self.document, dict[str, list[tuple[int, int, int, str]]]()
+        trace, found = self.original, dict[str, list[tuple[int, int, int, str]]]()
         if engine == "overheads":
             for event, kind in enumerate(self.pricing.kinds):
                 if self.of_row[self.trace.gpu.source[event]] >= 0:
@@ -281,38 +281,38 @@ class RankJob:
         kinds = dict(zip(self.trace.gpu.source.tolist(), self.pricing.kinds, strict=True))
         for edge in places(self.graph, self.trace, self.of_row).edges.tolist():
             owner = Row(int(edges.owner[edge]))
-            if not kinds or document.kind[owner] == GPU:
-                name = kinds.get(owner) or document.name_of(owner)
+            if not kinds or trace.kind[owner] == GPU:
+                name = kinds.get(owner) or trace.name_of(owner)
                 by = how.get(edge, RECORDED)
                 found.setdefault(name, []).append((owner, int(lags[edge]), int(edges.lag[edge]), by))
         return _op_rows(found)
 
     def steps(self, predicted: int) -> StepTimes | None:
         """Times of one iteration, if all together take so many ns; None where the model or the trace has none."""
-        times, spread = measured_steps(self.document, self.chosen), self.model.steps
+        times, spread = measured_steps(self.original, self.chosen), self.model.steps
         if spread is None or not len(times):
             return None
         apart = self.chosen.set_apart
         one = spread.times(predicted / len(times))
         return StepTimes(len(times), warm_up(apart), apart, percentiles(times).times(1), one)
 
-    def kernels(self) -> tuple[KernelRow, ...]:
+    def kernels(self) -> tuple[PricedKernel, ...]:
         """The GPU events of the iterations, those that no operator is known to have launched included."""
         trace = with_unattached(self.trace) if self.split is None else self.trace
         return kernel_rows(self.pricing if trace is self.trace else self._price(trace), trace, self.of_row)
 
     def baselines(self) -> dict[str, int]:
         """GPU time of the busiest stream as measured, and the mean of the traces fitted on."""
-        gpu = np.flatnonzero((self.document.kind == GPU) & (self.of_row >= 0))
+        gpu = np.flatnonzero((self.original.kind == GPU) & (self.of_row >= 0))
         found = {}
         if len(gpu):
-            busy = np.bincount(self.document.stream_lane[gpu], weights=self.document.dur[gpu])
+            busy = np.bincount(self.original.stream_lane[gpu], weights=self.original.dur[gpu])
             found["GPU time of the busiest stream, measured"] = int(busy.max())
         if self.model.iterations:
             each = sum(self.model.makespans_ns) / self.model.iterations
             found["mean of the traces fitted on"] = round(each * len(self.chosen.index))
         if self.shapes is not None and len(self.shapes.sizes) == 1:
-            was, to = self.shapes.was, self.shapes.to
+            was, to = self.shapes.recorded_size, self.shapes.new_size
             found[f"recorded × {to}/{was}"] = round(self.measured * to / was)
         return found
 

@@ -80,7 +80,7 @@ def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = No
     event = edges.lag[waited & inside[edges.target]]
     return Constants(
         launch_latency, gap_ns, _median(event) if len(event) else gap_ns, queue_limit=graph.queue_limit,
-        clock_skew_ns=graph.document.clock_skew_ns,
+        clock_skew_ns=graph.trace.clock_skew_ns,
     )  # fmt: skip
 
 
@@ -92,8 +92,8 @@ def of_ranks(constants: Constants | Sequence[Constants]) -> tuple[Constants, ...
 def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants]) -> IntColumn:
     """int64 ns, one entry an edge: the lag, capped by the constant of its kind."""
     edges, ranks = graph.edges, of_ranks(constants)
-    if len(ranks) != len(graph.documents):
-        raise UsageError(f"constants of {len(ranks)} ranks for a graph of {len(graph.documents)}")
+    if len(ranks) != len(graph.traces):
+        raise UsageError(f"constants of {len(ranks)} ranks for a graph of {len(graph.traces)}")
     limit = np.full((len(ranks), len(LINK_KINDS)), np.iinfo(np.int64).max)
     for i, of in enumerate(ranks):
         for kind, cap in of.caps().items():

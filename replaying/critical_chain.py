@@ -56,7 +56,7 @@ def critical_chain(trace: Trace) -> CriticalChain | None:
         return None
     result = replay(graph, fit_constants(graph))
     edge, edges = binding_edges(result), graph.edges
-    start = int(graph.document.ts[graph.document.timed].min())
+    start = int(graph.trace.ts[graph.trace.timed].min())
     work = np.isin(edges.kind[edge], _WORK)
     target = edges.target[edge]
     return CriticalChain(

@@ -22,7 +22,7 @@ from ..trace.medians import median
 from ..trace.selection import step_range
 from ..trace.tables import OP
 from ..trace.trace import Trace
-from .iterations import Iterations, find_iterations, median_ratio
+from .iterations import MarkedIterations, find_iterations, median_ratio
 from .outliers import Outlier
 from .replay_graph import DURATION, HOST, ReplayGraph
 
@@ -68,26 +68,26 @@ class Places:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Iterations of a document as far as they are asked for.
+    """Iterations of a trace as far as they are asked for.
 
     Attributes:
         of_row: int64, one entry a row, the iteration, −1 for rows outside those chosen.
         index: int64, the iterations chosen.
-        split: all iterations that are marked, if the choice leaves any out; None if it is the whole document.
+        split: all iterations that are marked, if the choice leaves any out; None if it is the whole trace.
         set_apart: iterations that were asked for and are not like the others; not among those chosen.
     """
 
     of_row: IntColumn
     index: IntColumn
-    split: Iterations | None = None
+    split: MarkedIterations | None = None
     set_apart: tuple[Outlier, ...] = ()
 
 
-def iterations_of(document: Trace, wanted: str | None, *, keep_outliers: bool) -> Chosen:
-    """Choose iterations of a document; one in which none are marked is one iteration.
+def iterations_of(trace: Trace, wanted: str | None, *, keep_outliers: bool) -> Chosen:
+    """Choose iterations of a trace; one in which none are marked is one iteration.
 
     Args:
-        wanted: "0-19" or "7", from 0 and inclusive; None for the whole document.
+        wanted: "0-19" or "7", from 0 and inclusive; None for the whole trace.
         keep_outliers: iterations that are not like the others are not set apart.
 
     Raises:
@@ -95,20 +95,20 @@ def iterations_of(document: Trace, wanted: str | None, *, keep_outliers: bool) -
             wanted, but none are marked.
     """
     try:
-        found = find_iterations(document)
+        found = find_iterations(trace)
     except ConvertError:
         if wanted is not None:
             raise
-        return Chosen(np.where(document.timed, 0, -1), np.zeros(1, np.int64))
-    low, high = (0, len(found) - 1) if wanted is None else step_range(document, wanted, len(found))
+        return Chosen(np.where(trace.timed, 0, -1), np.zeros(1, np.int64))
+    low, high = (0, len(found) - 1) if wanted is None else step_range(trace, wanted, len(found))
     outliers = () if keep_outliers else found.outliers
     set_apart = tuple(one for one in outliers if low <= one.iteration <= high)
     if wanted is None and not set_apart:
-        return Chosen(np.where(document.timed, np.maximum(found.of_row, 0), -1), np.arange(len(found)))
+        return Chosen(np.where(trace.timed, np.maximum(found.of_row, 0), -1), np.arange(len(found)))
     index = np.setdiff1d(np.arange(low, high + 1), [one.iteration for one in set_apart])
     if not len(index):
         raise UsageError(
-            f"iterations {wanted!r}: {document.file} has none among them that is like its others; --keep-outliers "
+            f"iterations {wanted!r}: {trace.file} has none among them that is like its others; --keep-outliers "
             "takes them all the same"
         )
     return Chosen(np.where(np.isin(found.of_row, index), found.of_row, -1), index, found, set_apart)
@@ -118,21 +118,21 @@ def places(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> Places:
     """Keys of the edges of a graph of one rank that a model prices.
 
     Args:
-        trace: the same document for analysis, which knows the shapes.
+        trace: that of the graph, or the same with other shapes.
         of_row: int64, the iteration of each row, −1 for rows whose edges are left out.
     """
-    edges, document = graph.edges, graph.document
-    priced = (edges.kind == DURATION) | ((edges.kind == HOST) & (not np.any(document.kind == GPU)))
+    edges, recorded = graph.edges, graph.trace
+    priced = (edges.kind == DURATION) | ((edges.kind == HOST) & (not np.any(recorded.kind == GPU)))
     priced &= edges.owner >= 0
     priced[priced] = of_row[edges.owner[priced]] >= 0
-    operators = np.zeros(len(document), np.bool_)
+    operators = np.zeros(len(recorded), np.bool_)
     operators[trace.calls.source[trace.calls.kind == OP]] = True
     priced[priced] = (edges.kind[priced] == DURATION) | operators[edges.owner[priced]]
     chosen = np.flatnonzero(priced)
     row, owner = graph.row[edges.target[chosen]], edges.owner[chosen]
     point = 1 + (edges.target[chosen] == graph.end[row]) - (edges.target[chosen] == graph.start[row])
     what = [f"{kind}.{at}" for kind, at in zip(edges.kind[chosen].tolist(), point.tolist(), strict=True)]
-    path, iteration = _paths(document, trace), of_row[owner]
+    path, iteration = _paths(recorded, trace), of_row[owner]
     seen: dict[tuple[int, str, str], int] = defaultdict(int)
     place = []
     for r, of, text in zip(row.tolist(), iteration.tolist(), what, strict=True):
@@ -142,10 +142,10 @@ def places(graph: ReplayGraph, trace: Trace, of_row: IntColumn) -> Places:
     return Places(chosen, place, iteration)
 
 
-def _paths(document: Trace, trace: Trace) -> list[str]:
+def _paths(recorded: Trace, trace: Trace) -> list[str]:
     """A hash of the names and shapes from the outermost call down to each row, of GPU events also of the device.
     Numbers in annotations do not count."""
-    labels = [""] * len(document)
+    labels = [""] * len(recorded)
     for call, row in enumerate(trace.calls.source.tolist()):
         signature = trace.signature_of(CallIndex(call))
         labels[row] = signature.label if signature is not None else ""
@@ -153,13 +153,13 @@ def _paths(document: Trace, trace: Trace) -> list[str]:
     for row, device in zip(trace.gpu.source.tolist(), trace.gpu.device.tolist(), strict=True):
         if row >= 0:
             labels[row] = devices.get(device, "")
-    plain = ["".join(c for c in name if not c.isdigit()) for name in document.names]
-    order = np.lexsort((document.id, document.kind == GPU, -document.finish, document.ts))
-    parents, annotation = document.parent_row.tolist(), (document.scope == ANNOTATION_SCOPE).tolist()
-    paths = [""] * len(document)
+    plain = ["".join(c for c in name if not c.isdigit()) for name in recorded.names]
+    order = np.lexsort((recorded.id, recorded.kind == GPU, -recorded.finish, recorded.ts))
+    parents, annotation = recorded.parent_row.tolist(), (recorded.scope == ANNOTATION_SCOPE).tolist()
+    paths = [""] * len(recorded)
     for row in order.tolist():
         parent = parents[row]
-        name = plain[document.name[row]] if annotation[row] else document.name_of(row)
+        name = plain[recorded.name[row]] if annotation[row] else recorded.name_of(row)
         above = paths[parent] if parent >= 0 else ""
         text = f"{above}\0{name}\0{labels[row]}".encode(errors="replace")
         paths[row] = blake2b(text, digest_size=_HASH_BYTES).hexdigest()
@@ -171,13 +171,13 @@ def fit_edge_latencies(parts: Sequence[tuple[ReplayGraph, Places]]) -> EdgeLaten
     by_place, by_key = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
     transfers: dict[str, int] = {}
     for graph, at in parts:
-        document = graph.document
+        trace = graph.trace
         for place, lag in zip(at.place, graph.edges.lag[at.edges].tolist(), strict=True):
             by_place[place].append(lag)
-        on_host = host_collective_keys(document)
-        keys = {row: transfer_key(comm) for row, comm in document.comm.items() if document.timed[row]} | on_host
+        on_host = host_collective_keys(trace)
+        keys = {row: transfer_key(comm) for row, comm in trace.comm.items() if trace.timed[row]} | on_host
         for row, key in sorted(keys.items()):
-            took = int(document.dur[row])
+            took = int(trace.dur[row])
             transfers[key] = min(took, transfers.get(key, took))
             if row in on_host:
                 by_key[key].append(took)
@@ -192,12 +192,12 @@ def transfer_key(comm: Comm) -> str:
     return f"{comm.collective} {comm.bytes} {comm.group_size}"
 
 
-def host_collective_keys(document: Trace) -> dict[int, str]:
+def host_collective_keys(trace: Trace) -> dict[int, str]:
     """Row of each collective on the host, or message, to its kind, size and group; without those of unknown size."""
     return {
-        one.row: f"{document.name_of(Row(one.row))} {one.bytes} {len(one.group[1]) or document.world_size}"
-        for one in find_communications(document)
-        if one.bytes is not None and document.kind[one.row] != GPU
+        one.row: f"{trace.name_of(Row(one.row))} {one.bytes} {len(one.group[1]) or trace.world_size}"
+        for one in find_communications(trace)
+        if one.bytes is not None and trace.kind[one.row] != GPU
     }
 
 
@@ -205,7 +205,7 @@ def _ratio(parts: Sequence[tuple[ReplayGraph, Places]], middle: dict[str, int], 
     """What the operators, or else the GPU events, of iterations take over the sum of the medians."""
     lags = []
     for graph, at in parts:
-        if on_host == np.any(graph.document.kind == GPU):
+        if on_host == np.any(graph.trace.kind == GPU):
             continue
         mine = (graph.edges.kind[at.edges] == HOST) == on_host
         usual = np.array([middle[place] for place in at.place], np.int64)

@@ -1,4 +1,4 @@
-"""Points of a document before they are put in order, and what several rules ask about its rows."""
+"""Points of a trace before they are put in order, and what several rules ask about its rows."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class GraphEvents:
     """The beginning of the window (point 0), starts and ends of timed rows, submissions of slow launches.
 
     Attributes:
-        start, end: int64, points of each document row, −1 for rows without a time.
+        start, end: int64, points of each trace row, −1 for rows without a time.
         row: int64, row of each point, −1 for the beginning.
         measured: int64 ns after the beginning, of each point.
         launcher: int64, for each row the row that launched it, −1 for none.
     """
 
-    document: Trace
+    trace: Trace
     start: IntColumn
     end: IntColumn
     row: IntColumn
@@ -33,18 +33,18 @@ class GraphEvents:
     launcher: IntColumn
 
     @staticmethod
-    def of(document: Trace) -> GraphEvents:
+    def of(trace: Trace) -> GraphEvents:
         """Points 2k + 1 and 2k + 2 for the k-th timed row."""
-        rows = np.flatnonzero(document.timed)
-        start, end, launcher = (np.full(len(document), -1, np.int64) for _ in range(3))
+        rows = np.flatnonzero(trace.timed)
+        start, end, launcher = (np.full(len(trace), -1, np.int64) for _ in range(3))
         start[rows] = np.arange(len(rows)) * 2 + 1
         end[rows] = start[rows] + 1
-        times = np.stack([document.ts[rows], document.finish[rows]], axis=1).reshape(-1)
-        source, target, _ = document.edges_of("launch").T
-        known = document.timed[source] & document.timed[target] & (document.kind[target] == GPU)
+        times = np.stack([trace.ts[rows], trace.finish[rows]], axis=1).reshape(-1)
+        source, target, _ = trace.edges_of("launch").T
+        known = trace.timed[source] & trace.timed[target] & (trace.kind[target] == GPU)
         launcher[target[known]] = source[known]
         return GraphEvents(
-            document, start, end, np.concatenate(([-1], np.repeat(rows, 2))),
+            trace, start, end, np.concatenate(([-1], np.repeat(rows, 2))),
             np.concatenate(([0], times - times.min())), launcher,
         )  # fmt: skip
 
@@ -61,14 +61,14 @@ class GraphEvents:
     @cached_property
     def host_comm(self) -> IntColumn:
         """Timed rows of the collectives that run on the host, on a thread of their backend."""
-        rows = comm_rows(self.document)
-        on_host: IntColumn = rows[self.document.kind[rows] != GPU]
+        rows = comm_rows(self.trace)
+        on_host: IntColumn = rows[self.trace.kind[rows] != GPU]
         return on_host
 
     @cached_property
     def _on_streams(self) -> tuple[IntColumn, IntColumn]:
-        rows = np.flatnonzero(self.document.timed & (self.document.kind == GPU))
-        return self.document.lane_order(self.document.stream_lane, rows, nested=False)
+        rows = np.flatnonzero(self.trace.timed & (self.trace.kind == GPU))
+        return self.trace.lane_order(self.trace.stream_lane, rows, nested=False)
 
     def between(self, source: IntColumn, target: IntColumn) -> IntColumn:
         """Measured ns from points to points."""
@@ -85,9 +85,9 @@ class GraphEvents:
         return Edges.of(ORDER, source[agree], target[agree], np.zeros(np.count_nonzero(agree), np.int64))
 
     def timed_edges(self, *kinds: str) -> tuple[IntColumn, IntColumn]:
-        """Source and target rows of the document's edges of some kinds, where both have a time."""
-        source, target, _ = self.document.edges_of(*kinds).T
-        known = self.document.timed[source] & self.document.timed[target]
+        """Source and target rows of the trace's edges of some kinds, where both have a time."""
+        source, target, _ = self.trace.edges_of(*kinds).T
+        known = self.trace.timed[source] & self.trace.timed[target]
         return source[known], target[known]
 
     def with_more(self, row: IntColumn, measured: IntColumn) -> tuple[GraphEvents, IntColumn]:

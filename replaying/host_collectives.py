@@ -25,17 +25,17 @@ from .graph_events import GraphEvents
 from .replay_graph import COMM, DURATION, HANDOFF, HOST, Edges
 
 
-def without_backend_work(document: Trace) -> tuple[Trace, list[str]]:
-    """The document without the times of the operators that run its collectives, and notes on what was left out."""
-    rows = backend_rows(document, comm_rows(document))
+def without_backend_work(trace: Trace) -> tuple[Trace, list[str]]:
+    """The trace without the times of the operators that run its collectives, and notes on what was left out."""
+    rows = backend_rows(trace, comm_rows(trace))
     if not len(rows):
-        return document, []
+        return trace, []
     note = (
         f"{len(rows):,} operators on threads of the collectives' backend are left out: their time is the collectives'"
     )
-    ts, dur = document.ts.copy(), document.dur.copy()
+    ts, dur = trace.ts.copy(), trace.dur.copy()
     ts[rows], dur[rows] = -1, 0
-    return document.with_(ts=as_column(ts), dur=as_column(dur)), [note]
+    return trace.with_(ts=as_column(ts), dur=as_column(dur)), [note]
 
 
 def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
@@ -48,8 +48,8 @@ def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
     if not len(rows):
         return chains.take(np.zeros(0, np.int64)), chains
     begin, end = points.start[rows], points.end[rows]
-    kinds = {one.row: one.kind for one in find_communications(points.document)}
-    lanes = _Lanes(points, chains, issuing_calls(points.document, rows))
+    kinds = {one.row: one.kind for one in find_communications(points.trace)}
+    lanes = _Lanes(points, chains, issuing_calls(points.trace, rows))
     issued = lanes.issued(rows)
     sent = {row for row, kind in kinds.items() if kind == SEND}
     pairs = np.array(list(lanes.waits(rows, sent)), np.int64).reshape(-1, 2)
@@ -58,13 +58,13 @@ def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
     np.maximum.at(latest, edge, points.measured[source])
     left = points.measured[chains.target] - np.maximum(latest, points.measured[chains.source])
     waited = (latest > points.measured[chains.source]) & (chains.kind == HOST)
-    in_turn = rows[np.argsort(points.document.ts[rows], kind="stable")]  # they share the backend and the network
+    in_turn = rows[np.argsort(points.trace.ts[rows], kind="stable")]  # they share the backend and the network
     in_turn = in_turn[np.array([kinds[row] != RECV for row in in_turn.tolist()])]
     result, reader = points.timed_edges("data")
     read = np.isin(result, rows)
     edges = Edges.joined([
         points.edges(HANDOFF, issued, begin),
-        Edges.of(DURATION, begin, end, points.document.dur[rows], rows),
+        Edges.of(DURATION, begin, end, points.trace.dur[rows], rows),
         Edges.of(COMM, source, chains.target[edge], np.where(waited, left, 0)[edge]),
         points.in_order(points.end[in_turn[:-1]], points.start[in_turn[1:]]),
         points.in_order(points.end[result[read]], points.start[reader[read]]),
@@ -82,17 +82,17 @@ class _Lanes:
     def __init__(self, points: GraphEvents, chains: Edges, calls: Mapping[int, int]) -> None:
         self.points, self.chains, self.calls = points, chains, calls
         self.time = points.measured[chains.target]
-        self.thread = points.document.thread[points.row[chains.target]]
+        self.thread = points.trace.thread[points.row[chains.target]]
 
     def issued(self, rows: IntColumn) -> IntColumn:
         """Of each collective the start of its call; else the last point before it on the thread that the ET says."""
-        document, found = self.points.document, []
+        trace, found = self.points.trace, []
         for row in rows.tolist():
             call = self.calls.get(row, -1)
-            if call >= 0 and document.ts[call] <= document.ts[row]:
+            if call >= 0 and trace.ts[call] <= trace.ts[row]:
                 found.append(int(self.points.start[call]))
             else:
-                at = self._at_or_after(int(document.thread[row]), int(self.points.measured[self.points.start[row]]) + 1)
+                at = self._at_or_after(int(trace.thread[row]), int(self.points.measured[self.points.start[row]]) + 1)
                 found.append(int(self.chains.source[at]) if at >= 0 else 0)
         return np.array(found, np.int64)
 
@@ -102,8 +102,8 @@ class _Lanes:
         Args:
             sent: rows of messages that are sent.
         """
-        points, document = self.points, self.points.document
-        inside = set(map(tuple, blocking_calls(document, rows).tolist()))
+        points, trace = self.points, self.points.trace
+        inside = set(map(tuple, blocking_calls(trace, rows).tolist()))
         readers = defaultdict[int, list[int]](list)
         for row, reader in zip(*(column.tolist() for column in points.timed_edges("data")), strict=True):
             readers[row].append(reader)
@@ -111,12 +111,12 @@ class _Lanes:
             ended = int(points.measured[points.end[row]])
             caller = self.calls.get(row, row)
             for reader in readers.get(row, [-1]):
-                at = self._at_or_after(int(document.thread[caller if reader < 0 else reader]), ended)
+                at = self._at_or_after(int(trace.thread[caller if reader < 0 else reader]), ended)
                 if at < 0 or (reader >= 0 and self.time[at] > points.measured[points.start[reader]]):
                     continue
                 owner, lag = int(self.chains.owner[at]), int(self.chains.lag[at])
                 last = self.chains.target[at] == points.start[reader] if reader >= 0 else row not in sent
-                pause = owner < 0 or document.scope[owner] == ANNOTATION_SCOPE
+                pause = owner < 0 or trace.scope[owner] == ANNOTATION_SCOPE
                 if (row, owner) in inside or last or (pause and lag > LONG_PAUSE_NS):
                     yield row, at
 

@@ -28,8 +28,8 @@ _MEASURED = (HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, UNKNOWN)
 
 
 @dataclass(frozen=True)
-class Iterations:
-    """Iterations of a document.
+class MarkedIterations:
+    """Iterations of a trace.
 
     Attributes:
         mark: int64, row of the annotation that begins each.
@@ -37,7 +37,7 @@ class Iterations:
         steps: the annotations enclose their iterations (ProfilerStep).
     """
 
-    document: Trace
+    trace: Trace
     mark: IntColumn
     of_row: IntColumn
     steps: bool
@@ -49,53 +49,53 @@ class Iterations:
 
     def label(self, index: int) -> str:
         """The name of an iteration's annotation."""
-        return self.document.name_of(Row(int(self.mark[index])))
+        return self.trace.name_of(Row(int(self.mark[index])))
 
     @cached_property
     def outliers(self) -> tuple[Outlier, ...]:
         """The iterations that are not like the others; see `find_outliers`."""
-        document = self.document
+        trace = self.trace
         labels = [self.label(k) for k in range(len(self))]
-        return find_outliers(document, self.of_row, self.times(document.ts, document.finish), labels)
+        return find_outliers(trace, self.of_row, self.times(trace.ts, trace.finish), labels)
 
     def times(self, start: IntColumn, end: IntColumn) -> IntColumn:
         """int64 ns that each iteration takes: from when the host began it and the device had done with those before,
         until the same holds of the next one.
 
         Args:
-            start, end: int64 ns, of each row of the document.
+            start, end: int64 ns, of each row of the trace.
         """
         last = self.of_row == len(self) - 1
-        over = end[self.mark[-1]] if self.steps else end[last & (self.document.kind == CPU)].max()
+        over = end[self.mark[-1]] if self.steps else end[last & (self.trace.kind == CPU)].max()
         bound = np.append(start[self.mark], over)
-        gpu = np.flatnonzero((self.document.kind == GPU) & (self.of_row >= 0))
+        gpu = np.flatnonzero((self.trace.kind == GPU) & (self.of_row >= 0))
         np.maximum.at(bound, self.of_row[gpu] + 1, end[gpu])
         return np.diff(np.maximum.accumulate(bound))
 
 
-def find_iterations(document: Trace) -> Iterations:
+def find_iterations(trace: Trace) -> MarkedIterations:
     """By the annotations that mark iterations, see `schemas.iterations`.
 
     Raises:
         ConvertError: no annotation marks three iterations.
     """
-    calls = np.flatnonzero(document.timed & (document.kind == CPU))
-    rows = calls[document.scope[calls] == ANNOTATION_SCOPE]
-    rows = rows[np.argsort(document.ts[rows], kind="stable")]
-    names, last = [document.name_of(row) for row in rows.tolist()], int(document.finish[calls].max(initial=0))
-    found = find_marks(names, document.ts[rows], document.finish[rows], document.ts[calls], last)
+    calls = np.flatnonzero(trace.timed & (trace.kind == CPU))
+    rows = calls[trace.scope[calls] == ANNOTATION_SCOPE]
+    rows = rows[np.argsort(trace.ts[rows], kind="stable")]
+    names, last = [trace.name_of(row) for row in rows.tolist()], int(trace.finish[calls].max(initial=0))
+    found = find_marks(names, trace.ts[rows], trace.finish[rows], trace.ts[calls], last)
     if len(found) < _LEAST:
         raise ConvertError(
-            f"{document.file}: no annotation marks three iterations or more; profile several steps, with "
+            f"{trace.file}: no annotation marks three iterations or more; profile several steps, with "
             "torch.profiler's step() or an annotation around each"
         )
     mark = rows[found.mark]
-    called = document.ts.copy()
-    source, target, _ = document.edges_of("launch").T
-    called[target] = document.ts[source]
-    of_row = np.searchsorted(document.ts[mark], called, side="right") - 1
-    of_row[~document.timed | (called >= found.end[-1])] = -1  # what follows the last one is of no iteration
-    return Iterations(document, mark, of_row, found.encloses)
+    called = trace.ts.copy()
+    source, target, _ = trace.edges_of("launch").T
+    called[target] = trace.ts[source]
+    of_row = np.searchsorted(trace.ts[mark], called, side="right") - 1
+    of_row[~trace.timed | (called >= found.end[-1])] = -1  # what follows the last one is of no iteration
+    return MarkedIterations(trace, mark, of_row, found.encloses)
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class HeldOut:
 
     Attributes:
         label: the iteration's name. index: its ordinal.
-        predicted_ns, measured_ns: see `Iterations.times`.
+        predicted_ns, measured_ns: see `MarkedIterations.times`.
         others_ns: measured times of the other iterations that it is predicted from.
         set_apart: iterations that are not like the others, from which nothing is predicted. This one may be among
             them: then it is predicted as what one like the others would take.
@@ -153,7 +153,7 @@ def predict_iteration(
     Raises:
         ConvertError: fewer than three iterations. UsageError: no such iteration.
     """
-    iterations = find_iterations(graph.document)
+    iterations = find_iterations(graph.trace)
     count = len(iterations)
     if not -count <= index < count:
         raise UsageError(f"iteration {index}: the trace has {count}, numbered from 0")
@@ -162,7 +162,7 @@ def predict_iteration(
     unused = [one.iteration for one in set_apart if one.iteration != index]
     held, unknown = held_out_graph(graph, iterations, index, unused)
     result = replay(held, constants or fit_constants(graph))
-    measured = iterations.times(graph.document.ts, graph.document.finish)
+    measured = iterations.times(graph.trace.ts, graph.trace.finish)
     predicted = iterations.times(result.start, result.end)
     others = tuple(np.delete(measured, [index, *unused]).tolist())
     return HeldOut(
@@ -171,7 +171,7 @@ def predict_iteration(
 
 
 def held_out_graph(
-    graph: ReplayGraph, iterations: Iterations, index: int, unused: Sequence[int]
+    graph: ReplayGraph, iterations: MarkedIterations, index: int, unused: Sequence[int]
 ) -> tuple[ReplayGraph, float]:
     """The graph with the lags of one iteration replaced by medians of the same edges in the others.
 
@@ -194,12 +194,12 @@ def held_out_graph(
     iteration = np.where(row >= 0, iterations.of_row[np.maximum(row, 0)], -1)
     chosen = np.flatnonzero((iteration >= 0) & ~np.isin(iteration, unused) & np.isin(edges.kind, _MEASURED))
     row, iteration = row[chosen], iteration[chosen]
-    path = _paths(graph.document)
+    path = _paths(graph.trace)
     point = 1 + (edges.target[chosen] == graph.end[row]) - (edges.target[chosen] == graph.start[row])
     what = edges.kind[chosen].astype(np.int64) * 3 + point
     _, path_key = distinct_rows(path[row], what)
     _, key = distinct_rows(path_key, _ordinals(iteration, path_key))
-    _, name_key = distinct_rows(graph.document.name[row], what)
+    _, name_key = distinct_rows(graph.trace.name[row], what)
     lag, mine = edges.lag[chosen], iteration == index
     found, value = _medians(key, lag, mine)
     near, stand_in = _medians(name_key, lag, mine)
@@ -230,16 +230,16 @@ def median_ratio(parts: Iterable[tuple[IntColumn, IntColumn, IntColumn]]) -> flo
     return float(np.median(joined)) if len(joined) else 1.0
 
 
-def _paths(document: Trace) -> IntColumn:
+def _paths(trace: Trace) -> IntColumn:
     """A number for the names from the outermost call down to each row; running numbers in annotations do not count."""
     known: dict[tuple[int, int], int] = {}
     names: dict[str, int] = {}
-    code = [names.setdefault(family_of(name), len(names)) for name in document.names]
-    plain = np.array(code, np.int64)[document.name]
-    named = np.where(document.scope == ANNOTATION_SCOPE, plain, document.name + len(names))
-    order = np.lexsort((document.id, document.kind == GPU, -document.finish, document.ts))
-    result = [-1] * len(document)
-    parents, named_list = document.parent_row.tolist(), named.tolist()
+    code = [names.setdefault(family_of(name), len(names)) for name in trace.names]
+    plain = np.array(code, np.int64)[trace.name]
+    named = np.where(trace.scope == ANNOTATION_SCOPE, plain, trace.name + len(names))
+    order = np.lexsort((trace.id, trace.kind == GPU, -trace.finish, trace.ts))
+    result = [-1] * len(trace)
+    parents, named_list = trace.parent_row.tolist(), named.tolist()
     for row in order.tolist():
         parent = parents[row]
         result[row] = known.setdefault((result[parent] if parent >= 0 else -1, named_list[row]), len(known))

@@ -49,15 +49,15 @@ def find_queue(points: GraphEvents) -> LaunchQueue:
 
     Launches count per stream or per device, whichever shows the sharper limit. Work has left the queue when it starts.
     """
-    document, gpu = points.document, points.gpu
+    trace, gpu = points.trace, points.gpu
     launched = gpu[points.launcher[gpu] >= 0]
     call, first = np.unique(points.launcher[launched], return_index=True)  # of a graph launch the first event
-    calls = document.kind[call] == RUNTIME
+    calls = trace.kind[call] == RUNTIME
     call, work = call[calls], launched[first[calls]]
-    duration = document.dur[call]
+    duration = trace.dur[call]
     typical = int(np.median(duration)) if len(call) else 0
     best = LaunchQueue(None, Edges.of(QUEUE, *[np.zeros(0, np.int64)] * 3), call[:0], typical)
-    for lane in (document.stream_lane, document.device):
+    for lane in (trace.stream_lane, trace.device):
         found = _limit_of(points, call, work, lane, duration)
         if found is not None and len(found.blocked) > len(best.blocked):
             best = found
@@ -71,8 +71,8 @@ def _limit_of(
 
     GPU events that no call in the trace launched were in the queue when the window began.
     """
-    document = points.document
-    order = np.lexsort((document.ts[call], lane[work]))
+    trace = points.trace
+    order = np.lexsort((trace.ts[call], lane[work]))
     call, work, duration = call[order], work[order], duration[order]
     early = points.gpu[points.launcher[points.gpu] < 0]
     outstanding, queues = np.zeros(len(call), np.int64), []
@@ -80,8 +80,8 @@ def _limit_of(
     for a, b in itertools.pairwise(bounds):
         before = early[lane[early] == lane[work[a]]]
         leaving = np.concatenate([before, work[a:b]])
-        leaving = leaving[np.argsort(document.ts[leaving], kind="stable")]
-        gone = np.searchsorted(document.ts[leaving], document.finish[call[a:b]], side="right")
+        leaving = leaving[np.argsort(trace.ts[leaving], kind="stable")]
+        gone = np.searchsorted(trace.ts[leaving], trace.finish[call[a:b]], side="right")
         outstanding[a:b] = np.arange(1, b - a + 1) + len(before) - gone
         queues.append((call[a:b], len(before), leaving))
     if not len(call) or outstanding.max() < _LEAST_LIMIT:
@@ -117,20 +117,20 @@ def with_submissions(
         the points; the chains, in which such a call's edge is two; and for each row the point from which launches
         count: the submission, else the start.
     """
-    document = points.document
+    trace = points.trace
     submitted = points.start.copy()
     launched = points.launcher[points.gpu] >= 0
     gpu, before = points.gpu[launched], points.before[launched]
     call, first = np.unique(points.launcher[gpu], return_index=True)
     gpu, before = gpu[first], before[first]
-    early = np.zeros(len(document), np.int64)
-    early[call] = np.minimum(document.dur[call] - queue.typical_ns, document.ts[gpu] - document.ts[call])
+    early = np.zeros(len(trace), np.int64)
+    early[call] = np.minimum(trace.dur[call] - queue.typical_ns, trace.ts[gpu] - trace.ts[call])
     count = len(points.measured)  # a number for each pair of points: source * count + target
     blocking = np.isin(points.end[gpu] * count + points.end[call], waits.source * count + waits.target)
-    busy = (before >= 0) & (document.finish[before] > document.ts[call])
-    early[call[blocking]] -= document.dur[gpu[blocking]]  # a copy's call lasts as long as the copy, or as its stream
+    busy = (before >= 0) & (trace.finish[before] > trace.ts[call])
+    early[call[blocking]] -= trace.dur[gpu[blocking]]  # a copy's call lasts as long as the copy, or as its stream
     early[call[blocking & busy]] = 0
-    slow = call[(document.dur[call] > _SLOW * queue.typical_ns) & (document.kind[call] == RUNTIME) & (early[call] > 0)]
+    slow = call[(trace.dur[call] > _SLOW * queue.typical_ns) & (trace.kind[call] == RUNTIME) & (early[call] > 0)]
     slow = slow[~np.isin(slow, queue.blocked)]
     at = chains.into(len(points.measured))[points.end[slow]]
     whole = (at >= 0) & (chains.source[at] == points.start[slow])

@@ -137,12 +137,12 @@ def on_network(graph: ReplayGraph, network: Network) -> ReplayGraph:
         UsageError: no communication has a known kind, size and group, or the timeline gets longer than 146 years.
     """
     prices, rows = np.full(len(graph.start), -1, np.int64), []
-    found = [list(find_communications(trace)) for trace in graph.documents]
-    ranks = ranks_of(graph.documents)
-    world = max((trace.world_size or 0 for trace in graph.documents), default=0)
+    found = [list(find_communications(trace)) for trace in graph.traces]
+    ranks = ranks_of(graph.traces)
+    world = max((trace.world_size or 0 for trace in graph.traces), default=0)
     used = {rank: [one.group for one in own] for rank, own in zip(ranks, found, strict=True)}
     members, cut = groups_at_hand(used, world)
-    for first, trace, own in zip(graph.first_row.tolist(), graph.documents, found, strict=False):
+    for first, trace, own in zip(graph.first_row.tolist(), graph.traces, found, strict=False):
         for one in own:
             rows.append(first + one.row)
             if not cut:
@@ -152,7 +152,7 @@ def on_network(graph: ReplayGraph, network: Network) -> ReplayGraph:
     prices = _alike(graph, prices)
     priced = int(np.count_nonzero(prices[rows] >= 0))
     unknown = len(rows) - priced
-    files = ", ".join(trace.file for trace in graph.documents)
+    files = ", ".join(trace.file for trace in graph.traces)
     if not priced:
         raise UsageError(f"{files}: no communication with a known kind, size and group to price on a network")
     notes = [*cut, f"{priced:,} communication{'s' if priced > 1 else ''} priced by kind, size and group on the network"]
@@ -160,7 +160,7 @@ def on_network(graph: ReplayGraph, network: Network) -> ReplayGraph:
         notes.append(f"{unknown:,} of unknown kind, size or group, or with ranks not given, take as long as measured")
     elif unknown:
         notes.append(f"{unknown:,} of unknown kind, size or group take as long as measured")
-    if len(graph.documents) == 1:
+    if len(graph.traces) == 1:
         notes.append("the other ranks' side of communications is not in this trace: they are taken to be ready in time")
     graph = replace(graph, notes=(*graph.notes, *notes))
     return graph.with_durations(prices)

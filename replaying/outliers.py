@@ -27,7 +27,7 @@ class Outlier(msgspec.Struct, frozen=True):
 
     Attributes:
         iteration: its ordinal, from 0. label: its annotation's name.
-        measured_ns: what it took, as in `Iterations.times`.
+        measured_ns: what it took, as in `MarkedIterations.times`.
         reason: what is unlike the others, in words.
     """
 
@@ -56,8 +56,8 @@ def outlier_lines(set_apart: Sequence[Outlier]) -> list[str]:
     return [*lines, "           not like the others; --keep-outliers takes them, too"] if lines else []
 
 
-def find_outliers(document: Trace, of_row: IntColumn, times: IntColumn, labels: Sequence[str]) -> tuple[Outlier, ...]:
-    """The iterations of a document that predict nothing of the others, in order.
+def find_outliers(trace: Trace, of_row: IntColumn, times: IntColumn, labels: Sequence[str]) -> tuple[Outlier, ...]:
+    """The iterations of a trace that predict nothing of the others, in order.
 
     An iteration is one if its calls and GPU events, counted by name, differ by over 10% from the usual counts (the
     medians over the iterations); or else if it takes over 20% more or less than the median of the rest, and over 3.5
@@ -65,10 +65,10 @@ def find_outliers(document: Trace, of_row: IntColumn, times: IntColumn, labels: 
     or more would be set apart: then none is.
 
     Args:
-        of_row: int64, the iteration of each row of the document, −1 for none.
+        of_row: int64, the iteration of each row of the trace, −1 for none.
         times, labels: of each iteration, ns (int64) and its name.
     """
-    other_work = _other_work(document, of_row, len(times))
+    other_work = _other_work(trace, of_row, len(times))
     alike = other_work <= _OTHER_WORK
     if 2 * np.count_nonzero(alike) <= len(times):
         alike[:] = True
@@ -87,12 +87,12 @@ def find_outliers(document: Trace, of_row: IntColumn, times: IntColumn, labels: 
     )  # fmt: skip
 
 
-def _other_work(document: Trace, of_row: IntColumn, count: int) -> npt.NDArray[np.float64]:
+def _other_work(trace: Trace, of_row: IntColumn, count: int) -> npt.NDArray[np.float64]:
     """Of each iteration, how much its calls and GPU events differ from the usual ones: the sum over names of
     |count − median count|, over the sum of the medians. Runtime calls do not count: an allocator calls when it must."""
-    which = (of_row >= 0) & (document.scope != ANNOTATION_SCOPE)
-    rows = np.flatnonzero(which & np.isin(document.kind, (CPU, GPU)))
-    name = np.unique(document.name[rows], return_inverse=True)[1].reshape(-1)
+    which = (of_row >= 0) & (trace.scope != ANNOTATION_SCOPE)
+    rows = np.flatnonzero(which & np.isin(trace.kind, (CPU, GPU)))
+    name = np.unique(trace.name[rows], return_inverse=True)[1].reshape(-1)
     keys, counts = np.unique(name * count + of_row[rows], return_counts=True)
     name, iteration = keys // count, keys % count
     usual = _median_counts(name, counts, count)

@@ -20,15 +20,15 @@ from .replay_graph import COMM, DURATION, HANDOFF, Edges, ReplayGraph
 
 
 @dataclass(frozen=True)
-class Meeting:
+class Rendezvous:
     """One collective of several ranks, or a message.
 
     Attributes:
-        rank: indices of the graphs. row: of each, the row of its communication in its document.
+        rank: indices of the graphs. row: of each, the row of its communication in its trace.
         transfer_ns: what it takes when all are ready: see `transfers`.
         own_ns: what each rank takes by itself once the data is there, on the host.
         early_ns: how long before its recorded start each rank was ready; see `FoundComm.start_ns`.
-        on_host: whether it runs there. The sender of a message is not held then.
+        on_host: whether it runs there. The sender of a message does not wait then.
         message: whether it is one; the sender comes first.
     """
 
@@ -41,31 +41,31 @@ class Meeting:
     message: bool = False
 
     @property
-    def held(self) -> list[tuple[int, int, int]]:
-        """Rank, row and own ns of those that the transfer holds."""
-        held = list(zip(self.rank, self.row, self.own_ns, strict=True))
-        return held[1:] if self.on_host and self.message else held
+    def blocked(self) -> list[tuple[int, int, int]]:
+        """Rank, row and own ns of those that the transfer blocks."""
+        blocked = list(zip(self.rank, self.row, self.own_ns, strict=True))
+        return blocked[1:] if self.on_host and self.message else blocked
 
 
 @dataclass(frozen=True)
-class Meetings:
-    """Where ranks meet.
+class AllRendezvous:
+    """All points where ranks wait for each other.
 
     Attributes:
         found: what several ranks have alike.
-        begin_ns: of each document, from the first start on any rank to its own, by one clock.
+        begin_ns: of each trace, from the first start on any rank to its own, by one clock.
         notes: sentences on what does not match.
     """
 
-    found: tuple[Meeting, ...]
+    found: tuple[Rendezvous, ...]
     begin_ns: tuple[int, ...]
     notes: tuple[str, ...]
 
 
-def couple(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
+def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     """One graph of several, in which the ranks' sides of a collective wait for each other.
 
-    A matched communication's duration is no edge any more: all its ranks' starts lead to a meeting, from which each
+    A matched communication's duration is no edge any more: all its ranks' starts lead to a rendezvous, from which each
     rank's end follows after the transfer, on the host also after what that rank took longer by itself. The ranks'
     clocks are set so that the collectives end together.
 
@@ -74,27 +74,27 @@ def couple(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     """
     if len(graphs) < 2:
         raise UsageError("coupling ranks takes the files of two ranks or more")
-    documents = [graph.document for graph in graphs]
-    joined = find_meetings(documents)
-    meetings, offset = joined.found, joined.begin_ns
+    traces = [graph.trace for graph in graphs]
+    joined = find_rendezvous(traces)
+    rendezvous, offset = joined.found, joined.begin_ns
     shift = np.cumsum([0, *(len(graph) - 1 for graph in graphs)])  # a rank's own beginning is the common one
-    first_row = np.cumsum([0, *(len(document) for document in documents)])
+    first_row = np.cumsum([0, *(len(trace) for trace in traces)])
     start, end = (
         np.concatenate([_moved(getattr(graph, name), by) for graph, by in zip(graphs, shift, strict=False)])
         for name in ("start", "end")
     )
     measured = np.concatenate([[0], *(graph.measured[1:] + by for graph, by in zip(graphs, offset, strict=True))])
     row = np.concatenate([[-1], *(_moved(graph.row[1:], by) for graph, by in zip(graphs, first_row, strict=False))])
-    joint, met_at = _meet(meetings, first_row, start, end, measured)
-    own = [_own_edges(graph, meetings, k, shift[k], first_row[k], offset[k]) for k, graph in enumerate(graphs)]
+    joint, met_at = _join(rendezvous, first_row, start, end, measured)
+    own = [_own_edges(graph, rendezvous, k, shift[k], first_row[k], offset[k]) for k, graph in enumerate(graphs)]
     edges, measured = Edges.joined([*own, joint]), np.concatenate([measured, met_at])
     order = topological(measured, edges)
     if order is None:
         raise UsageError("the collectives of these ranks are in contradicting orders; give the files of one job")
     row = np.concatenate([row, np.full(len(met_at), -1)])
-    own_notes = [f"{one.file}: {note}" for one, graph in zip(documents, graphs, strict=True) for note in graph.notes]
+    own_notes = [f"{one.file}: {note}" for one, graph in zip(traces, graphs, strict=True) for note in graph.notes]
     notes = (*joined.notes, *own_notes)
-    return renumbered(ReplayGraph(tuple(documents), row, start, end, measured, edges, None, notes), order)
+    return renumbered(ReplayGraph(tuple(traces), row, start, end, measured, edges, None, notes), order)
 
 
 def _moved(numbers: IntColumn, by: int) -> IntColumn:
@@ -102,10 +102,10 @@ def _moved(numbers: IntColumn, by: int) -> IntColumn:
 
 
 def _own_edges(
-    graph: ReplayGraph, meetings: Sequence[Meeting], rank: int, shift: int, first_row: int, offset: int
+    graph: ReplayGraph, rendezvous: Sequence[Rendezvous], rank: int, shift: int, first_row: int, offset: int
 ) -> Edges:
     """A rank's edges in the numbers of the coupled graph, without the durations of its matched collectives."""
-    met = [row for m in meetings for of, row, _ in m.held if of == rank]
+    met = [row for m in rendezvous for of, row, _ in m.blocked if of == rank]
     edges = graph.edges.take(~((graph.edges.kind == DURATION) & np.isin(graph.edges.owner, met)))
     from_begin = edges.source == 0
     return Edges(
@@ -114,23 +114,23 @@ def _own_edges(
     )  # fmt: skip
 
 
-def _meet(
-    meetings: Sequence[Meeting], first_row: IntColumn, start: IntColumn, end: IntColumn, measured: IntColumn
+def _join(
+    rendezvous: Sequence[Rendezvous], first_row: IntColumn, start: IntColumn, end: IntColumn, measured: IntColumn
 ) -> tuple[Edges, IntColumn]:
-    """Edges to and from the meetings, whose points follow the others, and those of arrivals on the host after these;
+    """Edges to and from the rendezvous, whose points follow the others, and those of arrivals on the host after these;
     and the measured time of each."""
     came = [
         (k, row + first_row[r], early)
-        for k, m in enumerate(meetings)
+        for k, m in enumerate(rendezvous)
         for r, row, early in zip(m.rank, m.row, m.early_ns, strict=True)
     ]
-    left = [(k, row + first_row[r], own) for k, m in enumerate(meetings) for r, row, own in m.held]
+    left = [(k, row + first_row[r], own) for k, m in enumerate(rendezvous) for r, row, own in m.blocked]
     (to, ready, early), (of, done, own) = (np.array(table, np.int64).reshape(-1, 3).T for table in (came, left))
-    transfer = np.array([m.transfer_ns for m in meetings], np.int64)[of]
-    met_at = np.zeros(len(meetings), np.int64)
+    transfer = np.array([m.transfer_ns for m in rendezvous], np.int64)[of]
+    met_at = np.zeros(len(rendezvous), np.int64)
     np.maximum.at(met_at, to, measured[start[ready]] - early)
     late = np.flatnonzero(own)
-    arrival = len(measured) + len(meetings) + np.arange(len(late))
+    arrival = len(measured) + len(rendezvous) + np.arange(len(late))
     until = end[done]
     until[late] = arrival
     edges = Edges.joined([
@@ -141,34 +141,34 @@ def _meet(
     return edges, np.concatenate([met_at, measured[end[done[late]]] - own[late]])
 
 
-def ranks_of(documents: Sequence[Trace]) -> list[int]:
-    """The rank of each document, as all say it; else their positions."""
-    told = [document.rank for document in documents]
+def ranks_of(traces: Sequence[Trace]) -> list[int]:
+    """The rank of each trace, as all say it; else their positions."""
+    told = [trace.rank for trace in traces]
     known = [rank for rank in told if rank is not None]
     return known if len(set(known)) == len(told) else list(range(len(told)))
 
 
-def find_meetings(documents: Sequence[Trace]) -> Meetings:
+def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
     """Which communications of the ranks are one, matched as `etplus batch` does; and how the clocks differ.
 
     Of a group in which not all match, those of an unknown kind do not meet: they could be messages.
     """
-    index = {rank: k for k, rank in enumerate(ranks_of(documents))}
-    comms = {rank: communications(documents[k], unknown=True) for rank, k in index.items()}
+    index = {rank: k for k, rank in enumerate(ranks_of(traces))}
+    comms = {rank: communications(traces[k], unknown=True) for rank, k in index.items()}
     collectives, counts, _ = match_collectives(comms)
     messages, pairs = match_messages(comms)
     clocks = clock_offsets(synchronising(collectives) or collectives, messages)
     offsets = {one.rank: one.offset_ns for one in clocks}
-    found, rows = list[Meeting](), list[dict[int, int]]()  # rows of communications by the id of the node
-    for document in documents:
-        communicating = comm_rows(document)
-        rows.append(dict(zip(document.id[communicating].tolist(), communicating.tolist(), strict=True)))
+    found, rows = list[Rendezvous](), list[dict[int, int]]()  # rows of communications by the id of the node
+    for trace in traces:
+        communicating = comm_rows(trace)
+        rows.append(dict(zip(trace.id[communicating].tolist(), communicating.tolist(), strict=True)))
     for matched, count in zip(collectives, counts, strict=True):
         sure = (matched.kind != UNKNOWN) | (count.matched == count.collectives)
-        found += _meetings(documents, rows, index, matched, np.flatnonzero(sure), offsets)
+        found += _rendezvous(traces, rows, index, matched, np.flatnonzero(sure), offsets)
     for matched in messages:
-        found += _meetings(documents, rows, index, matched, np.arange(len(matched.kind)), offsets)
-    begin = [documents[k].base_time_ns + documents[k].span[0] - offsets.get(rank, 0) for rank, k in index.items()]
+        found += _rendezvous(traces, rows, index, matched, np.arange(len(matched.kind)), offsets)
+    begin = [traces[k].base_time_ns + traces[k].span[0] - offsets.get(rank, 0) for rank, k in index.items()]
     notes = [
         f"{count.collectives - count.matched} of {count.collectives} collectives of "
         f"{f'group {count.name}' if count.name else 'all ranks'} are not coupled: not all ranks have them alike"
@@ -177,13 +177,13 @@ def find_meetings(documents: Sequence[Trace]) -> Meetings:
     ]
     apart = sum(pair.unmatched_sends + pair.unmatched_receives + 2 * pair.other_size for pair in pairs)
     notes += [f"{apart} sends and receives without a partner are not coupled"] * (apart > 0)
-    return Meetings(tuple(found), tuple(at - min(begin) for at in begin), tuple(notes))
+    return AllRendezvous(tuple(found), tuple(at - min(begin) for at in begin), tuple(notes))
 
 
-def _meetings(
-    documents: Sequence[Trace], rows: Sequence[dict[int, int]], index: Mapping[int, int], matched: Matched,
+def _rendezvous(
+    traces: Sequence[Trace], rows: Sequence[dict[int, int]], index: Mapping[int, int], matched: Matched,
     at: IntColumn, offsets: Mapping[int, int],
-) -> list[Meeting]:  # fmt: skip
+) -> list[Rendezvous]:  # fmt: skip
     """Those of some matched communications that two ranks or more have."""
     ranks = tuple(index[rank] for rank in matched.ranks)
     if len(set(ranks)) < 2:
@@ -195,10 +195,10 @@ def _meetings(
     own[~moved.seen] = 0
     of_rank = zip(ranks, matched.node.T.tolist(), strict=True)
     row = np.array([[rows[k][node] for node in nodes] for k, nodes in of_rank], np.int64)
-    begin = np.stack([documents[k].ts[of] + documents[k].base_time_ns for k, of in zip(ranks, row, strict=True)])
+    begin = np.stack([traces[k].ts[of] + traces[k].base_time_ns for k, of in zip(ranks, row, strict=True)])
     early = begin.T - matched.start
     return [
-        Meeting(
+        Rendezvous(
             ranks, tuple(row[:, i].tolist()), int(moved.duration[i]), tuple(own[i].tolist()), tuple(early[i].tolist()),
             bool(matched.on_host[i]), bool(matched.kind[i] < 0),
         )

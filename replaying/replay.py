@@ -62,12 +62,12 @@ class Replay:
 
     @cached_property
     def start(self) -> IntColumn:
-        """int64 ns after the beginning of the window, when each document row starts; −1 for rows without a time."""
+        """int64 ns after the beginning of the window, when each trace row starts; −1 for rows without a time."""
         return np.where(self.graph.start >= 0, self.time[self.graph.start], -1)
 
     @cached_property
     def end(self) -> IntColumn:
-        """int64 ns after the beginning of the window, when each document row ends; −1 for rows without a time."""
+        """int64 ns after the beginning of the window, when each trace row ends; −1 for rows without a time."""
         return np.where(self.graph.end >= 0, self.time[self.graph.end], -1)
 
     @property
@@ -110,7 +110,7 @@ def replay(
 
     Args:
         constants: of the one rank, or one of each rank of a coupled graph.
-        durations: int64 ns, one entry a document row, instead of the graph's own; see `ReplayGraph.with_durations`.
+        durations: int64 ns, one entry a trace row, instead of the graph's own; see `ReplayGraph.with_durations`.
 
     Example:
         >>> from etplus import build_graph, fit_constants
@@ -152,34 +152,34 @@ def _longest(graph: ReplayGraph, lag: IntColumn) -> IntColumn:
     return np.array(time, np.int64)
 
 
-def predicted_documents(replay: Replay) -> Iterator[Trace]:
-    """Of each rank its document with `ts` and `dur` as predicted, on the clock of the document."""
+def predicted_traces(replay: Replay) -> Iterator[Trace]:
+    """Of each rank its trace with `ts` and `dur` as predicted, on the clock of the trace."""
     graph = replay.graph
-    for k, document in enumerate(graph.documents):
+    for k, trace in enumerate(graph.traces):
         here = slice(int(graph.first_row[k]), int(graph.first_row[k + 1]))
-        timed = document.timed
+        timed = trace.timed
         start, end = replay.start[here], replay.end[here]
         measured = graph.measured[graph.start[here][timed]]
-        clock = int((document.ts[timed] - measured).min())  # the same for all rows
-        ts = as_column(np.where(timed, np.maximum(start + clock, 0), document.ts))
-        yield document.with_(ts=ts, dur=as_column(np.where(timed, end - start, document.dur)))
+        clock = int((trace.ts[timed] - measured).min())  # the same for all rows
+        ts = as_column(np.where(timed, np.maximum(start + clock, 0), trace.ts))
+        yield trace.with_(ts=ts, dur=as_column(np.where(timed, end - start, trace.dur)))
 
 
-def build_graph(document: Trace) -> ReplayGraph:
+def build_graph(trace: Trace) -> ReplayGraph:
     """Make the replay graph of one rank.
 
     Raises:
-        ConvertError: no row of the document has a time.
+        ConvertError: no row of the trace has a time.
 
     Example:
         >>> len(build_graph(trace).row) > len(trace)
         True
     """
-    if not document.timed.any():
-        raise ConvertError(f"{document.file}: no node has a time, so there is nothing to replay; link the ET anew")
-    document, polling = without_polling(document)
-    document, backend = without_backend_work(document)
-    points, chains = host_chains(GraphEvents.of(document))
+    if not trace.timed.any():
+        raise ConvertError(f"{trace.file}: no node has a time, so there is nothing to replay; link the ET anew")
+    trace, polling = without_polling(trace)
+    trace, backend = without_backend_work(trace)
+    points, chains = host_chains(GraphEvents.of(trace))
     queue = find_queue(points)
     waits = Edges.joined([sync_waits(points), blocking_copies(points)])
     passed, chains = handoffs(points, chains)
@@ -191,7 +191,7 @@ def build_graph(document: Trace) -> ReplayGraph:
     gpu = points.gpu
     edges = Edges.joined([
         chains, passed, waits, queue.edges, events, collectives,
-        Edges.of(DURATION, points.start[gpu], points.end[gpu], document.dur[gpu], gpu),
+        Edges.of(DURATION, points.start[gpu], points.end[gpu], trace.dur[gpu], gpu),
         launch_edges(points, submitted, events),
         stream_edges(points),
         _data_and_comm(points),
@@ -204,7 +204,7 @@ def build_graph(document: Trace) -> ReplayGraph:
 
 def _data_and_comm(points: GraphEvents) -> Edges:
     """End → start of collectives of one group, and of writers and readers on different threads."""
-    document = points.document
+    trace = points.trace
     source, target = points.timed_edges("data", "comm")
-    apart = (document.thread[source] != document.thread[target]) | (document.thread[source] < 0)
+    apart = (trace.thread[source] != trace.thread[target]) | (trace.thread[source] < 0)
     return points.in_order(points.end[source[apart]], points.start[target[apart]])

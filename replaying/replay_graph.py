@@ -1,4 +1,4 @@
-"""The replay graph of an ET+ document: points in time and the edges that hold them apart.
+"""The replay graph of an ET+ trace: points in time and the edges that hold them apart.
 
 Every timed row has two points, its start and its end. An edge says that a point comes at least `lag` after another, so
 that a replay is the longest path. Host threads are chains: between two neighbouring boundaries of calls is host work
@@ -39,7 +39,7 @@ class Edges:
         source, target: int64, points.
         lag: int64 ns by which the target comes at least later; measured.
         kind: int8.
-        owner: int64, document row whose time the lag is (HOST, DURATION); −1 for host work outside any call and for
+        owner: int64, trace row whose time the lag is (HOST, DURATION); −1 for host work outside any call and for
             lags that belong to no row.
         capped: bool, the lag counts only up to the fitted constant of its kind (`Constants`).
     """
@@ -99,9 +99,9 @@ class ReplayGraph:
     Point 0 is the beginning of the window, at 0 ns. Points are numbered so that every edge leads to a higher number.
 
     Attributes:
-        documents: one a rank; rows below count through all of them.
-        row: int64, row of each point, −1 for points that belong to none (the beginning, meetings of ranks). A row has
-            a start, an end and, if it is a slow launch, a point at which it submits its work.
+        traces: one a rank; rows below count through all of them.
+        row: int64, row of each point, −1 for points that belong to none (the beginning, where ranks wait for each
+            other). A row has a start, an end and, if it is a slow launch, a point at which it submits its work.
         start, end: int64, points of each row, −1 for rows without a time.
         measured: int64 ns after the beginning, of each point; what was recorded.
         edges: sorted by target.
@@ -109,7 +109,7 @@ class ReplayGraph:
         notes: what was left out or guessed, in sentences.
     """
 
-    documents: tuple[Trace, ...]
+    traces: tuple[Trace, ...]
     row: IntColumn
     start: IntColumn
     end: IntColumn
@@ -124,33 +124,33 @@ class ReplayGraph:
         return len(self.row)
 
     @property
-    def document(self) -> Trace:
-        """The document of a graph of one rank, the first one of several."""
-        return self.documents[0]
+    def trace(self) -> Trace:
+        """The trace of a graph of one rank, the first one of several."""
+        return self.traces[0]
 
     @cached_property
     def ranks(self) -> list[int]:
-        """The rank of each document, its place among them where it does not say."""
-        return [k if document.rank is None else document.rank for k, document in enumerate(self.documents)]
+        """The rank of each trace, its place among them where it does not say."""
+        return [k if trace.rank is None else trace.rank for k, trace in enumerate(self.traces)]
 
     @cached_property
     def first_row(self) -> IntColumn:
-        """int64, number of the first row of each document, and of the last row + 1."""
-        return np.cumsum([0, *(len(document) for document in self.documents)])
+        """int64, number of the first row of each trace, and of the last row + 1."""
+        return np.cumsum([0, *(len(trace) for trace in self.traces)])
 
     @cached_property
     def rank_of_row(self) -> IntColumn:
-        """int64, index into `documents` of each row."""
-        return np.repeat(np.arange(len(self.documents)), [len(document) for document in self.documents])
+        """int64, index into `traces` of each row."""
+        return np.repeat(np.arange(len(self.traces)), [len(trace) for trace in self.traces])
 
     def column(self, name: str) -> npt.NDArray[np.integer]:
-        """A column of the documents, through all rows. Codes (`name`, `category`) mean something in one document."""
-        return np.concatenate([getattr(document, name) for document in self.documents])
+        """A column of the traces, through all rows. Codes (`name`, `category`) mean something in one trace."""
+        return np.concatenate([getattr(trace, name) for trace in self.traces])
 
     def name_of(self, row: int) -> str:
         """The name of a row."""
         rank = int(self.rank_of_row[row])
-        return self.documents[rank].name_of(Row(row - int(self.first_row[rank])))
+        return self.traces[rank].name_of(Row(row - int(self.first_row[rank])))
 
     @property
     def durations(self) -> IntColumn:

@@ -193,12 +193,12 @@ def summarize(
     exposed, measured_exposed = (
         sum(
             exposed_ns(start[a:b], end[a:b], of.communicates, _is_kernel(of))
-            for of, (a, b) in zip(graph.documents, itertools.pairwise(graph.first_row.tolist()), strict=True)
+            for of, (a, b) in zip(graph.traces, itertools.pairwise(graph.first_row.tolist()), strict=True)
         )
         for start, end in ((replay.start, replay.end), (measured_start, measured_end))
     )  # fmt: skip
     return Summary(
-        files=tuple(document.file for document in graph.documents),
+        files=tuple(trace.file for trace in graph.traces),
         rows=int(np.count_nonzero(graph.start >= 0)), gpu_events=len(gpu),
         constants=of_ranks(constants),
         predicted_ns=replay.makespan_ns, measured_ns=replay.measured_ns, start_error_ns=start_error_ns(replay),
@@ -209,7 +209,7 @@ def summarize(
         what_ifs=tuple(what_ifs),
         before_ns=None if before is None else before.makespan_ns,
         path_before=None if before is None else critical_path(before), notes=(*graph.notes, *_unexplained_notes(base)),
-        steps=step_times(graph.document, replay.start, replay.end) if len(graph.documents) == 1 else None,
+        steps=step_times(graph.trace, replay.start, replay.end) if len(graph.traces) == 1 else None,
     )  # fmt: skip
 
 
@@ -228,18 +228,18 @@ def _unexplained_notes(base: Replay) -> list[str]:
 def _lanes(replay: Replay, start: IntColumn, end: IntColumn) -> Iterator[LaneTime]:
     """Streams and threads of every rank with the time in which anything ran on them."""
     graph = replay.graph
-    for k, document in enumerate(graph.documents):
+    for k, trace in enumerate(graph.traces):
         a = int(graph.first_row[k])
-        prefix = f"rank {graph.ranks[k]} " if len(graph.documents) > 1 else ""
-        several = len(np.unique(document.device[document.kind == GPU])) > 1
-        for lane in np.unique(document.stream_lane[document.timed & (document.kind == GPU)]).tolist():
-            rows = np.flatnonzero(document.timed & (document.stream_lane == lane)) + a
+        prefix = f"rank {graph.ranks[k]} " if len(graph.traces) > 1 else ""
+        several = len(np.unique(trace.device[trace.kind == GPU])) > 1
+        for lane in np.unique(trace.stream_lane[trace.timed & (trace.kind == GPU)]).tolist():
+            rows = np.flatnonzero(trace.timed & (trace.stream_lane == lane)) + a
             one = rows[0] - a
-            name = f"device {document.device[one]} " if several else ""
-            yield _lane(f"{prefix}{name}stream {document.stream[one]}", replay, start, end, rows)
-        host = document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE)
-        for thread in np.unique(document.thread[host]).tolist():
-            rows = np.flatnonzero(host & (document.thread == thread)) + a
+            name = f"device {trace.device[one]} " if several else ""
+            yield _lane(f"{prefix}{name}stream {trace.stream[one]}", replay, start, end, rows)
+        host = trace.timed & (trace.kind != GPU) & (trace.scope != ANNOTATION_SCOPE)
+        for thread in np.unique(trace.thread[host]).tolist():
+            rows = np.flatnonzero(host & (trace.thread == thread)) + a
             name = f"thread {thread}" if thread >= 0 else f"other thread {-1 - thread}"
             yield _lane(prefix + name, replay, start, end, rows)
 
@@ -248,9 +248,9 @@ def _lane(name: str, replay: Replay, start: IntColumn, end: IntColumn, rows: Int
     return LaneTime(name, union(replay.start[rows], replay.end[rows]).length, union(start[rows], end[rows]).length)
 
 
-def _is_kernel(document: Trace) -> npt.NDArray[np.bool_]:
-    kernel = matching(document.category, document.categories, KERNEL_CATEGORIES.__contains__)
-    found: npt.NDArray[np.bool_] = kernel & document.timed & (document.kind == GPU)
+def _is_kernel(trace: Trace) -> npt.NDArray[np.bool_]:
+    kernel = matching(trace.category, trace.categories, KERNEL_CATEGORIES.__contains__)
+    found: npt.NDArray[np.bool_] = kernel & trace.timed & (trace.kind == GPU)
     return found
 
 

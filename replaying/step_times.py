@@ -80,17 +80,17 @@ class StepTimes:
         return lines
 
 
-def step_times(document: Trace, start: IntColumn, end: IntColumn) -> StepTimes | None:
+def step_times(trace: Trace, start: IntColumn, end: IntColumn) -> StepTimes | None:
     """Of a replayed trace; None where no annotation marks three iterations.
 
     Args:
-        start, end: int64 ns, of each row of the document, as predicted.
+        start, end: int64 ns, of each row of the trace, as predicted.
     """
     try:
-        found = find_iterations(document)
+        found = find_iterations(trace)
     except ConvertError:
         return None
     apart = found.outliers
     like = np.setdiff1d(np.arange(len(found)), [one.iteration for one in apart])
-    measured, predicted = (found.times(*of)[like] for of in ((document.ts, document.finish), (start, end)))
+    measured, predicted = (found.times(*of)[like] for of in ((trace.ts, trace.finish), (start, end)))
     return StepTimes(len(like), warm_up(apart), apart, percentiles(measured).times(1), percentiles(predicted).times(1))

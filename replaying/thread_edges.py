@@ -26,28 +26,28 @@ _BESIDE_QUERY = re.compile(
 query, and drops the events of work that is done."""
 
 
-def without_polling(document: Trace) -> tuple[Trace, list[str]]:
-    """The document without the times of threads that only poll, and notes on what was left out.
+def without_polling(trace: Trace) -> tuple[Trace, list[str]]:
+    """The trace without the times of threads that only poll, and notes on what was left out.
 
     Such a thread runs no operator, launches nothing and waits for nothing; in a loop it asks whether an event has
     been reached (`cudaEventQuery`) and sleeps. Its sleeps are not work, and no other work waits for them: as a chain
     of host work they would last as long as the trace, whatever is changed.
     """
-    rows = np.flatnonzero(document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE))
-    lane = np.unique(document.thread[rows], return_inverse=True)[1].reshape(-1)
+    rows = np.flatnonzero(trace.timed & (trace.kind != GPU) & (trace.scope != ANNOTATION_SCOPE))
+    lane = np.unique(trace.thread[rows], return_inverse=True)[1].reshape(-1)
     beside, query = (
-        matching(document.name[rows], document.names, pattern.search) & (document.kind[rows] == RUNTIME)
+        matching(trace.name[rows], trace.names, pattern.search) & (trace.kind[rows] == RUNTIME)
         for pattern in (_BESIDE_QUERY, _QUERY)
     )
     polls = (np.bincount(lane[~beside], minlength=len(rows)) == 0) & (np.bincount(lane[query], minlength=len(rows)) > 0)
-    threads = np.unique(document.thread[rows[polls[lane]]])
-    idle = document.timed & (document.kind != GPU) & np.isin(document.thread, threads)
-    if not idle.any() or not np.any(document.timed & ~idle):
-        return document, []
+    threads = np.unique(trace.thread[rows[polls[lane]]])
+    idle = trace.timed & (trace.kind != GPU) & np.isin(trace.thread, threads)
+    if not idle.any() or not np.any(trace.timed & ~idle):
+        return trace, []
     calls = np.count_nonzero(polls[lane])
     note = f"{calls:,} calls of threads that only poll ({len(threads)}) are left out: their sleeps are not work"
-    ts, dur = (as_column(np.where(idle, none, column)) for none, column in ((-1, document.ts), (0, document.dur)))
-    return document.with_(ts=ts, dur=dur), [note]
+    ts, dur = (as_column(np.where(idle, none, column)) for none, column in ((-1, trace.ts), (0, trace.dur)))
+    return trace.with_(ts=ts, dur=dur), [note]
 
 
 def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
@@ -58,9 +58,9 @@ def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
     ends; the points returned have such an end where it takes effect, so that no chain runs back in time. A thread's
     first boundary follows the beginning of the window.
     """
-    document = points.document
-    rows = np.setdiff1d(np.flatnonzero(document.timed & (document.kind != GPU)), points.host_comm)
-    order, before = document.lane_order(document.thread, rows, nested=True)
+    trace = points.trace
+    rows = np.setdiff1d(np.flatnonzero(trace.timed & (trace.kind != GPU)), points.host_comm)
+    order, before = trace.lane_order(trace.thread, rows, nested=True)
     target, owners = _boundaries(points, order, before < 0)
     firsts = np.zeros(len(points.row), np.bool_)
     firsts[points.start[order[before < 0]]] = True
@@ -73,12 +73,12 @@ def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
 
 def _boundaries(points: GraphEvents, order: IntColumn, first: npt.NDArray[np.bool_]) -> tuple[IntColumn, IntColumn]:
     """Points in order through all threads, and of each the row that was open before it, −1 for none."""
-    document = points.document
+    trace = points.trace
     target: list[int] = []
     owners: list[int] = []
     stack: list[int] = []
-    finish, end = document.finish.tolist(), points.end.tolist()
-    columns = (order, first, document.ts[order], points.start[order])
+    finish, end = trace.finish.tolist(), points.end.tolist()
+    columns = (order, first, trace.ts[order], points.start[order])
     for row, new, begin, start in zip(*(column.tolist() for column in columns), strict=True):
         while stack and (new or finish[stack[-1]] <= begin):
             top = stack.pop()
@@ -97,7 +97,7 @@ def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
     """Edges where a thread waited for another one; and the chains, in which these pauses no longer count as host work.
 
     What remains of a pause after the other thread's op is the edge's lag, never negative. Handoffs are those of the
-    document, and bursts of a thread that are whole within a long pause of another (`_bursts`). What neither explains
+    trace, and bursts of a thread that are whole within a long pause of another (`_bursts`). What neither explains
     of a thread's late beginning follows the last thing that another thread did before.
     """
     pauses, sources = _recorded(points, chains)
@@ -115,17 +115,17 @@ def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
 
 
 def _recorded(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn]:
-    """Pauses (positions in the chains) that the document's handoffs end, and the points that end them.
+    """Pauses (positions in the chains) that the trace's handoffs end, and the points that end them.
 
     What ends after the pause, as its end takes effect (`host_chains`), has not ended it: such a handoff is left out.
     Between the op before the pause and the one after it there may be boundaries of annotations; the longest piece is
     the pause.
     """
-    document = points.document
+    trace = points.trace
     source, target = points.timed_edges("thread_handoff")
     in_order = points.between(points.end[source], points.start[target]) >= 0
     into = chains.into(len(points.row))
-    of_op = document.scope[points.row] != ANNOTATION_SCOPE
+    of_op = trace.scope[points.row] != ANNOTATION_SCOPE
     done, pauses = [], []
     for a, b in zip(points.end[source[in_order]].tolist(), points.start[target[in_order]].tolist(), strict=True):
         pause = at = int(into[b])
@@ -147,14 +147,14 @@ def _bursts(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn, I
     Returns:
         edges of the chains into bursts and the points that begin them; pauses and the points that end them.
     """
-    document = points.document
-    open_op = (chains.owner >= 0) & (document.scope[chains.owner] != ANNOTATION_SCOPE)
+    trace = points.trace
+    open_op = (chains.owner >= 0) & (trace.scope[chains.owner] != ANNOTATION_SCOPE)
     pause = np.flatnonzero((chains.kind == HOST) & (chains.source > 0) & (chains.lag > LONG_PAUSE_NS) & ~open_op)
     begin, until = points.measured[chains.source[pause]], points.measured[chains.target[pause]]
     work = _Blocks.of(points)
     of, block = recently_finished(
         work.end, work.thread, since=until - (until - begin) // 2, until=until,
-        of=document.thread[points.row[chains.target[pause]]],
+        of=trace.thread[points.row[chains.target[pause]]],
     )  # fmt: skip
     first, within = work.first_in(block, begin[of], until[of])
     of, block, first = of[within], block[within], first[within]
@@ -185,11 +185,11 @@ class _Blocks:
     @staticmethod
     def of(points: GraphEvents) -> _Blocks:
         """Of all timed ops and runtime calls."""
-        document = points.document
-        rows = np.flatnonzero(document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE))
+        trace = points.trace
+        rows = np.flatnonzero(trace.timed & (trace.kind != GPU) & (trace.scope != ANNOTATION_SCOPE))
         rows = np.setdiff1d(rows, points.host_comm)
-        rows = rows[np.lexsort((document.ts[rows], document.thread[rows]))]
-        thread = document.thread[rows]
+        rows = rows[np.lexsort((trace.ts[rows], trace.thread[rows]))]
+        thread = trace.thread[rows]
         start, end = (points.measured[of[rows]] for of in (points.start, points.end))
         new = np.diff(thread, prepend=thread[:1] - 1) != 0
         reach = running_max(end, new)
@@ -214,11 +214,11 @@ class _Blocks:
 def _last_elsewhere(points: GraphEvents, chains: Edges, late: IntColumn) -> IntColumn:
     """For edges into threads' first points: the last point of another thread before; the beginning if there is none."""
     order = chains.target[np.argsort(points.measured[chains.target], kind="stable")]
-    thread = points.document.thread[points.row[order]]
+    thread = points.trace.thread[points.row[order]]
     new = np.diff(thread, prepend=thread[:1] - 1) != 0
     run = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
     target = chains.target[late]
     at = np.searchsorted(points.measured[order], points.measured[target]) - 1
-    own = (at >= 0) & (thread[at] == points.document.thread[points.row[target]])
+    own = (at >= 0) & (thread[at] == points.trace.thread[points.row[target]])
     at = np.where(own, run[at] - 1, at)
     return np.where(at >= 0, order[at], 0)

@@ -1,6 +1,6 @@
 """Who waits for the device: synchronising calls, blocking copies, streams for other streams' events.
 
-The linker finds these (edges `sync` and `event` of the document); here they become edges between points.
+The linker finds these (edges `sync` and `event` of the trace); here they become edges between points.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from .replay_graph import EVENT, HOST, LAUNCH, QUEUE, SYNC, UNKNOWN, Edges, Repl
 def sync_waits(points: GraphEvents) -> Edges:
     """GPU event's end → the end of a synchronising call, or the start of what comes after a wait without such a call.
 
-    Copies are left to `blocking_copies`: the document has them as waits of the call after the one that copies.
+    Copies are left to `blocking_copies`: the trace has them as waits of the call after the one that copies.
     """
-    document = points.document
+    trace = points.trace
     source, target = points.timed_edges("sync")
-    calls = named(document.names, document.name[target], SYNCHRONIZE)
-    kept = (document.kind[source] == GPU) & (calls | ~_copied_by_call(points, source))
+    calls = named(trace.names, trace.name[target], SYNCHRONIZE)
+    kept = (trace.kind[source] == GPU) & (calls | ~_copied_by_call(points, source))
     source, target, calls = source[kept], target[kept], calls[kept]
-    waits = calls | (document.finish[source] > document.ts[target])
+    waits = calls | (trace.finish[source] > trace.ts[target])
     return _returning(points, points.end[source], np.where(waits, points.end[target], points.start[target]))
 
 
 def _copied_by_call(points: GraphEvents, gpu: IntColumn) -> npt.NDArray[np.bool_]:
     """Which GPU rows a copying runtime call has launched."""
-    document, call = points.document, points.launcher[gpu]
-    copied: npt.NDArray[np.bool_] = (call >= 0) & (document.kind[call] == RUNTIME)
-    return copied & named(document.names, document.name[call], COPY)
+    trace, call = points.trace, points.launcher[gpu]
+    copied: npt.NDArray[np.bool_] = (call >= 0) & (trace.kind[call] == RUNTIME)
+    return copied & named(trace.names, trace.name[call], COPY)
 
 
 def blocking_copies(points: GraphEvents) -> Edges:
     """A copy's end → its call's end, where the call waited for it."""
-    document, gpu = points.document, points.gpu
+    trace, gpu = points.trace, points.gpu
     copy = gpu[_copied_by_call(points, gpu)]
     call = points.launcher[copy]
-    late = document.finish[copy] - document.finish[call]
-    tolerance = max(document.clock_skew_ns, ROUNDING_NS)
-    blocks = copies_that_block(document.names, document.name[copy], document.name[call], late, tolerance)
+    late = trace.finish[copy] - trace.finish[call]
+    tolerance = max(trace.clock_skew_ns, ROUNDING_NS)
+    blocks = copies_that_block(trace.names, trace.name[copy], trace.name[call], late, tolerance)
     return _returning(points, points.end[copy[blocks]], points.end[call[blocks]])
 
 
@@ -68,7 +68,7 @@ def own_cost_only(points: GraphEvents, chains: Edges, waits: Edges) -> Edges:
     call = points.row[waits.target]
     to_end = waits.target == points.end[call]
     pending = to_end & (points.measured[waits.source] > points.measured[points.start[call]])
-    waited = np.zeros(len(points.document), np.bool_)
+    waited = np.zeros(len(points.trace), np.bool_)
     waited[call[pending]] = True
     own = (chains.owner >= 0) & waited[np.maximum(chains.owner, 0)] & (points.end[chains.owner] == chains.target)
     return chains.at_most(own, SYNC_COST_NS)
@@ -77,7 +77,7 @@ def own_cost_only(points: GraphEvents, chains: Edges, waits: Edges) -> Edges:
 def event_waits(points: GraphEvents) -> Edges:
     """GPU event's end → the start of an event of another stream that waits for it, within a CUDA graph or not."""
     source, target = points.timed_edges("event", "graph")
-    lanes = points.document.stream_lane
+    lanes = points.trace.stream_lane
     apart = lanes[source] != lanes[target]  # the others follow each other on their stream
     edges = points.edges(EVENT, points.end[source[apart]], points.start[target[apart]], capped=True)
     return edges.take(edges.lag >= -ROUNDING_NS)
@@ -85,13 +85,13 @@ def event_waits(points: GraphEvents) -> Edges:
 
 def inferred_count(points: GraphEvents) -> int:
     """How many waits between streams the linker inferred, since no record states them."""
-    document = points.document
-    listed = document.summary.get("inferred_edges")
+    trace = points.trace
+    listed = trace.summary.get("inferred_edges")
     if not isinstance(listed, list):
         return 0
     guessed = {tuple(pair) for pair in listed if isinstance(pair, list | tuple) and {int}.issuperset(map(type, pair))}
     source, target = points.timed_edges("event", "graph")
-    return sum(pair in guessed for pair in zip(document.id[source].tolist(), document.id[target].tolist(), strict=True))
+    return sum(pair in guessed for pair in zip(trace.id[source].tolist(), trace.id[target].tolist(), strict=True))
 
 
 _LEAST_NS, _LATENCIES = 20_000, 2
@@ -145,9 +145,9 @@ def _held_lags(graph: ReplayGraph, constants: Constants) -> IntColumn:
 
 def _synchronising(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
     """Which edges are the own time of a synchronising call, up to its end."""
-    edges, document = graph.edges, graph.document
+    edges, trace = graph.edges, graph.trace
     own = np.flatnonzero((edges.kind == HOST) & (edges.owner >= 0))
     own = own[graph.end[edges.owner[own]] == edges.target[own]]
     found = np.zeros(len(edges), np.bool_)
-    found[own] = named(document.names, document.name[edges.owner[own]], SYNCHRONIZE)
+    found[own] = named(trace.names, trace.name[edges.owner[own]], SYNCHRONIZE)
     return found

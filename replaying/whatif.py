@@ -140,25 +140,25 @@ def _on_rank(graph: ReplayGraph, what_if: WhatIf) -> Rows:
 def select(graph: ReplayGraph, target: str, name: str = "", *, exact: bool = False, stream: int = -1) -> Rows:
     """Rows meant by a target of `GRAMMAR`; of "op" also all that the ops call and launch. bool, one entry a row."""
     parts = []
-    for document in graph.documents:
-        wanted = np.array([one == name if exact else name in one for one in document.names], np.bool_)
-        named = wanted[document.name] if name else np.ones(len(document), np.bool_)
+    for trace in graph.traces:
+        wanted = np.array([one == name if exact else name in one for one in trace.names], np.bool_)
+        named = wanted[trace.name] if name else np.ones(len(trace), np.bool_)
         categories = {"kernel": KERNEL_CATEGORIES, "copy": ("gpu_memcpy",), "memset": ("gpu_memset",)}.get(target, ())
-        category = np.array([one in categories for one in document.categories], np.bool_)[document.category]
+        category = np.array([one in categories for one in trace.categories], np.bool_)[trace.category]
         of_kind = {
-            "gpu": document.kind == GPU, "cpu": document.kind != GPU, "op": document.kind == CPU,
-            "stream": (document.kind == GPU) & (document.stream == stream),
-            "comm": _communicating(document),
-        }.get(target, category & (document.kind == GPU))  # fmt: skip
-        rows = of_kind & named & document.timed
-        parts.append(_with_descendants(document.parent_row, rows) if target == "op" else rows)
+            "gpu": trace.kind == GPU, "cpu": trace.kind != GPU, "op": trace.kind == CPU,
+            "stream": (trace.kind == GPU) & (trace.stream == stream),
+            "comm": _communicating(trace),
+        }.get(target, category & (trace.kind == GPU))  # fmt: skip
+        rows = of_kind & named & trace.timed
+        parts.append(_with_descendants(trace.parent_row, rows) if target == "op" else rows)
     return np.concatenate(parts)
 
 
-def _communicating(document: Trace) -> Rows:
+def _communicating(trace: Trace) -> Rows:
     """Communications whose metadata is known, and those on the host."""
-    rows = comm_rows(document)
-    return np.isin(np.arange(len(document)), [*document.comm, *rows[document.kind[rows] != GPU].tolist()])
+    rows = comm_rows(trace)
+    return np.isin(np.arange(len(trace)), [*trace.comm, *rows[trace.kind[rows] != GPU].tolist()])
 
 
 def _with_descendants(parent: npt.NDArray[np.int64], rows: Rows) -> Rows:

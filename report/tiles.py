@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, begins
+from ..trace.columns import IntColumn, run_starts
 from .packed import fields_of, pack
 
 _TILE = 8192
@@ -100,6 +100,6 @@ def tiles_of(layout: Layout, columns: Mapping[str, npt.NDArray[np.integer]]) -> 
 
 def _tile_starts(lane: IntColumn, depth: IntColumn) -> IntColumn:
     """Positions at which tiles begin: where a row begins, and after every `_TILE` events of it."""
-    rows = np.flatnonzero(begins(lane, depth))
+    rows = np.flatnonzero(run_starts(lane, depth))
     within = np.arange(len(lane)) - np.repeat(rows, np.diff(np.append(rows, len(lane))))
     return np.flatnonzero(within % _TILE == 0)

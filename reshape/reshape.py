@@ -17,11 +17,11 @@ from ..trace.index import CallIndex
 from ..trace.tables import OP
 from ..trace.tensors import Argument, Signature, Tensor
 from ..trace.trace import Trace
-from .counterparts import Shown
+from .second_recording import SecondRecording
 from .shape_change import FLOATING, ShapeChange, SizeChange
-from .shapes.calls import LOADER, Shapes, shapes_of
 from .shapes.extents import Extents
-from .shapes.seeds import Evidence
+from .shapes.followed_calls import LOADER, Shapes, shapes_of
+from .shapes.seeds import SizeEvidence
 from .shapes.terms import Shape
 
 
@@ -68,20 +68,21 @@ class Reshaped:
     __repr__ = brief
 
     @property
-    def was(self) -> int:
+    def recorded_size(self) -> int:
         """The recorded size of the first dimension that was changed, 0 if none was."""
-        return (self.sizes[0].was or 0) if self.sizes else 0
+        return (self.sizes[0].recorded_size or 0) if self.sizes else 0
 
     @property
-    def to(self) -> int:
+    def new_size(self) -> int:
         """The new one."""
-        return self.sizes[0].to if self.sizes else 0
+        return self.sizes[0].new_size if self.sizes else 0
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; keys as in docs/predict.md."""
         return {
-            "dimension": self.sizes[0].dimension if self.sizes else None, "was": self.was, "to": self.to,
-            "sizes": [{"dimension": one.dimension, "was": one.was, "to": one.to} for one in self.sizes],
+            "dimension": self.sizes[0].dimension if self.sizes else None,
+            "was": self.recorded_size, "to": self.new_size,
+            "sizes": [{"dimension": one.dimension, "was": one.recorded_size, "to": one.new_size} for one in self.sizes],
             "dtype": self.dtype, "calls": self.calls, "changed": self.changed,
             "underived": [
                 {"op": one.op, "count": one.count, "first": one.first, "share": one.share} for one in self.underived
@@ -90,7 +91,7 @@ class Reshaped:
 
 
 def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
-    """Re-derive the shapes of a document's operators for other sizes.
+    """Re-derive the shapes of a trace's operators for other sizes.
 
     What changes is followed through all calls by the identity of tensors and by what the operators do. Equal numbers
     mean nothing.
@@ -101,7 +102,7 @@ def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
     Example:
         >>> from etplus.reshape.shape_change import batch_change
         >>> done = reshaped(trace, batch_change(64))
-        >>> done.was != 64, done.to, done.changed > 0
+        >>> done.recorded_size != 64, done.new_size, done.changed > 0
         (True, 64, True)
     """
     shapes = shapes_of(trace)
@@ -131,15 +132,15 @@ def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
 
 def _changes(trace: Trace, shapes: Shapes, change: ShapeChange) -> tuple[list[SizeChange], dict[int, int], list[int]]:
     """What changes, with the recorded sizes; classes of extents with their new values, and those that stay."""
-    evidence, sizes, changed = Evidence(trace.file, shapes), list[SizeChange](), dict[int, int]()
-    shown = None if change.also is None else Shown(trace, shapes, change.also)
+    evidence, sizes, changed = SizeEvidence(trace.file, shapes), list[SizeChange](), dict[int, int]()
+    shown = None if change.also is None else SecondRecording(trace, shapes, change.also)
     for one in change.sizes:
         if shown is None:
-            roots, was = evidence.find(one.dimension, one.was)
-            found = dict.fromkeys(roots, one.to)
+            roots, recorded_size = evidence.find(one.dimension, one.recorded_size)
+            found = dict.fromkeys(roots, one.new_size)
         else:
-            found, was = shown.find(evidence, one.dimension, one.was, one.to)
-        sizes.append(replace(one, was=was))
+            found, recorded_size = shown.find(evidence, one.dimension, one.recorded_size, one.new_size)
+        sizes.append(replace(one, recorded_size=recorded_size))
         changed = found | changed
     wider = any(one.dimension == "hidden" for one in sizes)
     kept = [] if shown is None else shown.kept
@@ -155,7 +156,9 @@ def _repeats(trace: Trace, sizes: Sequence[SizeChange]) -> npt.NDArray[np.float6
 
     Of what that calls, `unsqueeze` is for each sample.
     """
-    ratio = next((one.to / one.was for one in sizes if one.dimension == "batch" and one.was), 1.0)
+    ratio = next(
+        (one.new_size / one.recorded_size for one in sizes if one.dimension == "batch" and one.recorded_size), 1.0
+    )
     calls, names = trace.calls, trace.names
     found, inside = np.ones(len(calls)), np.zeros(len(calls), np.bool_)
     for call, above in enumerate(calls.parent.tolist()):

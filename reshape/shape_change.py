@@ -22,12 +22,12 @@ class SizeChange:
     """Another size of a dimension.
 
     Attributes:
-        dimension: one of DIMENSIONS. to: the new size. was: the one recorded; None to find it.
+        dimension: one of DIMENSIONS. new_size, recorded_size: the latter None to find it.
     """
 
     dimension: str
-    to: int
-    was: int | None = None
+    new_size: int
+    recorded_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class ShapeChange:
     also: Trace | None = None
 
 
-def batch_change(to: int, was: int | None = None) -> ShapeChange:
+def batch_change(new_size: int, recorded_size: int | None = None) -> ShapeChange:
     """Another batch size, and nothing else."""
-    return ShapeChange((SizeChange("batch", to, was),))
+    return ShapeChange((SizeChange("batch", new_size, recorded_size),))
 
 
 def parse_changes(texts: Sequence[str]) -> ShapeChange:
@@ -57,7 +57,7 @@ def parse_changes(texts: Sequence[str]) -> ShapeChange:
 
     Example:
         >>> parse_changes(["batch=32:128", "dtype=bfloat16"])
-        ShapeChange(sizes=(SizeChange(dimension='batch', to=128, was=32),), dtype='bfloat16', also=None)
+        ShapeChange(sizes=(SizeChange(dimension='batch', new_size=128, recorded_size=32),), dtype='bfloat16', also=None)
     """
     dtypes = [text.partition("=")[2] for text in texts if text.startswith("dtype=")]
     for dtype in dtypes:
@@ -74,10 +74,10 @@ def _size(text: str) -> SizeChange:
     found = _CHANGE.fullmatch(text)
     if found is None:
         raise UsageError(f"--set {text!r}: give NAME=SIZE or NAME=RECORDED:SIZE in whole numbers, such as batch=128")
-    name, was, to = found.groups()
+    name, recorded_size, new_size = found.groups()
     if name not in DIMENSIONS:
         raise UsageError(f"--set {text!r}: unknown dimension {name!r}; one of {', '.join(DIMENSIONS)}, or dtype")
-    change = SizeChange(name, int(to), None if was is None else int(was))
-    if not 0 < change.to < _MOST or (change.was is not None and not 1 < change.was < _MOST):
+    change = SizeChange(name, int(new_size), None if recorded_size is None else int(recorded_size))
+    if not 0 < change.new_size < _MOST or (change.recorded_size is not None and not 1 < change.recorded_size < _MOST):
         raise UsageError(f"--set {text!r}: give a size from 1, and a recorded one from 2, below 2^31")
     return change

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
-from .calls import Call
+from .step_calls import Call
 
-CommKind = Literal["all_reduce", "all_gather", "reduce_scatter", "send", "recv"]
+CommOpKind = Literal["all_reduce", "all_gather", "reduce_scatter", "send", "recv"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Comm:
+class CommOp:
     """One communication.
 
     Attributes:
@@ -52,11 +52,11 @@ class Comm:
         shape: of the input; out_elements: of the output.
         dtype: torch's name. itemsize: bytes of an element.
         peer: the other rank of a message, else −1.
-        key: what a `Wait` names; None where the next call waits for it.
+        key: what a `CommWait` names; None where the next call waits for it.
         functional: issued as DTensor does (`_c10d_functional`).
     """
 
-    kind: CommKind
+    kind: CommOpKind
     dimension: str
     shape: tuple[int, ...]
     out_elements: int
@@ -73,14 +73,14 @@ class Comm:
 
 
 @dataclass(frozen=True)
-class Wait:
+class CommWait:
     """The host waits for communications here."""
 
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedOp:
     """A recorded call with all below it.
 
     Attributes:
@@ -93,12 +93,12 @@ class Recorded:
     call: Call
     changed: Mapping[int, int]
     microbatch: int = 0
-    after: Mapping[int, tuple[Comm, ...]] = field(default_factory=dict)
+    after: Mapping[int, tuple[CommOp, ...]] = field(default_factory=dict)
     shard: Shard | None = None
 
 
 @dataclass(frozen=True)
-class Made:
+class SyntheticOp:
     """An operator that the layout adds.
 
     Attributes:
@@ -127,4 +127,4 @@ _SCHEMAS = {
     "aten::div_": "aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
 }
 
-Item = Recorded | Comm | Wait | Made
+Item = RecordedOp | CommOp | CommWait | SyntheticOp

@@ -7,9 +7,9 @@ from math import prod
 
 from ..trace.brief import brief
 from ..trace.intervals import most_at_once
-from .calls import VIEWS, Call, tensor_values
-from .items import Recorded, Shard
-from .program import Derivation
+from .items import RecordedOp, Shard
+from .rank_program import Derivation
+from .step_calls import VIEWS, Call, tensor_values
 from .structure import ACCUMULATE
 
 _STATES = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adagrad": 1, "RMSprop": 1, "Adadelta": 2}
@@ -97,7 +97,7 @@ class _Lives:
         self.blocks: list[_Block] = []
         self._current: dict[tuple[int, int], _Block] = {}
 
-    def add(self, item: Recorded, call: Call) -> None:
+    def add(self, item: RecordedOp, call: Call) -> None:
         """Follow a call and those below it."""
         begin = self.place = self.place + 1
         given = {value[1] for value in tensor_values(call.record.get("inputs"))}
@@ -123,6 +123,6 @@ def _blocks(derivation: Derivation, stage: int) -> list[_Block]:
     """The blocks that operators allocate before the optimizer's step."""
     lives = _Lives(derivation)
     for item in derivation.program(derivation.layout.rank(0, 0, stage)):
-        if isinstance(item, Recorded) and not item.call.name.startswith("Optimizer."):
+        if isinstance(item, RecordedOp) and not item.call.name.startswith("Optimizer."):
             lives.add(item, item.call)
     return lives.blocks

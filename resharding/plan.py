@@ -9,7 +9,7 @@ from typing import Any
 
 from ..trace.brief import brief
 from ..trace.errors import UsageError
-from .calls import VIEWS, Call, walked
+from .step_calls import VIEWS, Call, walked
 from .structure import PRODUCTS, Model, Parameter, Unit, contracted
 
 _VERSION = 1

@@ -14,7 +14,7 @@ from functools import cached_property
 from math import prod
 
 from ..trace.errors import UsageError
-from .items import Comm, Item, Recorded
+from .items import CommOp, Item, RecordedOp
 from .layout import Layout
 from .structure import Model, Parameter, Unit
 
@@ -56,8 +56,8 @@ class SequenceRegions:
         outside = self.outside
         full = again = False
         for item in items:
-            if not isinstance(item, Recorded) or unit is None:
-                yield replace(item, changed=outside) if isinstance(item, Recorded) else item
+            if not isinstance(item, RecordedOp) or unit is None:
+                yield replace(item, changed=outside) if isinstance(item, RecordedOp) else item
                 continue
             rows = [call.row for call in item.call.walk()]
             if not full and self._touches(item):
@@ -75,16 +75,16 @@ class SequenceRegions:
         whole = [one for one in parameters if self.divided.isdisjoint(self.model.extents.leaves(one.shape))]
         for dtype, size in sorted({(one.dtype, one.itemsize) for one in whole}):
             count = sum(prod(self.model.shape(one.shape, self.changed)) for one in whole if one.dtype == dtype)
-            yield Comm("all_reduce", "tp", (count,), count, dtype, size)
+            yield CommOp("all_reduce", "tp", (count,), count, dtype, size)
 
-    def _touches(self, item: Recorded) -> bool:
+    def _touches(self, item: RecordedOp) -> bool:
         leaves = self.model.extents.leaves
         return any(not self.divided.isdisjoint(leaves(shape)) for call in item.call.walk() for shape in call.shapes)
 
-    def _gather(self, unit: Unit, outside: Mapping[int, int]) -> Comm:
+    def _gather(self, unit: Unit, outside: Mapping[int, int]) -> CommOp:
         shape = tuple(self.model.shape(unit.output, outside))
         whole = prod(shape) * self.layout.tp
-        return Comm("all_gather", "tp", shape, whole, unit.dtype, unit.itemsize)
+        return CommOp("all_gather", "tp", shape, whole, unit.dtype, unit.itemsize)
 
-    def _scatter(self, comm: Comm) -> Comm:
+    def _scatter(self, comm: CommOp) -> CommOp:
         return replace(comm, kind="reduce_scatter", out_elements=comm.elements // self.layout.tp, functional=False)

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-sys.path.insert(0, str(Path(__file__).parent))
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), *(str(folder) for folder in sorted(HERE.iterdir()) if folder.is_dir())]
 
-from browser import Page, chromium, open_page
+from browser import Page, chromium, open_page  # noqa: E402
 
 # Tables as wide as in a log, whatever terminal the tests are started from.
 os.environ["COLUMNS"] = "80"

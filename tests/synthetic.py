@@ -68,11 +68,11 @@ def after(graph: ReplayGraph, *what_ifs: str) -> Replay:
 
 def starts(result: Replay) -> dict[str, float]:
     """Start in µs by name, of names that occur once or the last one of a name."""
-    document = result.graph.document
+    document = result.graph.trace
     return {document.name_of(row): ns / 1000 for row, ns in enumerate(result.start.tolist()) if ns >= 0}
 
 
 def ends(result: Replay) -> dict[str, float]:
     """The same of the ends."""
-    document = result.graph.document
+    document = result.graph.trace
     return {document.name_of(row): ns / 1000 for row, ns in enumerate(result.end.tolist()) if ns >= 0}

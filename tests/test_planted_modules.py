@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from etplus.measuring.process import Process
+from etplus.measuring.process import WorkerProcess
 from etplus.trace.errors import UsageError
 from support import command, fixture_pair, run
 
@@ -63,7 +63,7 @@ def test_from_a_program_that_imports_from_the_current_folder(planted: Path, monk
     monkeypatch.chdir(planted)
     monkeypatch.setattr(sys, "path", ["", str(planted), ".", *sys.path])
     monkeypatch.setenv("PYTHONPATH", f"{planted}{os.pathsep}")
-    with Process() as process:
+    with WorkerProcess() as process:
         try:
             assert process.about()["torch"]
         except UsageError as error:
@@ -92,7 +92,7 @@ def test_operators_are_called_in_an_empty_folder_without_network(
     with socket.create_server(("127.0.0.1", 0)) as server:
         (tmp_path / "torch.py").write_text(MADE_TORCH % server.getsockname()[1])
         monkeypatch.syspath_prepend(tmp_path)
-        with Process() as process, pytest.raises(UsageError) as caught:
+        with WorkerProcess() as process, pytest.raises(UsageError) as caught:
             process.about()
     assert '"files": [], "connected": "PermissionError", "resolved": "PermissionError"' in str(caught.value)
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .brief import brief
-from .columns import IntColumn, begins, distinct_rows
+from .columns import IntColumn, distinct_rows, run_starts
 from .index import CallIndex, Column, Positions, as_column, as_positions
 
 Mask = npt.NDArray[np.bool_]
@@ -171,7 +171,7 @@ def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
         int64 positions, −1 for none.
     """
     parent = np.arange(-1, len(ts) - 1)
-    parent[begins(thread)] = -1
+    parent[run_starts(thread)] = -1
     active = np.flatnonzero(parent >= 0)
     while len(active):
         active = active[end[parent[active]] <= ts[active]]

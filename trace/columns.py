@@ -76,7 +76,7 @@ class StringTable:
         return self._codes.get(value, -1)
 
 
-def begins(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Where runs of equal rows begin in some columns of one length; bool, one entry a row.
 
     Example:
@@ -91,7 +91,7 @@ def begins(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 def distinct(values: IntColumn) -> IntColumn:
     """Sorted, without repetitions: what `np.unique` does, which looks for them by hashing at ten times the cost."""
     ordered: IntColumn = np.sort(values)
-    return ordered[begins(ordered)]
+    return ordered[run_starts(ordered)]
 
 
 def distinct_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
@@ -165,7 +165,7 @@ def positions(among: IntColumn, wanted: IntColumn) -> IntColumn:
     return np.where(among[order[at]] == wanted, order[at], -1)
 
 
-def spread(size: int, at: Any, values: Any, missing: Any = -1) -> npt.NDArray[Any]:
+def scatter(size: int, at: Any, values: Any, missing: Any = -1) -> npt.NDArray[Any]:
     """A column of a size with values (of their type) at some positions, and `missing` at all others.
 
     Example:
@@ -177,24 +177,24 @@ def spread(size: int, at: Any, values: Any, missing: Any = -1) -> npt.NDArray[An
     return column
 
 
-def marked(size: int, at: Any) -> npt.NDArray[np.bool_]:
+def mask_at(size: int, at: Any) -> npt.NDArray[np.bool_]:
     """Which of `size` positions are among some; bool.
 
     Example:
         >>> marked(4, [2, 0]).tolist()
         [True, False, True, False]
     """
-    return spread(size, at, np.True_, False)
+    return scatter(size, at, np.True_, False)
 
 
-def places(size: int, at: IntColumn) -> IntColumn:
+def inverse_positions(size: int, at: IntColumn) -> IntColumn:
     """Of each of `size` positions its place among some distinct ones, −1 for the others.
 
     Example:
         >>> places(4, np.array([2, 0])).tolist()
         [1, -1, 0, -1]
     """
-    return spread(size, at, np.arange(len(at)))
+    return scatter(size, at, np.arange(len(at)))
 
 
 def joined_columns(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
@@ -231,3 +231,6 @@ def _int_or(missing: int, value: Any) -> int:
     if type(value) is float and value.is_integer():
         value = int(value)
     return value if type(value) is int and -(2**63) <= value < 2**63 else missing
+
+
+spread, marked, places, begins = scatter, mask_at, inverse_positions, run_starts

@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from .call_tree import nearest
 from .captured import CaptureLinks, captured_calls
-from .columns import IntColumn, distinct, marked, matching, places, spread
+from .columns import IntColumn, distinct, inverse_positions, mask_at, matching, scatter
 from .comm_kernels import size_of_copy
 from .conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
 from .index import CallIndex, Column, GpuIndex, Positions, Row, RuntimeIndex, as_column, as_positions
 from .kinds import CPU, GPU, RUNTIME
 from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Tables, reasons
-from .tensors import Signatures, numbers_matter
+from .tensors import SignatureTable, numbers_matter
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -33,9 +33,9 @@ def tables_of(trace: Trace) -> Tables:
     gpu_rows: Positions[GpuIndex, Row] = _in_order(trace.kind == GPU, trace.ts)
     source, target, _ = trace.edges_of("launch").T
     launcher: Positions[Row, RuntimeIndex] = as_positions(np.full(len(trace), -1, np.int64))
-    launcher[target] = places(len(trace), runtime_rows)[source]
-    caller = _timed_caller(trace, as_positions(places(len(trace), call_rows)))
-    signatures = Signatures()
+    launcher[target] = inverse_positions(len(trace), runtime_rows)[source]
+    caller = _timed_caller(trace, as_positions(inverse_positions(len(trace), call_rows)))
+    signatures = trace.texts.signature_table()
     calls = _calls(trace, call_rows, caller, signatures)
     gpu = _gpu_events(trace, gpu_rows, caller, launcher)
     runtime = _runtime_calls(trace, runtime_rows, caller, gpu.runtime)
@@ -53,23 +53,23 @@ def _timed_caller(trace: Trace, position: Positions[Row, CallIndex]) -> Position
     A caller of greater id than its own (a file that claims cycles) is ignored.
     """
     order = np.argsort(trace.id, kind="stable")
-    rank = places(len(trace), order)
+    rank = inverse_positions(len(trace), order)
     above = np.where(trace.parent_row >= 0, rank[trace.parent_row], -1)
     above = np.where(above < rank, above, -1)[order]
     found = nearest(above, above, position[order] >= 0)
-    return as_positions(spread(len(trace), order, np.where(found >= 0, position[order][found], -1)))
+    return as_positions(scatter(len(trace), order, np.where(found >= 0, position[order][found], -1)))
 
 
 def _calls(
-    trace: Trace, rows: Positions[CallIndex, Row], caller: Positions[Row, CallIndex], signatures: Signatures
+    trace: Trace, rows: Positions[CallIndex, Row], caller: Positions[Row, CallIndex], signatures: SignatureTable
 ) -> Calls:
     kind = np.where(trace.scope[rows] == ANNOTATION_SCOPE, ANNOTATION, OP).astype(np.int8)
     kind[(kind == ANNOTATION) & matching(trace.name[rows], trace.names, _MODULE)] = MODULE
     signature = np.full(len(rows), -1, np.int32)
     ops = np.flatnonzero(kind == OP)
     wanted = matching(trace.name[rows[ops]], trace.names, numbers_matter)
-    signature[ops] = signatures.from_et(
-        trace.texts.tensor_texts(rows[ops]), wanted.tolist(), flat=trace.flat, outputs_recorded=trace.outputs_recorded
+    signature[ops] = signatures.codes(
+        trace.texts.tensor_texts(rows[ops]), wanted.tolist(), outputs_recorded=trace.outputs_recorded
     )
     return Calls(
         trace.name[rows], as_column(kind), caller[rows], trace.thread[rows], trace.ts[rows], trace.finish[rows],
@@ -81,7 +81,7 @@ def _runtime_calls(
     trace: Trace, rows: Positions[RuntimeIndex, Row], caller: Positions[Row, CallIndex],
     launchers: Positions[GpuIndex, RuntimeIndex],
 ) -> RuntimeCalls:  # fmt: skip
-    launches = marked(len(rows), launchers[launchers >= 0])
+    launches = mask_at(len(rows), launchers[launchers >= 0])
     return RuntimeCalls(
         trace.name[rows], trace.thread[rows], trace.ts[rows], trace.finish[rows], caller[rows], as_column(launches),
         rows,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from .columns import IntColumn, marked
+from .columns import IntColumn, mask_at
 from .conventions import MAX_NS, NS_PER_UNIT
 from .errors import UsageError
 from .index import as_column, as_positions
@@ -129,7 +129,7 @@ def _tables(tables: Tables, in_calls: Mask, in_runtime: Mask, in_gpu: Mask) -> T
     calls, runtime_calls = tables.calls.take(in_calls), tables.runtime.take(in_runtime)
     gpu = tables.gpu.take(in_gpu)
     launcher = runtime[gpu.runtime]
-    launches = marked(len(runtime_calls), launcher[launcher >= 0])
+    launches = mask_at(len(runtime_calls), launcher[launcher >= 0])
     return replace(
         tables,
         calls=replace(calls, parent=as_positions(call[calls.parent])),

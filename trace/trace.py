@@ -17,7 +17,7 @@ import orjson
 
 from .call_tree import CallTree, Hierarchy, place_calls
 from .captured import Attribution, CapturedGraphs, attribution_of
-from .columns import IntColumn, RowColumn, begins, distinct_rows, matching, spread
+from .columns import IntColumn, RowColumn, distinct_rows, matching, run_starts, scatter
 from .comm_kernels import Comm, is_comm_kernel
 from .conventions import EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PROFILER_STEP
 from .derive import device_properties, tables_of
@@ -32,7 +32,7 @@ from .link_report import LinkReport
 from .memory_events import MemoryEvents
 from .steps import Steps, find_marks
 from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Tables
-from .tensors import Signature
+from .tensors import Signature, SignatureTable
 from .unattached_events import UnattachedEvents
 from .views import DeviceEvents, Ops
 
@@ -57,6 +57,9 @@ class RecordStore(Protocol):
 
         Where many are equal they are one object.
         """
+
+    def signature_table(self) -> SignatureTable:
+        """An empty table that decodes `tensor_texts`."""
 
     def other_events(self) -> Iterator[tuple[int, bytes]]:
         """Index and JSON text of the recorded Python calls and GPU annotations, which are no rows but for modules; none
@@ -438,13 +441,13 @@ class Trace(Library):
         """
         longest = -self.finish[rows] if nested else self.ts[rows]
         order = rows[np.lexsort((self.id[rows], longest, self.ts[rows], lane[rows]))]
-        return order, np.where(begins(lane[order]), -1, np.roll(order, 1))
+        return order, np.where(run_starts(lane[order]), -1, np.roll(order, 1))
 
     @cached_property
     def stream_lane(self) -> IntColumn:
         """int64, one number a (device, stream) that has GPU events, −1 for other rows."""
         gpu = np.flatnonzero(self.kind == GPU)
-        return spread(len(self), gpu, distinct_rows(self.device[gpu], self.stream[gpu])[1])
+        return scatter(len(self), gpu, distinct_rows(self.device[gpu], self.stream[gpu])[1])
 
     @property
     def damage(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...trace.columns import IntColumn, spread
+from ...trace.columns import IntColumn, scatter
 from ...trace.shortest_edit import Calls, shortest_edit
 
 DISAGREE, NAMES, NUMBERS = 0, 1, 2
@@ -87,7 +87,7 @@ def _whole(pattern: Calls, text: Calls) -> list[Alignment]:
     result = []
     for begin in occurrences(text.name, pattern.name):
         at = slice(begin, begin + len(text))
-        result.append(Alignment(spread(len(pattern), at, np.arange(len(text))), sure))
+        result.append(Alignment(scatter(len(pattern), at, np.arange(len(text))), sure))
     return result
 
 
@@ -274,7 +274,7 @@ def _longest_increasing(values: IntColumn) -> IntColumn:
 
 def align_at_anchors(pattern: Calls, text: Calls, i: IntColumn, j: IntColumn) -> Alignment:
     """Fill in an alignment whose anchors (pairs i, j, both ascending) are given; there must be at least one."""
-    at = spread(len(pattern), i, j)
+    at = scatter(len(pattern), i, j)
     diagonal = j - i
     runs = np.concatenate(([0], np.flatnonzero(np.diff(diagonal)) + 1, [len(i)]))
     for begin, end in zip(runs[:-1].tolist(), runs[1:].tolist(), strict=True):

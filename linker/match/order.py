@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...trace.columns import IntColumn, distinct, marked
+from ...trace.columns import IntColumn, distinct, mask_at
 from ...trace.kinds import CERTAIN, EQUIVALENT, UNLINKED
 from ...trace.shortest_edit import Calls
 from ..calls import CpuCalls, EtCalls, TracePair
@@ -57,7 +57,7 @@ def match_remaining(pair: TracePair, found: Match) -> Match:
     if not len(linked):
         return found
     begin, end = calls.ts[found.call[linked]].min(), calls.end[found.call[linked]].max()
-    free = ~marked(len(calls), found.call[linked])
+    free = ~mask_at(len(calls), found.call[linked])
     theirs = np.flatnonzero(free & (calls.ts >= begin) & (calls.ts <= end))
     theirs = theirs[np.lexsort((calls.ts[theirs], calls.name[theirs]))]
     inside = np.arange(linked[0], linked[-1] + 1)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.call_tree import nearest
-from ...trace.columns import IntColumn, matching, spread
+from ...trace.columns import IntColumn, matching, scatter
 from ...trace.kinds import EQUIVALENT
 from ...trace.link_report import Identity
 from ..calls import CpuCalls, EtCalls, TracePair
@@ -114,7 +114,7 @@ def _demote_other_callers(nodes: EtCalls, calls: CpuCalls, found: Match) -> Matc
     """
     is_linked = found.call >= 0
     linked = np.flatnonzero(is_linked)
-    node_of_call = spread(len(calls), found.call[linked], linked)
+    node_of_call = scatter(len(calls), found.call[linked], linked)
     ours = nearest(nodes.parent[linked], nodes.parent, is_linked)
     caller = nearest(calls.parent[found.call[linked]], calls.parent, node_of_call >= 0)
     theirs = np.where(caller >= 0, node_of_call[caller], -1)

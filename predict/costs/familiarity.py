@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...analysis.devices import Device
-from .measured import Measured
+from .measured_tasks import MeasuredTask
 from .task import Task
-from .utilisation import Work, kernel_family, kind_of, work_of
+from .utilisation import EventWork, kernel_family, kind_of, work_of
 
 LEVELS = ("same kernel and device", "same kernel", "same family", "same kind", "new")
 """Of the fitted events the most alike one: of how much the same, and of a size within a factor of `_NEAR`."""
@@ -23,7 +23,7 @@ class Familiarity:
         devices: records by name.
     """
 
-    def __init__(self, measured: Sequence[Measured], devices: Mapping[str, Device]) -> None:
+    def __init__(self, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> None:
         self._devices = devices
         self._sizes: dict[tuple[str, ...], tuple[float, float]] = {}
         for one in measured:
@@ -37,7 +37,7 @@ class Familiarity:
         return self.group(task)[0]
 
     def group(self, task: Task) -> tuple[str, str, str]:
-        """The level, what is known of the work (`state_of`), and the kind of the event: groups for `Intervals`."""
+        """The level, what is known of the work (`state_of`), and the kind of the event: the groups of intervals."""
         work = work_of(task, self._devices)
         level = NEW
         for at, key in zip(LEVELS, _keys(task, work), strict=False):
@@ -48,7 +48,7 @@ class Familiarity:
         return level, state_of(work), kind_of(task)
 
 
-def _keys(task: Task, work: Work) -> tuple[tuple[str, ...], ...]:
+def _keys(task: Task, work: EventWork) -> tuple[tuple[str, ...], ...]:
     state = state_of(work)  # sizes are comparable where they measure the same
     named = (state, task.kernel, task.device), (state, task.kernel)
     if state == "name":  # of other names nothing follows where the work may be of any size
@@ -56,6 +56,6 @@ def _keys(task: Task, work: Work) -> tuple[tuple[str, ...], ...]:
     return (*named, (state, kind_of(task), kernel_family(task.kernel)), (state, kind_of(task), "", ""))
 
 
-def state_of(work: Work) -> str:
+def state_of(work: EventWork) -> str:
     """What is known of an event's work: "work", "grid" or "name"."""
     return "work" if work.known else "grid" if work.size else "name"

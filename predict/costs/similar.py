@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from .cost_model import FromMeasured
 from .features import class_keys, distances, features, words
-from .measured import Measured
+from .measured_tasks import MeasuredTask
 from .task import Estimate, Task
 
 _NOISE = 0.01
 _NEAR, _FAR = 20.0, 160.0
 _MOST_TASKS = 1500
+_CLOSE = 4.0
+"""Distance (`distances`) up to which the nearest measured task is taken as it is."""
 
 
-class MeasuredTable:
+class MeasuredTable(FromMeasured):
     """The median of the same operator, shapes, types and kernel, launched with the same grid, on the same device.
 
     Work whose shapes are known is the same whatever is recorded of its launch.
     """
 
-    def __init__(self, measured: Sequence[Measured]) -> None:
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         self._tasks = {one.task: one for one in measured}
         self._unlaunched = {one.task.unlaunched: one for one in reversed(measured) if one.task.inputs}
 
-    def of(self, task: Task) -> Measured | None:
+    def of(self, task: Task) -> MeasuredTask | None:
         """The same task as it was measured; None for others."""
         return self._tasks.get(task) or self._unlaunched.get(task.unlaunched)
 
@@ -36,15 +40,12 @@ class MeasuredTable:
         return None if one is None else Estimate(one.ns, "measured")
 
 
-class Nearest:
-    """The time of the measured task that is least different, of the narrowest class that has any (`class_keys`).
+class Nearest(FromMeasured):
+    """The time of the measured task that is least different, of the narrowest class that has any (`class_keys`)."""
 
-    Args:
-        reach: greatest distance (`distances`) to serve; infinite by default.
-    """
+    reach: ClassVar[float] = float("inf")
 
-    def __init__(self, measured: Sequence[Measured], reach: float = float("inf")) -> None:
-        self._reach = reach
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         self._ns = np.array([one.ns for one in measured])
         self._rows = features([one.task for one in measured])
         self._members: dict[Hashable, list[int]] = {}
@@ -60,17 +61,23 @@ class Nearest:
             return None
         apart = distances(features([task]), self._rows[members])[0]
         best = int(np.argmin(apart))
-        if apart[best] > self._reach:
+        if apart[best] > self.reach:
             return None
         return Estimate(float(self._ns[members[best]]), "nearest measured")
 
 
-class Similar:
+class Close(Nearest):
+    """The same, where the least different task is close."""
+
+    reach = _CLOSE
+
+
+class Similar(FromMeasured):
     """`Gaussian` over all measured tasks, or, where they are many, over those of each operator apart."""
 
-    def __init__(self, measured: Sequence[Measured]) -> None:
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         self._apart = len(measured) > _MOST_TASKS
-        self._groups: dict[str, list[Measured]] = {}
+        self._groups: dict[str, list[MeasuredTask]] = {}
         for one in measured:
             self._groups.setdefault(self._group(one.task), []).append(one)
         self._fitted: dict[str, Gaussian] = {}
@@ -104,7 +111,7 @@ class Gaussian:
     device, operator and kernel, kernel names by the share of their words.
     """
 
-    def __init__(self, measured: Sequence[Measured]) -> None:
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         if len(measured) > _MOST_TASKS:  # the most frequent, in the order given
             often = sorted(range(len(measured)), key=lambda i: (-measured[i].count, i))[:_MOST_TASKS]
             measured = [measured[i] for i in sorted(often)]

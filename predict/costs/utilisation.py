@@ -28,7 +28,6 @@ from ...trace.brief import brief
 from ...trace.kernel_kinds import GPU_KINDS, gpu_kind
 from .bound import bound_of, device_of
 from .task import Task
-from .transfer import wire_factor
 
 START, COMPUTE, MEMORY, THREADS = "start", "compute", "memory", "threads"
 """The terms of the law; the names of labels begin with them."""
@@ -101,7 +100,22 @@ def _kind(kernel: str, category: str) -> str:
     return GPU_KINDS[gpu_kind(kernel, category, is_comm=False)]
 
 
-class Work(msgspec.Struct, frozen=True):
+_ALL_REDUCE = ("allreduce", "all_reduce")
+_SCATTERED = ("alltoall", "all_to_all", "allgather", "all_gather", "reducescatter", "reduce_scatter")
+
+
+def wire_factor(collective: str, ranks: int | None) -> float:
+    """What of a buffer passes the slowest link: 2(n−1)/n for all-reduce, (n−1)/n for all-to-all, all-gather and
+    reduce-scatter, else 1."""
+    name = collective.lower().replace("-", "_")
+    if not ranks or ranks < 2:
+        return 1.0
+    if any(part in name for part in _ALL_REDUCE):
+        return 2 * (ranks - 1) / ranks
+    return (ranks - 1) / ranks if any(part in name for part in _SCATTERED) else 1.0
+
+
+class EventWork(msgspec.Struct, frozen=True):
     """A GPU event as the law sees it.
 
     Attributes:
@@ -125,7 +139,7 @@ class Work(msgspec.Struct, frozen=True):
         return max(self.amounts.values())
 
 
-def work_of(task: Task, devices: Mapping[str, Device]) -> Work:
+def work_of(task: Task, devices: Mapping[str, Device]) -> EventWork:
     """What the law takes of a GPU event.
 
     Args:
@@ -138,11 +152,11 @@ def work_of(task: Task, devices: Mapping[str, Device]) -> Work:
     labels, usual = _labels(task, device, many, bandwidth), _usual(task, bound is not None)
     if bound is None:
         threads = task.blocks * task.block_threads * _BYTES_PER_THREAD / bandwidth * 1e9
-        return Work(False, 0.0, usual, {THREADS: threads}, labels, task.kernel)
+        return EventWork(False, 0.0, usual, {THREADS: threads}, labels, task.kernel)
     through = _through(task)
     memory = max(bound.memory, (task.bytes or 0) * 1e9 / through) if through else bound.memory
     amounts = {COMPUTE: bound.compute, MEMORY: memory}
-    return Work(True, bound.ns, usual, amounts, labels, task.kernel)
+    return EventWork(True, bound.ns, usual, amounts, labels, task.kernel)
 
 
 def _usual(task: Task, known: bool) -> dict[str, float]:
@@ -192,7 +206,7 @@ class Law(msgspec.Struct, frozen=True):
 
     __repr__ = brief
 
-    def terms(self, work: Work) -> dict[str, float]:
+    def terms(self, work: EventWork) -> dict[str, float]:
         """Start in ns, and the time of each amount in ns, before the factors of the kernel's name and of smearing."""
         sums = {term: work.usual[term] + _sum(weights, work.labels) for term, weights in self.weights.items()}
         found = {START: exp(min(max(sums[START], LOG_START[0]), LOG_START[1]))}
@@ -200,7 +214,7 @@ class Law(msgspec.Struct, frozen=True):
             found[term] = amount * (exp(min(sums[term], MOST_LOSS)) + work.known)
         return found
 
-    def nanoseconds(self, work: Work) -> float:
+    def nanoseconds(self, work: EventWork) -> float:
         """The time of an event, not below its bound."""
         terms = self.terms(work)
         ns = terms.pop(START) + max(terms.values())
@@ -225,7 +239,7 @@ class Utilisation(msgspec.Struct, frozen=True):
 
     __repr__ = brief
 
-    def law(self, work: Work) -> Law:
+    def law(self, work: EventWork) -> Law:
         """The one that holds for an event."""
         if work.known:
             return self.known

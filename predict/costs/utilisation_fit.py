@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...analysis.devices import Device
-from .measured import Measured
+from .measured_tasks import MeasuredTask
 from .task import Task
-from .utilisation import COMPUTE, LOG_START, MEMORY, MOST_LOSS, START, THREADS, Law, Utilisation, Work, work_of
+from .utilisation import COMPUTE, LOG_START, MEMORY, MOST_LOSS, START, THREADS, EventWork, Law, Utilisation, work_of
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,7 +35,7 @@ _NAME_PENALTY, _MOST_RESIDUAL = 1.5, 1.5
 _ROUNDS, _LONGEST_STEP, _SETTLED = 25, 1.5, 0.01
 
 
-def fit_utilisation(measured: Sequence[Measured], devices: Mapping[str, Device]) -> Utilisation:
+def fit_utilisation(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Utilisation:
     """Fit the three laws. Events of which more is known count in the laws for less, too, as if it were not known.
 
     Args:
@@ -46,7 +46,7 @@ def fit_utilisation(measured: Sequence[Measured], devices: Mapping[str, Device])
     launched = [msgspec.structs.replace(task, main=False) for task in sized]
     named = [task.unlaunched for task in launched]
 
-    def law(tasks: Sequence[Task], serves: Callable[[Work], bool], known: bool = False) -> Law:
+    def law(tasks: Sequence[Task], serves: Callable[[EventWork], bool], known: bool = False) -> Law:
         works = [work_of(task, devices) for task in tasks]
         rows = [i for i, work in enumerate(works) if serves(work)]
         return _fit_law([works[i] for i in rows], log_ns[rows], known)
@@ -60,7 +60,7 @@ def fit_utilisation(measured: Sequence[Measured], devices: Mapping[str, Device])
 class _Term:
     """The columns of one linear sum: labels, their penalties, and the values of each event."""
 
-    def __init__(self, term: str, works: Sequence[Work], penalties: Mapping[str, float]) -> None:
+    def __init__(self, term: str, works: Sequence[EventWork], penalties: Mapping[str, float]) -> None:
         self.labels: dict[str, int] = {}
         self.penalty: list[float] = []
         cells: list[tuple[int, int, float]] = []
@@ -79,7 +79,7 @@ class _Term:
         self.usual = np.array([work.usual[term] for work in works])
 
 
-def _fit_law(works: Sequence[Work], log_ns: Floats, known: bool) -> Law:
+def _fit_law(works: Sequence[EventWork], log_ns: Floats, known: bool) -> Law:
     """Gauss-Newton steps with weights by residual (Huber, 1964), towards weights of 0."""
     terms = {term: _Term(term, works, penalties) for term, penalties in _PENALTIES[known].items()}
     penalty = np.concatenate([np.array(term.penalty) for term in terms.values()])
@@ -122,7 +122,7 @@ def _predict(terms: Mapping[str, _Term], weights: Sequence[Floats], known: bool)
     return np.log(total_ns), np.concatenate(slopes, axis=1)
 
 
-def _by_kernel(works: Sequence[Work], residual: Floats) -> dict[str, float]:
+def _by_kernel(works: Sequence[EventWork], residual: Floats) -> dict[str, float]:
     """Of each kernel's name the mean residual, drawn to 0 where there are few events."""
     found: dict[str, list[float]] = {}
     for work, value in zip(works, residual.tolist(), strict=True):

@@ -41,7 +41,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Batch:
+class GraphBatch:
     """Runs as one graph of n nodes in g graphs.
 
     Nodes with equal features are one of u rows, and after each layer those with equal states before it and equal
@@ -71,7 +71,7 @@ class Batch:
         return int(self.rows[:, -1].sum()) if self.layers else len(self.row)
 
 
-def single(run: Run, kind: str, centre: Tensor, scale: Tensor) -> Batch:
+def single(run: Run, kind: str, centre: Tensor, scale: Tensor) -> GraphBatch:
     """One run for a kind of network; many are made once and joined anew for every step.
 
     Args:
@@ -91,14 +91,14 @@ def single(run: Run, kind: str, centre: Tensor, scale: Tensor) -> Batch:
         layers.append(layer)
         sizes.append(len(layer.own))
     node_log = np.full(len(order), np.nan) if own is None else np.log(own[order] + 1.0)
-    return Batch(
+    return GraphBatch(
         (torch.from_numpy(raw[first]) - centre) / scale, torch.from_numpy(codes[first]).long(), tuple(layers),
         torch.from_numpy(row), torch.zeros(len(order), dtype=torch.long), torch.tensor([sizes]),
         torch.from_numpy(node_log).float(), torch.tensor([np.log(max(int(graph.config_runtime[c]), 1))]).float(),
     )  # fmt: skip
 
 
-def joined(singles: Sequence[Batch]) -> Batch:
+def joined(singles: Sequence[GraphBatch]) -> GraphBatch:
     """Runs, each made by `single`, as one graph."""
     rows = torch.cat([one.rows for one in singles])
     begins = (torch.cumsum(rows, 0) - rows).T  # of each layer, one a graph
@@ -114,7 +114,7 @@ def joined(singles: Sequence[Batch]) -> Batch:
             )
         )
     sizes = torch.tensor([len(one.row) for one in singles])
-    return Batch(
+    return GraphBatch(
         torch.cat([one.feat for one in singles]), torch.cat([one.opcode for one in singles]), tuple(layers),
         torch.cat([one.row + begin for one, begin in zip(singles, begins[-1], strict=True)]),
         torch.repeat_interleave(torch.arange(len(singles)), sizes), rows,
@@ -122,7 +122,7 @@ def joined(singles: Sequence[Batch]) -> Batch:
     )  # fmt: skip
 
 
-def dealt(singles: Sequence[Batch], graphs: int, nodes: int) -> Iterator[Batch]:
+def dealt(singles: Sequence[GraphBatch], graphs: int, nodes: int) -> Iterator[GraphBatch]:
     """Joins runs in their order, as many at a time as give at most so many graphs and, but for a larger one, nodes."""
     begin, held = 0, 0
     for at, one in enumerate(singles):

@@ -20,7 +20,7 @@ from ...schemas.graph_arrays import GraphArrays, opcodes
 from ...schemas.text.files import load, open_output
 from ...schemas.text.transaction import transaction
 from ...trace.errors import TraceFormatError, UsageError
-from .batches import INPUTS, LAYERS, PIECE, Batch, Run, dealt, raw_features, single
+from .batches import INPUTS, LAYERS, PIECE, GraphBatch, Run, dealt, raw_features, single
 from .graph_baselines import runs
 
 _GRAPHS = {"gru": 64, "sage": 16}
@@ -29,7 +29,7 @@ _NODES = 32_000
 EPOCHS = {"gru": 25, "sage": 150}
 """At most, by default; fewer for more work than `_WORK` allows."""
 _WORK = 14_000_000
-"""Rows (`Batch.work`) in all epochs together after which a training ends by default: five minutes of CPU time."""
+"""Rows (`GraphBatch.work`) in all epochs together after which a training ends by default: five minutes of CPU time."""
 _RATE, _DECAY = 3e-3, 1e-3
 _PATIENCE = 25
 _RISING, _HALVING = 5, 50
@@ -80,7 +80,7 @@ def train(
         raise UsageError("training takes graphs in train/ and in valid/; give a dataset with more of them")
     torch.manual_seed(seed)
     torch.use_deterministic_algorithms(True)
-    state = _State(kind, hidden, graphs)
+    state = _TrainingState(kind, hidden, graphs)
     if resume:
         if checkpoint is None or not checkpoint.exists():
             raise UsageError(f"{checkpoint}: no checkpoint to go on from; train without --resume")
@@ -106,13 +106,13 @@ def train(
     return Trained(state.net, state.centre, state.scale, state.best_error, state.epoch)
 
 
-def _usual_epochs(kind: str, singles: Sequence[Batch]) -> int:
+def _usual_epochs(kind: str, singles: Sequence[GraphBatch]) -> int:
     """By kind, and no more than `_WORK` allows, but enough to see whether it still improves."""
     work = sum(one.work for one in singles)
     return min(EPOCHS[kind], max(_PATIENCE, _WORK // work))
 
 
-def _descend(state: _State, batch: Batch) -> None:
+def _descend(state: _TrainingState, batch: GraphBatch) -> None:
     state.optimizer.zero_grad()
     node, graph = state.net(batch)
     loss = nn.functional.smooth_l1_loss(graph, batch.graph_log, beta=0.1)
@@ -124,7 +124,7 @@ def _descend(state: _State, batch: Batch) -> None:
     state.optimizer.step()
 
 
-class _State:
+class _TrainingState:
     """All that training changes."""
 
     def __init__(self, kind: str, hidden: int, graphs: Sequence[GraphArrays]) -> None:
@@ -169,11 +169,11 @@ class _State:
         self.epoch, self.best_epoch, self.best_error = meta["epoch"], meta["best_epoch"], meta["best_error"]
 
 
-def _batches(of: Sequence[Run], kind: str, centre: Tensor, scale: Tensor) -> list[Batch]:
+def _batches(of: Sequence[Run], kind: str, centre: Tensor, scale: Tensor) -> list[GraphBatch]:
     return list(dealt([single(run, kind, centre, scale) for run in of], _GRAPHS["gru"], _NODES))
 
 
-def _error(net: GraphNet, held: Sequence[Batch]) -> float:
+def _error(net: GraphNet, held: Sequence[GraphBatch]) -> float:
     """Mean |log ratio| over the graphs."""
     with torch.no_grad():
         wrong = torch.cat([(net(batch)[1] - batch.graph_log).abs() for batch in held])
@@ -262,7 +262,7 @@ class GraphNet(nn.Module):
         nn.init.zeros_(self.pooled.bias)
         self.offset = nn.Parameter(torch.tensor(8.0))
 
-    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def forward(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Log ns of nodes, (n), and of graphs, (g)."""
         first = self.encode(torch.cat([batch.feat, self.opcode(batch.opcode)], dim=1))
         first, state = (self._recurrent if self.kind == "gru" else self._aggregated)(first, batch)
@@ -276,7 +276,7 @@ class GraphNet(nn.Module):
         correction = torch.zeros(count).index_add_(0, graph, pooled) / torch.bincount(graph, minlength=count)
         return node, top + torch.log(total) + correction
 
-    def _recurrent(self, first: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _recurrent(self, first: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """States of nodes before and after the GRU. Pieces are padded at their end, which no state depends on."""
         sizes = torch.bincount(batch.graph, minlength=len(batch.graph_log))
         pieces = (sizes + PIECE - 1).div(PIECE, rounding_mode="floor") * PIECE
@@ -287,7 +287,7 @@ class GraphNet(nn.Module):
         after, _ = self.gru(first.index_select(0, padded).view(-1, PIECE, self.hidden))
         return first.index_select(0, batch.row), after.reshape(-1, self.hidden).index_select(0, place)
 
-    def _aggregated(self, first: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _aggregated(self, first: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """States of the rows of the last layer before and after all layers."""
         state = first
         for linear, layer in zip(self.layers, batch.layers, strict=True):

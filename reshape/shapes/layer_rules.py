@@ -15,8 +15,10 @@ def _norm(call: OpCall, extents: Extents) -> None:
     to channels."""
     batched = "batch_norm" in call.name or "group_norm" in call.name or "instance_norm" in call.name
     if call.name == "native_layer_norm_backward":  # (2, threads, channels): sums of each thread
-        extents.fix(one for shape in call.made if len(shape) == 3 and extents.value[shape[0]] == 2 for one in shape)
-    tensors = [*call.inputs, *call.results, *(shape for shape in call.made if len(shape) == 1 and batched)]
+        extents.fix(
+            one for shape in call.temporaries if len(shape) == 3 and extents.value[shape[0]] == 2 for one in shape
+        )
+    tensors = [*call.inputs, *call.results, *(shape for shape in call.temporaries if len(shape) == 1 and batched)]
     values = [[extents.value[one] for one in shape] for shape in tensors]
     rank = max(map(len, values), default=0)
     if rank < 2:
@@ -33,7 +35,7 @@ def _norm(call: OpCall, extents: Extents) -> None:
         elif len(shape) == 1:  # a reserve that the backward takes
             extents.follow(shape, data[0])
     if "group_norm" in call.name:
-        for shape in (*call.inputs, *call.results, *call.made):
+        for shape in (*call.inputs, *call.results, *call.temporaries):
             if len(shape) == 2 and extents.value[shape[0]] == extents.value[data[0][0]]:  # (batch, groups)
                 extents.same(shape[0], data[0][0])
                 extents.fix(shape[1:])
@@ -110,7 +112,7 @@ def _bag(call: OpCall, extents: Extents) -> None:
             extents.same(shape[0], indices[0])
         elif extents.value[shape[0]] == extents.value[bag] + 1:
             extents.sum_of(shape[0], (bag, extents.new(1)))
-    for made in call.made:
+    for made in call.temporaries:
         if len(made) == 1 and extents.value[made[0]] == extents.value[indices[0]] + 1:  # counts to be summed up
             extents.sum_of(made[0], (indices[0], extents.new(1)))
     if len(indices) == 2:
@@ -165,7 +167,7 @@ def _attention(call: OpCall, extents: Extents) -> None:
     if not query or not key or not value or not len(query) == len(key) == len(value) == 4:
         return
     if "_for_cpu" in call.name:  # a block of the scores for each thread, whatever the batch
-        scratch = (shape for shape in call.made if len(shape) < 3 or 0 in map(extents.value.__getitem__, shape))
+        scratch = (shape for shape in call.temporaries if len(shape) < 3 or 0 in map(extents.value.__getitem__, shape))
         extents.follow((one for shape in scratch for one in shape), (*query[2:], *key[2:], value[3]))
     product("bhse,bgte,bgtd->")(OpCall(call.name, call.arguments[first:], ()), extents)
     output, scores = (*query[:3], value[3]), (*query[:3], key[2])

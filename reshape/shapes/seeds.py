@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...trace.errors import UsageError
-from .calls import Shapes
+from .followed_calls import Shapes
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class _Claim:
     place: int
 
 
-class Evidence:
+class SizeEvidence:
     """What the calls of a recording say of its dimensions.
 
     Args:
@@ -46,7 +46,7 @@ class Evidence:
         for root in self._extents.leaves(extent for one in shapes.sources for extent in one.shape):
             self._sums.pop(root, None)
 
-    def find(self, dimension: str, was: int | None) -> tuple[set[int], int]:
+    def find(self, dimension: str, recorded_size: int | None) -> tuple[set[int], int]:
         """The classes of extents that are a dimension, and its size.
 
         Args:
@@ -55,7 +55,7 @@ class Evidence:
         Raises:
             UsageError: nothing, or more than one size, has good claims.
         """
-        size, tiers = {"batch": self._batch, "seq": self._seq, "hidden": self._hidden}[dimension](was)
+        size, tiers = {"batch": self._batch, "seq": self._seq, "hidden": self._hidden}[dimension](recorded_size)
         found = set[int]()
         for tier in (*tiers, self._anywhere(size)):
             found = found or self._one_each(tier, dimension)
@@ -66,27 +66,30 @@ class Evidence:
             )
         return found, size
 
-    def _batch(self, was: int | None) -> tuple[int, list[list[int]]]:
+    def _batch(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
         """What a data loader stacks; without one, extents of inputs that most operators with weights have in their data
         and along which elements do not meet, the first such of an input."""
         value, apart = self._extents.value, [one for one in self.claims if not one.mixed]
         loaded = [root for root in self._extents.leaves(self._shapes.loaded) if value[root] > 1]
-        if was is None:
-            was = self._likeliest("batch", Counter(value[root] for root in loaded) or self._sizes_apart())
-        stacked = [root for root in loaded if value[root] == was]
-        return was, [
-            [*stacked, *_of_size(apart, was, voted=True)], _of_size(self.claims, was, voted=True),
-            _of_size(self.claims, was, voted=False),
+        if recorded_size is None:
+            recorded_size = self._likeliest("batch", Counter(value[root] for root in loaded) or self._sizes_apart())
+        stacked = [root for root in loaded if value[root] == recorded_size]
+        return recorded_size, [
+            [*stacked, *_of_size(apart, recorded_size, voted=True)], _of_size(self.claims, recorded_size, voted=True),
+            _of_size(self.claims, recorded_size, voted=False),
         ]  # fmt: skip
 
-    def _seq(self, was: int | None) -> tuple[int, list[list[int]]]:
+    def _seq(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
         """Extents of inputs along which elements meet: in attention, in recurrent layers."""
         mixed = [one for one in self.claims if one.mixed and one.votes]
-        if was is None:
-            was = self._likeliest("seq", _votes(mixed))
-        return was, [_of_size(mixed, was, voted=True), _of_size(self.claims, was, voted=False)]
+        if recorded_size is None:
+            recorded_size = self._likeliest("seq", _votes(mixed))
+        return recorded_size, [
+            _of_size(mixed, recorded_size, voted=True),
+            _of_size(self.claims, recorded_size, voted=False),
+        ]
 
-    def _hidden(self, was: int | None) -> tuple[int, list[list[int]]]:
+    def _hidden(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
         """Extents of parameters along which layers mix features, rather those that no input has."""
         extents, given = self._extents, set[int]()
         for source in self._shapes.sources:
@@ -97,13 +100,13 @@ class Evidence:
             if extents.value[root] > 1 and self._fixed >= set(extents.leaves([root]))
         )  # fmt: skip
         inner = Counter({root: count for root, count in votes.items() if root not in given})
-        if was is None:
+        if recorded_size is None:
             by_size = Counter[int]()
             for root, count in (inner or votes).items():
                 by_size[extents.value[root]] += count
-            was = self._likeliest("hidden", by_size)
-        tiers = [[root for root in some if extents.value[root] == was] for some in (inner, votes)]
-        return was, [*tiers, [root for root in sorted(self._fixed) if extents.value[root] == was]]
+            recorded_size = self._likeliest("hidden", by_size)
+        tiers = [[root for root in some if extents.value[root] == recorded_size] for some in (inner, votes)]
+        return recorded_size, [*tiers, [root for root in sorted(self._fixed) if extents.value[root] == recorded_size]]
 
     @cached_property
     def claims(self) -> list[_Claim]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...analysis.outputs import POINTWISE
+from ...analysis.operator_outputs import POINTWISE
 from .extents import Extents
 from .terms import OpCall, Rule, broadcast, equal, match, part, product, table
 
@@ -26,7 +26,7 @@ def _pointwise(call: OpCall, extents: Extents) -> None:
             broadcast([shape for shape in (*row, *singles) if shape is not None], extents)
         return
     broadcast((*call.inputs, *call.results), extents)
-    for shape in call.made if call.results else ():
+    for shape in call.temporaries if call.results else ():
         match(shape, call.results[0], extents)
 
 
@@ -38,7 +38,7 @@ def _matmul(pattern: str) -> Rule:
         multiply(call, extents)
         if pattern.startswith("&") and len(call.tensor(0) or ()) == 1:  # a bias
             extents.fix(call.tensor(0) or ())
-        for shape in call.made:
+        for shape in call.temporaries:
             if len(shape) == 1:
                 extents.fix(shape)
             else:
@@ -82,7 +82,7 @@ def _select(call: OpCall, extents: Extents) -> None:
 
 
 def _sort(call: OpCall, extents: Extents) -> None:
-    for shape in (*call.results, *call.made):
+    for shape in (*call.results, *call.temporaries):
         match(call.inputs[0], shape, extents)
 
 
@@ -166,7 +166,7 @@ def _reduce(call: OpCall, extents: Extents) -> None:
         if len(after) == len(before):
             after = tuple(one for place, one in enumerate(after) if place not in gone)
         equal([one for place, one in enumerate(before) if place not in gone], after, extents)
-    broadcast([before, *(shape for shape in call.made if len(shape) == len(before))], extents)
+    broadcast([before, *(shape for shape in call.temporaries if len(shape) == len(before))], extents)
 
 
 def _index(call: OpCall, extents: Extents) -> None:
@@ -185,7 +185,7 @@ def _index(call: OpCall, extents: Extents) -> None:
     if not chosen or chosen != list(range(chosen[0], chosen[-1] + 1)):
         return
     rank = max(len(indices.tensors[i] or ()) for i in chosen)
-    for shape in call.made:
+    for shape in call.temporaries:
         match(shape, after, extents)
     middle = after[chosen[0] : chosen[0] + rank]
     broadcast([*(indices.tensors[i] or () for i in chosen), middle], extents)
@@ -215,7 +215,7 @@ def _of_slice(call: OpCall, extents: Extents) -> None:
         at = int(call.value(2)) % len(after)
         equal((*before[:at], *before[at + 1 :]), (*after[:at], *after[at + 1 :]), extents)
         part(after[at], before[at], extents)
-        for shape in call.made:
+        for shape in call.temporaries:
             match(shape, after, extents)
 
 
@@ -225,7 +225,7 @@ def _of_select(call: OpCall, extents: Extents) -> None:
     if before is not None and after:
         at = int(call.value(2)) % len(after)
         equal(before, (*after[:at], *after[at + 1 :]), extents)
-        for shape in call.made:
+        for shape in call.temporaries:
             match(shape, after, extents)
 
 
@@ -243,7 +243,7 @@ def _one_hot(call: OpCall, extents: Extents) -> None:
     if before and after:
         equal(before, after[:-1], extents)
         extents.fix(after[-1:])
-        for shape in call.made:
+        for shape in call.temporaries:
             match(shape, after, extents)
 
 

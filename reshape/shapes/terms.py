@@ -35,13 +35,13 @@ class OpCall:
         name: of the operator, "aten::" left out.
         arguments: in the order of the operator's schema.
         results: the tensors it returned.
-        made: others of free sizes that were made within.
+        temporaries: others of free sizes that were made within.
     """
 
     name: str
     arguments: tuple[Operand, ...]
     results: tuple[Shape, ...]
-    made: tuple[Shape, ...] = ()
+    temporaries: tuple[Shape, ...] = ()
 
     def tensor(self, position: int) -> Shape | None:
         """The tensor at a position, None if there is none, or several."""

@@ -17,7 +17,7 @@ import orjson
 
 from ...trace.brief import brief
 from ...trace.captured import CapturedGraphs
-from ...trace.columns import IntColumn, StringTable, spread
+from ...trace.columns import IntColumn, StringTable, scatter
 from ...trace.comm_kernels import Comm
 from ...trace.conventions import EDGE_KINDS, GPU_ANNOTATION_CATEGORY, PYTHON_CATEGORY, UNATTACHED_REASONS
 from ...trace.errors import UNREADABLE
@@ -25,7 +25,7 @@ from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME
 from ...trace.memory_events import MemoryEvents
 from ...trace.trace import Record, Trace
 from ...trace.unattached_events import UnattachedEvents
-from ..execution_trace.node_tensors import FlatTensors, Tensors
+from ..execution_trace.arguments import tensor_members
 from ..execution_trace.read_et import NodeTexts
 from ..kineto.read_kineto import EventRecords
 from ..text.files import open_output, write_all
@@ -35,7 +35,7 @@ from ..text.json_text import rows as texts_of_rows
 from ..text.parallel import parallel_map, processes
 from .captured_graphs import CAPTURED_VERSION, captured_by_texts, edited_file, section_of
 from .keys import EVENT_NUMBERS, NODE_KEYS, RUNTIME_KEYS, TIMES, Key
-from .record_store import FileRecords
+from .record_store import DecodingRecords, FileRecords
 
 FORMAT_VERSION = "1.1"
 """Version of the ET+ format, `etplus.version` in a file."""
@@ -47,12 +47,14 @@ _WORTH_A_PROCESS = 8
 _FEWEST = 16
 """Nodes are made in so many pieces at least, if they are in more blocks than that."""
 _SEPARATOR = b",\n    "
-_GPU_ATTRS = (
+_GPU_NODE = (
+    b'%b, "attrs": '
     b'[{"name": "rf_id", "type": "uint64", "value": 0}, {"name": "fw_parent", "type": "uint64", "value": 0}, '
     b'{"name": "seq_id", "type": "int64", "value": -1}, {"name": "scope", "type": "uint64", "value": 0}, '
     b'{"name": "tid", "type": "uint64", "value": 0}, {"name": "fw_tid", "type": "uint64", "value": 0}, '
     b'{"name": "op_schema", "type": "string", "value": ""}]'
 )
+_FLAT_GPU_NODE = b'"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0, "op_schema": "", %b'
 _LINKS = (b'"equivalent"', b'"certain"')
 _INDEPENDENT = b', "inter_thread_dep": null, "sync_dep": []'
 _END = b"}" + _SEPARATOR
@@ -63,8 +65,6 @@ _Piece = Callable[[], bytes]
 
 
 _encode = msgspec.json.encode
-_decode_tensors = msgspec.json.Decoder(Tensors).decode
-_decode_flat_tensors = msgspec.json.Decoder(FlatTensors).decode
 
 
 class RowSource(Protocol):
@@ -108,7 +108,7 @@ class RowSource(Protocol):
 
 
 @dataclass(frozen=True)
-class LinkedRecords:
+class LinkedRecords(DecodingRecords):
     """The undecoded records of a linked trace, and the ET+ file that is made of them and of its columns.
 
     Attributes:
@@ -326,7 +326,7 @@ class LinkedRecords:
     def _memory(self, begin: int, end: int) -> bytes:
         memory, of = self.rows.memory, slice(begin, end)
         has = np.flatnonzero(memory.row[of] >= 0)
-        parents = spread(end - begin, has, self.rows.column("id", memory.row[of][has]))
+        parents = scatter(end - begin, has, self.rows.column("id", memory.row[of][has]))
         numbers = (memory.address, memory.allocated, memory.reserved, memory.device_type, memory.device)
         parts: list[Part] = [b"[", microseconds(memory.ts[of]), b", ", signed(memory.bytes[of])]
         parts += [part for column in numbers for part in (b", ", signed(column[of]))]
@@ -342,9 +342,10 @@ class LinkedRecords:
         return [b', "cat": ', choice(category, texts), b', "ph": "X"', *times, *numbers, *more, b', "args": ']
 
     def _parents_tensors(self, parents: IntColumn) -> list[bytes]:
-        tensors = _flat_tensors if self.rows.flat else _tensors
+        flat = self.rows.flat
+        form = _FLAT_GPU_NODE if flat else _GPU_NODE
         known, back = np.unique(parents, return_inverse=True)
-        texts = list(map(tensors, self.nodes.of(known)))
+        texts = [form % tensor_members(text, flat=flat) for text in self.nodes.of(known)]
         return [texts[i] for i in back.tolist()]
 
     def _ends(self, gpu: IntColumn) -> list[bytes]:
@@ -403,19 +404,6 @@ def _fields(
         else:
             parts.append(microseconds(values) if key.is_time else integers(values, none))
     return parts
-
-
-def _tensors(node: bytes) -> bytes:
-    """What a GPU node has of its parent."""
-    parent = _decode_tensors(node)
-    return b'"inputs": %b, "outputs": %b, "attrs": %b' % (parent.inputs, parent.outputs, _GPU_ATTRS)
-
-
-def _flat_tensors(node: bytes) -> bytes:
-    parent = _decode_flat_tensors(node)
-    fields = b", ".join(b'"%b": %b' % (f.encode(), getattr(parent, f)) for f in parent.__struct_fields__)
-    none = b'"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0, "op_schema": "", '
-    return none + fields
 
 
 def _records(pieces: _Pieces) -> list[bytes]:

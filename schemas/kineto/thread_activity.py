@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...trace.columns import IntColumn, begins, distinct
+from ...trace.columns import IntColumn, distinct, run_starts
 
 MOST_RECENT = 16
 """Of so many other threads, those that finished something last, a pause is compared with the work."""
@@ -40,7 +40,7 @@ def recently_finished(
     count = len(end)
     time = np.concatenate([end, until])
     latest: OrderedDict[int, tuple[int, int]] = OrderedDict()  # by thread, the one that finished last at the end
-    ends, threads, begins, own = end.tolist(), thread.tolist(), since.tolist(), of.tolist()
+    ends, threads, starts, own = end.tolist(), thread.tolist(), since.tolist(), of.tolist()
     pauses: list[int] = []
     work: list[int] = []
     for at in np.argsort(time, kind="stable").tolist():
@@ -51,7 +51,7 @@ def recently_finished(
         at -= count
         found = 0
         for other, (ended, piece) in reversed(latest.items()):
-            if ended < begins[at] or found == MOST_RECENT:
+            if ended < starts[at] or found == MOST_RECENT:
                 break
             if other != own[at]:
                 found += 1
@@ -83,7 +83,7 @@ class BusyTime:
     @staticmethod
     def of(thread: IntColumn, start: IntColumn, end: IntColumn) -> BusyTime:
         """Of work given as int64 columns, sorted by thread and start."""
-        first = begins(thread)
+        first = run_starts(thread)
         end = running_max(end, first)
         since = np.maximum(start, np.where(first, start, np.concatenate((start[:1], end[:-1]))))
         return BusyTime(thread, start, end, np.concatenate(([0], np.cumsum(np.maximum(end - since, 0)))))

@@ -8,7 +8,7 @@ from .database import is_nsys
 from .ranks import NsysRank, choose, find_ranks, only
 
 if TYPE_CHECKING:
-    from .read_nsys import read_nsys
+    from .nsys_reader import read_nsys
 
 __all__ = ["NsysRank", "choose", "find_ranks", "is_nsys", "only", "read_nsys"]
 
@@ -17,6 +17,6 @@ def __getattr__(name: str) -> Any:
     """`read_nsys`, imported when it is first needed: most runs read no such export."""
     if name != "read_nsys":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .read_nsys import read_nsys
+    from .nsys_reader import read_nsys
 
     return read_nsys

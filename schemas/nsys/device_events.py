@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...trace.columns import IntColumn, distinct_rows, spread
-from .columns import EventColumns, Values
+from ...trace.columns import IntColumn, distinct_rows, scatter
+from ..kineto.kineto_events import EventColumns, Values
 from .database import Database
 from .ranks import GPU_TABLES, PROCESS, NsysRank
 
@@ -190,7 +190,7 @@ def _last_record(records: dict[str, IntColumn], waits: dict[str, IntColumn]) -> 
     correlation = np.concatenate([records["correlationId"], waits["correlationId"]])
     is_wait = np.arange(len(both)) >= len(ours)
     merged = np.lexsort((~is_wait, correlation, both))
-    rank = spread(len(both), merged, np.cumsum(~is_wait[merged]))
+    rank = scatter(len(both), merged, np.cumsum(~is_wait[merged]))
     at = rank[len(ours) :] - 1
     found = np.append(order, -1)[at]
     same = (at >= 0) & (np.append(ours, -1)[found] == theirs)

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.call_tree import nesting
-from ...trace.columns import IntColumn, StringTable, distinct_rows, spread
+from ...trace.columns import IntColumn, StringTable, distinct_rows, scatter
 from ...trace.conventions import PYTHON_CATEGORY
-from .columns import EventColumns
+from ..kineto.kineto_events import EventColumns
 from .database import Database
 from .ranks import PROCESS
 
@@ -108,7 +108,7 @@ def _innermost(
     row = np.concatenate([nested, np.full(len(probed), -1)])
     order = np.lexsort((-until, begin, threads))
     parent = nesting(threads[order], begin[order], until[order])
-    return spread(len(order), order, np.where(parent >= 0, row[order][parent], -1))[len(nested) :]
+    return scatter(len(order), order, np.where(parent >= 0, row[order][parent], -1))[len(nested) :]
 
 
 OPERATOR, ANNOTATION = "cpu_op", "user_annotation"

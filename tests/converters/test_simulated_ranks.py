@@ -7,14 +7,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from etplus.converters.astra_sim import JobTimes, rank_times
 from etplus.converters.convert import convert
-from etplus.converters.job_times import JobTimes, rank_times
 from etplus.converters.preflight import check
 from etplus.jobs.batch import link_many
 from etplus.jobs.job_ranks import ONE_RANK, groups_at_hand
 from etplus.linker import link
 from etplus.replaying.network import Network, on_network
-from etplus.replaying.rank_coupling import couple
+from etplus.replaying.rank_coupling import join_ranks
 from etplus.replaying.replay import build_graph
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.comm_types import WORLD
@@ -245,7 +245,7 @@ def test_ranks_of_a_part_of_a_job_get_one_answer(tmp_path: Path) -> None:
         pair = {**ALL, "pg_name": "pair", "pg_ranks": [rank - rank % 2, rank - rank % 2 + 1]}
         beyond = {**ALL, "collective": "send", "src_rank": rank, "dst_rank": 3}
         traces.append(rank_of(rank, ALL, half, pair, across, beyond, world=8))
-    network, graph = Network(10.0, 1000), couple([build_graph(trace) for trace in traces])
+    network, graph = Network(10.0, 1000), join_ranks([build_graph(trace) for trace in traces])
     priced = on_network(graph, network)
     took = [priced.durations[first + i] for first, trace in zip(priced.first_row, traces, strict=False)
             for i in trace.communicates.nonzero()[0].tolist()]  # fmt: skip

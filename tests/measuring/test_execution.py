@@ -11,26 +11,25 @@ from pathlib import Path
 
 import etplus
 import pytest
-from etplus.measuring.calls import RecordedCall
 from etplus.measuring.execution import execute
 from etplus.measuring.measured import read_measured
-from etplus.measuring.process import ExecutionError, Process
+from etplus.measuring.process import ExecutionError, WorkerProcess
 from etplus.measuring.reader import recorded_calls
+from etplus.measuring.recorded_calls import RecordedCall
 from etplus.measuring.script import op_script
 from etplus.measuring.timing import Options, measure
 from etplus.trace.trace import Trace
-from recorded_ops import MM, mm, op, scalar, tensor, trace_of
+from recorded_ops import HOSTILE, MM, mm, op, scalar, tensor, trace_of
 from support import call, fixture_pair, run
-from test_measure import HOSTILE
 
 pytest.importorskip("torch", reason="PyTorch is not installed: no operator can be called")
 ONE = Options(threads=1, timeout_s=60, max_bytes=1 << 28)
 
 
 @pytest.fixture(scope="module")
-def process() -> Iterator[Process]:
+def process() -> Iterator[WorkerProcess]:
     """A worker for all tests."""
-    with Process(threads=1, max_bytes=1 << 28, timeout_s=60) as one:
+    with WorkerProcess(threads=1, max_bytes=1 << 28, timeout_s=60) as one:
         yield one
 
 
@@ -73,13 +72,13 @@ KINDS = {
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_arguments_are_made_by_type_and_meaning(name: str, process: Process) -> None:
+def test_arguments_are_made_by_type_and_meaning(name: str, process: WorkerProcess) -> None:
     (one,) = calls_of(trace_of(KINDS[name]))
     found = process.ask(do="measure", call=one.call, min_time=0.001)
     assert found["ns"] > 0 and found["iqr_ns"] >= 0 and found["runs"] >= 3
 
 
-def test_tensors_of_large_storages_are_not_copied(process: Process) -> None:
+def test_tensors_of_large_storages_are_not_copied(process: WorkerProcess) -> None:
     """32 numbers in 50 MB: as many copies as of 32 numbers would be more memory than the process may have."""
     (one,) = calls_of(trace_of(op("aten::mm", MM, tensor(1, 4, 8, strides=[2**22, 1]), tensor(2, 8, 2))))
     assert process.ask(do="measure", call=one.call, min_time=0.001)["runs"] >= 3
@@ -98,7 +97,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_torch_refuses_is_a_reason(name: str, process: Process) -> None:
+def test_what_torch_refuses_is_a_reason(name: str, process: WorkerProcess) -> None:
     """Unbounded requests included, which the worker's limit of memory ends."""
     node, why = REFUSED[name]
     (one,) = calls_of(trace_of(node))

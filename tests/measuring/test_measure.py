@@ -15,15 +15,15 @@ import etplus
 import msgspec
 import numpy as np
 import pytest
-from etplus.measuring.calls import RecordedCall
 from etplus.measuring.checkpoint import Checkpoint
-from etplus.measuring.execution import Communications
-from etplus.measuring.fills import Given, fill_of
+from etplus.measuring.execution import RecordedComms
+from etplus.measuring.input_values import Given, fill_of
 from etplus.measuring.lookup import own_times
 from etplus.measuring.measured import VERSION, Conditions, Measured, NotExecuted, Timing, read_measured, write_measured
-from etplus.measuring.program import outermost, program_of
 from etplus.measuring.reader import NOT_RECORDED, recorded_calls
+from etplus.measuring.recorded_calls import RecordedCall
 from etplus.measuring.resize import resized
+from etplus.measuring.run_program import outermost, program_of
 from etplus.measuring.schema import parse_schema, refused
 from etplus.measuring.script import op_script, sequence_script
 from etplus.replaying.network import parse_network
@@ -32,7 +32,7 @@ from etplus.reshape.shape_change import batch_change
 from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.index import CallIndex
 from etplus.trace.trace import Trace
-from recorded_ops import MM, mm, op, scalar, tensor, trace_of
+from recorded_ops import HOSTILE, MM, mm, op, scalar, tensor, trace_of
 from support import call, fixture_pair, run, shared_pair
 
 BATCHES = Path(__file__).parents[2] / "fixtures" / "batches"
@@ -99,28 +99,6 @@ def test_no_text_is_parsed_as_something_else() -> None:
 def test_operators_that_are_not_called(schema: str, why: str) -> None:
     found = parse_schema(schema)
     assert (found is None) if not why else (found is not None and why in refused(found))
-
-
-HOSTILE = {
-    "huge": op("aten::mm", MM, tensor(1, 2**31, 2**31), tensor(2, 2**31, 2)),
-    "overflow": op("aten::mm", MM, tensor(1, 2**62, 4), tensor(2, 4, 2)),
-    "over int64": op("aten::mm", MM, tensor(1, 2**80, 4), tensor(2, 4, 2)),
-    "negative": op("aten::mm", MM, tensor(1, -4, 8), tensor(2, 8, 2)),
-    "strides": op("aten::mm", MM, tensor(1, 4, 8, strides=[2**50, 1]), tensor(2, 8, 2)),
-    "negative strides": op("aten::mm", MM, tensor(1, 4, 8, strides=[-8, 1]), tensor(2, 8, 2)),
-    "offset": op("aten::mm", MM, tensor(1, 4, 8, offset=2**60), tensor(2, 8, 2)),
-    "factory": op("aten::full", "aten::full(int[] size, Scalar v) -> Tensor",
-                  scalar([2**30, 2**10], "GenericList[Int,Int]"), scalar(1, "Int")),
-    "range": op("aten::arange", "aten::arange(Scalar end) -> Tensor", scalar(2**60, "Int")),
-    "dtype": op("aten::mm", MM, tensor(1, 4, 8, dtype="__import__('os')"), tensor(2, 8, 2)),
-    "code": op("aten::mm", 'aten::mm"); import os; os.abort(); ("(Tensor self) -> Tensor', tensor(1, 4, 8)),
-    "arguments": op("aten::mm", MM, tensor(1, 4, 8), tensor(2, 8, 2), scalar(1, "Int"), scalar("x", "String")),
-    "objects": op("aten::mm", MM, scalar("<Object>", "Object"), tensor(2, 8, 2)),
-    "no schema": op("aten::mm", "", tensor(1, 4, 8), tensor(2, 8, 2)),
-    "values": op("aten::mm", MM, ({"a": 1}, [4], "Tensor(float)", [1]), tensor(2, 8, 2)),
-    "list": op("aten::cat", "aten::cat(Tensor[] t, int d) -> Tensor", ([1, 2], [[]], "GenericList[Tensor(float)]", []),
-               scalar(0, "Int")),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -331,9 +309,9 @@ def test_communications_are_given_as_recorded_and_on_a_network() -> None:
     every = {CallIndex(at) for at in range(len(trace.calls))}
     gloo = [at for at in every if trace.name_at(trace.calls.name[at]).startswith("gloo:")]
     took = sum(int(trace.calls.end[at] - trace.calls.ts[at]) for at in gloo)
-    assert Communications.of(trace, every, None) == Communications(len(gloo), took, None)
-    assert Communications.of(trace, set(), None) == Communications(0, 0, None)
-    on = Communications.of(trace, every, parse_network("bandwidth=1e9,latency=10us")).predicted_ns
+    assert RecordedComms.of(trace, every, None) == RecordedComms(len(gloo), took, None)
+    assert RecordedComms.of(trace, set(), None) == RecordedComms(0, 0, None)
+    on = RecordedComms.of(trace, every, parse_network("bandwidth=1e9,latency=10us")).predicted_ns
     assert on is not None and on % 10_000 < len(gloo) and on >= 10_000 * len(gloo)  # steps, and transfers of 0 ns
 
 

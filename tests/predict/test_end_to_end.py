@@ -17,7 +17,7 @@ from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.predict.calibration import calibrated
 from etplus.predict.costs.crossval import cross_validate
-from etplus.predict.costs.measured import gpu_tasks, medians
+from etplus.predict.costs.measured_tasks import gpu_tasks, medians
 from etplus.predict.end_to_end import predict, predict_ranks
 from etplus.predict.fitting import fit
 from etplus.predict.model_file import FittedModel, read_model, write_model
@@ -155,12 +155,12 @@ def test_ranks_held_out() -> None:
     assert model.calibration == {}, "what a rank waits for others is no property of the engine"
     for engine in ("replay", "overheads"):
         done = predict_ranks(ranks[2:], model, engine=engine)  # type: ignore[arg-type]
-        assert abs(done.error) < 0.05 and done.unhindered is None
+        assert abs(done.error) < 0.05 and done.without_waiting is None
         assert abs(done.error) < abs(done.baselines["mean of the traces fitted on"] / done.measured_ns - 1)
         assert abs(predict_ranks(ranks, model, engine=engine).error) < 0.05  # type: ignore[arg-type]
         alone = predict(ranks[2], model, engine=engine)  # type: ignore[arg-type]
-        assert alone.measured_ns < done.measured_ns and alone.unhindered is not None
-        predicted, measured = alone.unhindered
+        assert alone.measured_ns < done.measured_ns and alone.without_waiting is not None
+        predicted, measured = alone.without_waiting
         assert predicted <= alone.predicted_ns and measured <= 1.01 * alone.measured_ns
         assert abs(predicted / measured - 1) < 0.05
 

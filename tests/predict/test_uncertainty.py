@@ -14,7 +14,7 @@ from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.predict.calibration import calibrated
 from etplus.predict.costs.bound import bound_of
-from etplus.predict.costs.measured import gpu_tasks
+from etplus.predict.costs.measured_tasks import gpu_tasks
 from etplus.predict.end_to_end import predict, predict_ranks
 from etplus.predict.fitting import fit
 from etplus.predict.model_file import EndToEndError, read_model

@@ -12,9 +12,9 @@ from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.predict.costs.bound import bound_of
 from etplus.predict.costs.familiarity import LEVELS, NEW, Familiarity
-from etplus.predict.costs.intervals import Intervals, Spread, fit_intervals
-from etplus.predict.costs.kernel_model import HeldOut, by_traces, chosen_order, errors_of, fit_kernels
-from etplus.predict.costs.measured import Measured, absent_rank, gpu_tasks, medians, pooled
+from etplus.predict.costs.kernel_model import HeldOutEvents, by_traces, chosen_order, errors_of, fit_kernels
+from etplus.predict.costs.measured_tasks import MeasuredTask, gpu_tasks, medians, pooled, unseen_rank_duration
+from etplus.predict.costs.prediction_intervals import PredictionIntervals, Spread, fit_intervals
 from etplus.predict.costs.registry import CANDIDATES, ORDER, Costs, explain, fit_model
 from etplus.predict.costs.task import Estimate, Task
 from etplus.predict.costs.utilisation import Utilisation, kernel_family
@@ -56,11 +56,11 @@ def true_ns(task: Task) -> float:
 
 
 @cache
-def made() -> tuple[Measured, ...]:
+def made() -> tuple[MeasuredTask, ...]:
     """Small and middling work on one device, and a little on the other."""
     tasks = [moved(op, 1000 * 2**k) for op in KERNELS for k in range(13)]
     tasks += [product(2**k) for k in range(6, 12)] + [moved(op, 1000 * 2**k, "large") for op in KERNELS for k in (3, 9)]
-    return tuple(Measured(task, true_ns(task), 1) for task in tasks)
+    return tuple(MeasuredTask(task, true_ns(task), 1) for task in tasks)
 
 
 @cache
@@ -134,8 +134,8 @@ def test_work_that_is_not_known_goes_by_its_grid_and_name() -> None:
     """Threads count; without a grid only what kernels of that name take."""
     tasks = [Task("", "mystery", main=False, blocks=2**k, block_threads=256, device="small") for k in range(4, 14)]
     tasks += [Task("", "other", main=False, device="small")] * 3
-    measured = [Measured(task, 2000 + 3.0 * task.blocks or 2000, 1) for task in tasks[:-3]]
-    measured += [Measured(tasks[-1], 50_000.0, 3)]
+    measured = [MeasuredTask(task, 2000 + 3.0 * task.blocks or 2000, 1) for task in tasks[:-3]]
+    measured += [MeasuredTask(tasks[-1], 50_000.0, 3)]
     model = fit_utilisation(measured, DEVICES)
     middle = Task("", "mystery", main=False, blocks=6000, block_threads=256, device="small")
     assert model.nanoseconds(middle, DEVICES) == pytest.approx(20_000, rel=0.3)
@@ -145,7 +145,7 @@ def test_work_that_is_not_known_goes_by_its_grid_and_name() -> None:
 def test_work_without_a_grid_takes_what_its_family_takes_on_average() -> None:
     """Graph replays record neither shapes nor grids; products recorded with both say what they take."""
     tasks = [replace(product(1000 + 10 * k), blocks=64, block_threads=128) for k in range(20)]
-    fitted = fit_utilisation([Measured(task, true_ns(task), 1) for task in tasks], DEVICES)
+    fitted = fit_utilisation([MeasuredTask(task, true_ns(task), 1) for task in tasks], DEVICES)
     nameless = Task("", "sgemm_32x32", main=False, device="small")
     mean = float(np.mean([true_ns(task) for task in tasks]))
     assert mean / 2 < fitted.nanoseconds(nameless, DEVICES) < mean * 2
@@ -168,9 +168,9 @@ def test_sums_of_noisy_times_are_met(noise: float) -> None:
     """Their mean is above their median, which a regression of logs finds."""
     rng = np.random.default_rng(3)
 
-    def drawn(count: int) -> list[Measured]:
+    def drawn(count: int) -> list[MeasuredTask]:
         tasks = [moved("add", int(size)) for size in np.exp(rng.uniform(7, 18, count))]
-        return [Measured(task, true_ns(task) * float(np.exp(noise * rng.normal())), 1) for task in tasks]
+        return [MeasuredTask(task, true_ns(task) * float(np.exp(noise * rng.normal())), 1) for task in tasks]
 
     model, held = fit_utilisation(drawn(400), DEVICES), drawn(400)
     predicted = sum(model.nanoseconds(one.task, DEVICES) for one in held)
@@ -199,10 +199,10 @@ def test_an_absent_rank_of_a_collective() -> None:
         times = 100 * rng.uniform(1, 1.2, (4, 5)) + arrival.max(axis=0) - arrival
         for rank in range(4):
             others, true = np.delete(times, rank, axis=0), times[rank].mean()
-            off["absent"] += abs(absent_rank(others, 4) - true)
+            off["absent"] += abs(unseen_rank_duration(others, 4) - true)
             off["median"] += abs(np.median(others.mean(axis=1)) - true)
-            assert absent_rank(others) == absent_rank(others, 4)
-        assert absent_rank(times, 4) == pytest.approx(times.mean())
+            assert unseen_rank_duration(others) == unseen_rank_duration(others, 4)
+        assert unseen_rank_duration(times, 4) == pytest.approx(times.mean())
     assert off["absent"] < 0.9 * off["median"]
 
 
@@ -221,7 +221,7 @@ def test_a_measured_equal_kernel_comes_first() -> None:
     launched = Task(
         **{name: getattr(task, name) for name in task.__struct_fields__} | {"blocks": 8, "block_threads": 128}
     )
-    costs = Costs([*made(), Measured(launched, 77_777.0, 4)], DEVICES)
+    costs = Costs([*made(), MeasuredTask(launched, 77_777.0, 4)], DEVICES)
     assert costs.predict(launched) == costs.predict(task) == (77_777.0, "measured")
 
 
@@ -236,11 +236,11 @@ def test_intervals_cover_what_they_say() -> None:
         assert 0.75 < np.mean((fresh >= one.low) & (fresh <= one.high)) < 0.85
     assert found.of(("law", "rare")) == found.of(("law",)) != found.of(("law", "near"))
     assert found.of(("elsewhere",)) == found.spreads[""]
-    assert Intervals().of(("law",)) == Spread(0, 1 / 3, 3.0)
+    assert PredictionIntervals().of(("law",)) == Spread(0, 1 / 3, 3.0)
 
 
 def test_familiarity_goes_by_name_family_and_size() -> None:
-    familiar = Familiarity([Measured(moved("add", 10**6), 1.0, 1)], DEVICES)
+    familiar = Familiarity([MeasuredTask(moved("add", 10**6), 1.0, 1)], DEVICES)
     assert [familiar.of(task) for task in (moved("add", 10**6), moved("add", 10**6, "large"))] == list(LEVELS[:2])
     other = Task("aten::add", "void vectorized_elementwise_kernel<8>", bytes=8 * 10**6, device="small")
     assert familiar.of(other) == LEVELS[2]
@@ -248,11 +248,11 @@ def test_familiarity_goes_by_name_family_and_size() -> None:
 
 
 def test_the_order_with_the_least_factor_and_total_is_chosen() -> None:
-    measured = [Measured(moved("add", size), 1000.0, 1) for size in (1, 2)]
+    measured = [MeasuredTask(moved("add", size), 1000.0, 1) for size in (1, 2)]
     groups = [("new", "work", "Elementwise")] * 2
 
-    def held(*ns: float) -> HeldOut:
-        return HeldOut(
+    def held(*ns: float) -> HeldOutEvents:
+        return HeldOutEvents(
             measured, {order: [Estimate(one, "")] * 2 for order, one in zip(CANDIDATES, ns, strict=True)}, groups
         )
 
@@ -280,7 +280,7 @@ def test_launches_in_work_items_are_counted_in_blocks() -> None:
 
 
 @cache
-def shared_events() -> dict[str, list[Measured]]:
+def shared_events() -> dict[str, list[MeasuredTask]]:
     """Distinct GPU events of all shared GPU traces but the duplicates of other converters."""
     pairs = [*(f"dlrm.rank{rank}" for rank in range(4)), "linear", "resnet103", "simple_add"]
     traces: dict[str, Trace] = {name: link(*shared_pair(f"gpu-pairs/{name}")) for name in pairs}
@@ -321,5 +321,5 @@ def test_a_model_is_the_same_every_time() -> None:
 
 def test_equal_work_of_traces_counts_once_a_trace() -> None:
     task = moved("add", 5)
-    one = pooled([Measured(task, 1.0, 100, 1.0, 2.0), Measured(task, 3.0, 1, 3.0, 3.0)])
-    assert one == [Measured(task, 2.0, 101, 1.0, 3.0)]
+    one = pooled([MeasuredTask(task, 1.0, 100, 1.0, 2.0), MeasuredTask(task, 3.0, 1, 3.0, 3.0)])
+    assert one == [MeasuredTask(task, 2.0, 101, 1.0, 3.0)]

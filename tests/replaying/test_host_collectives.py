@@ -10,7 +10,7 @@ import simulator
 from etplus.linker import link
 from etplus.replaying.constants import fit_constants
 from etplus.replaying.network import Network, on_network
-from etplus.replaying.rank_coupling import couple, find_meetings
+from etplus.replaying.rank_coupling import find_rendezvous, join_ranks
 from etplus.replaying.replay import Replay, build_graph, replay
 from etplus.replaying.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.trace import Trace
@@ -24,7 +24,7 @@ RECORDED_JOBS = ["block.ddp2", "block.fsdp-tp4", "block.pp2", "block.tp2"]
 def replayed(ranks: list[Trace], network: Network | None = None, *changes: str) -> Replay:
     graphs = [build_graph(trace) for trace in ranks]
     constants = [fit_constants(graph) for graph in graphs]
-    graph = couple(graphs)
+    graph = join_ranks(graphs)
     graph = graph if network is None else on_network(graph, network)
     return replay(apply_what_ifs(graph, [parse_what_if(one) for one in changes], constants), constants)
 
@@ -48,7 +48,7 @@ def test_recorded_jobs_take_what_they_took(name: str) -> None:
     result = replayed(ranks)
     assert result.makespan_ns == pytest.approx(result.measured_ns, rel=1e-3)
     assert replayed(ranks, None, "comm*2").makespan_ns > result.makespan_ns
-    assert all(met.on_host for met in find_meetings(ranks).found)
+    assert all(met.on_host for met in find_rendezvous(ranks).found)
     assert not any("not coupled" in note for note in result.graph.notes)
 
 
@@ -61,7 +61,7 @@ def test_what_cannot_be_coupled_is_counted(tmp_path: Path) -> None:
     ends = [event["ts"] for event in document["traceEvents"] if event["name"] == "ProfilerStep#1"]
     document["traceEvents"] = [event for event in document["traceEvents"] if event["ts"] < ends[0]]
     kineto.write_text(json.dumps(document))
-    graph = couple([build_graph(trace) for trace in (ranks[0], link(et, kineto))])
+    graph = join_ranks([build_graph(trace) for trace in (ranks[0], link(et, kineto))])
     assert "4 of 8 collectives of all ranks are not coupled: not all ranks have them alike" in graph.notes
 
 

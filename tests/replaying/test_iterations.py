@@ -65,7 +65,7 @@ def test_a_call_that_only_this_iteration_has_takes_what_its_name_takes_elsewhere
 
 def test_any_annotation_that_recurs_evenly_will_do() -> None:
     graph = steps([100, 110, 105, 100], named="train#{}")
-    assert len(find_iterations(graph.document)) == 4
+    assert len(find_iterations(graph.trace)) == 4
     assert predict_iteration(graph, -1).label == "train#3"
 
 
@@ -79,7 +79,7 @@ def test_too_few_iterations_and_none_of_that_number() -> None:
 def held_errors(name: str) -> tuple[list[float], float]:
     """Relative errors of all iterations, and the measured spread."""
     graph = build_graph(link(None, shared_trace(name)))
-    held = [predict_iteration(graph, k) for k in range(len(find_iterations(graph.document)))]
+    held = [predict_iteration(graph, k) for k in range(len(find_iterations(graph.trace)))]
     return [one.error for one in held], held[0].spread
 
 
@@ -91,8 +91,8 @@ def test_iterations_of_resnet103_are_predicted_from_each_other() -> None:
 def test_the_median_iteration_of_linear_is_predicted() -> None:
     """Its 40 iterations differ by 20% (the host's speed drifts), so that no prediction fits each of them."""
     graph = build_graph(link(None, shared_trace("gpu-pairs/linear.kineto.json.gz")))
-    iterations = find_iterations(graph.document)
-    times = iterations.times(graph.document.ts, graph.document.finish)
+    iterations = find_iterations(graph.trace)
+    times = iterations.times(graph.trace.ts, graph.trace.finish)
     assert len(times) == 40
     assert abs(predict_iteration(graph, int(np.argsort(times)[20])).error) <= 0.03
 

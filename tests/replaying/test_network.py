@@ -10,7 +10,7 @@ import pytest
 from etplus.linker import link
 from etplus.replaying.constants import Constants, fit_constants
 from etplus.replaying.network import Algorithm, Network, on_network, parse_network
-from etplus.replaying.rank_coupling import couple
+from etplus.replaying.rank_coupling import join_ranks
 from etplus.replaying.replay import Replay, build_graph, replay
 from etplus.replaying.replay_graph import ReplayGraph
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
@@ -186,7 +186,7 @@ def test_one_trace_in_a_program() -> None:
 def made(name: str, folder: Path) -> tuple[ReplayGraph, tuple[Constants, ...]]:
     """A made job, coupled; what waits for what is recorded."""
     graphs = [build_graph(link(*pair)) for pair in JOBS[name].write(folder / name, waits=True)]
-    return couple(graphs), tuple(fit_constants(graph) for graph in graphs)
+    return join_ranks(graphs), tuple(fit_constants(graph) for graph in graphs)
 
 
 @pytest.fixture(scope="session")
@@ -215,7 +215,7 @@ def test_a_slower_network_never_takes_less(name: str, folder: Path) -> None:
 def test_ranks_of_dlrm() -> None:
     """A job of 8 ranks of which 4 are given; sizes of its all-to-alls differ between ranks."""
     graphs = [build_graph(linked(f"gpu-pairs/dlrm.rank{rank}")) for rank in range(4)]
-    joint, constants = couple(graphs), [fit_constants(graph) for graph in graphs]
+    joint, constants = join_ranks(graphs), [fit_constants(graph) for graph in graphs]
     spans = []
     for bandwidth in (1e6, *BANDWIDTHS):
         result = replay(on_network(joint, Network(bandwidth, 5000)), constants)

@@ -165,7 +165,7 @@ def graph_of(name: str) -> ReplayGraph:
 def test_real_traces(name: str, expected: list[int]) -> None:
     """`compiled_train` compiles in the first; the rest is predicted better without it."""
     graph = graph_of(f"cpu-pairs/{name}.kineto.json.gz")
-    iterations = find_iterations(graph.document)
+    iterations = find_iterations(graph.trace)
     assert [one.iteration for one in iterations.outliers] == expected
     like = [k for k in range(len(iterations)) if k not in expected]
     held = [abs(predict_iteration(graph, k).error) for k in like]

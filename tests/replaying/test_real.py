@@ -9,7 +9,7 @@ import pytest
 from etplus.linker import link
 from etplus.replaying.constants import fit_constants
 from etplus.replaying.critical import resource_bounds
-from etplus.replaying.rank_coupling import couple, find_meetings
+from etplus.replaying.rank_coupling import find_rendezvous, join_ranks
 from etplus.replaying.replay import build_graph, replay
 from etplus.replaying.replay_graph import LINK_KINDS, ReplayGraph
 from etplus.replaying.replay_summary import Summary, summarize
@@ -97,9 +97,9 @@ def test_launch_latencies_are_those_of_the_devices(name: str, latency_us: tuple[
 def test_ranks_of_a_job_wait_for_each_other() -> None:
     graphs = [paired(f"dlrm.rank{k}") for k in range(4)]
     constants = [fit_constants(graph) for graph in graphs]
-    joined = find_meetings([graph.document for graph in graphs])
+    joined = find_rendezvous([graph.trace for graph in graphs])
     assert len(joined.found) == 8 and all(m.rank == (0, 1, 2, 3) for m in joined.found) and not joined.notes
-    joint = couple(graphs)
+    joint = join_ranks(graphs)
     summary = summarize(replay(joint, constants), constants)
     assert abs(summary.error) <= MAKESPAN and summary.start_error <= STARTS
     slower = apply_what_ifs(joint, [parse_what_if("rank=2 kernel*3")], constants)

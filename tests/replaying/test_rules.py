@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 from etplus.replaying.constants import fit_constants
-from etplus.replaying.rank_coupling import couple, find_meetings
+from etplus.replaying.rank_coupling import find_rendezvous, join_ranks
 from etplus.replaying.replay import build_graph, replay
 from etplus.replaying.replay_graph import QUEUE
 from etplus.replaying.whatif import apply_what_ifs, parse_what_if
@@ -177,7 +177,7 @@ def test_the_launch_queue_has_a_limit() -> None:
     assert np.array_equal(after(graph).time, graph.measured)
     halved = after(graph, "kernel*0.5")
     assert halved.makespan_ns == 10_409_000
-    last = np.flatnonzero(graph.document.kind == 2)[-1]
+    last = np.flatnonzero(graph.trace.kind == 2)[-1]
     assert halved.end[last] == 7_785_000
     assert after(graph, "queue_limit=none").end[last] == 799_000
 
@@ -246,7 +246,7 @@ def test_a_collective_waits_for_the_last_rank() -> None:
     """
     graphs = [build_graph(trace.document()) for trace in (rank(0, 0, 10, 90), rank(1, 50, 60, 40))]
     constants = [fit_constants(graph) for graph in graphs]
-    joint = couple(graphs)
+    joint = join_ranks(graphs)
     assert replay(joint, constants).makespan_ns == 100_000
     kernels = np.flatnonzero(joint.column("kind") == 1)
 
@@ -264,7 +264,7 @@ def test_clocks_of_ranks_are_set_by_their_collectives() -> None:
     late = rank(1, 50, 60, 40)
     late.header["baseTimeNanoseconds"] = 1_700_000_000_007_000_000
     graphs = [build_graph(trace.document()) for trace in (rank(0, 0, 10, 90), late)]
-    assert replay(couple(graphs), [fit_constants(graph) for graph in graphs]).makespan_ns == 100_000
+    assert replay(join_ranks(graphs), [fit_constants(graph) for graph in graphs]).makespan_ns == 100_000
 
 
 def twice(number: int, seqs: tuple[int, int] = (3, 4), groups: tuple[str, str] = ("0", "0"), world: int = 2) -> Trace:
@@ -280,15 +280,15 @@ def test_collectives_in_contradicting_orders_are_refused() -> None:
     """Of two groups; within a group the order on the device is the order."""
     documents = [twice(0, (3, 4), ("5", "6"), world=3), twice(1, (4, 3), ("6", "5"), world=3)]
     with pytest.raises(UsageError, match="contradicting orders"):
-        couple([build_graph(document) for document in documents])
-    joined = find_meetings([twice(number, seqs) for number, seqs in enumerate(((3, 4), (4, 3)))])
+        join_ranks([build_graph(document) for document in documents])
+    joined = find_rendezvous([twice(number, seqs) for number, seqs in enumerate(((3, 4), (4, 3)))])
     assert len(joined.found) == 2 and len({met.row for met in joined.found}) == 2 and not joined.notes
 
 
 def test_ranks_meet_in_what_they_have_alike() -> None:
     """Rank 1 lacks the first of two, which the numbers tell; the other one is coupled, and a note counts the first."""
     one = rank(1, 200, 210, 90, 4)
-    joined = find_meetings([twice(0), one.document()])
+    joined = find_rendezvous([twice(0), one.document()])
     (met,) = joined.found
     assert met.rank == (0, 1) and met.transfer_ns == 90_000
     assert twice(0).ts[met.row[0]] == 210_000
@@ -306,7 +306,7 @@ def test_messages_meet() -> None:
         trace.gpu("ncclDevKernel_SendRecv", start, 100 - start, call, stream=30, **comm)
         return trace.document()
 
-    joined = find_meetings([talking(0, "send", 60), talking(1, "recv", 90)])
+    joined = find_rendezvous([talking(0, "send", 60), talking(1, "recv", 90)])
     assert [met.transfer_ns for met in joined.found] == [20_000, 10_000]
 
 

@@ -33,7 +33,7 @@ def test_a_handoff_never_runs_backward() -> None:
     trace.op("B", 100, 800, tid=1)
     trace.op("last", 720, 20, tid=2)
     graph = trace.graph()
-    document = graph.document
+    document = graph.trace
     source, target, _ = document.edges_of("thread_handoff").T
     assert [(document.name_of(a), document.name_of(b)) for a, b in zip(source, target, strict=True)] == [("A", "last")]
     assert starts(after(graph))["last"] == 720
@@ -60,7 +60,7 @@ def test_a_replay_of_overlapping_calls_gives_the_measured_times(pieces: list[tup
 
 def bursts(points: GraphEvents, kinds: np.ndarray, source: np.ndarray, target: np.ndarray) -> dict[int, int]:
     """For each long pause the end of the burst of another thread that ended it, thread by thread and op by op."""
-    document, found = points.document, {}
+    document, found = points.trace, {}
     ops = np.flatnonzero(document.timed & (document.kind != GPU) & (document.scope != ANNOTATION_SCOPE))
     for pause in kinds.tolist():
         begin, until = int(points.measured[source[pause]]), int(points.measured[target[pause]])
@@ -133,7 +133,7 @@ def test_a_thread_that_also_waits_or_launches_is_work() -> None:
     trace.call("cudaStreamSynchronize", 250_000, 10, tid=99)
     graph = trace.graph()
     assert not any("only poll" in note for note in graph.notes)
-    assert graph.document.timed.sum() == len(trace.events)
+    assert graph.trace.timed.sum() == len(trace.events)
 
 
 def test_a_trace_of_nothing_but_polls_is_replayed_as_it_is() -> None:

@@ -91,7 +91,7 @@ def test_changes_give_what_the_program_would_have_given(program: Program, scale:
     """Against the program itself with other kernels: what is unknown stays, everything else follows."""
     graph = program.graph()
     result = after(graph, f"kernel*{scale}")
-    kernels = [row for row in range(len(graph.document)) if graph.document.name_of(row) == "k"]
+    kernels = [row for row in range(len(graph.trace)) if graph.trace.name_of(row) == "k"]
     starts, end = program.played(scale)[1:]
     assert result.makespan_ns == end * 1000
     assert [ns / 1000 for ns in result.start[kernels].tolist()] == starts
@@ -188,7 +188,7 @@ def test_gaps_over_their_limit_are_not_fitted() -> None:
     graph = trace.graph()
     assert fit_constants(graph).gap_ns == 0
     assert after(graph).time.tolist() == graph.measured.tolist()
-    assert after(graph, "kernel*0.5").start[graph.document.kind == GPU].tolist() == [20_000, 64_070_000, 128_120_000]
+    assert after(graph, "kernel*0.5").start[graph.trace.kind == GPU].tolist() == [20_000, 64_070_000, 128_120_000]
 
 
 def test_the_command_says_what_is_unexplained(tmp_path: Path) -> None:

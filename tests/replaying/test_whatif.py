@@ -38,15 +38,13 @@ def program() -> Timeline:
 def test_targets(target: str, name: str, names: set[str]) -> None:
     graph = program().graph()
     rows = np.flatnonzero(select(graph, target, name))
-    assert {graph.document.name_of(row) for row in rows.tolist()} == names
+    assert {graph.trace.name_of(row) for row in rows.tolist()} == names
 
 
 def test_a_stream_an_op_and_the_host() -> None:
     graph = program().graph()
     named = {
-        target: {
-            graph.document.name_of(row) for row in np.flatnonzero(select(graph, target, name, exact=True, stream=9))
-        }
+        target: {graph.trace.name_of(row) for row in np.flatnonzero(select(graph, target, name, exact=True, stream=9))}
         for target, name in (("stream", ""), ("op", "aten::other"), ("cpu", ""))
     }
     assert named["stream"] == {"Memcpy DtoD (Device -> Device)"}
@@ -98,5 +96,5 @@ def test_a_removed_op_launches_nothing_and_waits_for_nothing() -> None:
     """Without aten::mm the rest of the host's work is the 60 µs of pause; its kernels take no time."""
     result = after(program().graph(), "remove op:aten::mm")
     assert starts(result)["aten::other"] == 60
-    document = result.graph.document
+    document = result.graph.trace
     assert not np.any((result.end - result.start)[document.kind == 1])

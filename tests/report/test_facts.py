@@ -13,7 +13,7 @@ import pytest
 from etplus.trace.comm_kernels import Comm
 from support import ROOT, shared_trace
 
-HTML = ROOT / "analysis" / "html"
+HTML = ROOT / "report" / "html"
 CONFIG = {
     "grid": [292026, 1, 1], "block": [256, 1, 1], "context": 1, "registers per thread": 32, "shared memory": 231424,
     "blocks per SM": 9125.818359, "warps per SM": 73006.546875, "est. achieved occupancy %": 0,

@@ -18,22 +18,13 @@ from etplus.converters.open import load as read_trace
 from etplus.report.html_page import embedded
 from etplus.report.report_html import rank_report, report_html
 from etplus.trace.kernel_names import kernel_label
-from pages import data_of, shown
+from pages import data_of, report_of, rows_of, shown
 from support import ROOT, run
 from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, launch, op, written
 
 ECHARTS_6_1_0 = "b66b25aeb4df84e33199dc21694014d336d222cbd9deb0e5a7c14bd6aa0d0fd0"
 """SHA-256 of dist/echarts.min.js in npm's echarts 6.1.0."""
 EVIL = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=2>{a|b}<!--\u2028\"'&amp;${7}"
-
-
-def rows_of(browser: Page, table: str) -> list[list[str]]:
-    """Texts of a table's cells, the headings first."""
-    rows: list[list[str]] = browser.evaluate(
-        f"[...document.querySelectorAll('table[data-table=\"{table}\"] tr')]"
-        ".map((row) => [...row.children].map((cell) => cell.textContent))"
-    )
-    return rows
 
 
 def set_value(browser: Page, id: str, value: str, event: str) -> None:
@@ -44,12 +35,8 @@ def set_value(browser: Page, id: str, value: str, event: str) -> None:
     )
 
 
-def report_of(name: str) -> bytes:
-    return report_html([rank_report(analysis_of(name))])
-
-
 def test_the_library_is_the_published_one() -> None:
-    library = gzip.decompress((ROOT / "analysis" / "html" / "echarts.min.js.gz").read_bytes())
+    library = gzip.decompress((ROOT / "report" / "html" / "echarts.min.js.gz").read_bytes())
     assert hashlib.sha256(library).hexdigest() == ECHARTS_6_1_0
 
 

@@ -13,15 +13,15 @@ import numpy as np
 import orjson
 import pytest
 from etplus.analysis.devices import known_devices
-from etplus.predict.costs.between import Between
-from etplus.predict.costs.measured import Measured
-from etplus.predict.costs.retyped import retyped, time_ratio
+from etplus.predict.costs.measured_tasks import MeasuredTask
 from etplus.predict.costs.task import Task
+from etplus.predict.costs.unmeasured_sizes import Interpolated
 from etplus.predict.end_to_end import predict
 from etplus.predict.fitting import fit
 from etplus.predict.model_file import write_model
-from etplus.reshape.counterparts import counterparts
+from etplus.predict.pricing import retyped, time_ratio
 from etplus.reshape.reshape import Reshaped, reshaped
+from etplus.reshape.second_recording import counterparts
 from etplus.reshape.shape_change import ShapeChange, SizeChange, batch_change, parse_changes
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.errors import UsageError
@@ -68,7 +68,7 @@ def wrong(done: Reshaped, real: Trace) -> list[str]:
 @pytest.mark.parametrize("explicit", [False, True])
 def test_the_batch_is_found_and_followed(program: str, before: int, after: int, explicit: bool) -> None:
     done = reshaped(recorded(program, before), batch_change(after, before if explicit else None))
-    assert (done.was, done.to) == (before, after) and done.changed > 0.1 * done.calls
+    assert (done.recorded_size, done.new_size) == (before, after) and done.changed > 0.1 * done.calls
     assert not wrong(done, recorded(program, after))
     assert np.count_nonzero(done.unknown) <= PROGRAMS[program][1] * done.calls
 
@@ -84,7 +84,7 @@ def test_a_second_recording_shows_what_changes(program: str, before: int, after:
     """Nothing is wrong for it, and no more is listed; of two views the targets, made of numbers, are found as well."""
     one, other = recorded(program, before), recorded(program, after)
     alone, both = reshaped(one, batch_change(after)), reshaped(one, replace(batch_change(after), also=other))
-    assert both.was == before and not wrong(both, other)
+    assert both.recorded_size == before and not wrong(both, other)
     fewer = np.count_nonzero(alone.unknown) - np.count_nonzero(both.unknown)
     assert fewer >= 0 and (program != "contrastive" or fewer >= 5)
     third = reshaped(one, replace(batch_change(64), also=other))
@@ -103,7 +103,7 @@ def test_other_lengths_of_the_sequence(also: bool, explicit: bool) -> None:
     one, other = recorded("gpt_step", 4), recorded("gpt_step", 4, 12)
     change = ShapeChange((SizeChange("seq", 12, 6 if explicit else None),), None, other if also else None)
     done = reshaped(one, change)
-    assert done.was == 6 and not wrong(done, other)
+    assert done.recorded_size == 6 and not wrong(done, other)
     assert np.count_nonzero(done.unknown) <= 4  # memory of the attention's threads
 
 
@@ -112,7 +112,7 @@ def test_other_widths_are_listed_and_found_with_a_second_recording() -> None:
     one, other = recorded("gpt_step", 4), recorded("gpt_step", 4, width=64)
     change = ShapeChange((SizeChange("hidden", 64),))
     alone, both = reshaped(one, change), reshaped(one, replace(change, also=other))
-    assert alone.was == both.was == 32 and not wrong(alone, other) and not wrong(both, other)
+    assert alone.recorded_size == both.recorded_size == 32 and not wrong(alone, other) and not wrong(both, other)
     assert np.count_nonzero(alone.unknown) > 0.3 * alone.calls
     assert np.count_nonzero(both.unknown) < 0.02 * both.calls
 
@@ -122,7 +122,7 @@ def test_sizes_combine() -> None:
     one = recorded("gpt_step", 4)
     done = reshaped(one, parse_changes(["batch=16", "seq=12"]))
     longer = reshaped(recorded("gpt_step", 16), parse_changes(["seq=12"]))
-    assert [one.was for one in done.sizes] == [4, 6] and not wrong(done, longer.trace)
+    assert [one.recorded_size for one in done.sizes] == [4, 6] and not wrong(done, longer.trace)
 
 
 def test_what_a_loader_does_for_each_sample_is_done_as_often_as_there_are_samples() -> None:
@@ -145,7 +145,7 @@ def test_times_between_measured_sizes_are_between_their_times(of: list[tuple[int
     def task(size: int) -> Task:
         return Task("aten::mm", category="cpu_op", inputs=(Tensor((size, 8), "float32"),), device="CPU")
 
-    found = Between([Measured(task(size), ns, 5) for size, ns in of]).predict(task(rows))
+    found = Interpolated([MeasuredTask(task(size), ns, 5) for size, ns in of]).predict(task(rows))
     below, above = [one for one in of if one[0] <= rows], [one for one in of if one[0] >= rows]
     if not below or not above or min(above)[0] > 16 * max(below)[0]:
         assert found is None

@@ -12,10 +12,10 @@ import numpy as np
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.predict.costs.grown import Grown
-from etplus.predict.costs.measured import Measured
+from etplus.predict.costs.measured_tasks import MeasuredTask
 from etplus.predict.costs.registry import Costs
 from etplus.predict.costs.task import Task
+from etplus.predict.costs.unmeasured_sizes import Extrapolated
 from etplus.predict.end_to_end import predict, predict_ranks
 from etplus.predict.fitting import fit
 from etplus.predict.model_file import FittedModel, write_model
@@ -90,7 +90,7 @@ def shapes(trace: Trace, call: int) -> tuple[list[Any], list[Any]]:
 )
 def test_shapes_are_those_recorded_at_the_other_batch_size(model: str, before: int, after: int) -> None:
     done, real = reshaped(recorded(model, before), batch_change(after)), recorded(model, after)
-    assert (done.was, done.to) == (before, after) and done.changed > 0.3 * done.calls
+    assert (done.recorded_size, done.new_size) == (before, after) and done.changed > 0.3 * done.calls
     mine, others = calls(done.trace), calls(real)
     names = [name_of(done.trace, call) for call in mine], [name_of(real, call) for call in others]
     blocks = SequenceMatcher(None, *names, autojunk=False).get_matching_blocks()
@@ -108,7 +108,10 @@ def test_the_same_size_changes_nothing_and_two_changes_are_one() -> None:
     same = reshaped(one, batch_change(4))
     assert same.changed == 0 and same.trace.signatures == one.signatures
     stated, found = reshaped(one, batch_change(64, 4)), reshaped(one, batch_change(64))
-    assert stated.trace.signatures == found.trace.signatures and (stated.was, stated.changed) == (4, found.changed)
+    assert stated.trace.signatures == found.trace.signatures and (stated.recorded_size, stated.changed) == (
+        4,
+        found.changed,
+    )
 
 
 def test_an_unknown_operator_is_listed_with_what_depends_on_it() -> None:
@@ -150,7 +153,7 @@ def test_traces_of_gpus(pair: str, size: int, most: float) -> None:
     """All of ResNet, and all but the exchange of features of DLRM."""
     one = read_etplus(b"".join(link(*shared_pair(pair)).chunks()))
     done = reshaped(one, batch_change(2 * size))
-    assert done.was == size and done.changed > 0.2 * done.calls
+    assert done.recorded_size == size and done.changed > 0.2 * done.calls
     assert np.count_nonzero(done.unknown) <= most * done.calls
     before, after = one.gpu, done.trace.gpu
     ratios = after.bytes[before.bytes > 0] / before.bytes[before.bytes > 0]
@@ -178,7 +181,7 @@ class Sheet:
                 self.extents.fix(found[-1:])
         return tuple(found)
 
-    def call(self, name: str, arguments: list[Any], *results: Shape, made: tuple[Shape, ...] = ()) -> None:
+    def call(self, name: str, arguments: list[Any], *results: Shape, temporaries: tuple[Shape, ...] = ()) -> None:
         """Relate: arguments are shapes, lists of them, or numbers in a dict."""
         operands = []
         for one in arguments:
@@ -189,7 +192,7 @@ class Sheet:
             else:
                 operands.append(Operand((), one["value"]))
         rule = TENSOR_RULES.get(name) or LAYER_RULES[name]
-        rule(OpCall(name, tuple(operands), results, made), self.extents)
+        rule(OpCall(name, tuple(operands), results, temporaries), self.extents)
 
     def at(self, batch: int, shape: Shape) -> list[int | None]:
         """Its sizes at another batch."""
@@ -364,17 +367,19 @@ def test_work_beyond_what_was_measured_grows_with_its_size() -> None:
         inputs = (Tensor((units, extents), "float32"),)
         return Task(op, category="cpu_op", inputs=inputs, flops=1000 * units, device="CPU")
 
-    measured = [Measured(task(1), 10_000.0, 1), Measured(task(4), 40_000.0, 1)]
-    grown = Grown(measured)
+    measured = [MeasuredTask(task(1), 10_000.0, 1), MeasuredTask(task(4), 40_000.0, 1)]
+    grown = Extrapolated(measured)
     found = grown.predict(task(8))
     assert found is not None and found.ns == 70_000
     assert grown.predict(task(4)) is grown.predict(task(200)) is grown.predict(task(8, "aten::add")) is None
     assert Costs(measured, {}, beyond=True).predict(task(8)) == found
     assert Costs(measured, {}).predict(task(8)) != found
-    single = Grown([Measured(task(4), 40_000.0, 1), Measured(task(1, "aten::add"), 10_000.0, 1)]).predict(task(8))
+    single = Extrapolated(
+        [MeasuredTask(task(4), 40_000.0, 1), MeasuredTask(task(1, "aten::add"), 10_000.0, 1)]
+    ).predict(task(8))
     assert single is not None and single.ns == 25_000 + 2 * 15_000
-    layers = [Measured(task(3), 60_000.0, 1), Measured(task(1, extents=48), 10_000.0, 1)]
-    other = Grown(layers).predict(task(6, extents=48))  # the same layer is nearer than one of a nearer size
+    layers = [MeasuredTask(task(3), 60_000.0, 1), MeasuredTask(task(1, extents=48), 10_000.0, 1)]
+    other = Extrapolated(layers).predict(task(6, extents=48))  # the same layer is nearer than one of a nearer size
     assert other is not None and other.ns == 10_000
 
 
@@ -383,7 +388,7 @@ def test_gpu_traces_and_several_ranks(engine: Any) -> None:
     one = gpu_shaped()
     model = fit([one])
     done = predict(one, model, engine=engine, shape=batch_change(64), device="V100 SXM2")
-    assert done.predicted_ns > 0 and done.shapes[0].to == 64
+    assert done.predicted_ns > 0 and done.shapes[0].new_size == 64
     joint = predict_ranks([one, one], model, engine=engine, shape=batch_change(64))
     assert len(joint.shapes) == 2 and joint.changed and joint.predicted_ns > 0
 
@@ -392,7 +397,7 @@ def test_copies_grow_with_what_is_copied() -> None:
     one = gpu_shaped()
     before, done = one, reshaped(one, batch_change(64))
     grown = done.trace.gpu.bytes / np.maximum(before.gpu.bytes, 1)
-    assert set(grown[before.gpu.bytes > 0]) <= {1.0, 64 / done.was}
+    assert set(grown[before.gpu.bytes > 0]) <= {1.0, 64 / done.recorded_size}
     assert all(done.trace.gpu.comm[event] == comm for event, comm in before.gpu.comm.items())
 
 

@@ -1,0 +1,446 @@
+"""Device and host memory over time: how much is allocated, the peak, who holds it there, what outlives its iteration.
+
+From the allocators' own events where they were recorded (`profile_memory=True`), else from the storages of the ET's
+tensors. docs/analysis.md defines the terms.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..trace.brief import brief
+from ..trace.call_tree import nearest
+from ..trace.columns import IntColumn, distinct_rows, matching
+from ..trace.index import CallIndex, Positions, as_positions
+from ..trace.intervals import sums
+from ..trace.memory_events import device_label
+from ..trace.tables import OP
+from ..trace.trace import Trace
+from .storages import Storages, storages_of
+from .table import Column, Row
+
+EVENTS, TENSORS = "allocator events", "tensors of the ET"
+"""Values of `DeviceMemory.source`."""
+_BEFORE = "(allocated before the trace)"
+_NOT_RECORDED = "(allocation not recorded)"
+_OUTSIDE = "(outside any operator)"
+_MAX_DIGITS = 8
+"""A longer number of a device is not one."""
+
+
+class Blocks(NamedTuple):
+    """Blocks of memory of a device, one entry each.
+
+    Attributes:
+        bytes: int64.
+        first, last: int64, positions in the curve from which and until which it is allocated; `last` is the curve's
+            length for one that is never freed.
+        call: int64, position in `Trace.calls` of the innermost call that allocated it, −1 for none.
+        category: int8, index into `CATEGORIES`.
+        before: bool, it was there before the trace.
+    """
+
+    bytes: IntColumn
+    first: IntColumn
+    last: IntColumn
+    call: Positions[int, CallIndex]
+    category: npt.NDArray[np.int8]
+    before: npt.NDArray[np.bool_]
+
+    def __repr__(self) -> str:
+        return brief(self)
+
+    def take(self, rows: npt.NDArray[Any]) -> Blocks:
+        """Those at some positions, or of a mask."""
+        return Blocks(*(column[rows] for column in self))  # type: ignore[arg-type]
+
+
+class MemoryHolder(Row):
+    """Blocks that are allocated at the peak, by what allocated them.
+
+    Attributes:
+        operator: the topmost operator, or what is known instead, in brackets.
+        modules: modules and annotations around it, outermost first.
+        category: one of `CATEGORIES`.
+    """
+
+    device: str
+    operator: str
+    modules: tuple[str, ...]
+    category: str
+    blocks: int
+    bytes: int
+
+    joined = ("modules", " / ")
+
+
+class OutlivingRow(Row):
+    """Blocks allocated in one iteration and held at its end, over all iterations.
+
+    Attributes:
+        next_bytes: of them those that are freed in the next iteration. kept_bytes: those that are never freed in the
+            trace.
+    """
+
+    device: str
+    operator: str
+    category: str
+    blocks: int
+    bytes: int
+    next_bytes: int
+    kept_bytes: int
+
+    title = "memory that outlives the iteration it was allocated in"
+    columns = (
+        Column("allocated by", lambda row: f"{row.device} {row.operator}"), Column("category", "category"),
+        Column("blocks", "blocks"), Column("MB", "bytes", "MB"), Column("freed in next", "next_bytes", "MB"),
+        Column("never freed", "kept_bytes", "MB"),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """Memory of a device.
+
+    Attributes:
+        device: as in `str(torch.device)`.
+        source: EVENTS or TENSORS.
+        ts: int64 ns, ascending. allocated: int64, bytes from that time until the next. reserved: int64, of the
+            allocator, −1 where it is not recorded.
+        base: bytes allocated before the trace, as far as is recorded.
+        peak: position of the greatest `allocated`, the first of several.
+        blocks: what is known to be allocated.
+        holders: of the peak, the most bytes first; their sum is `allocated[peak]`.
+        outliving: the most bytes first.
+    """
+
+    device: str
+    source: str
+    ts: IntColumn
+    allocated: IntColumn
+    reserved: IntColumn
+    base: int
+    blocks: Blocks
+    holders: list[MemoryHolder]
+    outliving: list[OutlivingRow]
+
+    __repr__ = brief
+
+    @property
+    def number(self) -> int:
+        """Number of the device, −1 of the host; 0 where the trace gives none."""
+        number = self.device.rpartition(":")[2]
+        return -1 if self.device == "cpu" else int(number) if number.isdecimal() and len(number) < _MAX_DIGITS else 0
+
+    @property
+    def reserves(self) -> bool:
+        """Whether what the allocator has reserved is recorded; that of the CPU reserves nothing."""
+        return int(self.reserved.min(initial=0)) >= 0 and int(self.reserved.max(initial=0)) > 0
+
+    @property
+    def peak(self) -> int:
+        """See the class."""
+        return int(self.allocated.argmax())
+
+    @property
+    def peak_bytes(self) -> int:
+        """Bytes allocated at the peak."""
+        return int(self.allocated[self.peak])
+
+    @property
+    def peak_ns(self) -> int:
+        """When that was, ns on the trace's clock."""
+        return int(self.ts[self.peak])
+
+    def plain(self) -> dict[str, Any]:
+        """The columns of JSON and CSV."""
+        return {
+            "device": self.device, "number": self.number, "source": self.source,
+            "peak_bytes": self.peak_bytes, "peak_ns": self.peak_ns,
+            "reserved_peak_bytes": int(self.reserved.max()) if self.reserves else None, "before_bytes": self.base,
+            "end_bytes": int(self.allocated[-1]), "blocks": len(self.blocks.bytes),
+            "allocated_bytes": int(self.blocks.bytes.sum()),
+        }  # fmt: skip
+
+    def curve(self) -> list[dict[str, Any]]:
+        """A row for each time at which it changes, for JSON and CSV."""
+        columns = (self.ts.tolist(), self.allocated.tolist(), self.reserved.tolist())
+        return [
+            {"device": self.device, "ts_ns": ts, "allocated": held, "reserved": None if reserved < 0 else reserved}
+            for ts, held, reserved in zip(*columns, strict=True)
+        ]
+
+    @property
+    def by_category(self) -> dict[str, int]:
+        """Bytes at the peak by category, the most first."""
+        found: dict[str, int] = {}
+        for row in self.holders:
+            found[row.category] = found.get(row.category, 0) + row.bytes
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def device_memory(trace: Trace) -> list[DeviceMemory]:
+    """Memory of each device that the trace says something about, the greatest peak first.
+
+    Example:
+        >>> [(one.device, one.source, one.peak_bytes > 0) for one in device_memory(trace)]
+        [('cpu', 'tensors of the ET', True)]
+    """
+    found = list(_from_events(trace) if len(trace.memory) else _from_tensors(trace))
+    return sorted(found, key=lambda one: (-one.peak_bytes, one.device))
+
+
+def thinned(ts: IntColumn, values: IntColumn, most: int) -> IntColumn:
+    """Positions of a step function's points that show its course: the greatest and the last of each of `most` spans.
+
+    Example:
+        >>> thinned(np.arange(6), np.array([1, 5, 2, 0, 3, 1]), 2).tolist()
+        [1, 2, 4, 5]
+    """
+    if len(ts) <= 2 * most:
+        return np.arange(len(ts))
+    part = (ts - ts[0]) // (int(ts[-1] - ts[0]) // most + 1)
+    order = np.lexsort((np.arange(len(ts)), -values, part))
+    heads = np.flatnonzero(np.diff(part, prepend=-1))
+    return np.unique(np.concatenate([order[heads], np.append(heads[1:], len(ts)) - 1]))
+
+
+def _from_events(trace: Trace) -> Iterator[DeviceMemory]:
+    memory, backward = trace.memory, Backward.of(trace)
+    position = np.full(len(trace) + 1, -1, np.int64)
+    position[trace.calls.source] = np.arange(len(trace.calls))
+    call = position[memory.row]
+    devices = np.stack([memory.device_type, memory.device], axis=1)
+    for kind, number in np.unique(devices, axis=0).tolist():
+        at = np.flatnonzero((memory.device_type == kind) & (memory.device == number))
+        ts, size, allocated = memory.ts[at], memory.bytes[at], memory.allocated[at]
+        known = np.flatnonzero(allocated >= 0)
+        running = np.cumsum(size)
+        base = int(allocated[known[0]] - running[known[0]]) if len(known) else int(-min(running.min(), 0))
+        allocated = np.where(allocated >= 0, allocated, base + running)
+        first, last = _paired(memory.address[at], size)
+        end = np.append(ts, trace.span.end + 1)[last]
+        by = as_positions(call[at[first]])
+        category = category_of_blocks(trace, backward, by, ts[first], end)
+        blocks = Blocks(size[first], first, last, by, category, np.zeros(len(first), np.bool_))
+        yield _device(trace, device_label(kind, number), EVENTS, ts, allocated, memory.reserved[at], base, blocks)
+
+
+def _paired(address: IntColumn, size: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Positions of the allocations among a device's events, and of each what ends it: the next event of that address,
+    the number of events if there is none. Blocks without an address are not followed."""
+    order = np.argsort(address, kind="stable")
+    after = np.full(len(order), len(order), np.int64)
+    same = address[order[1:]] == address[order[:-1]]
+    after[order[:-1][same]] = order[1:][same]
+    first = np.flatnonzero((size > 0) & (address != -1))
+    return first, after[first]
+
+
+def _from_tensors(trace: Trace) -> Iterator[DeviceMemory]:
+    held = storages_of(trace)
+    if not len(held):
+        return
+    backward = Backward.of(trace)
+    category, end = category_of_storages(trace, backward, held)
+    device = np.array(held.device)
+    for name in sorted(set(held.device) - {"meta"}):
+        yield _device_of_storages(trace, name, held, np.flatnonzero(device == name), category, end)
+
+
+def _device_of_storages(
+    trace: Trace, device: str, held: Storages, at: IntColumn, category: npt.NDArray[np.int8], until: IntColumn
+) -> DeviceMemory:
+    begin, end, size, before = held.begin[at], until[at], held.bytes[at], held.call[at] < 0
+    moments = np.concatenate([begin, end])
+    step = np.concatenate([size, -size])
+    order = np.lexsort((step, moments))  # what ends makes room for what begins then
+    ts, running = moments[order], np.cumsum(step[order])
+    last_of = np.append(np.flatnonzero(np.diff(ts)), len(ts) - 1)
+    ts, allocated = ts[last_of], running[last_of]
+    first, last = np.searchsorted(ts, begin), np.searchsorted(ts, end)
+    last = np.where(end > trace.span.end, len(ts), last)
+    kept = ts <= trace.span.end
+    blocks = Blocks(size, first, np.minimum(last, np.count_nonzero(kept)), held.call[at], category[at], before)
+    none = np.full(np.count_nonzero(kept), -1, np.int64)
+    base = int(size[before].sum())
+    return _device(trace, device, TENSORS, ts[kept], allocated[kept], none, base, blocks)
+
+
+def _device(
+    trace: Trace, device: str, source: str, ts: IntColumn, allocated: IntColumn, reserved: IntColumn, base: int,
+    blocks: Blocks,
+) -> DeviceMemory:  # fmt: skip
+    peak = int(allocated.argmax())
+    held = blocks.take((blocks.first <= peak) & (blocks.last > peak))
+    holders = _holders(trace, device, held)
+    rest = int(allocated[peak] - held.bytes.sum())
+    if rest:
+        holders.append(MemoryHolder(device, _BEFORE if 0 < rest <= base else _NOT_RECORDED, (), UNKNOWN, 0, rest))
+    holders.sort(key=lambda row: (-row.bytes, row.operator, row.modules, row.category))
+    outliving = _outliving(trace, device, ts, blocks)
+    return DeviceMemory(device, source, ts, allocated, reserved, base, blocks, holders, outliving)
+
+
+def _holders(trace: Trace, device: str, blocks: Blocks) -> list[MemoryHolder]:
+    path = np.append(trace.hierarchy.path, 0)[blocks.call]
+    distinct, group = distinct_rows(_operators(trace, blocks), path, blocks.category)
+    count, total = np.bincount(group, minlength=len(distinct)), sums(group, blocks.bytes, len(distinct))
+    return [
+        MemoryHolder(
+            device, _operator_name(trace, operator), tuple(trace.names[code] for code in trace.hierarchy.regions(at)),
+            CATEGORIES[kind], int(count[row]), int(total[row]),
+        )
+        for row, (operator, at, kind) in enumerate(distinct.tolist())
+    ]  # fmt: skip
+
+
+def _operators(trace: Trace, blocks: Blocks) -> IntColumn:
+    """Of each block the name code of the topmost operator that allocated it, else of the annotation; −1 for none, −2 if
+    it was there before."""
+    top = np.append(trace.hierarchy.top, -1)[blocks.call]
+    name = np.append(trace.calls.name, -1)[np.where(top >= 0, top, blocks.call)]
+    return np.where(blocks.before, -2, name).astype(np.int64)
+
+
+def _operator_name(trace: Trace, code: int) -> str:
+    return trace.name_at(code) if code >= 0 else _BEFORE if code == -2 else _OUTSIDE
+
+
+def _outliving(trace: Trace, device: str, ts: IntColumn, blocks: Blocks) -> list[OutlivingRow]:
+    """By operator and category, blocks whose iteration ends before they are freed."""
+    steps = trace.steps
+    if not len(steps) or not len(blocks.bytes):
+        return []
+    step = np.where(blocks.before, -1, steps.of(ts[blocks.first]))
+    freed = np.append(ts, np.iinfo(np.int64).max)[blocks.last]
+    late = (step >= 0) & (freed > steps.end[step])
+    blocks, step, freed = blocks.take(late), step[late], freed[late]
+    following = np.append(steps.end, -1)[step + 1]
+    distinct, group = distinct_rows(_operators(trace, blocks), blocks.category)
+    size = len(distinct)
+    never = blocks.last == len(ts)
+    count, total = np.bincount(group, minlength=size), sums(group, blocks.bytes, size)
+    soon = sums(group, np.where(freed <= following, blocks.bytes, 0), size)
+    kept = sums(group, np.where(never, blocks.bytes, 0), size)
+    rows = [
+        OutlivingRow(
+            device, _operator_name(trace, operator), CATEGORIES[kind], int(count[at]), int(total[at]), int(soon[at]),
+            int(kept[at]),
+        )
+        for at, (operator, kind) in enumerate(distinct.tolist())
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: (-row.bytes, row.operator, row.category))
+
+
+UNKNOWN = "unknown"
+CATEGORIES = (UNKNOWN, "parameter", "gradient", "optimizer state", "activation", "temporary")
+_UNKNOWN, _PARAMETER, _GRADIENT, _STATE, _ACTIVATION, _TEMPORARY = range(len(CATEGORIES))
+_Flags = npt.NDArray[np.bool_]
+
+_OPTIMIZER = re.compile(r"Optimizer\.\w+#.*")
+"""Annotations of torch.optim around `step` and `zero_grad`."""
+_ZERO_GRAD = re.compile(r"Optimizer\.zero_grad#.*")
+_NODE = re.compile(r"autograd::engine::evaluate_function: .*")
+"""The operators that the autograd engine records around each node of the backward pass."""
+
+
+@dataclass(frozen=True)
+class Backward:
+    """Which part of training each call belongs to.
+
+    Attributes:
+        optimizer: int64, one entry a call: position of the optimizer's annotation that is or encloses it, −1 for none.
+        node: int64, of the autograd engine's operator around it, outside the optimizer.
+        optimizer_ts: int64 ns, ascending: starts of the optimizer's annotations.
+        zero_grad_ts: int64 ns, ascending: of those of `zero_grad`.
+    """
+
+    optimizer: IntColumn
+    node: IntColumn
+    optimizer_ts: IntColumn
+    zero_grad_ts: IntColumn
+
+    @staticmethod
+    def of(trace: Trace) -> Backward:
+        """The parts of a trace."""
+        calls, every = trace.calls, np.arange(len(trace.calls))
+        optimizer, zero, node = (
+            matching(calls.name, trace.names, one.fullmatch) for one in (_OPTIMIZER, _ZERO_GRAD, _NODE)
+        )
+        optimizer, zero, node = optimizer & (calls.kind != OP), zero & (calls.kind != OP), node & (calls.kind == OP)
+        around = nearest(every, calls.parent, optimizer)
+        return Backward(
+            around,
+            np.where(around >= 0, -1, nearest(every, calls.parent, node)),
+            np.sort(calls.ts[optimizer]),
+            np.sort(calls.ts[zero]),
+        )
+
+
+def category_of_storages(trace: Trace, backward: Backward, held: Storages) -> tuple[npt.NDArray[np.int8], IntColumn]:
+    """Categories by the calls that use a storage, and until when it is held, int64 ns.
+
+    What a node of the backward pass uses last is held until that node ends; gradients until they are set to None, the
+    start of the next `zero_grad`; parameters and the optimizer's state until after the trace.
+    """
+    calls = trace.calls
+    in_optimizer, in_backward = backward.optimizer >= 0, backward.node >= 0
+    stepped, derived = held.any_use(in_optimizer), held.any_use(in_backward)
+    forward = held.any_use(~in_optimizer & ~in_backward)
+    before = held.call < 0
+    made = np.maximum(held.call, 0)
+    by_optimizer, by_backward = (~before & of[made] for of in (in_optimizer, in_backward))
+    top = trace.hierarchy.top[made]
+    inside = held.end <= calls.end[np.where(top >= 0, top, made)]
+    step_end = calls.end[np.maximum(backward.optimizer[made], 0)]
+    category = np.select(
+        [
+            before & stepped & forward, before & stepped & derived, before & stepped, before,
+            by_optimizer & (held.end > step_end), by_optimizer,
+            by_backward & stepped, by_backward, inside,
+        ],
+        [_PARAMETER, _GRADIENT, _STATE, _UNKNOWN, _STATE, _TEMPORARY, _GRADIENT, _TEMPORARY, _TEMPORARY],
+        _ACTIVATION,
+    ).astype(np.int8)  # fmt: skip
+    node = backward.node[held.uses]
+    node_end = np.where(node >= 0, calls.end[np.maximum(node, 0)], 0)
+    end = np.maximum(held.end, np.maximum.reduceat(node_end, held.first[:-1]))
+    after = trace.span.end + 1
+    released = np.append(backward.zero_grad_ts, after)[np.searchsorted(backward.zero_grad_ts, end)]
+    end = np.where(category == _GRADIENT, released, end)
+    return category, np.where(np.isin(category, (_PARAMETER, _STATE)), after, end)
+
+
+def category_of_blocks(
+    trace: Trace, backward: Backward, call: Positions[int, CallIndex], begin: IntColumn, end: IntColumn
+) -> npt.NDArray[np.int8]:
+    """Categories by the call that allocated a block, and by when it was freed.
+
+    Args:
+        call: int64, −1 for none. begin, end: int64 ns.
+    """
+    if not len(trace.calls):
+        return np.full(len(call), _UNKNOWN, np.int8)
+    calls, at = trace.calls, np.maximum(call, 0)
+    top = trace.hierarchy.top[at]
+    inside = end <= calls.end[np.where(top >= 0, top, at)]
+    optimizer, node = backward.optimizer[at], backward.node[at]
+    left_step = end > calls.end[np.maximum(optimizer, 0)]
+    stepped = np.append(backward.optimizer_ts, np.iinfo(np.int64).max)[np.searchsorted(backward.optimizer_ts, begin)]
+    kept = end > trace.span.end
+    category = np.select(
+        [
+            call < 0, (optimizer >= 0) & left_step, optimizer >= 0, (node >= 0) & (end > stepped),
+            (node >= 0) & kept, node >= 0, inside, kept,
+        ],
+        [_UNKNOWN, _STATE, _TEMPORARY, _GRADIENT, _UNKNOWN, _TEMPORARY, _TEMPORARY, _UNKNOWN],
+        _ACTIVATION,
+    )  # fmt: skip
+    return category.astype(np.int8)

@@ -1,0 +1,345 @@
+"""FLOPs and bytes of GPU events, what of the device's peaks they reach, and which peak bounds them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..trace.brief import brief
+from ..trace.call_tree import nearest
+from ..trace.columns import IntColumn, distinct, distinct_rows, matching, run_starts
+from ..trace.intervals import sums
+from ..trace.kernel_kinds import computes_products
+from ..trace.kernel_names import kernel_label
+from ..trace.tables import OP
+from ..trace.trace import Trace
+from .devices import Device, find_device
+from .flops import bytes_moved, flops, operator
+from .table import Column, Row, Table, WithMean, per_second
+
+_TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What GPU events compute and move; one entry an event of `Trace.gpu`.
+
+    The FLOPs and bytes of an operator stand at its main kernel (the longest of those named like matrix products,
+    convolutions or attention, else the longest), or at the two of a convolution's backward, half each; its other
+    kernels have none. The sum over the events of an operator is the operator's.
+
+    Attributes:
+        flops, bytes: int64, −1 if unknown or if it is another kernel's.
+        dtype: int32 code into `dtypes`, the element type that peaks go by; 0 ("") if unknown.
+        call: int64, position in the calls of `Trace.attribution` of the operator that the FLOPs are of, else of the one
+            that launched it; −1 for none.
+        operator_ns: int64, where FLOPs are known: durations of all kernels of the operator that they are of (in a
+            convolution also changes of layout, sums of partial results), shared like the FLOPs; 0 elsewhere.
+    """
+
+    flops: IntColumn
+    bytes: IntColumn
+    dtype: npt.NDArray[np.int32]
+    dtypes: list[str]
+    call: IntColumn
+    operator_ns: IntColumn
+
+    __repr__ = brief
+
+
+class KernelRow(WithMean, Row):
+    """All events of one kernel on one device with one element type.
+
+    Attributes:
+        ops: names of the operators that launched them, the most frequent first.
+        count: number of events. total_ns: sum of their durations.
+        flops, bytes: sums over the events where they are known (`flops_ns`, `bytes_ns`: those events' durations);
+            None if they are known for none.
+        operator_ns: durations of all kernels of the operators whose FLOPs these are, as far as they are shared out.
+        peak_flops_per_second: the device's peak for the element type, which `flops_share` is of; None if unknown.
+        flops_share, bytes_share: of the device's peaks, 1 is all; None where either is unknown. The share of the
+            bandwidth is that of the events whose data came from memory (`from_memory`), None without any.
+        bound: "compute" or "memory", by which the time at peak is longer; "cache" in place of "memory" where the data
+            of no event must have come from there; "" where it is not known.
+    """
+
+    device: int
+    kernel: str
+    category: str
+    dtype: str
+    ops: tuple[str, ...]
+    count: int
+    total_ns: int
+    flops: int | None
+    flops_ns: int
+    bytes: int | None
+    bytes_ns: int
+    operator_ns: int
+    peak_flops_per_second: float | None
+    flops_share: float | None
+    bytes_share: float | None
+    bound: str
+
+    title = "kernels, and what of the device's peaks they reach"
+    columns = (
+        Column("type", lambda row: f"  {row.dtype or '-'}"), Column("count", "count"),
+        Column("mean µs", "mean_ns", "µs"), Column("TFLOP/s", "flops_per_second", "TFLOP/s"),
+        Column("of op", "operator_flops_per_second", "TFLOP/s"), Column("GB/s", "bytes_per_second", "GB/s", 1),
+        Column("FLOPs", "flops_share", "share"), Column("memory", "bytes_share", "share"), Column("bound", "bound"),
+    )  # fmt: skip
+    derived = ("mean_ns", "flops_per_second", "operator_flops_per_second", "bytes_per_second", "intensity")
+    left_out = ("flops_ns", "bytes_ns", "operator_ns")
+    joined = ("ops", " ")
+
+    def above(self) -> str:
+        """The operators that launched it and its name, which is long."""
+        return " ".join(filter(None, [",".join(self.ops), kernel_label(self.kernel)]))
+
+    @property
+    def flops_per_second(self) -> float | None:
+        """Achieved rate."""
+        return per_second(self.flops, self.flops_ns)
+
+    @property
+    def operator_flops_per_second(self) -> float | None:
+        """Rate of the operators as a whole: their FLOPs over the time of all their kernels, not this one's alone."""
+        return per_second(self.flops, self.operator_ns)
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """Achieved rate."""
+        return per_second(self.bytes, self.bytes_ns)
+
+    @property
+    def intensity(self) -> float | None:
+        """FLOPs per byte."""
+        return self.flops / self.bytes if self.flops is not None and self.bytes else None
+
+
+def find_devices(trace: Trace, own: Sequence[Device] = ()) -> dict[int, Device]:
+    """Device number to what the device can do; without those that no table has.
+
+    Args:
+        own: as in `find_device`.
+    """
+    numbers = np.unique(trace.gpu.device).tolist()
+    found = {number: find_device(trace.properties.get(number), own) for number in numbers}
+    return {number: device for number, device in found.items() if device is not None}
+
+
+def work_of_events(trace: Trace) -> Work:
+    """FLOPs, bytes and element types of all GPU events.
+
+    FLOPs are those of the innermost operator that is counted (`mm` in `matmul` in `linear`). Bytes are its, too, or
+    those of the operator that launched the event where that is another one inside.
+    """
+    gpu, calls, caller = trace.gpu, trace.attribution.calls, trace.attribution.call
+    count, size = _of_calls(trace)
+    innermost = _innermost(calls.parent, count >= 0)
+    launched = np.flatnonzero((caller >= 0) & ~trace.is_copy)
+    owner = nearest(caller, calls.parent, innermost) if len(calls) else caller
+    work = Work(
+        np.full(len(gpu), -1, np.int64), gpu.bytes.copy(), np.zeros(len(gpu), np.int32), _dtypes(trace),
+        caller.copy(), np.zeros(len(gpu), np.int64),
+    )  # fmt: skip
+    named = matching(gpu.name, trace.names, computes_products)
+    for events in _groups(trace, owner, launched[owner[launched] >= 0], named):
+        call = int(owner[events[0]])
+        main = _main(trace, events, trace.names[calls.name[call]], named)
+        _share(trace, work.flops, main, int(count[call]))
+        _share(trace, work.operator_ns, main, int(gpu.dur[events].sum()))
+        for kernels in main:
+            work.call[kernels] = call
+            if np.all((caller[kernels] == call) | (size[caller[kernels]] < 0)):
+                _share(trace, work.bytes, [kernels], int(size[call]) // len(main))
+    for events in _groups(trace, caller, launched[owner[launched] != caller[launched]], named):
+        if work.bytes[events].max() < 0:
+            main = _main(trace, events, "", named)
+            _share(trace, work.bytes, main, int(size[caller[events[0]]]))
+    _set_dtypes(trace, work)
+    return work
+
+
+def from_memory(trace: Trace, size: IntColumn, devices: Mapping[int, Device]) -> Mask:
+    """Which GPU events moved their bytes to and from the device's memory, as far as that can be known.
+
+    What fits the device's last cache may be there before, and stay there: such an event has no share of the bandwidth.
+    Nor has one that was faster than memory is, where the cache explains it: it may hold as much of what is read when
+    the event begins, and of what was written when it ends.
+
+    Args:
+        size: int64, bytes of each event, −1 if unknown.
+        devices: from `find_devices`; events of others are none of these.
+    """
+    gpu, found = trace.gpu, np.zeros(len(trace.gpu), np.bool_)
+    for number, device in devices.items():
+        cache, passes = device.l2_bytes or 0, gpu.dur * (device.bytes_per_second / 1e9)
+        helped = (size > passes) & (size - 2 * cache <= passes) & (cache > 0) & (gpu.dur > 0)
+        found |= (gpu.device == number) & (size > cache) & ~helped
+    return found
+
+
+def _of_calls(trace: Trace) -> tuple[IntColumn, IntColumn]:
+    """FLOPs and bytes of every call, −1 if unknown; each distinct call is counted once."""
+    calls = trace.attribution.calls
+    count, size = np.full(len(calls), -1, np.int64), np.full(len(calls), -1, np.int64)
+    ops = np.flatnonzero((calls.kind == OP) & (calls.signature >= 0))
+    kinds = max(len(trace.signatures), 1)
+    pairs, inverse = np.unique(calls.name[ops].astype(np.int64) * kinds + calls.signature[ops], return_inverse=True)
+    distinct = [(trace.names[pair // kinds], trace.signatures[pair % kinds]) for pair in pairs.tolist()]
+    for column, of in ((count, flops), (size, bytes_moved)):
+        values = [of(*one) for one in distinct]
+        column[ops] = np.array([-1 if value is None else value for value in values], np.int64)[inverse.reshape(-1)]
+    return count, size
+
+
+def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
+    """Those of the chosen calls that have no chosen one inside."""
+    outer = np.zeros(len(parent), np.bool_)
+    at = distinct(parent[chosen])
+    while len(at := at[at >= 0]):
+        at = at[~outer[at]]
+        outer[at] = True
+        at = distinct(parent[at])
+    return chosen & ~outer
+
+
+def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask) -> list[IntColumn]:
+    """Events by call, those of a captured call by replay; in each group those named like a main kernel first, of them
+    the longest."""
+    if not len(events):
+        return []
+    replay = trace.gpu.graph_replay[events]
+    order = np.lexsort((events, -trace.gpu.dur[events], ~named[events], replay, call[events]))
+    events = events[order]
+    return np.split(events, np.flatnonzero(run_starts(call[events], replay[order]))[1:])
+
+
+def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColumn]:
+    """The main kernels of a group: of as many names as the operator has parts, those that come first.
+
+    An operator may launch one kernel several times, for a chunk of its tensors each.
+    """
+    name, entry = trace.gpu.name[events], operator(op)
+    first = list(dict.fromkeys(name[named[events]].tolist() or name[:1].tolist()))
+    return [events[name == code] for code in first[: entry.parts if entry is not None else 1]]
+
+
+def _share(trace: Trace, column: IntColumn, main: list[IntColumn], total: int) -> None:
+    """Give a total to main kernels in equal parts, and each part to the events of that name by their durations."""
+    if total < 0:
+        return
+    for part, kernels in enumerate(main):
+        mine = total // len(main) + (total % len(main) if part == 0 else 0)
+        dur = trace.gpu.dur[kernels].tolist()
+        whole = sum(dur)
+        shares = [mine * one // whole if whole else mine // len(dur) for one in dur]
+        shares[0] += mine - sum(shares)
+        column[kernels] = shares
+
+
+def _dtypes(trace: Trace) -> list[str]:
+    """All element types, "" first."""
+    return ["", *sorted({signature.dtype for signature in trace.signatures} - {""} | {"float32", "tf32"})]
+
+
+def _set_dtypes(trace: Trace, work: Work) -> None:
+    codes = {dtype: code for code, dtype in enumerate(work.dtypes)}
+    of_signature = np.array([*(codes[one.dtype] for one in trace.signatures), 0], np.int32)
+    has = work.call >= 0
+    work.dtype[has] = of_signature[trace.attribution.calls.signature[work.call[has]]]
+    tensor_float = matching(trace.gpu.name, trace.names, _TENSOR_FLOAT.search)
+    work.dtype[tensor_float & (work.dtype == codes["float32"])] = codes["tf32"]
+
+
+def kernel_table(
+    trace: Trace, work: Work | None = None, devices: Mapping[int, Device] | None = None
+) -> Table[KernelRow]:
+    """One row a device, kernel and element type; the longest in total first.
+
+    Args:
+        work: from `work_of_events`; devices: from `find_devices`; found anew if None.
+    """
+    work = work_of_events(trace) if work is None else work
+    devices = find_devices(trace) if devices is None else devices
+    gpu = trace.gpu
+    if not len(gpu):
+        return Table(KernelRow)
+    keys, inverse = distinct_rows(gpu.device, gpu.name, gpu.category, work.dtype)
+    ops = _ops_by_row(trace, inverse, len(keys))
+    count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(keys))
+    operator_ns = sums(inverse, work.operator_ns, len(keys))
+    judged = np.where(from_memory(trace, work.bytes, devices), work.bytes, -1)
+    done, moved, passed = (
+        _known_sums(inverse, column, gpu.dur, len(keys)) for column in (work.flops, work.bytes, judged)
+    )
+    rows = Table(KernelRow)
+    for row in np.argsort(-total, kind="stable").tolist():
+        number, name, category, dtype = keys[row].tolist()
+        device = devices.get(number)
+        peak = device.peak_flops(work.dtypes[dtype]) if device is not None else None
+        (work_done, done_ns), (size, moved_ns) = done[row], moved[row]
+        rows.append(
+            KernelRow(
+                number, trace.names[name], trace.categories[category], work.dtypes[dtype], ops[row], int(count[row]),
+                int(total[row]), work_done, done_ns, size, moved_ns, int(operator_ns[row]), peak,
+                *against_peaks(device, peak, done[row], moved[row], passed[row]),
+            )
+        )  # fmt: skip
+    return rows
+
+
+def against_peaks(
+    device: Device | None, peak: float | None, done: tuple[int | None, int], moved: tuple[int | None, int],
+    passed: tuple[int | None, int],
+) -> tuple[float | None, float | None, str]:  # fmt: skip
+    """Shares of the peaks, and which of them bounds.
+
+    Args:
+        done, moved: FLOPs and bytes, and durations of the events, ns; (None, 0) where they are not known.
+        passed: of them bytes that came from memory; see `from_memory`.
+    """
+    if device is None:
+        return None, None, ""
+    at_peak = done[0] / peak * 1e9 if done[0] is not None and peak else None
+    at_bandwidth, from_there = (
+        size / device.bytes_per_second * 1e9 if size is not None else None for size in (moved[0], passed[0])
+    )
+    shares = [
+        least / ns if least is not None and ns else None for least, ns in ((at_peak, done[1]), (from_there, passed[1]))
+    ]
+    if at_bandwidth is None or (done[0] is not None and at_peak is None):
+        return shares[0], shares[1], ""
+    if (at_peak or 0) > at_bandwidth:
+        return shares[0], shares[1], "compute"
+    return shares[0], shares[1], "cache" if from_there is None else "memory"
+
+
+def _ops_by_row(trace: Trace, row: IntColumn, count: int) -> list[tuple[str, ...]]:
+    """Names of the launching operators of each row's events, the most frequent first."""
+    calls = trace.attribution.calls
+    if not len(calls):
+        return [()] * count
+    op = nearest(trace.attribution.call, calls.parent, calls.kind == OP)
+    has = op >= 0
+    pairs, of = distinct_rows(row[has], calls.name[op[has]])
+    ops: list[tuple[str, ...]] = [()] * count
+    for at, name in pairs[np.argsort(-np.bincount(of), kind="stable")].tolist():
+        ops[at] += (trace.names[name],)
+    return ops
+
+
+def _known_sums(group: IntColumn, values: IntColumn, dur: IntColumn, count: int) -> list[tuple[int | None, int]]:
+    """By group, sum and durations of the events whose value is known (not −1); (None, 0) if there are none."""
+    known = values >= 0
+    total: list[int] = [0] * count
+    for at, value in zip(group[known].tolist(), values[known].tolist(), strict=True):  # sums may not fit 64 bits
+        total[at] += value
+    time, events = sums(group[known], dur[known], count), np.bincount(group[known], minlength=count)
+    return [(total[row], int(time[row])) if events[row] else (None, 0) for row in range(count)]

@@ -1,0 +1,452 @@
+"""Two traces side by side: device time by operator and by kernel, with what one of them lacks."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..trace.brief import brief
+from ..trace.call_tree import name_paths
+from ..trace.columns import IntColumn, StringTable
+from ..trace.index import as_column
+from ..trace.intervals import sums
+from ..trace.printable import printable
+from ..trace.steps import family_of
+from ..trace.tables import ANNOTATION
+from ..trace.text_tables import number, render, titled
+from .breakdown import BreakdownRow, breakdown, iteration_at, launched_in
+from .kernel_peaks import KernelRow, kernel_table
+from .summary import Analysis
+from .table import Row, WithMean
+
+_MS = 1e6
+_US = 1e3
+_BIGGEST = 5
+
+
+class Side(WithMean, Row):
+    """What one trace has of a row: events, their total duration, and of kernels the shares of the device's peaks.
+
+    Number and duration are those of an iteration, on average, where iterations are compared.
+    """
+
+    count: float
+    total_ns: float
+    flops_share: float | None = None
+    bytes_share: float | None = None
+
+
+class DiffRow(Row):
+    """An operator or a kernel in both traces; None where one lacks it."""
+
+    name: str
+    a: Side | None
+    b: Side | None
+
+    @property
+    def change_ns(self) -> float:
+        """Total in B less total in A."""
+        return (self.b.total_ns if self.b else 0) - (self.a.total_ns if self.a else 0)
+
+    @property
+    def ratio(self) -> float | None:
+        """Total in B by total in A, None where one lacks it or A's is nothing."""
+        return self.b.total_ns / self.a.total_ns if self.a and self.b and self.a.total_ns else None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Rows in order of the change, the greatest first.
+
+    Attributes:
+        a, b: names of the files. device_a, device_b: of the devices.
+        per_iteration: all numbers are of an iteration, on average; else of the whole traces.
+        iterations_a, iterations_b: how many each trace has.
+        outside_a, outside_b: GPU events launched outside iterations, and their ns; left out if iterations are compared.
+        total_a, total_b: device time, ns.
+        latency_a, latency_b: mean length of an iteration, ns, where iterations are compared; else the traces' spans.
+        ops, kernels: by name (operators with shapes if asked for).
+        damage: what is wrong with the files, in sentences.
+        paths: by call path.
+        gains, losses: operators that take less and more time in B, those with the greatest change first.
+    """
+
+    a: str
+    b: str
+    device_a: str
+    device_b: str
+    per_iteration: bool
+    iterations_a: int
+    iterations_b: int
+    outside_a: tuple[int, int]
+    outside_b: tuple[int, int]
+    total_a: float
+    total_b: float
+    ops: list[DiffRow]
+    kernels: list[DiffRow]
+    latency_a: float
+    latency_b: float
+    damage: tuple[str, ...] = ()
+    paths: list[PathRow] = field(default_factory=list)
+
+    __repr__ = brief
+
+    @property
+    def gains(self) -> list[DiffRow]:
+        """Operators that take less time in B."""
+        return sorted((row for row in self.ops if row.change_ns < 0), key=lambda row: row.change_ns)
+
+    @property
+    def losses(self) -> list[DiffRow]:
+        """Operators that take more time in B."""
+        return sorted((row for row in self.ops if row.change_ns > 0), key=lambda row: -row.change_ns)
+
+
+def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool = False) -> Difference:
+    """Compare two traces, of whatever devices: an iteration of each on average, if both have iterations.
+
+    Args:
+        by_shape: match operators by name and shapes.
+        total: compare the whole traces, however many iterations they have.
+    """
+    per_iteration = bool(a.iterations and b.iterations) and not total
+    one, other = _Part.of(a, per_iteration), _Part.of(b, per_iteration)
+    return Difference(
+        a.trace.file, b.trace.file, _devices(a), _devices(b), per_iteration, len(a.iterations), len(b.iterations),
+        one.outside, other.outside, one.total_ns, other.total_ns,
+        _match(_ops(one, by_shape), _ops(other, by_shape)), _match(_kernels(one), _kernels(other)),
+        _latency(a, per_iteration), _latency(b, per_iteration), (*a.trace.damage, *b.trace.damage),
+        path_rows(a, b, per_iteration=per_iteration),
+    )  # fmt: skip
+
+
+def _latency(analysis: Analysis, per_iteration: bool) -> float:
+    mean = analysis.mean_latency_ns if per_iteration else None
+    return analysis.trace.span.length if mean is None else mean
+
+
+def regressions(found: Difference, limit: float) -> list[str]:
+    """What takes more time in B than a limit allows, in sentences; empty if nothing does.
+
+    Compared are the device time and the time of an iteration (of the whole trace, if iterations are not compared).
+
+    Args:
+        limit: relative, 0.05 for 5%.
+
+    Example:
+        >>> regressions(difference(trace.analyze(), trace.analyze()), 0.05)
+        []
+    """
+    what = "time of an iteration" if found.per_iteration else "time of the whole trace"
+    pairs = (("device time", found.total_a, found.total_b), (what, found.latency_a, found.latency_b))
+    slower = ", ".join(f"{row.name} +{row.change_ns / _MS:,.3f} ms" for row in found.losses[:_BIGGEST])
+    return [
+        f"{name}: {a / _MS:,.3f} ms in A, {b / _MS:,.3f} ms in B{f' ({b / a - 1:+.1%})' if a else ''}"
+        + (f"; operators: {slower}" if slower else "")
+        for name, a, b in pairs
+        if b > a * (1 + limit)
+    ]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The part of a trace that is compared.
+
+    Attributes:
+        breakdown, kernels: as in `Analysis`, of this part.
+        iterations: by how many its numbers are divided.
+        outside: GPU events that belong to no iteration, and their ns.
+    """
+
+    breakdown: list[BreakdownRow]
+    kernels: list[KernelRow]
+    iterations: int
+    outside: tuple[int, int]
+
+    @classmethod
+    def of(cls, analysis: Analysis, per_iteration: bool) -> _Part:
+        trace, work = analysis.trace, analysis.work
+        inside = launched_in(trace, analysis.iterations) >= 0
+        outside = int(np.count_nonzero(~inside)), int(trace.gpu.dur[~inside].sum())
+        if not per_iteration:
+            return cls(analysis.breakdown, analysis.kernels, 1, outside)
+        rows = np.flatnonzero(inside)
+        part = trace.with_tables(replace(trace.tables, gpu=trace.gpu.take(rows)))
+        columns = ("flops", "bytes", "dtype", "call", "operator_ns")
+        done = replace(work, **{name: getattr(work, name)[rows] for name in columns})
+        return cls(breakdown(part), kernel_table(part, done, analysis.devices), len(analysis.iterations), outside)
+
+    @property
+    def total_ns(self) -> float:
+        return self.mean(sum(row.total_ns for row in self.breakdown))
+
+    def mean(self, value: int) -> float:
+        """A sum over all iterations as the mean of one."""
+        return value if self.iterations == 1 else value / self.iterations
+
+
+def _match(a: dict[str, Side], b: dict[str, Side]) -> list[DiffRow]:
+    rows = [DiffRow(name, a.get(name), b.get(name)) for name in {**a, **b}]
+    return sorted(rows, key=lambda row: (-abs(row.change_ns), row.name))
+
+
+def _ops(part: _Part, by_shape: bool) -> dict[str, Side]:
+    groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for row in part.breakdown:
+        name = row.label
+        groups[f"{name} {row.shapes}".rstrip() if by_shape else name].append((row.count, row.total_ns))
+    return {
+        name: Side(part.mean(sum(n for n, _ in of)), part.mean(sum(t for _, t in of))) for name, of in groups.items()
+    }
+
+
+def _kernels(part: _Part) -> dict[str, Side]:
+    """By name; the shares of peaks are those of all its rows together, weighted by time."""
+    groups = defaultdict(list)
+    for row in part.kernels:
+        groups[row.kernel].append(row)
+    return {
+        name: Side(
+            part.mean(sum(row.count for row in rows)), part.mean(sum(row.total_ns for row in rows)),
+            _weighted((row.flops_share, row.flops_ns) for row in rows),
+            _weighted((row.bytes_share, row.bytes_ns) for row in rows),
+        )
+        for name, rows in groups.items()
+    }  # fmt: skip
+
+
+def _weighted(parts: Iterable[tuple[float | None, int]]) -> float | None:
+    known = [(share, ns) for share, ns in parts if share is not None and ns]
+    return sum(share * ns for share, ns in known) / sum(ns for _, ns in known) if known else None
+
+
+def _devices(analysis: Analysis) -> str:
+    names = {str(one.get("name", "no name")): None for one in analysis.trace.properties.values()}
+    return ", ".join(names) or "no device"
+
+
+def json_of_difference(found: Difference) -> dict[str, Any]:
+    """All of it as plain objects."""
+    plain = asdict(replace(found, paths=[])) | {"paths": plain_paths(found.paths)}
+    for key, rows in (("ops", found.ops), ("kernels", found.kernels)):
+        plain[key] = [asdict(row) | {"change_ns": row.change_ns, "ratio": row.ratio} for row in rows]
+    return plain | {"gains": [row.name for row in found.gains], "losses": [row.name for row in found.losses]}
+
+
+def diff_text(found: Difference, width: int, top: int = 15) -> str:
+    """Tables for the terminal, of at most `top` rows each."""
+    change = f", {found.total_b / found.total_a:.2f} times A" if found.total_a else ""
+    what = "ms of GPU events an iteration" if found.per_iteration else "ms of GPU events"
+    head = [
+        f"A  {found.a}: {found.device_a}, {found.total_a / _MS:,.3f} {what}",
+        f"B  {found.b}: {found.device_b}, {found.total_b / _MS:,.3f} {what}{change}",
+        *textwrap.wrap(_compared(found), width),
+        _latencies(found),
+    ]
+    head += [f"warning {sentence}" for sentence in found.damage]
+    parts = [
+        "\n".join(line for one in head for line in textwrap.wrap(printable(one, "?"), width, subsequent_indent="   "))
+    ]
+    parts.append(_table("operators, by the change in time", found.ops, width, top, above=False))
+    parts.append(_table("kernels, by the change in time", found.kernels, width, top, above=True))
+    parts.append(_paths(found.paths, width, top))
+    moved = (("biggest gains (less time in B)", found.gains), ("biggest losses (more time in B)", found.losses))
+    parts += [_table(title, rows, width, _BIGGEST, above=False) for title, rows in moved if rows]
+    return "\n\n".join([*parts, "\n".join(map(_lacking, ("operators", "kernels"), (found.ops, found.kernels)))])
+
+
+def _latencies(found: Difference) -> str:
+    what = "an iteration" if found.per_iteration else "the whole trace"
+    change = f", {found.latency_b / found.latency_a:.2f} times A" if found.latency_a else ""
+    return f"{what} takes {found.latency_a / _MS:,.3f} ms in A, {found.latency_b / _MS:,.3f} ms in B{change}"
+
+
+def _compared(found: Difference) -> str:
+    """What is compared, and what is left out."""
+    plural = "s" if found.iterations_a != 1 else ""
+    numbers = f"{found.iterations_a:,} iteration{plural} in A, {found.iterations_b:,} in B"
+    if not found.per_iteration:
+        return f"totals of the whole traces are compared: {numbers}"
+    outside = [
+        f"{ns / _MS:,.3f} ms ({count:,} event{'s' if count != 1 else ''}) of {side}"
+        for side, (count, ns) in (("A", found.outside_a), ("B", found.outside_b)) if count
+    ]  # fmt: skip
+    left = f"; launched outside iterations and left out: {', '.join(outside)}" if outside else ""
+    return f"means of an iteration are compared: {numbers}{left} (--total compares the whole traces)"
+
+
+def _lacking(what: str, rows: list[DiffRow]) -> str:
+    a, b = sum(row.a is None for row in rows), sum(row.b is None for row in rows)
+    return f"of {len(rows)} {what} A lacks {a} and B lacks {b}"
+
+
+def _table(title: str, rows: list[DiffRow], width: int, top: int, *, above: bool) -> str:
+    heads = ["" if above else "operator", "A n", "A ms", "A µs", "B n", "B ms", "B µs", "B−A ms", "B/A"]
+    shown = rows[:top]
+    cells = [
+        ["" if above else row.name, *_cells(row.a), *_cells(row.b), f"{row.change_ns / _MS:+,.3f}",
+         number(row.ratio, 2)]
+        for row in shown
+    ]  # fmt: skip
+    names = [row.name for row in shown] if above else None
+    return render(titled(title, len(rows), top), heads, cells, width, above=names)
+
+
+def _paths(rows: list[PathRow], width: int, top: int) -> str:
+    """Call paths whose own time has changed most: what they launched, or what they took on the host."""
+    what = "launched_ns" if any(side and side.device_ns for row in rows for side in (row.a, row.b)) else "self_ns"
+    changed = sorted((row for row in rows if row.change(what)), key=lambda row: (-abs(row.change(what)), row.path))
+    if not changed:
+        return ""
+    shown = changed[:top]
+    cells = [["", *map(number, _path_cells(row, what)), f"{row.change(what) / _MS:+,.3f}"] for row in shown]
+    time = "ms launched" if what == "launched_ns" else "self ms"
+    heads = ["", "A n", f"A {time}", "B n", f"B {time}", "B−A ms"]
+    title = titled("call paths, by the change", len(changed), top)
+    return render(title, heads, cells, width, above=[" / ".join(row.path) for row in shown])
+
+
+def _path_cells(row: PathRow, what: str) -> Iterator[float | None]:
+    for side in (row.a, row.b):
+        yield None if side is None else side.calls
+        yield None if side is None else getattr(side, what) / _MS
+
+
+def _cells(side: Side | None) -> list[str | int | None]:
+    if side is None:
+        return ["-", "-", "-"]
+    count = number(side.count, 0 if side.count == int(side.count) else 1)
+    return [count, number(side.total_ns, 3, _MS), number(side.mean_ns, 1, _US)]
+
+
+class PathSide(Row):
+    """What one trace has of a call path; of an iteration, on average, where iterations are compared.
+
+    Attributes:
+        calls: number. host_ns, self_ns: their durations, and without the calls below them on the same thread.
+        device_ns: of the device events that they launched, or calls below them did. launched_ns: they themselves did.
+    """
+
+    calls: float
+    host_ns: float
+    self_ns: float
+    device_ns: float
+    launched_ns: float
+
+
+class PathRow(Row):
+    """A call path in both traces, None where one lacks it.
+
+    Attributes:
+        path: names from the outermost call to this one; annotations without their running numbers.
+    """
+
+    path: tuple[str, ...]
+    a: PathSide | None
+    b: PathSide | None
+
+    def change(self, what: str) -> float:
+        """B less A of one of the attributes of `PathSide`."""
+        before, after = (0.0 if side is None else float(getattr(side, what)) for side in (self.a, self.b))
+        return after - before
+
+
+def path_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[PathRow]:
+    """All call paths of both traces, callers before what they call, the greatest change in time first.
+
+    Calls of one name below equal paths are one row. A change is that of the device time, of the host time where both
+    traces have no device events.
+
+    Args:
+        per_iteration: count what begins in an iteration, and divide by their number.
+
+    Example:
+        >>> same = path_rows(trace.analyze(), trace.analyze(), per_iteration=False)
+        >>> {row.change("host_ns") for row in same}
+        {0.0}
+    """
+    names = StringTable()
+    codes = [_names(one, names) for one in (a, b)]
+    parent = np.concatenate([a.trace.calls.parent, _shifted(b.trace.calls.parent, len(a.trace.calls))])
+    node, above, name = name_paths(parent, np.concatenate(codes), np.full(len(parent), -1))
+    split = len(a.trace.calls)
+    one, other = _sides(a, node[:split], len(above), per_iteration), _sides(b, node[split:], len(above), per_iteration)
+    key = "device_ns" if len(a.trace.gpu) or len(b.trace.gpu) else "host_ns"
+    change = np.abs(other[key] - one[key])
+    return _in_order(one, other, above, [names.values[code] for code in name.tolist()], change)
+
+
+def plain_paths(rows: list[PathRow]) -> list[dict[str, Any]]:
+    """Rows as plain objects: `name`, `depth`, `path`; and of each side and the change the numbers."""
+    return [
+        {
+            "name": row.path[-1], "depth": len(row.path) - 1, "path": " / ".join(row.path),
+            "a": row.a and vars(row.a), "b": row.b and vars(row.b),
+            **{f"change_{key}": row.change(key) for key in ("device_ns", "host_ns", "launched_ns", "self_ns")},
+        }
+        for row in rows
+    ]  # fmt: skip
+
+
+def _names(analysis: Analysis, names: StringTable) -> IntColumn:
+    """Of each call the code of its name, of an annotation without its running number."""
+    trace = analysis.trace
+    plain = names.codes(list(trace.names)).astype(np.int64)
+    families = names.codes(list(map(family_of, trace.names))).astype(np.int64)
+    code = trace.calls.name
+    return np.where(trace.calls.kind == ANNOTATION, families[code], plain[code])
+
+
+def _shifted(parent: IntColumn, by: int) -> IntColumn:
+    return np.where(parent >= 0, parent + by, -1)
+
+
+def _sides(analysis: Analysis, node: IntColumn, count: int, per_iteration: bool) -> dict[str, Any]:
+    """By path, the attributes of `PathSide`."""
+    trace, iterations = analysis.trace, analysis.iterations
+    calls, gpu = trace.calls, trace.gpu
+    inside, counted = np.ones(len(calls), np.bool_), gpu.call >= 0
+    if per_iteration:
+        inside = iteration_at(iterations, calls.ts) >= 0
+        counted &= launched_in(trace, iterations) >= 0
+    by = len(iterations) if per_iteration else 1
+    launched = np.zeros(len(calls), np.int64)
+    np.add.at(launched, gpu.call[counted], gpu.dur[counted])
+    device = trace.call_tree.totals(calls.parent, as_column(launched))
+    duration, at = calls.end - calls.ts, node[inside]
+    columns = {"host_ns": duration, "self_ns": trace.self_ns, "device_ns": device, "launched_ns": launched}
+    found: dict[str, Any] = {key: sums(at, column[inside], count) / by for key, column in columns.items()}
+    return found | {"calls": np.bincount(at, minlength=count) / by}
+
+
+def _in_order(
+    one: dict[str, Any], other: dict[str, Any], above: IntColumn, names: list[str], change: Any
+) -> list[PathRow]:
+    """The paths that either side has, depth first, of one caller the greatest change first."""
+    used = (one["calls"] > 0) | (other["calls"] > 0)
+    order = np.lexsort((np.arange(len(above)), -change))
+    below: dict[int, list[int]] = {}
+    for path in order[used[order]].tolist():
+        caller = int(above[path])
+        while caller >= 0 and not used[caller]:  # a caller that began before the first iteration
+            caller = int(above[caller])
+        below.setdefault(caller, []).append(path)
+    rows: list[PathRow] = []
+    waiting: list[tuple[int, tuple[str, ...]]] = [(path, ()) for path in reversed(below.get(-1, []))]
+    while waiting:
+        path, callers = waiting.pop()
+        whole = (*callers, names[path])
+        rows.append(PathRow(whole, _side(one, path), _side(other, path)))
+        waiting += [(inner, whole) for inner in reversed(below.get(path, []))]
+    return rows
+
+
+def _side(columns: dict[str, Any], path: int) -> PathSide | None:
+    if not columns["calls"][path]:
+        return None
+    return PathSide(**{key: float(column[path]) for key, column in columns.items()})

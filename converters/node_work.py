@@ -1,0 +1,213 @@
+"""What nodes themselves do: the time in which each op works, without callees and waits; FLOPs and bytes on the GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..analysis.kernel_peaks import work_of_events
+from ..schemas.kineto.host_calls import WAIT
+from ..trace.columns import IntColumn, mask_at, matching
+from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.intervals import union
+from ..trace.kinds import GPU
+from ..trace.trace import Trace
+
+_FOREVER = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Stretches of time in which a row is the innermost open one on its thread, in order of start.
+
+    Attributes:
+        start, end: int64 ns, start < end.
+        row: int64.
+    """
+
+    start: IntColumn
+    end: IntColumn
+    row: IntColumn
+
+    def of(self, mask: npt.NDArray[np.bool_]) -> Stretches:
+        """Some of them."""
+        return Stretches(self.start[mask], self.end[mask], self.row[mask])
+
+
+def host_rows(trace: Trace, without: IntColumn) -> IntColumn:
+    """Ops, annotations and runtime calls with a time, but those of `without` (rows that communicate)."""
+    return np.flatnonzero(trace.timed & (trace.kind != GPU) & ~mask_at(len(trace), without))
+
+
+def stretches(trace: Trace, rows: IntColumn) -> Stretches:
+    """Cut the time of each thread into stretches by the innermost of `rows` that is open.
+
+    A row that begins inside another one on its thread is taken to end inside it, too.
+    """
+    order, _ = trace.lane_order(trace.thread, rows, nested=True)
+    found: list[int] = []  # of each its start, its end, its row
+    stack: list[tuple[int, int]] = []  # end and row of the open ones, innermost last
+    thread, cursor = None, 0
+
+    def close(until: int) -> int:
+        at = cursor
+        while stack and stack[-1][0] <= until:
+            end, row = stack.pop()
+            if end > at:
+                found.extend((at, end, row))
+            at = max(at, end)
+        return at
+
+    columns = (trace.thread, trace.ts, trace.finish)
+    for row, lane, ts, end in zip(order.tolist(), *(column[order].tolist() for column in columns), strict=True):
+        if lane != thread:
+            close(_FOREVER)
+            thread = lane
+        else:
+            if stack and stack[-1][0] <= ts:
+                cursor = close(ts)
+            if stack:
+                until, caller = stack[-1]
+                if ts > cursor:
+                    found.extend((cursor, ts, caller))
+                end = min(end, until)
+        cursor = ts
+        stack.append((end, row))
+    close(_FOREVER)
+    table = np.array(found, np.int64).reshape(-1, 3)
+    table = table[np.lexsort((table[:, 2], table[:, 0]))]
+    return Stretches(table[:, 0], table[:, 1], table[:, 2])
+
+
+def waits(trace: Trace) -> tuple[IntColumn, IntColumn]:
+    """From when to when each row waits for the GPU (`sync` edges), int64 ns; (0, 0) for one that does not.
+
+    A synchronising call waits from its start to the end of the last GPU event that it waits for. A blocking copy waits
+    for its own: then the call after it has the edge, and the launching call waits from the event's start to its end.
+    """
+    begin, end = np.zeros(len(trace), np.int64), np.zeros(len(trace), np.int64)
+    sync = trace.edges_of("sync")
+    sync = sync[trace.kind[sync[:, 0]] == GPU]
+    source, target = sync[:, 0], sync[:, 1]
+    inside = trace.finish[source] > trace.ts[target]
+    begin[target[inside]] = trace.ts[target[inside]]
+    np.maximum.at(end, target[inside], trace.finish[source[inside]])
+    launcher = np.full(len(trace), -1, np.int64)
+    launches = trace.edges_of("launch")
+    launcher[launches[:, 1]] = launches[:, 0]
+    copies = source[~inside & (launcher[source] >= 0)]
+    copies = copies[trace.finish[launcher[copies]] >= trace.finish[copies]]
+    begin[launcher[copies]], end[launcher[copies]] = trace.ts[copies], trace.finish[copies]
+    return begin, end
+
+
+def host_work(trace: Trace, communicating: IntColumn) -> IntColumn:
+    """How long each host row itself works, ns; one entry a row of the trace.
+
+    That is its own time without its callees, without the time it waits for the GPU or (see `calls_collectives`) for a
+    collective on the host, and for an annotation also without the time in which another thread is in an op: the thread
+    inside the annotation then waits for that one.
+
+    Args:
+        communicating: rows that communicate, see `comm_rows`; they do not count as work.
+    """
+    parts = stretches(trace, host_rows(trace, communicating))
+    wait_begin, wait_end = (column[parts.row] for column in waits(trace))
+    waited = np.minimum(parts.end, wait_end) - np.maximum(parts.start, wait_begin)
+    work = parts.end - parts.start - np.maximum(waited, 0)
+    annotation = trace.scope[parts.row] == ANNOTATION_SCOPE
+    begin, end = collective_times(trace, communicating)
+    collective = HostCoverage.of(begin, end)
+    others = HostCoverage.of(np.append(parts.start[~annotation], begin), np.append(parts.end[~annotation], end))
+    for who, busy in ((annotation, others), (calls_collectives(trace)[parts.row], collective)):
+        work[who] -= busy.between(parts.start[who], parts.end[who])
+    result = np.zeros(len(trace), np.int64)
+    np.add.at(result, parts.row, np.maximum(work, 0))
+    return result
+
+
+def collective_times(trace: Trace, communicating: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Starts and ends of the collectives that run on the host, int64 ns."""
+    rows = communicating[trace.kind[communicating] != GPU]
+    return trace.ts[rows], trace.finish[rows]
+
+
+def calls_collectives(trace: Trace) -> npt.NDArray[np.bool_]:
+    """Rows that issue collectives or wait for them: where one runs on the host, their own time is spent waiting."""
+    return matching(trace.name, trace.names, lambda name: name.startswith("c10d::") or WAIT.fullmatch(name))
+
+
+@dataclass(frozen=True)
+class HostCoverage:
+    """The union of intervals.
+
+    Attributes:
+        start, end: int64 ns, disjoint and ascending.
+        before: int64 ns, total length of the intervals before each one.
+    """
+
+    start: IntColumn
+    end: IntColumn
+    before: IntColumn
+
+    @staticmethod
+    def of(start: IntColumn, end: IntColumn) -> HostCoverage:
+        """Unite intervals."""
+        start, end = union(start, end)
+        return HostCoverage(start, end, np.cumsum(end - start) - (end - start))
+
+    def between(self, begin: IntColumn, end: IntColumn) -> IntColumn:
+        """How much of the time from each begin to its end is covered, ns."""
+        return self.until(end) - self.until(begin)
+
+    def until(self, t: IntColumn) -> IntColumn:
+        """How much of the time before each t is covered, ns."""
+        at = np.searchsorted(self.start, t, side="right") - 1
+        if not len(self.start):
+            return np.zeros(len(t), np.int64)
+        inside = np.minimum(t, self.end[at]) - self.start[at]
+        covered: IntColumn = np.where(at >= 0, self.before[at] + inside, 0)
+        return covered
+
+
+_MAX_BYTES = 2.0**62
+
+
+def work_columns(trace: Trace) -> dict[str, IntColumn]:
+    """`num_ops` (FLOPs) and `tensor_size` (bytes moved): int64, one entry a row, −1 where it is not known.
+
+    They are those of `etplus analyze`: an operator's FLOPs are at its main kernel, see `work_of_events`. What is not
+    known gets no attribute, since 0 would mean a kernel that does nothing.
+
+    Example:
+        >>> bool(work_columns(trace)["num_ops"].max() > 0)
+        True
+    """
+    work = work_of_events(trace)
+    columns = {"num_ops": np.full(len(trace), -1, np.int64), "tensor_size": np.full(len(trace), -1, np.int64)}
+    columns["num_ops"][trace.gpu.source], columns["tensor_size"][trace.gpu.source] = work.flops, work.bytes
+    return columns
+
+
+def roofline_work(
+    flops: IntColumn, size: IntColumn, micros: IntColumn, bandwidth: float
+) -> tuple[IntColumn, IntColumn]:
+    """`num_ops` and `tensor_size` for all nodes of a roofline simulation, which ends at one without them.
+
+    Such a simulation takes max(FLOPs / peak, bytes / bandwidth) for a node. Where FLOPs are not known a node is bound
+    by its bytes; where these are not known either it gets the bytes that take its measured duration.
+
+    Args:
+        flops, size: −1 where they are not known.
+        micros: measured durations, µs; 0 counts as 1 ns, as in a replay.
+        bandwidth: of the device's memory in the simulation, GB/s (bytes a ns).
+
+    Example:
+        >>> [column.tolist() for column in roofline_work(*np.array([[64, -1, -1], [24, 8, -1], [3, 3, 3]]), 2.0)]
+        [[64, 1, 1], [24, 8, 6000]]
+    """
+    measured = np.minimum(np.ceil(np.maximum(micros * 1000.0, 1) * bandwidth), _MAX_BYTES).astype(np.int64)
+    known = size > 0
+    return np.where(known, np.maximum(flops, 1), 1), np.where(known, size, measured)

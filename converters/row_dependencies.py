@@ -1,0 +1,276 @@
+"""What each row of a trace waits for: its edges, and the order of threads and streams where edges lack it.
+
+How coupled such a graph is: whether what computes waits for what communicates, so that its time follows the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.chakra.attributes import KIND_BITS, ORDER
+from ..schemas.communications import comm_rows
+from ..trace.columns import IntColumn, inverse_positions, mask_at
+from ..trace.errors import ConvertError
+from ..trace.kinds import CPU, GPU
+from ..trace.topological_order import find_cycle, issue_order
+from ..trace.trace import Trace
+from .collectives import Communication
+from .node_work import host_rows
+
+_SHOWN = 6
+_FOREVER = 2**62
+
+
+@dataclass(frozen=True)
+class TraceDependencies:
+    """Dependencies by target.
+
+    Attributes:
+        order: int64, all rows, each after everything that it waits for (its caller too), else in order of start.
+        first: int64, those of row r stand at first[r] up to first[r + 1].
+        source: int64, rows.
+        kinds: int64, bits.
+        left_out: number of dependencies of kind ORDER that would have closed a cycle.
+    """
+
+    order: IntColumn
+    first: IntColumn
+    source: IntColumn
+    kinds: IntColumn
+    left_out: int
+
+    def of_rows(self, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
+        """How many rows each of some rows waits for; which, one row after the other; and the kinds."""
+        first, counts = self.first[rows], self.first[rows + 1] - self.first[rows]
+        before = np.cumsum(counts) - counts
+        at = np.arange(counts.sum()) + np.repeat(first - before, counts)
+        return counts, self.source[at], self.kinds[at]
+
+
+def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
+    """All dependencies, callers apart (`Trace.parent_row`).
+
+    Args:
+        communicating: rows that communicate, see `comm_rows`.
+
+    Raises:
+        ConvertError: edges and calls form a cycle.
+    """
+    count = len(trace)
+    extra = np.concatenate([
+        _thread_order(trace, communicating),
+        _stream_order(trace),
+        _host_collective_order(trace, communicating),
+    ])  # fmt: skip
+    source = np.concatenate([trace.edges[:, 0], extra[:, 0]])
+    target = np.concatenate([trace.edges[:, 1], extra[:, 1]])
+    kinds = np.concatenate([KIND_BITS[trace.edges[:, 2]], np.full(len(extra), ORDER, np.int64)])
+    source, target, kinds = _merged(source, target, kinds, count)
+    by_start = _start_order(trace)
+    place = inverse_positions(count, by_start)
+    callees = np.flatnonzero(trace.parent_row >= 0)
+    order, kept = _issuable(
+        count,
+        np.concatenate([place[source], place[trace.parent_row[callees]]]),
+        np.concatenate([place[target], place[callees]]),
+        np.concatenate([kinds == ORDER, np.zeros(len(callees), np.bool_)]),
+        lambda cycle: _explain_cycle(trace, by_start[cycle]),
+    )
+    kept = kept[: len(source)]
+    source, target, kinds = source[kept], target[kept], kinds[kept]
+    first = np.searchsorted(target, np.arange(count + 1))
+    return TraceDependencies(by_start[order], first, source, kinds, int(np.count_nonzero(~kept)))
+
+
+def _explain_cycle(trace: Trace, cycle: IntColumn) -> str:
+    """A message about rows that wait for each other."""
+    ids = [str(trace.id[row]) for row in cycle[:_SHOWN].tolist()]
+    return f"{trace.file}: nodes wait for each other in a circle: {', '.join(ids)}; make the file with trace-link"
+
+
+def _thread_order(trace: Trace, communicating: IntColumn) -> IntColumn:
+    """Pairs of ops, callees or not, that begin one after the other on a thread, int64 (m, 2).
+
+    A simulator that had only the order of top-level ops would begin the next one while a callee of the last one waits.
+    """
+    order, before = trace.lane_order(trace.thread, host_rows(trace, communicating), nested=True)
+    return np.stack([before, order], axis=1)[before >= 0]
+
+
+def _stream_order(trace: Trace) -> IntColumn:
+    """Pairs of GPU events that follow each other on a stream, int64 (m, 2)."""
+    rows = np.flatnonzero((trace.kind == GPU) & trace.timed)
+    order, before = trace.lane_order(trace.stream_lane, rows, nested=False)
+    return np.stack([before, order], axis=1)[before >= 0]
+
+
+def _host_collective_order(trace: Trace, communicating: IntColumn) -> IntColumn:
+    """Pairs that place collectives on the host: after the op that began before, before the next one after their end."""
+    order, _ = trace.lane_order(trace.thread, host_rows(trace, communicating), nested=True)
+    threads = trace.thread[order]
+    pairs: list[tuple[int, int]] = []
+    for row in communicating[trace.kind[communicating] == CPU].tolist():
+        a, b = np.searchsorted(threads, [trace.thread[row], trace.thread[row] + 1])
+        lane = order[a:b]
+        before, after = np.searchsorted(trace.ts[lane], [trace.ts[row], trace.finish[row]])
+        if before > 0:
+            pairs.append((int(lane[before - 1]), row))
+        if after < len(lane) and trace.dur[row]:
+            pairs.append((row, int(lane[after])))
+    return np.array(pairs, np.int64).reshape(-1, 2)
+
+
+def _issuable(
+    count: int,
+    source: IntColumn,
+    target: IntColumn,
+    optional: npt.NDArray[np.bool_],
+    explain: Callable[[list[int]], str],
+) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
+    """An order of issue, and which dependencies to keep: all but the optional ones between nodes on cycles.
+
+    Args:
+        count: nodes are 0 to count - 1 in the order that is wanted as far as dependencies allow it.
+        source, target: `target` waits for `source`.
+        explain: makes a message of the nodes of a cycle.
+
+    Raises:
+        ConvertError: there is a cycle of dependencies that are not optional.
+    """
+    kept = np.ones(len(source), np.bool_)
+    while True:
+        a, b = source[kept], target[kept]
+        order = issue_order(count, a, b)
+        if len(order) == count:
+            return order, kept
+        left = ~mask_at(count, order)
+        doubtful = kept & optional & left[source] & left[target]
+        if not doubtful.any():
+            raise ConvertError(explain(find_cycle(count, a, b, order)))
+        kept &= ~doubtful
+
+
+def _start_order(trace: Trace) -> IntColumn:
+    """All rows in order of start; those that start together the longest first, callers before callees."""
+    starts = _starts(trace)
+    longest = np.where(trace.timed, -trace.finish, -_FOREVER)
+    order: IntColumn = np.lexsort((trace.id, longest, starts))
+    return order
+
+
+def _starts(trace: Trace) -> IntColumn:
+    """Start of each row, ns; a node without a time has its caller's, −1 if that has none either."""
+    starts = np.where(trace.timed, trace.ts, -1)
+    pending = np.flatnonzero((starts < 0) & (trace.parent_row >= 0))
+    while len(pending):
+        inherited = starts[trace.parent_row[pending]]
+        starts[pending] = inherited
+        progress = inherited >= 0
+        if not progress.any():
+            break
+        pending = pending[~progress]
+    return starts
+
+
+def _merged(source: IntColumn, target: IntColumn, kinds: IntColumn, count: int) -> tuple[IntColumn, ...]:
+    """Each pair once, by target and source, with the kinds of all its edges; ORDER only where there is no edge."""
+    key = target * count + source
+    by_key = np.argsort(key, kind="stable")
+    key = key[by_key]
+    begins = np.flatnonzero(np.diff(key, prepend=-1))
+    if not len(begins):
+        return source, target, kinds
+    united = np.bitwise_or.reduceat(kinds[by_key], begins)
+    united = np.where(united == ORDER, ORDER, united & ~ORDER)
+    return key[begins] % count, key[begins] // count, united
+
+
+_FEW = 0.5
+"""With a smaller share of collectives that computation waits for, a graph says little about another network."""
+
+
+@dataclass(frozen=True)
+class Coupling:
+    """Who waits for the collectives of one rank or of several.
+
+    Attributes:
+        collectives: how many there are.
+        by_computation: how many have a computation or host operator behind them.
+        by_nothing: how many have nothing behind them.
+        fixed_ns: how long the communications take that are kept as computations of their measured duration.
+
+    Example:
+        >>> print(Coupling(21, 19, 2) + Coupling(21, 21, 0))
+        40 of 42 collectives are waited for by computation; 2 by nothing
+    """
+
+    collectives: int = 0
+    by_computation: int = 0
+    by_nothing: int = 0
+    fixed_ns: int = 0
+
+    def __add__(self, other: Coupling) -> Coupling:
+        return Coupling(
+            self.collectives + other.collectives, self.by_computation + other.by_computation,
+            self.by_nothing + other.by_nothing, self.fixed_ns + other.fixed_ns,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        others = self.collectives - self.by_computation - self.by_nothing
+        text = f"{self.by_computation:,} of {self.collectives:,} collectives are waited for by computation"
+        return text + f"; {others:,} by communication alone" * (others > 0) + f"; {self.by_nothing:,} by nothing"
+
+    @property
+    def few(self) -> bool:
+        """Whether computation waits for less than half of the collectives."""
+        return self.by_computation < _FEW * self.collectives
+
+    def notes(self) -> tuple[str, ...]:
+        """Messages for the user, in sentences; none about a rank that does not communicate."""
+        found = [str(self)] if self.collectives else []
+        if self.few:
+            found.append("warning: computation waits for few collectives, so that the simulated time hardly follows "
+                         "the network; link with the ET, or record with cuda_sync events")  # fmt: skip
+        if self.fixed_ns:
+            found.append(f"{self.fixed_ns / 1e6:,.3f} ms of communication are computations of fixed duration")
+            if not self.collectives:
+                found.append("warning: no collective is left, so that the simulated time does not follow the network")
+        return tuple(found)
+
+
+def coupling(
+    collectives: npt.NDArray[np.integer],
+    communicates: npt.NDArray[np.bool_],
+    source: npt.NDArray[np.integer],
+    target: npt.NDArray[np.integer],
+) -> Coupling:
+    """Count what is directly behind each collective.
+
+    Args:
+        collectives: nodes.
+        communicates: by node, whether it is a collective or message.
+        source, target: dependencies; `target` waits for `source`.
+    """
+    followed = mask_at(len(communicates), source)[collectives]
+    computed = mask_at(len(communicates), source[~communicates[target]])[collectives]
+    return Coupling(len(collectives), int(np.count_nonzero(computed)), int(np.count_nonzero(~followed)))
+
+
+def coupling_of(trace: Trace, comms: Sequence[Communication]) -> Coupling:
+    """The coupling of a rank as it is exported.
+
+    A GPU event waits by its stream or for an event, an operator by its tensors, the host in a call.
+
+    Args:
+        comms: its communications; the others of the trace are kept as computations.
+    """
+    collectives = np.array([comm.row for comm in comms if comm.kind >= 0], np.int64)
+    communicates = mask_at(len(trace), [comm.row for comm in comms])
+    source, target, _ = trace.edges_of("event", "sync", "data", "stream", "comm").T
+    communicating = comm_rows(trace)
+    fixed = int(trace.dur[communicating[~communicates[communicating]]].sum())
+    return replace(coupling(collectives, communicates, source, target), fixed_ns=fixed)

@@ -1,0 +1,111 @@
+"""Draws the two pictures of the house: `python docs/draw_house.py` writes docs/house.svg and docs/kernel.svg.
+
+The folders and their order are those of the contract "layers" in pyproject.toml; what is written in them is said here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+
+import tomllib
+
+HERE = Path(__file__).parent
+FOLDERS = {
+    "cli": ("one thin module a command",),
+    "report": ("text, HTML page, plots", "renders analysis tables"),
+    "converters": ("Trace → other formats", "one exporter a format"),
+    "resharding": ("a recorded job in", "another parallel layout"),
+    "predict": ("fitted cost models, end-to-end prediction",),
+    "reshape": ("arguments of operators at other sizes",),
+    "measuring": ("times operators on this machine; scripts that reproduce a call",),
+    "replaying": ("replay graph, what-if,", "critical path, network"),
+    "analysis": ("tables out of a Trace:", "where the time goes"),
+    "jobs": ("several ranks: batch, pairing files, matching collectives, clocks",),
+    "linker": ("ET + Kineto → Trace: segment, shift, exact match, isomorphism match, attach, dependencies",),
+    "schemas": ("a folder a format: execution_trace, kineto, etplus, chakra, perfetto, nsys; text: opening files",),
+    "trace": ("the model: Trace, its tables, TraceBuilder, light row objects. No file formats",),
+}
+KERNEL = (
+    ("bytes", "one event of the Kineto trace", '{"ph": "X", "cat": "kernel", …}'),
+    ("EventTable", "schemas/kineto", "numpy columns; arguments undecoded"),
+    ("Trace", "linker → trace/build.py", "a row: its launch, operator, edges"),
+    ("a table or a graph", "analysis/, replaying/", "columns computed from rows"),
+    ("output", "report/, converters/, schemas/etplus", "ET+ file, table, page, .et"),
+)
+WIDTH, GAP, LEFT = 860, 14, 20
+STYLE = (
+    "text{font-family:system-ui,sans-serif;fill:#1b1f24}.name{font-weight:600;font-size:15px}"
+    ".what{font-size:12px;fill:#454c54}.box{fill:#f3f6fa;stroke:#5b7fa6;stroke-width:1.2}"
+    ".base{fill:#e4efe4;stroke:#5c8a5c;stroke-width:1.2}.arrow{stroke:#7a828a;stroke-width:1.6;marker-end:url(#tip)}"
+)
+TIP = (
+    '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+    '<path d="M0 0 8 4 0 8z" fill="#7a828a"/></marker>'
+)
+
+
+def layers() -> list[list[str]]:
+    """The folders from the top, those beside each other in one list, as import-linter checks them."""
+    project = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    (contract,) = (one for one in project["tool"]["importlinter"]["contracts"] if one["type"] == "layers")
+    return [[name.strip().removeprefix("etplus.") for name in layer.split("|")] for layer in contract["layers"]]
+
+
+def box(left: float, top: float, width: float, height: float, name: str, lines: tuple[str, ...]) -> Iterator[str]:
+    """A box with a name and what is in it, its text in the middle."""
+    kind = "base" if name in ("trace/", "Trace") else "box"
+    yield f'<rect class="{kind}" x="{left}" y="{top}" width="{width}" height="{height}" rx="6"/>'
+    middle = left + width / 2
+    yield f'<text class="name" x="{middle}" y="{top + 24}" text-anchor="middle">{escape(name)}</text>'
+    for number, line in enumerate(lines):
+        y = top + 44 + 17 * number
+        yield f'<text class="what" x="{middle}" y="{y}" text-anchor="middle">{escape(line)}</text>'
+
+
+def arrow(x: float, top: float) -> str:
+    """An arrow from a box to the one below it."""
+    return f'<line class="arrow" x1="{x}" y1="{top}" x2="{x}" y2="{top + 22}"/>'
+
+
+def house() -> str:
+    """The folders in the order in which they may import: each those below it."""
+    parts, top = list[str](), 16.0
+    rows = layers()
+    for number, names in enumerate(rows):
+        height = 40 + 17 * max(len(FOLDERS[name]) for name in names)
+        width = (WIDTH - GAP * (len(names) - 1)) / len(names)
+        for place, name in enumerate(names):
+            parts += box(LEFT + place * (width + GAP), top, width, height, f"{name}/", FOLDERS[name])
+        top += height
+        if number + 1 < len(rows):
+            parts.append(
+                f'<line class="arrow" x1="{LEFT + WIDTH / 2}" y1="{top}" x2="{LEFT + WIDTH / 2}" y2="{top + 22}"/>'
+            )
+            top += 24
+    return svg(WIDTH + 2 * LEFT, top + 16, "The folders of etplus; each may import those below it", parts)
+
+
+def kernel() -> str:
+    """The forms of one kernel event, from bytes to what is written."""
+    parts, height, top = list[str](), 82, 16.0
+    for number, (name, *lines) in enumerate(KERNEL):
+        parts += box(LEFT, top, 420, height, name, tuple(lines))
+        top += height
+        if number + 1 < len(KERNEL):
+            parts.append(arrow(LEFT + 210, top))
+            top += 24
+    return svg(420 + 2 * LEFT, top + 16, "One kernel event, from bytes to what is written", parts)
+
+
+def svg(width: float, height: float, title: str, parts: list[str]) -> str:
+    """A drawing with its title for readers of screens."""
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" role="img">'
+    body = "\n".join(parts)
+    return f"{head}\n<title>{escape(title)}</title>\n<style>{STYLE}</style>\n<defs>{TIP}</defs>\n{body}\n</svg>\n"
+
+
+if __name__ == "__main__":
+    (HERE / "house.svg").write_text(house(), encoding="utf-8")
+    (HERE / "kernel.svg").write_text(kernel(), encoding="utf-8")

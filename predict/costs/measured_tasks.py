@@ -1,0 +1,237 @@
+"""The tasks of a trace with what they took, and the medians of equal ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ...analysis.devices import Device
+from ...analysis.flops import bytes_moved, flops
+from ...analysis.kernel_peaks import find_devices, work_of_events
+from ...trace.brief import brief
+from ...trace.columns import IntColumn
+from ...trace.index import CallIndex
+from ...trace.launch_args import launch_sizes
+from ...trace.medians import median, percentile
+from ...trace.tables import OP
+from ...trace.tensors import Signature
+from ...trace.trace import Trace
+from .task import Bag, Task
+
+CPU_OP = "cpu_op"
+_LOOKUP = "embedding_codegen_lookup"
+_ABOUT = 2.0
+"""Equal collectives whose times differ by less than this factor count as not waiting."""
+
+
+class MeasuredTask(msgspec.Struct, frozen=True):
+    """A task and what it took.
+
+    Attributes:
+        ns: the median over `count` equal ones.
+        low_ns, high_ns: their tenth and ninetieth percentiles, between neighbours in order of length.
+        times: of a collective of one rank, what each took, in the order of the trace; () for other work.
+    """
+
+    task: Task
+    ns: float
+    count: int
+    low_ns: float = 0.0
+    high_ns: float = 0.0
+    times: tuple[float, ...] = ()
+
+    __repr__ = brief
+
+
+@dataclass(frozen=True)
+class _Caller:
+    """The innermost operator with tensors around a call."""
+
+    name: str
+    signature: Signature | None
+    flops: int | None
+    bytes: int | None
+
+
+def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = None) -> list[Task]:
+    """A task for every GPU event of a trace, in the order of `Trace.gpu`.
+
+    Args:
+        own: devices that come before those of the table.
+        device: on which the events are to be priced, instead of the one they ran on.
+    """
+    work, gpu, devices = work_of_events(trace), trace.gpu, find_devices(trace, own)
+    callers = _Callers(trace)
+    place, before = np.zeros(len(gpu), np.int64), dict[int, int]()
+    owners = [callers.above(call) for call in gpu.call.tolist()]
+    for event, owner in enumerate(owners):
+        if owner >= 0:
+            place[event] = before.get(owner, 0)
+            before[owner] = int(place[event]) + 1
+    tasks, launched = [], launch_sizes(trace).tolist()
+    for event, owner in enumerate(owners):
+        caller = callers.of(owner)
+        comm = gpu.comm.get(event)
+        category = trace.categories[gpu.category[event]]
+        at = devices.get(int(gpu.device[event])) if device is None else device
+        copy = category.startswith("gpu_mem")
+        size, main = int(work.bytes[event]), int(work.flops[event]) >= 0 or int(work.bytes[event]) >= 0
+        main |= comm is not None and comm.bytes is not None
+        moved = caller.bytes if size < 0 else size
+        properties = trace.properties.get(int(gpu.device[event])) or {}
+        tasks.append(
+            Task(
+                caller.name, trace.names[gpu.name[event]], category,
+                caller.signature.tensors if caller.signature else (),
+                (caller.signature.outputs or ()) if caller.signature else (),
+                None if copy else int(work.flops[event]) if work.flops[event] >= 0 else None if main else caller.flops,
+                comm.bytes if comm is not None else (int(gpu.bytes[event]) if gpu.bytes[event] >= 0 else None)
+                if copy else moved,
+                work.dtypes[work.dtype[event]], main, int(place[event]),
+                (comm.collective or "") if comm is not None else "",
+                comm.group_size if comm is not None else None,
+                _bag(caller), at.name if at is not None else str(properties.get("name", "unknown device")),
+                *launched[event],
+            )
+        )  # fmt: skip
+    return tasks
+
+
+def cpu_tasks(trace: Trace, calls: IntColumn, name: str = "CPU") -> list[Task]:
+    """A task for the own time of some operators (positions in `Trace.calls`).
+
+    Args:
+        name: distinguishes CPUs and their settings.
+    """
+    callers = _Callers(trace)
+    tasks = []
+    for call in calls.tolist():
+        caller, signature = callers.of(call), trace.signature_of(call)
+        tasks.append(
+            Task(
+                trace.names[trace.calls.name[call]], "", CPU_OP, signature.tensors if signature else (),
+                (signature.outputs or ()) if signature else (), caller.flops, caller.bytes,
+                signature.dtype if signature else "", device=name,
+            )
+        )  # fmt: skip
+    return tasks
+
+
+class _Callers:
+    """Operators with tensors, each distinct one counted once."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._known: dict[tuple[int, int], _Caller] = {}
+
+    def above(self, call: CallIndex) -> CallIndex:
+        """The innermost operator with tensors that is or encloses a call; else the innermost operator; −1 for none."""
+        trace, first = self._trace, CallIndex(-1)
+        while call >= 0:
+            if trace.calls.kind[call] == OP:
+                first = call if first < 0 else first
+                signature = trace.signature_of(call)
+                if signature is not None and signature.tensors:
+                    return call
+            call = trace.calls.parent[call]
+        return first
+
+    def of(self, call: CallIndex) -> _Caller:
+        if call < 0:
+            return _Caller("", None, None, None)
+        trace = self._trace
+        key = int(trace.calls.name[call]), int(trace.calls.signature[call])
+        if key not in self._known:
+            name, signature = trace.names[key[0]], trace.signature_of(call)
+            counted = (None, None) if signature is None else (flops(name, signature), bytes_moved(name, signature))
+            self._known[key] = _Caller(name, signature, *counted)
+        return self._known[key]
+
+
+def _bag(caller: _Caller) -> Bag | None:
+    """Sizes of FBGEMM's batched lookup, from its offsets, indices and output; None for other operators.
+
+    Its arguments are (host, device, UVM, cached weights, placements, weight offsets, dimension offsets, total and
+    maximal dimension, cumulated hash sizes, bits, indices, offsets, …).
+    """
+    signature = caller.signature
+    if _LOOKUP not in caller.name or signature is None or not signature.outputs or len(signature.inputs) < 13:
+        return None
+    weights, starts, indices, offsets = (signature.shape(i) for i in (1, 6, 11, 12))
+    output = signature.outputs[0].shape
+    if not weights or not starts or not indices or not offsets or len(output) != 2:
+        return None
+    tables = starts[0] - 1
+    if tables < 1 or (offsets[0] - 1) % tables or not output[0] or output[1] < tables:
+        return None
+    batch, dim = (offsets[0] - 1) // tables, output[1] // tables
+    rows, lookups = weights[0] // (tables * dim), indices[0] // (batch * tables) if batch else 0
+    return Bag(batch, rows, tables, lookups, dim) if rows and lookups else None
+
+
+def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[MeasuredTask]:
+    """Equal tasks as one, in order of first appearance."""
+    found: dict[Task, list[float]] = {}
+    for task, time in zip(tasks, ns, strict=True):
+        found.setdefault(task, []).append(time)
+    return [_median(task, times) for task, times in found.items()]
+
+
+def _median(task: Task, ns: Sequence[float]) -> MeasuredTask:
+    low, high = (float(percentile(ns, of)) for of in (10, 90))
+    return MeasuredTask(task, float(median(ns)), len(ns), low, high, tuple(ns) if task.collective else ())
+
+
+def pooled(measured: Iterable[MeasuredTask]) -> list[MeasuredTask]:
+    """Equal tasks of several traces as one: the median over the traces, each counted once; of collectives what a
+    rank takes that was not measured (`unseen_rank_duration`).
+
+    Example:
+        >>> pooled([MeasuredTask(Task("a"), 4.0, 9, 3.0, 5.0), MeasuredTask(Task("a"), 6.0, 1, 6.0, 6.0)])[0].ns
+        5.0
+    """
+    found: dict[Task, list[MeasuredTask]] = {}
+    for one in measured:
+        found.setdefault(one.task, []).append(one)
+    return [
+        of[0] if len(of) == 1 else MeasuredTask(
+            task, _together(task, of), sum(one.count for one in of),
+            min(one.low_ns for one in of), max(one.high_ns for one in of),
+        )
+        for task, of in found.items()
+    ]  # fmt: skip
+
+
+def _together(task: Task, of: Sequence[MeasuredTask]) -> float:
+    if of[0].times and len({len(one.times) for one in of}) == 1:
+        return unseen_rank_duration(np.array([one.times for one in of]), task.group_size)
+    return float(median([one.ns for one in of]))
+
+
+def unseen_rank_duration(times: npt.NDArray[np.float64], ranks: int | None = None) -> float:
+    """The mean time of equal collectives in a rank that was not measured.
+
+    All ranks leave a collective together, and the last one to arrive does not wait: it takes the least time, the others
+    what they wait in addition. If none of the measured ranks took about the least time, an absent one was the last.
+
+    Args:
+        times: (measured ranks, collectives), ns; at least two ranks. ranks: of the group; if None, one more than those.
+
+    Example:
+        >>> unseen_rank_duration(np.array([[10.0, 900], [10, 700], [10, 500]]), 4)  # the second waits for the fourth
+        10.0
+        >>> unseen_rank_duration(np.array([[10.0, 900], [10, 700], [10, 10]]), 4)  # and here for the third
+        405.0
+    """
+    known, mean, least = len(times), times.mean(axis=0), float(times.min())
+    absent = (ranks or known + 1) - known
+    if absent <= 0:
+        return float(mean.mean())
+    shortest = times.min(axis=0)
+    waiting = (times.sum(axis=0) - shortest) / (known - 1)
+    one_is_last = ((absent - 1) * mean + least) / absent
+    return float(np.where(shortest <= _ABOUT * least, waiting, one_is_last).mean())

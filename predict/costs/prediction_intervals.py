@@ -1,0 +1,85 @@
+"""80% intervals of predicted times, from how similar work was missed by models that had not seen its trace.
+
+Split conformal prediction by group (Vovk et al., 2005; "Mondrian"): of the log ratios measured/predicted of held-out
+events in the narrowest group that has enough of them, the tenth and ninetieth percentiles, with the rank of a sample of
+one more. What follows such events in new traces is covered as often, if it is missed as those were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, exp, floor
+
+import msgspec
+
+from ...trace.brief import brief
+
+COVERAGE = 0.8
+_ENOUGH = 16
+"""Events that a group needs; with fewer the wider group counts."""
+_UNKNOWN = 3.0
+"""Factor up and down where nothing was held out that could say."""
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Of a group, what measured times are times the predicted ones.
+
+    Attributes:
+        count: held-out events. low, high: factors between which 80% of them are.
+    """
+
+    count: int
+    low: float
+    high: float
+
+
+class PredictionIntervals(msgspec.Struct, frozen=True):
+    """By group.
+
+    Attributes:
+        spreads: keys as `fit_intervals` takes them, joined by "|".
+    """
+
+    spreads: dict[str, Spread] = {}
+
+    __repr__ = brief
+
+    def of(self, group: Sequence[str], usual: Spread | None = None) -> Spread:
+        """The factors of the narrowest group that has them.
+
+        Args:
+            group: from wide to narrow, such as ("utilisation", "new", "work", "Elementwise").
+            usual: of the group's first level, if that has none; by default that of everything.
+
+        Example:
+            >>> PredictionIntervals({"measured": Spread(20, 0.9, 1.2)}).of(("measured", "same kernel")).high
+            1.2
+        """
+        for size in range(len(group), -1 if usual is None else 0, -1):
+            found = self.spreads.get("|".join(group[:size]))
+            if found is not None:
+                return found
+        if usual is not None:
+            return usual
+        return Spread(0, 1 / _UNKNOWN, _UNKNOWN)
+
+
+def fit_intervals(groups: Sequence[Sequence[str]], log_ratios: Sequence[float]) -> PredictionIntervals:
+    """Percentiles of every group, wide and narrow, that has enough events.
+
+    Args:
+        groups: of each held-out event, from wide to narrow. log_ratios: log(measured/predicted).
+    """
+    found: dict[str, list[float]] = {}
+    for group, value in zip(groups, log_ratios, strict=True):
+        for size in range(len(group) + 1):
+            found.setdefault("|".join(group[:size]), []).append(value)
+    return PredictionIntervals({key: _spread(of) for key, of in sorted(found.items()) if len(of) >= _ENOUGH})
+
+
+def _spread(log_ratios: list[float]) -> Spread:
+    ordered, tail = sorted(log_ratios), (1 - COVERAGE) / 2
+    most = len(ordered) - 1
+    high = min(ceil((len(ordered) + 1) * (1 - tail)) - 1, most)
+    low = max(floor((len(ordered) + 1) * tail) - 1, 0)
+    return Spread(len(ordered), round(exp(ordered[low]), 4), round(exp(ordered[high]), 4))

@@ -1,0 +1,225 @@
+"""ET+ nodes and runtime calls as typed records: the fields that a Chakra node has a place for, and the others.
+
+And the way of nodes of an older layout to that of schema 1.1.1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from ...trace.errors import UNREADABLE
+from ...trace.kinds import CPU, GPU, RUNTIME
+from ...trace.trace import Record
+from ..execution_trace.arguments import FLAT_TENSORS, TENSOR_KEYS
+from .attributes import attribute
+from .et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
+
+ET_ATTRIBUTES = {
+    "rf_id": ("uint64", 0),
+    "fw_parent": ("uint64", 0),
+    "seq_id": ("int64", -1),
+    "scope": ("uint64", 0),
+    "tid": ("uint64", 0),
+    "fw_tid": ("uint64", 0),
+    "op_schema": ("string", ""),
+}
+"""Attributes of every ET node, in the order of the `attrs` layout: their types, and the values for "none"."""
+EVENT_NUMBERS = ("stream", "device", "correlation", "kineto_event")
+
+FURTHER_ATTRIBUTES = tuple(f"further_{k}" for k in range(16))
+"""Fields of `EtAttributes` for what follows on ET_ATTRIBUTES; PyTorch 2.8 writes three more."""
+
+ABSENT = -(2**63)
+"""A number that a record lacks."""
+
+_Int = Annotated[int, msgspec.Meta(gt=ABSENT, le=2**63 - 1)]
+_UInt = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Text = Raw | UnsetType
+_TYPES: dict[str, Any] = {"uint64": _UInt, "int64": _Int, "string": str}
+
+R = TypeVar("R", bound="_Timed")
+
+
+class _Timed(Struct, gc=False, forbid_unknown_fields=True):
+    """What every record has: fields that columns of the trace hold, and numbers that it may lack."""
+
+    id: _Text = UNSET
+    name: _Text = UNSET
+    ts: _Text = UNSET
+    dur: _Text = UNSET
+    inclusive_dur: _Text = UNSET
+    exclusive_dur: _Text = UNSET
+    stream: _Int = ABSENT
+    device: _Int = ABSENT
+    correlation: _Int = ABSENT
+    kineto_event: _Int = ABSENT
+
+
+class RuntimeCall(_Timed):
+    """A runtime or driver call."""
+
+    tid: _Text = UNSET
+    parent: _Text = UNSET
+
+
+class TensorTexts(Struct, gc=False, forbid_unknown_fields=True):
+    """Inputs or outputs, as JSON."""
+
+    values: Raw
+    shapes: Raw
+    types: Raw
+    strides: _Text = UNSET
+
+
+def _attribute(name: str, kind: str) -> type[Struct]:
+    fields = [("type", Literal[kind]), ("value", _TYPES[kind])]
+    return msgspec.defstruct(name, fields, tag_field="name", tag=name, gc=False, forbid_unknown_fields=True)
+
+
+EtAttributes: Any = msgspec.defstruct(
+    "EtAttributes",
+    [
+        *((name, _attribute(name, kind)) for name, (kind, _) in ET_ATTRIBUTES.items()),
+        *((name, _Text, UNSET) for name in FURTHER_ATTRIBUTES),
+    ],
+    array_like=True,
+    gc=False,
+    forbid_unknown_fields=True,
+)
+"""`attrs` as PyTorch writes them: those of ET_ATTRIBUTES in this order, then others."""
+
+
+class AttrsRecord(_Timed):
+    """A node of the `attrs` layout."""
+
+    ctrl_deps: _Text = UNSET
+    inputs: TensorTexts | UnsetType = UNSET
+    outputs: TensorTexts | UnsetType = UNSET
+    attrs: EtAttributes | UnsetType = UNSET
+
+
+class FlatRecord(_Timed):
+    """A node of schema 1.0.1."""
+
+    parent: _Text = UNSET
+    inputs: _Text = UNSET
+    input_shapes: _Text = UNSET
+    input_types: _Text = UNSET
+    outputs: _Text = UNSET
+    output_shapes: _Text = UNSET
+    output_types: _Text = UNSET
+    rf_id: _Int = ABSENT
+    fw_parent: _Int = ABSENT
+    seq_id: _Int = ABSENT
+    scope: _Int = ABSENT
+    tid: _Int = ABSENT
+    fw_tid: _Int = ABSENT
+    op_schema: str = ""
+
+
+_OF_KIND: dict[int, list[tuple[str, Any, Any]]] = {
+    CPU: [("link", str | UnsetType, UNSET), ("inter_thread_dep", _Text, UNSET), ("sync_dep", _Text, UNSET)],
+    GPU: [
+        ("cat", _Text, UNSET), ("ph", Literal["X"] | UnsetType, UNSET), ("args", _Text, UNSET),
+        ("comm", _Text, UNSET), ("pg_name", str | None | UnsetType, UNSET), ("captured_by", _Text, UNSET),
+    ],
+}  # fmt: skip
+"""What only ops and only GPU events have."""
+_FORMS: dict[tuple[int, bool], type[Any]] = {
+    (kind, base is FlatRecord): msgspec.defstruct(
+        base.__name__, fields, bases=(base,), gc=False, forbid_unknown_fields=True
+    )
+    for kind, fields in _OF_KIND.items()
+    for base in (AttrsRecord, FlatRecord)
+}
+
+
+def form_of(kind: int, *, flat: bool) -> type[Any]:
+    """The class of records of a kind of rows in a layout: a `RuntimeCall`, `AttrsRecord` or `FlatRecord`."""
+    return RuntimeCall if kind == RUNTIME else _FORMS[kind, flat]
+
+
+def read_records(form: type[R], texts: Sequence[bytes]) -> tuple[list[R], dict[int, Record]]:
+    """Read JSON objects as records; bytes that are not UTF-8 become U+FFFD.
+
+    Returns:
+        the records; and by position the fields of an object that its record has no place for, undecoded.
+
+    Example:
+        >>> (call,), further = read_records(RuntimeCall, [b'{"correlation": 7, "color": "red"}'])
+        >>> call.correlation, {name: bytes(value) for name, value in further[0].items()}
+        (7, {'color': b'"red"'})
+    """
+    try:
+        return msgspec.json.decode(_utf8(b"[%b]" % b",".join(texts)), type=list[form]), {}  # type: ignore[valid-type]
+    except UNREADABLE:
+        read = [_read_one(form, _utf8(text)) for text in texts]
+    return [record for record, _ in read], {at: further for at, (_, further) in enumerate(read) if further}
+
+
+def _read_one(form: type[R], text: bytes) -> tuple[R, Record]:
+    with contextlib.suppress(*UNREADABLE):
+        return msgspec.json.decode(text, type=form), {}
+    further, known = msgspec.json.decode(text, type=Record), {}
+    for field in msgspec.structs.fields(form):
+        if field.name in further:
+            with contextlib.suppress(*UNREADABLE):
+                known[field.name] = msgspec.json.decode(further[field.name], type=field.type)
+                del further[field.name]
+    return form(**known), further
+
+
+def _utf8(text: bytes) -> bytes:
+    return text if text.isascii() else text.decode("utf-8", "replace").encode()
+
+
+LAYOUT_1_1_1 = "1.1.1-chakra.0.0.4"
+"""What the header of an ET of schema 1.1.1 says."""
+
+_NO_TENSORS = IOInfo(**dict.fromkeys(TENSOR_KEYS, "[]"))
+_decode = msgspec.json.decode
+
+
+def upgraded(metadata: GlobalMetadata, nodes: Iterator[Node]) -> tuple[GlobalMetadata, Iterator[Node]]:
+    """Messages of `chakra_messages` whose way back to ET+ has the layout of schema 1.1.1.
+
+    Schema 1.0.1 has a node's attributes and tensors as fields of the node, 1.0.2 to 1.1.0 have no strides. Strides that
+    were not recorded are empty lists, one for each value. Nodes of schema 1.1.1 stay as they are.
+
+    Example:
+        >>> metadata, nodes, _ = chakra_messages(trace)  # doctest: +SKIP
+        >>> write_messages(trace.file, *upgraded(metadata, nodes), "lifted.json")  # doctest: +SKIP
+        1749
+    """
+    texts: dict[str, Any] = {one.name: one.string_val for one in metadata.attr}
+    header = _decode(texts["header"], type=dict[str, msgspec.Raw])
+    header["schema"] = msgspec.Raw(msgspec.json.encode(LAYOUT_1_1_1))
+    texts |= {"header": msgspec.json.encode(header).decode(), "layout": '"attrs"'}
+    attributes = [AttributeProto(name=name, string_val=text) for name, text in texts.items()]
+    return GlobalMetadata(version=metadata.version, attr=attributes), map(_upgraded_node, nodes)
+
+
+def _upgraded_node(node: Node) -> Node:
+    kinds = {one.name: one for one in node.attr}
+    if "cat" in kinds and kinds["cat"].string_val == "runtime":
+        return node
+    for side in FLAT_TENSORS:
+        if not node.HasField(side):
+            getattr(node, side).CopyFrom(_NO_TENSORS)
+        name = f"{side[:-1]}_strides"
+        if name not in kinds:
+            node.attr.append(attribute(name, f"[{', '.join(['[]'] * _count(getattr(node, side).values))}]"))
+    return node
+
+
+def _count(values: str) -> int:
+    """Number of values in a JSON list, 0 for any other JSON text."""
+    try:
+        return len(_decode(values, type=list[msgspec.Raw]))
+    except msgspec.ValidationError:
+        return 0

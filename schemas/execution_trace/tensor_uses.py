@@ -1,0 +1,125 @@
+"""The tensors that an ET's calls were given and gave back, as columns: found in the text, never as Python lists.
+
+A tensor is `[tensor id, storage id, offset, numel, itemsize, device]`, offset and numel in elements, as PyTorch's
+`ExecutionTraceObserver` writes it in all schemas; lists of tensors nest them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.columns import IntColumn
+from .arguments import Arguments, arguments_of
+
+MAX_STORAGE = 2**31
+"""Storage ids are below this: ids count objects."""
+_MAX_ITEMSIZE = 999
+_MAX_DIGITS = 15
+
+_OPEN, _CLOSE, _COMMA, _QUOTE = 1, 2, 3, 4
+_KIND = {"[": _OPEN, "{": _OPEN, "]": _CLOSE, "}": _CLOSE, ",": _COMMA, '"': _QUOTE}
+_KINDS = bytes(_KIND.get(chr(byte), 0) for byte in range(256))
+_DEPTH = np.array([0, 1, -1, 0, 0], np.int32)
+_TENSOR = (_OPEN, *[_COMMA] * 5, _QUOTE, _QUOTE, _CLOSE)
+_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+
+
+class TensorUses(NamedTuple):
+    """Tensors of some calls, one entry for each time that one is given or given back.
+
+    Attributes:
+        node: int64, which of the nodes asked for.
+        output: bool, given back.
+        argument: int64, which of the node's inputs (or outputs) it is or is in.
+        storage: int64, storage id, 1 to MAX_STORAGE − 1.
+        begin, end: int64, its bytes in the storage, as if it were contiguous; at least one.
+        text: what they were found in. device_at: int64 (n, 2), where in it each one's device is written.
+    """
+
+    node: IntColumn
+    output: npt.NDArray[np.bool_]
+    argument: IntColumn
+    storage: IntColumn
+    begin: IntColumn
+    end: IntColumn
+    text: bytes
+    device_at: IntColumn
+
+    def device(self, tensor: int) -> str:
+        """The device of one of them, as in `str(torch.device)`."""
+        begin, end = self.device_at[tensor].tolist()
+        return self.text[begin:end].decode(errors="replace")
+
+
+def tensor_uses(records: Sequence[bytes]) -> TensorUses:
+    """All tensors with a storage and at least one element in the inputs and outputs of nodes.
+
+    The values' texts are joined, each in brackets of its own, and searched for what a tensor is when its numbers and
+    its device are left out, `[,,,,,""]`. Other values are skipped, and so are numbers out of range.
+
+    Args:
+        records: texts of ET nodes.
+
+    Example:
+        >>> values = b'"inputs": {"values": []}, "outputs": {"values": [[7, 8, 0, 24, 8, "cpu"]]}'
+        >>> found = tensor_uses([b"{%b}" % values])
+        >>> found.storage.tolist(), found.end.tolist(), found.device(0)
+        ([8], [192], 'cpu')
+    """
+    each = [Arguments() if found is None else found for found in arguments_of(records)]
+    text = b"[" + b"][".join([side.values for found in each for side in (found.inputs, found.outputs)]) + b"]"
+    text = (_ESCAPE.sub(b"__", text) if b"\\" in text else text).translate(None, b" \t\r\n")
+    kinds = np.frombuffer(text.translate(_KINDS), np.uint8)
+    at = np.flatnonzero(kinds.astype(np.bool_))
+    kind = kinds[at]
+    quote = kind == _QUOTE
+    outside = quote | ~np.logical_xor.accumulate(quote)
+    at, kind = at[outside], kind[outside]
+    depth = np.cumsum(_DEPTH.take(kind), dtype=np.int32)
+    first = _occurrences(kind)
+    first = first[depth[first] > 2]
+    begins = np.flatnonzero((kind == _OPEN) & (depth == 1))
+    section = np.searchsorted(begins, first) - 1
+    commas = np.flatnonzero((kind == _COMMA) & (depth == 2))
+    argument = np.searchsorted(commas, first) - np.searchsorted(commas, begins)[section]
+    data = np.frombuffer(text, np.uint8)
+    tensor, storage, offset, numel, itemsize = (
+        _integers(data, at[first + field] + 1, at[first + field + 1]) for field in range(5)
+    )
+    good = (tensor >= 0) & (storage > 0) & (storage < MAX_STORAGE) & (offset >= 0) & (numel > 0)
+    good &= (itemsize > 0) & (itemsize <= _MAX_ITEMSIZE)
+    first, section, argument, storage, offset, numel, itemsize = (
+        column[good] for column in (first, section, argument, storage, offset, numel, itemsize)
+    )
+    begin = offset * itemsize
+    quotes = np.stack([at[first + 6] + 1, at[first + 7]], axis=1)
+    return TensorUses(section // 2, section % 2 == 1, argument, storage, begin, begin + numel * itemsize, text, quotes)
+
+
+def _occurrences(kind: npt.NDArray[np.uint8]) -> IntColumn:
+    """Where in a sequence `_TENSOR` begins."""
+    size = max(len(kind) - len(_TENSOR) + 1, 0)
+    found = np.ones(size, np.bool_)
+    for i, expected in enumerate(_TENSOR):
+        found &= kind[i : i + size] == expected
+    return np.flatnonzero(found)
+
+
+def _integers(data: npt.NDArray[np.uint8], begin: IntColumn, end: IntColumn) -> IntColumn:
+    """The numbers written in spans of a text; −1 for what has another character than digits, or too many of them."""
+    length = end - begin
+    good = (length > 0) & (length <= _MAX_DIGITS)
+    value = np.zeros(len(begin), np.int64)
+    left, place = np.flatnonzero(good), 0
+    while len(left):
+        digit = data[end[left] - 1 - place] - np.uint8(ord("0"))
+        good[left[digit > 9]] = False
+        value[left] += digit.astype(np.int64) * 10**place
+        place += 1
+        left = left[length[left] > place]
+    return np.where(good, value, -1)
