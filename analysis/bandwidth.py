@@ -8,17 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.brief import brief
 from ..trace.columns import IntColumn, grouped
 from ..trace.intervals import step_function, union
 from ..trace.trace import Trace
-from .totals import per_second
+from .table import GB_PER_S, MB, MS, Column, Row, Table, per_second
 
 _KIND = re.compile(r"Memcpy\s+(\w+)|(Memset)|(Memcpy)")
 
 
-@dataclass(frozen=True)
-class BandwidthRow:
+class BandwidthRow(Row):
     """Copies or memsets of one kind on a device.
 
     Attributes:
@@ -36,7 +34,12 @@ class BandwidthRow:
     busy_ns: int
     not_recorded: int
 
-    __repr__ = brief
+    title = "copies and memsets"
+    columns = (
+        Column("kind", lambda row: f"device {row.device} {row.kind}"), Column("count", "count"),
+        Column("MB", "bytes", MB), Column("total ms", "total_ns", MS), Column("GB/s", "bytes_per_second", GB_PER_S),
+    )  # fmt: skip
+    derived = ("bytes_per_second",)
 
     @property
     def bytes_per_second(self) -> float | None:
@@ -59,7 +62,7 @@ class BandwidthSeries:
     bytes_per_second: npt.NDArray[np.float64]
 
 
-def copy_bandwidth(trace: Trace) -> list[BandwidthRow]:
+def copy_bandwidth(trace: Trace) -> Table[BandwidthRow]:
     """One row a device and kind, the most bytes first.
 
     Example:
@@ -76,7 +79,7 @@ def copy_bandwidth(trace: Trace) -> list[BandwidthRow]:
                 len(events) - len(known),
             )
         )  # fmt: skip
-    return sorted(rows, key=lambda row: (-row.bytes, row.device, row.kind))
+    return Table(BandwidthRow, sorted(rows, key=lambda row: (-row.bytes, row.device, row.kind)))
 
 
 def bandwidth_series(trace: Trace) -> list[BandwidthSeries]:

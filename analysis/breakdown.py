@@ -9,21 +9,22 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.brief import brief
 from ..trace.columns import IntColumn, StringTable, distinct_rows, matching
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.intervals import Intervals, Span, intersection, step_function, sums, union
 from ..trace.steps import enclosing
 from ..trace.tables import ANNOTATION
 from ..trace.trace import Trace
-from .totals import Totals
+from .table import MS, SHARE, Column, Row, Table, WithMean
 
 _LOADER = re.compile(r"enumerate\(DataLoader\)#|DataLoader")
 _FORWARD = re.compile(r"forward", re.IGNORECASE)
+_SPANS = "; busy: of the trace's span; of GPU: from its first event to its last"
+_SHARES = ("busy_share", "busy_share_of_gpu_span")
+_SHARE_COLUMNS = (Column("busy", "busy_share", SHARE), Column("of GPU", "busy_share_of_gpu_span", SHARE))
 
 
-@dataclass(frozen=True)
-class BreakdownRow(Totals):
+class BreakdownRow(WithMean, Row):
     """GPU events that agree in everything but time.
 
     Attributes:
@@ -48,7 +49,8 @@ class BreakdownRow(Totals):
     share: float
     reason: str = ""
 
-    __repr__ = brief
+    derived = ("mean_ns",)
+    joined = ("modules", " / ")
 
     @property
     def label(self) -> str:
@@ -80,8 +82,7 @@ class _Busy:
         return self.busy_ns / self.gpu_span_ns if self.gpu_span_ns else None
 
 
-@dataclass(frozen=True)
-class StreamUse(_Busy):
+class StreamUse(_Busy, Row):
     """What one stream did during the trace's span: busy_ns + idle_ns = window_ns.
 
     Attributes:
@@ -99,11 +100,15 @@ class StreamUse(_Busy):
     busy_ns: int
     idle_ns: int
 
-    __repr__ = brief
+    title = f"streams{_SPANS}"
+    columns = (
+        Column("stream", lambda row: f"device {row.device} stream {row.stream}"), Column("events", "events"),
+        Column("busy ms", "busy_ns", MS), Column("idle ms", "idle_ns", MS), *_SHARE_COLUMNS,
+    )  # fmt: skip
+    derived = _SHARES
 
 
-@dataclass(frozen=True)
-class DeviceUse(_Busy):
+class DeviceUse(_Busy, Row):
     """What one device did during the trace's span: busy_ns + idle_ns = window_ns.
 
     Attributes:
@@ -123,7 +128,14 @@ class DeviceUse(_Busy):
     communication_ns: int
     exposed_communication_ns: int
 
-    __repr__ = brief
+    title = f"devices{_SPANS}"
+    columns = (
+        Column("device", lambda row: str(row.device)), Column("busy ms", "busy_ns", MS),
+        Column("idle ms", "idle_ns", MS), Column("overlap", "overlapped_ns", MS), Column("compute", "compute_ns", MS),
+        Column("copy", "copy_ns", MS), Column("comm", "communication_ns", MS),
+        Column("exposed", "exposed_communication_ns", MS), *_SHARE_COLUMNS,
+    )  # fmt: skip
+    derived = _SHARES
 
 
 @dataclass(frozen=True)
@@ -142,8 +154,7 @@ class HostUse:
     runtime_ns: int
 
 
-@dataclass(frozen=True)
-class Iteration:
+class Iteration(Row):
     """One iteration: from `start` to `end`, ns; `gpu_ns` is how long any device was busy in that time."""
 
     name: str
@@ -151,7 +162,12 @@ class Iteration:
     end: int
     gpu_ns: int
 
-    __repr__ = brief
+    title = "iterations"
+    columns = (
+        Column("iteration", "name"), Column("latency ms", "latency_ns", MS), Column("GPU busy ms", "gpu_ns", MS),
+        Column("busy", lambda row: row.gpu_ns / row.latency_ns if row.latency_ns else None, SHARE),
+    )  # fmt: skip
+    derived = ("latency_ns",)
 
     @property
     def latency_ns(self) -> int:
@@ -159,7 +175,7 @@ class Iteration:
         return self.end - self.start
 
 
-def breakdown(trace: Trace) -> list[BreakdownRow]:
+def breakdown(trace: Trace) -> Table[BreakdownRow]:
     """Device time by device, stream, modules, operator with shapes, and kernel; the longest first.
 
     Kernels of replayed graphs count to the operators of the capture, where it was read (`Trace.attribution`).
@@ -169,7 +185,7 @@ def breakdown(trace: Trace) -> list[BreakdownRow]:
     gpu, owner = trace.gpu, trace.attribution
     calls, tree = owner.calls, owner.hierarchy
     if not len(gpu):
-        return []
+        return Table(BreakdownRow)
     top = np.append(tree.top, -1)[owner.call]
     path = np.append(tree.path, 0)[np.where(top >= 0, top, owner.call)]
     op, signature = (np.append(column, -1)[top] for column in (calls.name, calls.signature))
@@ -190,13 +206,13 @@ def breakdown(trace: Trace) -> list[BreakdownRow]:
         )
         for row, (device, stream, where, name, label, kernel, category, reason) in enumerate(distinct.tolist())
     ]  # fmt: skip
-    return sorted(rows, key=_order)
+    return Table(BreakdownRow, sorted(rows, key=_order))
 
 
-def stream_use(trace: Trace) -> list[StreamUse]:
+def stream_use(trace: Trace) -> Table[StreamUse]:
     """Busy and idle time of every stream that ran something."""
     window, gpu, spans = trace.span, trace.gpu, _gpu_spans(trace)
-    found = []
+    found = Table(StreamUse)
     for device, stream, events in gpu.by_stream():
         busy = union(gpu.ts[events], gpu.end[events]).length
         total = int(gpu.dur[events].sum())
@@ -206,11 +222,11 @@ def stream_use(trace: Trace) -> list[StreamUse]:
     return found
 
 
-def device_use(trace: Trace) -> list[DeviceUse]:
+def device_use(trace: Trace) -> Table[DeviceUse]:
     """Busy, idle and overlapped time of every device, and how much of the communication nothing hides."""
     window, gpu, kernels = trace.span, trace.gpu, trace.is_kernel
     spans = _gpu_spans(trace)
-    found = []
+    found = Table(DeviceUse)
     for device in np.unique(gpu.device).tolist():
         mine = gpu.device == device
         busy = _busy(trace, mine)
@@ -252,7 +268,7 @@ def host_use(trace: Trace) -> HostUse:
     return HostUse(span, loading, span - loading, runtime)
 
 
-def iterations(trace: Trace, annotation: str | None = None) -> list[Iteration]:
+def iterations(trace: Trace, annotation: str | None = None) -> Table[Iteration]:
     """Iterations in order, as `Trace.steps` finds them.
 
     An iteration lasts as long as its annotation where that encloses it, else until the next one begins.
@@ -270,7 +286,8 @@ def iterations(trace: Trace, annotation: str | None = None) -> list[Iteration]:
         names = [trace.names[code] for code in calls.name[marked].tolist()]
     busy = union(trace.gpu.ts, trace.gpu.end)
     spans = map(Span, start.tolist(), ends.tolist())
-    return [Iteration(name, *span, _within(busy, span)) for name, span in zip(names, spans, strict=True)]
+    found = (Iteration(name, *span, _within(busy, span)) for name, span in zip(names, spans, strict=True))
+    return Table(Iteration, found)
 
 
 def launched_in(trace: Trace, iterations: Sequence[Iteration]) -> IntColumn:

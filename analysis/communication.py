@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
-from ..trace.brief import brief
 from ..trace.comm_kernels import Comm, collective_of
 from ..trace.trace import Trace
-from .totals import Totals, per_second
+from .table import GB_PER_S, MB, US, Column, Row, Table, WithMean, per_second
 
 _NO_COMM = Comm()
 
 
-@dataclass(frozen=True)
-class CommunicationRow(Totals):
+class CommunicationRow(WithMean, Row):
     """Communication kernels that agree in everything but time.
 
     Durations are those of the kernels: a rank that arrives early waits inside its kernel, and the bandwidths show it.
@@ -36,7 +33,14 @@ class CommunicationRow(Totals):
     total_ns: int
     min_ns: int
 
-    __repr__ = brief
+    title = "communication"
+    columns = (
+        Column("collective", lambda row: " ".join(filter(None, (row.collective or "(unknown)", row.dtype, row.group)))),
+        Column("ranks", "group_size"), Column("count", "count"), Column("MB", "bytes", MB),
+        Column("mean µs", "mean_ns", US, 1), Column("GB/s", "algorithm_bandwidth", GB_PER_S),
+        Column("bus GB/s", "bus_bandwidth", GB_PER_S),
+    )  # fmt: skip
+    derived = ("mean_ns", "algorithm_bandwidth", "bus_bandwidth")
 
     @property
     def algorithm_bandwidth(self) -> float | None:
@@ -54,7 +58,7 @@ class CommunicationRow(Totals):
         return rate * factor if rate is not None and factor is not None else None
 
 
-def communication(trace: Trace) -> list[CommunicationRow]:
+def communication(trace: Trace) -> Table[CommunicationRow]:
     """One row a collective, element type, process group and message size; the longest in total first."""
     durations: defaultdict[tuple[str, str, str, int | None, int | None], list[int]] = defaultdict(list)
     for event in trace.is_comm.nonzero()[0].tolist():
@@ -64,7 +68,8 @@ def communication(trace: Trace) -> list[CommunicationRow]:
             int(trace.gpu.dur[event])
         )
     rows = [CommunicationRow(*key, len(of), sum(of), min(of)) for key, of in durations.items()]
-    return sorted(rows, key=lambda row: (-row.total_ns, row.collective, row.dtype, row.group, row.bytes or 0))
+    rows.sort(key=lambda row: (-row.total_ns, row.collective, row.dtype, row.group, row.bytes or 0))
+    return Table(CommunicationRow, rows)
 
 
 def _group(comm: Comm) -> str:

@@ -22,15 +22,14 @@ from ..trace.text_tables import number, render, titled
 from .breakdown import BreakdownRow, breakdown, iteration_at, launched_in
 from .roofline import KernelRow, kernel_table
 from .summary import Analysis
-from .totals import Totals
+from .table import Row, WithMean
 
 _MS = 1e6
 _US = 1e3
 _BIGGEST = 5
 
 
-@dataclass(frozen=True)
-class Side(Totals):
+class Side(WithMean, Row):
     """What one trace has of a row: events, their total duration, and of kernels the shares of the device's peaks.
 
     Number and duration are those of an iteration, on average, where iterations are compared.
@@ -41,18 +40,13 @@ class Side(Totals):
     flops_share: float | None = None
     bytes_share: float | None = None
 
-    __repr__ = brief
 
-
-@dataclass(frozen=True)
-class DiffRow:
+class DiffRow(Row):
     """An operator or a kernel in both traces; None where one lacks it."""
 
     name: str
     a: Side | None
     b: Side | None
-
-    __repr__ = brief
 
     @property
     def change_ns(self) -> float:
@@ -330,8 +324,7 @@ def _cells(side: Side | None) -> list[str | int | None]:
     return [count, number(side.total_ns, 3, _MS), number(side.mean_ns, 1, _US)]
 
 
-@dataclass(frozen=True)
-class PathSide:
+class PathSide(Row):
     """What one trace has of a call path; of an iteration, on average, where iterations are compared.
 
     Attributes:
@@ -345,11 +338,8 @@ class PathSide:
     device_ns: float
     launched_ns: float
 
-    __repr__ = brief
 
-
-@dataclass(frozen=True)
-class PathRow:
+class PathRow(Row):
     """A call path in both traces, None where one lacks it.
 
     Attributes:
@@ -359,8 +349,6 @@ class PathRow:
     path: tuple[str, ...]
     a: PathSide | None
     b: PathSide | None
-
-    __repr__ = brief
 
     def change(self, what: str) -> float:
         """B less A of one of the attributes of `PathSide`."""

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
-from ..trace.brief import brief
 from ..trace.columns import IntColumn, grouped
 from ..trace.trace import Trace
 from .devices import Device
 from .flops import Product, product
 from .roofline import Work, against_peaks, find_devices, from_memory, work_of_events
-from .totals import Totals, per_second
+from .table import GB_PER_S, SHARE, TERAFLOPS, US, Column, Row, Table, WithMean, per_second
 
 
-@dataclass(frozen=True)
-class GemmRow(Totals):
+class GemmRow(WithMean, Row):
     """All calls of one operator that multiply matrices of one size and type on one device.
 
     Attributes:
@@ -47,7 +44,19 @@ class GemmRow(Totals):
     bytes_share: float | None
     bound: str
 
-    __repr__ = brief
+    title = "matrix products, over the time of all their operator's kernels"
+    columns = (
+        Column("type", lambda row: f"  {row.dtype or '-'}"), Column("count", "count"), Column("mean µs", "mean_ns", US),
+        Column("TFLOP/s", "flops_per_second", TERAFLOPS), Column("of peak", "flops_share", SHARE),
+        Column("GB/s", "bytes_per_second", GB_PER_S, 1), Column("memory", "bytes_share", SHARE),
+        Column("bound", "bound"),
+    )  # fmt: skip
+    derived = ("mean_ns", "flops_per_second", "bytes_per_second")
+    joined = ("kernels", " | ")
+
+    def above(self) -> str:
+        """The operator with the extents."""
+        return f"{self.op} {f'{self.batch} × ' if self.batch > 1 else ''}m {self.m}, n {self.n}, k {self.k}"
 
     @property
     def flops_per_second(self) -> float | None:
@@ -60,7 +69,7 @@ class GemmRow(Totals):
         return per_second(self.bytes, self.total_ns)
 
 
-def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Device] | None = None) -> list[GemmRow]:
+def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Device] | None = None) -> Table[GemmRow]:
     """One row a device, operator, element type and size; the longest in total first.
 
     Args:
@@ -94,7 +103,8 @@ def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Dev
                 done, moved, *against_peaks(of, peak, (done, total), (moved, total), through),
             )
         )  # fmt: skip
-    return sorted(rows, key=lambda row: (-row.total_ns, row.device, row.op, row.dtype, row.batch, row.m, row.n, row.k))
+    rows.sort(key=lambda row: (-row.total_ns, row.device, row.op, row.dtype, row.batch, row.m, row.n, row.k))
+    return Table(GemmRow, rows)
 
 
 def _products(trace: Trace, call: IntColumn) -> tuple[IntColumn, list[tuple[str, Product]]]:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.brief import brief
 from ..trace.columns import IntColumn, grouped
 from ..trace.intervals import step_function
 from ..trace.trace import Trace
+from .table import US, Column, Row, Table
 
 KERNEL_DELAY_NS = 30_000
 """Gaps below this are the device's own delay between two kernels: HTA's `consecutive_kernel_delay`, whose default of 30
@@ -26,8 +26,7 @@ LONG_DELAY_NS = 100_000
 """A launch delay above this is an outlier (HTA's `launch_delay_cutoff`)."""
 
 
-@dataclass(frozen=True)
-class IdleCauses:
+class IdleCauses(Row):
     """Idle time of one stream in the trace's span, all of it by cause: the sum of the five is idle_ns.
 
     A gap between two consecutive events of a stream counts for one cause. It begins at the end of all that ran before
@@ -53,7 +52,7 @@ class IdleCauses:
     before_first_ns: int
     after_last_ns: int
 
-    __repr__ = brief
+    derived = ("idle_ns",)
 
     @property
     def idle_ns(self) -> int:
@@ -61,8 +60,7 @@ class IdleCauses:
         return self.host_wait_ns + self.kernel_wait_ns + self.other_ns + self.before_first_ns + self.after_last_ns
 
 
-@dataclass(frozen=True)
-class LaunchRow:
+class LaunchRow(Row):
     """GPU events that were launched by runtime calls of one name.
 
     The launch delay lasts from the end of the call to the start of the event, 0 where the event began before (HTA 0.5
@@ -87,7 +85,12 @@ class LaunchRow:
     long_calls: int
     long_delays: int
 
-    __repr__ = brief
+    title = "launches: median call and delay, events shorter than their call, delays of over 100 µs"
+    columns = (
+        Column("launch call", "call"), Column("events", "count"), Column("call µs", "median_call_ns", US),
+        Column("delay µs", "median_delay_ns", US), Column("max µs", "max_delay_ns", US, 1), Column("shorter", "short"),
+        Column("> 50 µs", "long_calls"), Column("late", "long_delays"),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -104,8 +107,7 @@ class QueueLength:
     length: IntColumn
 
 
-@dataclass(frozen=True)
-class QueueUse:
+class QueueUse(Row):
     """A stream's queue of launches, from its first launch to its last event's start.
 
     Attributes:
@@ -120,10 +122,8 @@ class QueueUse:
     mean: float | None
     full_ns: int
 
-    __repr__ = brief
 
-
-def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> list[IdleCauses]:
+def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> Table[IdleCauses]:
     """Why each stream was idle, by device and stream.
 
     Args:
@@ -134,7 +134,7 @@ def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> list[Id
         True
     """
     gpu, launched, span = trace.gpu, _launch_start(trace), trace.span
-    found = []
+    found = Table(IdleCauses)
     for device, stream, events in gpu.by_stream():
         ran = np.maximum.accumulate(gpu.end[events])
         reach, last = ran[:-1], int(ran[-1])
@@ -151,7 +151,7 @@ def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> list[Id
     return found
 
 
-def launch_statistics(trace: Trace) -> list[LaunchRow]:
+def launch_statistics(trace: Trace) -> Table[LaunchRow]:
     """One row a name of launch call, the most frequent first.
 
     Example:
@@ -173,7 +173,7 @@ def launch_statistics(trace: Trace) -> list[LaunchRow]:
                 int(np.count_nonzero(call > LONG_CALL_NS)), int(np.count_nonzero(late > LONG_DELAY_NS)),
             )
         )  # fmt: skip
-    return sorted(rows, key=lambda row: (-row.count, row.call))
+    return Table(LaunchRow, sorted(rows, key=lambda row: (-row.count, row.call)))
 
 
 def queue_lengths(trace: Trace) -> list[QueueLength]:
@@ -193,13 +193,13 @@ def queue_lengths(trace: Trace) -> list[QueueLength]:
     return found
 
 
-def queue_use(trace: Trace, limit: int = QUEUE_LIMIT) -> list[QueueUse]:
+def queue_use(trace: Trace, limit: int = QUEUE_LIMIT) -> Table[QueueUse]:
     """How long the queues were, by device and stream.
 
     Args:
         limit: launches that fill a queue.
     """
-    found = []
+    found = Table(QueueUse)
     for queue in queue_lengths(trace):
         lasts, length = np.diff(queue.ts), queue.length[:-1]
         span, weighted = int(lasts.sum()), int((lasts * length).sum())
@@ -220,8 +220,7 @@ def _launch_start(trace: Trace) -> npt.NDArray[np.int64]:
 _MOST = 50
 
 
-@dataclass(frozen=True)
-class Gap:
+class Gap(Row):
     """Between two GPU events of a device, on whichever streams.
 
     Attributes:

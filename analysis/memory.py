@@ -23,6 +23,7 @@ from ..trace.memory_events import device_label
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .storages import Storages, storages_of
+from .table import MB, Column, Row
 
 EVENTS, TENSORS = "allocator events", "tensors of the ET"
 """Values of `DeviceMemory.source`."""
@@ -60,8 +61,7 @@ class Blocks(NamedTuple):
         return Blocks(*(column[rows] for column in self))  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True)
-class MemoryHolder:
+class MemoryHolder(Row):
     """Blocks that are allocated at the peak, by what allocated them.
 
     Attributes:
@@ -77,11 +77,10 @@ class MemoryHolder:
     blocks: int
     bytes: int
 
-    __repr__ = brief
+    joined = ("modules", " / ")
 
 
-@dataclass(frozen=True)
-class OutlivingRow:
+class OutlivingRow(Row):
     """Blocks allocated in one iteration and held at its end, over all iterations.
 
     Attributes:
@@ -97,7 +96,12 @@ class OutlivingRow:
     next_bytes: int
     kept_bytes: int
 
-    __repr__ = brief
+    title = "memory that outlives the iteration it was allocated in"
+    columns = (
+        Column("allocated by", lambda row: f"{row.device} {row.operator}"), Column("category", "category"),
+        Column("blocks", "blocks"), Column("MB", "bytes", MB), Column("freed in next", "next_bytes", MB),
+        Column("never freed", "kept_bytes", MB),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -153,6 +157,24 @@ class DeviceMemory:
     def peak_ns(self) -> int:
         """When that was, ns on the trace's clock."""
         return int(self.ts[self.peak])
+
+    def plain(self) -> dict[str, Any]:
+        """The columns of JSON and CSV."""
+        return {
+            "device": self.device, "number": self.number, "source": self.source,
+            "peak_bytes": self.peak_bytes, "peak_ns": self.peak_ns,
+            "reserved_peak_bytes": int(self.reserved.max()) if self.reserves else None, "before_bytes": self.base,
+            "end_bytes": int(self.allocated[-1]), "blocks": len(self.blocks.bytes),
+            "allocated_bytes": int(self.blocks.bytes.sum()),
+        }  # fmt: skip
+
+    def curve(self) -> list[dict[str, Any]]:
+        """A row for each time at which it changes, for JSON and CSV."""
+        columns = (self.ts.tolist(), self.allocated.tolist(), self.reserved.tolist())
+        return [
+            {"device": self.device, "ts_ns": ts, "allocated": held, "reserved": None if reserved < 0 else reserved}
+            for ts, held, reserved in zip(*columns, strict=True)
+        ]
 
     @property
     def by_category(self) -> dict[str, int]:

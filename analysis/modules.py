@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.brief import brief
 from ..trace.call_tree import Hierarchy, nearest
 from ..trace.columns import IntColumn
 from ..trace.intervals import sums
 from ..trace.tables import OP
 from ..trace.trace import Trace
-from .totals import Totals
+from .table import SELF_COLUMNS, SELF_TIMES, Column, Row, Table, WithMean
 
 _MODULE = re.compile(r"nn\.Module: (.+?)(?:_\d+)?")
 
 
-@dataclass(frozen=True)
-class ModuleRow(Totals):
+class ModuleRow(WithMean, Row):
     """All calls of the modules of one class, or of annotations of one name, at one place of the module tree.
 
     Attributes:
@@ -40,12 +37,22 @@ class ModuleRow(Totals):
     device_self_ns: int
     device_total_ns: int
 
-    __repr__ = brief
+    title = f"modules by class, and annotations{SELF_TIMES}"
+    columns = (Column("module", lambda row: "  " * row.depth + row.label), *SELF_COLUMNS)
+    derived = ("module", "depth", "mean_ns")
+    joined = ("path", " / ")
 
     @property
     def label(self) -> str:
         """The class, with the number of modules if there are several."""
         return self.path[-1] + (f" ×{self.instances}" if self.instances > 1 else "")
+
+    module = label
+
+    @property
+    def depth(self) -> int:
+        """Number of modules and annotations around it."""
+        return len(self.path) - 1
 
 
 def module_class(name: str) -> str:
@@ -59,7 +66,7 @@ def module_class(name: str) -> str:
     return found[1] if found else name
 
 
-def module_table(trace: Trace) -> list[ModuleRow]:
+def module_table(trace: Trace) -> Table[ModuleRow]:
     """One row a place of the module tree, modules of one class folded; each row before those inside it, of rows at one
     place the longest device time first, then the longest host time.
 
@@ -89,7 +96,7 @@ def module_table(trace: Trace) -> list[ModuleRow]:
     instances = np.bincount(of_path[np.unique(path[regions])], minlength=len(paths))
     columns = (instances, count, np.maximum(self_ns, 0), total, own, device)
     rows = [ModuleRow(names, *(int(column[row]) for column in columns)) for row, (_, names) in enumerate(paths)]
-    return _in_tree_order(rows, [parent for parent, _ in paths])
+    return Table(ModuleRow, _in_tree_order(rows, [parent for parent, _ in paths]))
 
 
 def _folded(trace: Trace, tree: Hierarchy) -> tuple[list[tuple[int, tuple[str, ...]]], IntColumn]:

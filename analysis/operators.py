@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from ..trace.brief import brief
 from ..trace.call_tree import CallTree, nearest, outermost
 from ..trace.columns import distinct_rows
 from ..trace.index import as_column
@@ -14,11 +11,10 @@ from ..trace.intervals import sums
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .breakdown import shape_labels
-from .totals import Totals
+from .table import SELF_COLUMNS, SELF_TIMES, Column, Row, Table, WithMean
 
 
-@dataclass(frozen=True)
-class OperatorRow(Totals):
+class OperatorRow(WithMean, Row):
     """All calls of an operator, on whichever thread and at whichever depth; times in ns.
 
     Attributes:
@@ -40,10 +36,12 @@ class OperatorRow(Totals):
     device_total_ns: int
     launches: int
 
-    __repr__ = brief
+    title = f"operators{SELF_TIMES}"
+    columns = (Column("operator", lambda row: f"{row.op} {row.shapes}".rstrip()), *SELF_COLUMNS)
+    derived = ("mean_ns",)
 
 
-def operator_table(trace: Trace, *, by_shape: bool = False) -> list[OperatorRow]:
+def operator_table(trace: Trace, *, by_shape: bool = False) -> Table[OperatorRow]:
     """One row an operator, the longest device time by itself first, then the longest host time by itself.
 
     GPU events of replayed graphs count to the operators of the capture, where it was read (`Trace.attribution`); calls
@@ -60,7 +58,7 @@ def operator_table(trace: Trace, *, by_shape: bool = False) -> list[OperatorRow]
     calls = owner.calls
     ops = np.flatnonzero(calls.kind == OP)
     if not len(ops):
-        return []
+        return Table(OperatorRow)
     labels, label_of = shape_labels(trace)
     label = label_of[calls.signature[ops]] if by_shape else np.zeros(len(ops), np.int64)
     distinct, inverse = distinct_rows(calls.name[ops], label)
@@ -82,4 +80,4 @@ def operator_table(trace: Trace, *, by_shape: bool = False) -> list[OperatorRow]
         OperatorRow(trace.names[name], labels[shapes], *values)
         for (name, shapes), *values in zip(distinct.tolist(), *(column.tolist() for column in columns), strict=True)
     ]
-    return sorted(rows, key=lambda row: (-row.device_self_ns, -row.self_ns, row.op, row.shapes))
+    return Table(OperatorRow, sorted(rows, key=lambda row: (-row.device_self_ns, -row.self_ns, row.op, row.shapes)))

@@ -14,11 +14,12 @@ from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, distinct, distinct_rows, matching, run_starts
 from ..trace.intervals import sums
 from ..trace.kernel_kinds import computes_products
+from ..trace.kernel_names import kernel_label
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .devices import Device, find_device
 from .flops import bytes_moved, flops, operator
-from .totals import Totals, per_second
+from .table import GB_PER_S, SHARE, TERAFLOPS, US, Column, Row, Table, WithMean, per_second
 
 _TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
 
@@ -52,8 +53,7 @@ class Work:
     __repr__ = brief
 
 
-@dataclass(frozen=True)
-class KernelRow(Totals):
+class KernelRow(WithMean, Row):
     """All events of one kernel on one device with one element type.
 
     Attributes:
@@ -86,7 +86,20 @@ class KernelRow(Totals):
     bytes_share: float | None
     bound: str
 
-    __repr__ = brief
+    title = "kernels, and what of the device's peaks they reach"
+    columns = (
+        Column("type", lambda row: f"  {row.dtype or '-'}"), Column("count", "count"), Column("mean µs", "mean_ns", US),
+        Column("TFLOP/s", "flops_per_second", TERAFLOPS), Column("of op", "operator_flops_per_second", TERAFLOPS),
+        Column("GB/s", "bytes_per_second", GB_PER_S, 1), Column("FLOPs", "flops_share", SHARE),
+        Column("memory", "bytes_share", SHARE), Column("bound", "bound"),
+    )  # fmt: skip
+    derived = ("mean_ns", "flops_per_second", "operator_flops_per_second", "bytes_per_second", "intensity")
+    left_out = ("flops_ns", "bytes_ns", "operator_ns")
+    joined = ("ops", " ")
+
+    def above(self) -> str:
+        """The operators that launched it and its name, which is long."""
+        return " ".join(filter(None, [",".join(self.ops), kernel_label(self.kernel)]))
 
     @property
     def flops_per_second(self) -> float | None:
@@ -247,7 +260,7 @@ def _set_dtypes(trace: Trace, work: Work) -> None:
 
 def kernel_table(
     trace: Trace, work: Work | None = None, devices: Mapping[int, Device] | None = None
-) -> list[KernelRow]:
+) -> Table[KernelRow]:
     """One row a device, kernel and element type; the longest in total first.
 
     Args:
@@ -257,7 +270,7 @@ def kernel_table(
     devices = find_devices(trace) if devices is None else devices
     gpu = trace.gpu
     if not len(gpu):
-        return []
+        return Table(KernelRow)
     keys, inverse = distinct_rows(gpu.device, gpu.name, gpu.category, work.dtype)
     ops = _ops_by_row(trace, inverse, len(keys))
     count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(keys))
@@ -266,7 +279,7 @@ def kernel_table(
     done, moved, passed = (
         _known_sums(inverse, column, gpu.dur, len(keys)) for column in (work.flops, work.bytes, judged)
     )
-    rows = []
+    rows = Table(KernelRow)
     for row in np.argsort(-total, kind="stable").tolist():
         number, name, category, dtype = keys[row].tolist()
         device = devices.get(number)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 
-from ..trace.brief import brief
+from ..trace.kernel_names import kernel_label
 from ..trace.trace import Trace
+from .table import MS, Column, Row, Table
 
 
-@dataclass(frozen=True)
-class KernelSequence:
+class KernelSequence(Row):
     """Calls of one operator that launched the same GPU events in the same order.
 
     Attributes:
@@ -26,10 +25,19 @@ class KernelSequence:
     gpu_ns: int
     host_ns: int
 
-    __repr__ = brief
+    title = "sequences of kernels that an operator launches"
+    columns = (
+        Column("", lambda row: ""), Column("kernels", lambda row: len(row.kernels)), Column("calls", "count"),
+        Column("GPU ms", "gpu_ns", MS), Column("host ms", "host_ns", MS),
+    )  # fmt: skip
+    joined = ("kernels", " | ")
+
+    def above(self) -> str:
+        """The operator and what it launches."""
+        return f"{self.op}: {', '.join(map(kernel_label, self.kernels))}"
 
 
-def kernel_sequences(trace: Trace, *, least: int = 3) -> list[KernelSequence]:
+def kernel_sequences(trace: Trace, *, least: int = 3) -> Table[KernelSequence]:
     """Sequences of at least `least` GPU events below one call of a topmost operator, the most frequent first.
 
     HTA's `get_frequent_cuda_kernel_sequences`, for all topmost operators at once.
@@ -54,4 +62,4 @@ def kernel_sequences(trace: Trace, *, least: int = 3) -> list[KernelSequence]:
         KernelSequence(trace.names[op], tuple(trace.names[code] for code in kernels), *sums)
         for (op, *kernels), sums in groups.items()
     ]
-    return sorted(rows, key=lambda row: (-row.count, -row.gpu_ns, row.op, row.kernels))
+    return Table(KernelSequence, sorted(rows, key=lambda row: (-row.count, -row.gpu_ns, row.op, row.kernels)))

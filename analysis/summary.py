@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -34,26 +34,21 @@ from .communication import communication
 from .devices import Device, why_unknown
 from .gemms import GemmRow, gemm_table
 from .launches import KERNEL_DELAY_NS, IdleCauses, idle_causes, launch_statistics, queue_use
-from .memory import DeviceMemory, device_memory
+from .memory import device_memory
 from .modules import module_table
 from .operators import OperatorRow, operator_table
 from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
 from .roofline import KernelRow, Work, find_devices, kernel_table, work_of_events
 from .sequences import kernel_sequences
-from .totals import Totals, per_second
+from .table import Row, Table, WithMean, per_second
 
 _T = TypeVar("_T")
 
 _UNKNOWN_DEVICE = "device {number} ({name}): {reason}, so there are no shares of peaks; give --device-spec"
 _NO_SHAPES = "the trace has no shapes (record_shapes was off): no FLOPs, no bytes of kernels"
-_LEFT_OUT = ("flops_ns", "bytes_ns", "operator_ns")
-_SHARES = ("busy_share", "busy_share_of_gpu_span")
-_JOINED = {"modules": " / ", "path": " / ", "kernels": " | "}
-_RATES = ("mean_ns", "flops_per_second", "operator_flops_per_second", "bytes_per_second", "intensity")
 
 
-@dataclass(frozen=True)
-class HostOp(Totals):
+class HostOp(WithMean, Row):
     """All occurrences of a topmost operator: their number and host time, ns."""
 
     op: str
@@ -61,7 +56,7 @@ class HostOp(Totals):
     count: int
     total_ns: int
 
-    __repr__ = brief
+    derived = ("mean_ns",)
 
 
 def _of_trace(find: Callable[[Trace], _T]) -> cached_property[_T]:
@@ -89,14 +84,14 @@ class Analysis:
     trace: Trace
     devices: Mapping[int, Device]
     work: Work
-    breakdown: list[BreakdownRow]
-    streams: list[StreamUse]
-    device_use: list[DeviceUse]
+    breakdown: Table[BreakdownRow]
+    streams: Table[StreamUse]
+    device_use: Table[DeviceUse]
     host: HostUse
-    host_ops: list[HostOp]
-    operators: list[OperatorRow]
-    iterations: list[Iteration]
-    kernels: list[KernelRow]
+    host_ops: Table[HostOp]
+    operators: Table[OperatorRow]
+    iterations: Table[Iteration]
+    kernels: Table[KernelRow]
     overhead_rows: OverheadRows
     event_ns: int
     batch_size: int | None
@@ -111,7 +106,7 @@ class Analysis:
         return summarise(self.overhead_rows, self.event_ns, [self.trace.file])
 
     @cached_property
-    def idle_causes(self) -> list[IdleCauses]:
+    def idle_causes(self) -> Table[IdleCauses]:
         return idle_causes(self.trace, self.kernel_delay_ns)
 
     launches = _of_trace(launch_statistics)
@@ -123,7 +118,7 @@ class Analysis:
     modules = _of_trace(module_table)
 
     @cached_property
-    def gemms(self) -> list[GemmRow]:
+    def gemms(self) -> Table[GemmRow]:
         return gemm_table(self.trace, self.work, self.devices)
 
     @property
@@ -186,12 +181,12 @@ def _missing(trace: Trace) -> list[str]:
     return graphs if trace.signatures else [*graphs, _NO_SHAPES]
 
 
-def host_ops(trace: Trace, *, by_shape: bool = False) -> list[HostOp]:
+def host_ops(trace: Trace, *, by_shape: bool = False) -> Table[HostOp]:
     """Host time of the topmost operators by name (and shapes), the longest in total first."""
     calls, top = trace.calls, trace.hierarchy.top
     ops = np.flatnonzero(top == np.arange(len(calls)))
     if not len(ops):
-        return []
+        return Table(HostOp)
     signature = calls.signature[ops] if by_shape else np.full(len(ops), -1, np.int32)
     labels, label_of = shape_labels(trace)
     distinct, inverse = distinct_rows(calls.name[ops], label_of[signature])
@@ -200,7 +195,7 @@ def host_ops(trace: Trace, *, by_shape: bool = False) -> list[HostOp]:
         HostOp(trace.names[name], labels[label], *values)
         for (name, label), *values in zip(distinct.tolist(), count.tolist(), total.tolist(), strict=True)
     ]
-    return sorted(found, key=lambda one: (-one.total_ns, one.op, one.shapes))
+    return Table(HostOp, sorted(found, key=lambda one: (-one.total_ns, one.op, one.shapes)))
 
 
 def json_of(analysis: Analysis) -> dict[str, Any]:
@@ -247,60 +242,26 @@ def _device_row(analysis: Analysis, number: int) -> dict[str, Any]:
 
 def tables_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
     """Its tables as rows of plain values."""
-    return {
-        "streams": plain_rows(analysis.streams, *_SHARES),
-        "device_use": plain_rows(analysis.device_use, *_SHARES),
-        "iteration_list": plain_rows(analysis.iterations, "latency_ns"),
-        "breakdown": plain_rows(analysis.breakdown, "mean_ns"),
-        "kernels": [_kernel_row(row) for row in analysis.kernels],
-        "gemms": plain_rows(analysis.gemms, "mean_ns", "flops_per_second", "bytes_per_second"),
-        "host_ops": plain_rows(analysis.host_ops, "mean_ns"),
-        "operators": plain_rows(analysis.operators, "mean_ns"),
-        "modules": [
-            row | {"module": one.label, "depth": len(one.path) - 1, "mean_ns": one.mean_ns}
-            for row, one in zip(plain_rows(analysis.modules), analysis.modules, strict=True)
-        ],
-        "idle_causes": plain_rows(analysis.idle_causes, "idle_ns"),
-        "launches": plain_rows(analysis.launches),
-        "queues": plain_rows(analysis.queues),
-        "copies": plain_rows(analysis.copies, "bytes_per_second"),
-        "communication": plain_rows(analysis.communication, "mean_ns", "algorithm_bandwidth", "bus_bandwidth"),
-        "sequences": plain_rows(analysis.sequences),
-        "memory": [_memory_row(one) for one in analysis.memory],
-        "memory_holders": plain_rows([row for one in analysis.memory for row in one.holders]),
-        "memory_outliving": plain_rows([row for one in analysis.memory for row in one.outliving]),
-        "memory_curve": [row for one in analysis.memory for row in _memory_curve(one)],
+    memory = analysis.memory
+    tables: dict[str, Sequence[Any]] = {
+        "streams": analysis.streams,
+        "device_use": analysis.device_use,
+        "iteration_list": analysis.iterations,
+        "breakdown": analysis.breakdown,
+        "kernels": analysis.kernels,
+        "gemms": analysis.gemms,
+        "host_ops": analysis.host_ops,
+        "operators": analysis.operators,
+        "modules": analysis.modules,
+        "idle_causes": analysis.idle_causes,
+        "launches": analysis.launches,
+        "queues": analysis.queues,
+        "copies": analysis.copies,
+        "communication": analysis.communication,
+        "sequences": analysis.sequences,
+        "memory": memory,
+        "memory_holders": [row for one in memory for row in one.holders],
+        "memory_outliving": [row for one in memory for row in one.outliving],
     }
-
-
-def plain_rows(rows: Sequence[Any], *derived: str) -> list[dict[str, Any]]:
-    """Fields of rows, lists of names as one text, and some of their properties."""
-    return [
-        {key: _JOINED[key].join(value) if key in _JOINED else value for key, value in asdict(row).items()}
-        | {name: getattr(row, name) for name in derived}
-        for row in rows
-    ]
-
-
-def _memory_row(one: DeviceMemory) -> dict[str, Any]:
-    return {
-        "device": one.device, "number": one.number, "source": one.source,
-        "peak_bytes": one.peak_bytes, "peak_ns": one.peak_ns,
-        "reserved_peak_bytes": int(one.reserved.max()) if one.reserves else None, "before_bytes": one.base,
-        "end_bytes": int(one.allocated[-1]), "blocks": len(one.blocks.bytes),
-        "allocated_bytes": int(one.blocks.bytes.sum()),
-    }  # fmt: skip
-
-
-def _memory_curve(one: DeviceMemory) -> list[dict[str, Any]]:
-    columns = (one.ts.tolist(), one.allocated.tolist(), one.reserved.tolist())
-    return [
-        {"device": one.device, "ts_ns": ts, "allocated": allocated, "reserved": None if reserved < 0 else reserved}
-        for ts, allocated, reserved in zip(*columns, strict=True)
-    ]
-
-
-def _kernel_row(row: KernelRow) -> dict[str, Any]:
-    values = {field.name: getattr(row, field.name) for field in fields(row) if field.name not in _LEFT_OUT}
-    rates = {name: getattr(row, name) for name in _RATES}
-    return values | rates | {"ops": " ".join(row.ops)}
+    curve = [row for one in memory for row in one.curve()]
+    return {name: [row.plain() for row in rows] for name, rows in tables.items()} | {"memory_curve": curve}

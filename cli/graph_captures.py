@@ -23,7 +23,7 @@ def captures_of(arguments: argparse.Namespace) -> list[Capture]:
     """Read what the command line names."""
     if not arguments.graph_capture:
         return []
-    from ..linker.captures import read_captures  # few runs have captures, and importing takes as long as many commands
+    from ..linker.pipeline import read_captures  # few runs have captures, and importing takes as long as many commands
 
     return read_captures(arguments.graph_capture, progress=True)
 

@@ -115,13 +115,13 @@ def _run(arguments: Namespace, alone: bool) -> int:
 
     from ..schemas.text.memory_limit import capped_memory
     from ..schemas.text.transaction import transaction
-    from .parser import command_module
+    from .parser import command_named
 
     logging.basicConfig(level=arguments.log_level, format="%(levelname)s: %(message)s", stream=sys.stderr, force=True)
     logging.getLogger().handlers[0].addFilter(_made_printable)
     with capped_memory() if alone else contextlib.nullcontext(), transaction():
         try:
-            status: int = command_module(arguments.command).run(arguments)
+            status = command_named(arguments.command).run(arguments)
             sys.stdout.flush()
         except BrokenPipeError:  # the reader of our output is gone, as in `… | head`; files that are whole are kept
             _lost_output()

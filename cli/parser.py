@@ -6,13 +6,16 @@ import argparse
 import re
 import sys
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from itertools import groupby
 from textwrap import wrap
-from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from .. import __version__
+from ..trace.errors import EtplusError
+from ..trace.plugins import Plugin, plugins
 from ..trace.printable import printable
 from .terminal import red
 
@@ -37,7 +40,11 @@ COMMANDS = {
     "demo": "link and convert a bundled real pair, and show the report",
     "completion": "print a script that completes commands and options in a shell",
 }
-"""Each is a module of this package with `prepare_parser(parser)` and `run(arguments) -> exit status`."""
+"""Those of etplus, each a `Command`: the module of this name in this package. What others show is their docstring's
+first line."""
+
+GROUP = "etplus.commands"
+"""Group of the entry points of other packages: the name is the command's, the value a `Command` or a class of one."""
 
 _HELP = "help"
 _EPILOG = """\
@@ -47,6 +54,16 @@ example:
   etplus analyze trace.json
 """
 _CHOICES = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
+
+
+class Command(Protocol):
+    """A command: a module, or an object."""
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Add its description, its epilog and its options."""
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Do what the options say; returns the exit status."""
 
 
 class _Help(argparse.HelpFormatter):
@@ -113,12 +130,15 @@ def parse_link(words: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def etplus_parser(prepared: Collection[str] = tuple(COMMANDS)) -> tuple[_Parser, dict[str, _Parser]]:
+def etplus_parser(prepared: Collection[str] | None = None) -> tuple[_Parser, dict[str, _Parser]]:
     """The parser of `etplus` and those of its commands.
 
     Args:
-        prepared: the commands whose options are added, which imports their modules.
+        prepared: the commands whose options are added, which imports their modules; None for all.
     """
+    summaries = dict(COMMANDS)
+    if not prepared or not COMMANDS.keys() >= {*prepared}:  # the search takes longer than to parse
+        summaries |= {name: _summary(plugin) for name, plugin in _others().items()}
     root = _Parser(
         prog="etplus",
         description="Join PyTorch Execution Traces with Kineto traces and use the result.",
@@ -126,9 +146,9 @@ def etplus_parser(prepared: Collection[str] = tuple(COMMANDS)) -> tuple[_Parser,
     )
     _add_version(root)
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    found = {name: commands.add_parser(name, help=summary) for name, summary in COMMANDS.items()}
+    found = {name: commands.add_parser(name, help=summary) for name, summary in summaries.items()}
     commands.add_parser(_HELP, help="show this list, or the options of a command")
-    for name in prepared:
+    for name in found if prepared is None else prepared:
         if name in found:
             _prepare(name, found[name])
     return root, found
@@ -140,14 +160,44 @@ def hidden_alias(parser: argparse.ArgumentParser, old: str, new: str, **options:
                         default=argparse.SUPPRESS, **options)  # fmt: skip
 
 
-def command_module(command: str) -> ModuleType:
-    """The module of a command."""
-    return import_module(f".{command}", __package__)
+def command_named(name: str) -> Command:
+    """A command, whose modules are imported now."""
+    return _own(name) if name in COMMANDS else _Other(_others()[name])
+
+
+def _own(name: str) -> Command:
+    module: Any = import_module(f".{name}", __package__)
+    return module  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class _Other:
+    """A command of another package."""
+
+    plugin: Plugin
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        self.plugin.call("prepare_parser", parser)
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        return self.plugin.call("run", arguments) or 0
+
+
+@cache
+def _others() -> dict[str, Plugin]:
+    return plugins(GROUP, "command", {*COMMANDS, _HELP})
+
+
+def _summary(plugin: Plugin) -> str:
+    try:
+        return (plugin.load().__doc__ or f"of {plugin.package}").strip().partition("\n")[0].replace("%", "%%")
+    except EtplusError as error:
+        return str(error).replace("%", "%%")
 
 
 def _prepare(command: str, parser: argparse.ArgumentParser) -> None:
     """The command's own options, and what all commands have."""
-    command_module(command).prepare_parser(parser)
+    command_named(command).prepare_parser(parser)
     parser.add_argument(
         "--log-level",
         type=str.upper,

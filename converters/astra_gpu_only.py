@@ -34,7 +34,7 @@ _LAST = 2**63
 
 
 def fold(
-    document: Trace, comms: Sequence[Communication], transferred: Mapping[int, int] | None = None
+    trace: Trace, comms: Sequence[Communication], transferred: Mapping[int, int] | None = None
 ) -> Iterator[SimNode]:
     """The nodes; each comes after all that it waits for.
 
@@ -49,25 +49,25 @@ def fold(
         transferred: by id of a communication, when by the trace's clock its data was there, if before its end; see
             `JobTimes.transferred`. What the rank takes from then on is its own time, not the network's.
     """
-    rows, ends = _computations(document, np.array([comm.row for comm in comms], np.int64))
-    return _Folding(document, rows, ends, comms, transferred or {}).nodes()
+    rows, ends = _computations(trace, np.array([comm.row for comm in comms], np.int64))
+    return _Folding(trace, rows, ends, comms, transferred or {}).nodes()
 
 
-def _computations(document: Trace, communicating: IntColumn) -> tuple[IntColumn, IntColumn]:
+def _computations(trace: Trace, communicating: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Rows that compute, in order of their ends, and these, int64 ns; what follows on a stream ends what is before."""
-    on_gpu = (document.kind == GPU) & document.timed
+    on_gpu = (trace.kind == GPU) & trace.timed
     if on_gpu.any():
-        rows, lane = np.flatnonzero(on_gpu), document.stream_lane
+        rows, lane = np.flatnonzero(on_gpu), trace.stream_lane
     else:
-        apart = np.concatenate([communicating, backend_rows(document, communicating)])
-        rows, lane = host_rows(document, apart), document.thread
-        caller = document.parent_row[rows]
-        rows = rows[~mask_at(len(document), caller[caller >= 0])[rows]]
-    rows, before = document.lane_order(lane, rows, nested=False)
-    ends = document.finish[rows]
+        apart = np.concatenate([communicating, backend_rows(trace, communicating)])
+        rows, lane = host_rows(trace, apart), trace.thread
+        caller = trace.parent_row[rows]
+        rows = rows[~mask_at(len(trace), caller[caller >= 0])[rows]]
+    rows, before = trace.lane_order(lane, rows, nested=False)
+    ends = trace.finish[rows]
     follows = np.flatnonzero(before >= 0)
-    ends[follows - 1] = np.minimum(ends[follows - 1], document.ts[rows[follows]])
-    order = np.lexsort((document.id[rows], document.ts[rows], ends))
+    ends[follows - 1] = np.minimum(ends[follows - 1], trace.ts[rows[follows]])
+    order = np.lexsort((trace.id[rows], trace.ts[rows], ends))
     order = order[~np.isin(rows[order], communicating)]
     return rows[order], ends[order]
 
@@ -77,14 +77,14 @@ class _Folding:
 
     def __init__(
         self,
-        document: Trace,
+        trace: Trace,
         rows: IntColumn,
         ends: IntColumn,
         comms: Sequence[Communication],
         transferred: Mapping[int, int],
     ) -> None:
-        self.document, self.rows, self.ends, self.comms, self.transferred = document, rows, ends, comms, transferred
-        self.begin = document.span[0]
+        self.trace, self.rows, self.ends, self.comms, self.transferred = trace, rows, ends, comms, transferred
+        self.begin = trace.span[0]
         self.ids = itertools.count(1)
         self.chain_end, self.chain_id = [0], [0]  # computations and delays so far, behind a start that is none
         self.chain_at: dict[int, int] = {}  # row of a computation to its place in the chain
@@ -92,27 +92,27 @@ class _Folding:
         self.comm_id: dict[int, int] = {}
         self.last_comm = 0  # row of the last one but receives
         self.on_stream: dict[int, tuple[int, int]] = {}  # id and end of the last node of each stream
-        self.waits = Waits.of(document, rows, comms)
-        self.submitted = submitted(document)
-        self.beside = bool(np.any(document.kind[rows] == GPU))  # the host works beside the computations
+        self.waits = GpuWaits.of(trace, rows, comms)
+        self.submitted = submitted(trace)
+        self.beside = bool(np.any(trace.kind[rows] == GPU))  # the host works beside the computations
         self.host_id = 0  # of the last delay that is the host's
         self.idle: list[tuple[int, int]] = []  # begin and end of each wait for a communication since then
         self.last: list[int] = []  # rows of the last two computations
 
     def nodes(self) -> Iterator[SimNode]:
-        document, rows = self.document, self.rows
+        trace, rows = self.trace, self.rows
         begins = np.maximum.accumulate(np.array([comm.start_ns for comm in self.comms], np.int64)).tolist()
         pending = deque(zip(begins, self.comms, strict=True))
-        begun = {comm.row: (begin, int(document.id[comm.row]) + 1) for begin, comm in pending}
-        for row, begin, end in zip(rows.tolist(), document.ts[rows].tolist(), self.ends.tolist(), strict=True):
+        begun = {comm.row: (begin, int(trace.id[comm.row]) + 1) for begin, comm in pending}
+        for row, begin, end in zip(rows.tolist(), trace.ts[rows].tolist(), self.ends.tolist(), strict=True):
             inside = [one for one in self.waits.inside.get(row, []) if one in begun]
-            until = max([(begin, int(document.id[row])), *(begun[one] for one in inside)])
+            until = max([(begin, int(trace.id[row])), *(begun[one] for one in inside)])
             yield from self._communications(*until, row, pending)
             if inside:
                 yield from self._delay(self._micros(begin), [])
             yield from self._compute(row, self._micros(end), inside)
-        yield from self._communications(document.span[1], _LAST, DELAY, pending)
-        yield from self._delay(self._micros(document.span[1]), [])
+        yield from self._communications(trace.span[1], _LAST, DELAY, pending)
+        yield from self._delay(self._micros(trace.span[1]), [])
 
     def _micros(self, ns: Any) -> Any:
         """Whole µs since the first start."""
@@ -130,7 +130,7 @@ class _Folding:
         Args:
             ns, number, row: start, id and row of the computation.
         """
-        while pending and (pending[0][0], int(self.document.id[pending[0][1].row])) < (ns, number):
+        while pending and (pending[0][0], int(self.trace.id[pending[0][1].row])) < (ns, number):
             begin, comm = pending.popleft()
             after = [self.chain_at[one] for one in self.waits.before_comm.get(comm.row, []) if one in self.chain_at]
             started = int(self._micros(begin))
@@ -162,7 +162,7 @@ class _Folding:
         done = [self.chain_id[self.chain_at[one]] for one in through if one in self.chain_at]
         after = [*(self.comm_id[one] for one in comms), *done]
         stream = self._slot()
-        if len(set(self.document.stream_lane[self.last].tolist())) > 1:
+        if len(set(self.trace.stream_lane[self.last].tolist())) > 1:
             after.append(self.chain_id[-1])
         busy = int(self._micros(self.waits.asked[row])) if row in self.waits.asked else until
         for micros in [min(end, busy) - begin for begin, end in self.idle if begin < busy]:
@@ -183,7 +183,7 @@ class _Folding:
 
     def _slot(self) -> int:
         """Stream of the last computation, whose slot delays take in a simulator with a slot a stream; −1 for none."""
-        return int(self.document.stream[self.last[-1]]) if self.last else -1
+        return int(self.trace.stream[self.last[-1]]) if self.last else -1
 
     def _compute(self, row: int, until: int, inside: Sequence[int]) -> Iterator[SimNode]:
         """A computation behind what it waits for, after what the host takes to submit it.
@@ -194,7 +194,7 @@ class _Folding:
         Args:
             inside: rows of the communications that it waits for while it runs.
         """
-        begin = int(self._micros(self.document.ts[row]))
+        begin = int(self._micros(self.trace.ts[row]))
         yield from self._host(self._submitted(row, begin), row)
         waited = [*self.waits.through_host.get(row, []), *self.waits.on_gpu.get(row, []), *inside]
         comms = [one for one in waited if one in self.comm_end]
@@ -204,7 +204,7 @@ class _Folding:
             self.idle.append((self.chain_end[-1], ready))
         yield from self._delay(begin, seen)
         ready = max(ready, self.chain_end[-1])
-        stream = int(self.document.stream_lane[row])
+        stream = int(self.trace.stream_lane[row])
         needs = [
             self.chain_id[-1],
             self.host_id,
@@ -232,13 +232,13 @@ class _Folding:
             issued: when; its start where no computation is known that it waits for on the GPU.
             after: places in the chain of these computations.
         """
-        row, stream = comm.row, int(self.document.stream_lane[comm.row])
+        row, stream = comm.row, int(self.trace.stream_lane[comm.row])
         at = bisect_right(self.chain_end, issued) - 1
         before, free = self.on_stream.get(stream, (0, 0))
         turn = 0 if comm.kind == RECV else self.last_comm  # a receive waits beside what the rank sends
         needs = {*(self.chain_id[one] for one in (at, *after)), self.comm_id.get(turn, 0), before} - {0}
         ready = max([free, self.comm_end.get(turn, 0), *(self.chain_end[one] for one in (at, *after))])
-        until = self.transferred.get(int(self.document.id[row]), self.document.finish[row])
+        until = self.transferred.get(int(self.trace.id[row]), self.trace.finish[row])
         micros = max(int(self._micros(until)) - ready, 0)
         node = SimNode(next(self.ids), row, micros, sorted(needs), comm=comm)
         self.comm_end[row] = ready + micros
@@ -258,7 +258,7 @@ _Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Waits:
+class GpuWaits:
     """Which computations wait for which communications, and the other way round.
 
     Attributes:
@@ -278,30 +278,30 @@ class Waits:
     before_comm: _Rows
 
     @staticmethod
-    def of(document: Trace, rows: IntColumn, comms: Sequence[Communication]) -> Waits:
-        """Find them in the edges of a document.
+    def of(trace: Trace, rows: IntColumn, comms: Sequence[Communication]) -> GpuWaits:
+        """Find them in the edges of a trace.
 
         Args:
             rows: the computations, in the order in which they run.
         """
-        communicates, computes = mask_at(len(document), [comm.row for comm in comms]), mask_at(len(document), rows)
-        source, target, _ = document.edges.T
-        done = document.finish[source] <= document.ts[target] + ROUNDING_NS
-        on_gpu = communicates[source] & (document.kind[source] == GPU) & computes[target]
+        communicates, computes = mask_at(len(trace), [comm.row for comm in comms]), mask_at(len(trace), rows)
+        source, target, _ = trace.edges.T
+        done = trace.finish[source] <= trace.ts[target] + ROUNDING_NS
+        on_gpu = communicates[source] & (trace.kind[source] == GPU) & computes[target]
         before = computes[source] & communicates[target]
-        waited, row, asked = _through_host(document, rows, communicates, computes)
+        waited, row, asked = _through_host(trace, rows, communicates, computes)
         order = np.argsort(asked, kind="stable")
-        return Waits(
+        return GpuWaits(
             _by_target(source[on_gpu & done], target[on_gpu & done]),
             _by_target(waited, row),
-            _by_target(*blocking_calls(document, np.flatnonzero(communicates)).T),
+            _by_target(*blocking_calls(trace, np.flatnonzero(communicates)).T),
             dict(zip(row[order].tolist(), asked[order].tolist(), strict=True)),
             _by_target(source[before & done], target[before & done]),
         )
 
 
 def _through_host(
-    document: Trace, rows: IntColumn, communicates: _Flags, computes: _Flags
+    trace: Trace, rows: IntColumn, communicates: _Flags, computes: _Flags
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
     """Communications and GPU events, the first computation that the host submitted after it had waited for each, and
     when it began to wait, ns.
@@ -309,44 +309,44 @@ def _through_host(
     A GPU event holds the host in a synchronising call. One on the host holds back the operators that the edges name
     and what follows the pause in which it ended; where no edge names any, all that begins after its end.
     """
-    source, target, _ = document.edges_of("data", "sync").T
-    waited = communicates | (computes & (document.kind == GPU))
-    released = waited[source] & (document.kind[target] != GPU) & ~communicates[target]
+    source, target, _ = trace.edges_of("data", "sync").T
+    waited = communicates | (computes & (trace.kind == GPU))
+    released = waited[source] & (trace.kind[target] != GPU) & ~communicates[target]
     source, target = source[released], target[released]
     edges = np.stack([source, target], axis=1)
-    on_gpu = document.kind[source] == GPU
-    since = np.where(on_gpu, document.finish[target], document.ts[target])
-    asked = np.where(document.finish[source] > document.ts[target], document.ts[target], document.ts[source])
-    unread = np.setdiff1d(np.flatnonzero(communicates & (document.kind != GPU)), source)
-    source, since = np.concatenate([source, unread]), np.concatenate([since, document.finish[unread]])
-    asked = np.concatenate([asked, document.ts[unread]])
-    issued = np.maximum.accumulate(issue_times(document, np.flatnonzero(communicates & (document.kind != GPU)))[rows])
+    on_gpu = trace.kind[source] == GPU
+    since = np.where(on_gpu, trace.finish[target], trace.ts[target])
+    asked = np.where(trace.finish[source] > trace.ts[target], trace.ts[target], trace.ts[source])
+    unread = np.setdiff1d(np.flatnonzero(communicates & (trace.kind != GPU)), source)
+    source, since = np.concatenate([source, unread]), np.concatenate([since, trace.finish[unread]])
+    asked = np.concatenate([asked, trace.ts[unread]])
+    issued = np.maximum.accumulate(issue_times(trace, np.flatnonzero(communicates & (trace.kind != GPU)))[rows])
     first = np.searchsorted(issued, since)
     known = first < len(rows)
     source, first, asked = source[known], rows[first[known]], asked[known]
-    paused, resumed = _after_pauses(document, rows, edges[~on_gpu])
+    paused, resumed = _after_pauses(trace, rows, edges[~on_gpu])
     source, first = np.concatenate([source, paused]), np.concatenate([first, resumed])
-    asked = np.concatenate([asked, document.ts[paused]])
-    done = document.finish[source] <= document.ts[first] + ROUNDING_NS
+    asked = np.concatenate([asked, trace.ts[paused]])
+    done = trace.finish[source] <= trace.ts[first] + ROUNDING_NS
     return source[done], first[done], asked[done]
 
 
-def _after_pauses(document: Trace, rows: IntColumn, edges: IntColumn) -> tuple[IntColumn, IntColumn]:
+def _after_pauses(trace: Trace, rows: IntColumn, edges: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Communications on the host that ended in a long pause of the thread that reads their results, and the computation
     that follows the pause.
 
     Args:
         edges: (n, 2), communications and their readers.
     """
-    rows = rows[np.lexsort((document.ts[rows], document.thread[rows]))]
+    rows = rows[np.lexsort((trace.ts[rows], trace.thread[rows]))]
     found = [np.zeros((0, 2), np.int64)]
-    for thread in np.unique(document.thread[edges[:, 1]]).tolist():
-        own, (run, reader) = rows[document.thread[rows] == thread], edges[document.thread[edges[:, 1]] == thread].T
-        after = np.searchsorted(document.ts[own], document.finish[run])
+    for thread in np.unique(trace.thread[edges[:, 1]]).tolist():
+        own, (run, reader) = rows[trace.thread[rows] == thread], edges[trace.thread[edges[:, 1]] == thread].T
+        after = np.searchsorted(trace.ts[own], trace.finish[run])
         inside = (after > 0) & (after < len(own))
         run, reader, before, after = run[inside], reader[inside], own[after[inside] - 1], own[after[inside]]
-        paused = (document.finish[before] <= document.finish[run]) & (document.ts[after] <= document.ts[reader])
-        paused &= document.ts[after] - document.finish[before] > LONG_PAUSE_NS
+        paused = (trace.finish[before] <= trace.finish[run]) & (trace.ts[after] <= trace.ts[reader])
+        paused &= trace.ts[after] - trace.finish[before] > LONG_PAUSE_NS
         found.append(np.stack([run[paused], after[paused]], axis=1))
     run, after = np.concatenate(found).T
     return run, after
@@ -357,30 +357,30 @@ def _by_target(source: IntColumn, target: IntColumn) -> _Rows:
     return lists_by(*pairs.T[::-1].tolist())
 
 
-def submitted(document: Trace) -> IntColumn:
+def submitted(trace: Trace) -> IntColumn:
     """When the host has let each row begin, ns: its start where the GPU was idle until then, else its launch and the
     usual latency.
 
     Rows on the host are let begin when they do; GPU events without a launch in the trace were submitted before it.
     """
-    result: IntColumn = np.where(document.kind == GPU, document.span[0], document.ts)
-    call, gpu, _ = document.edges_of("launch").T
-    timed = document.timed[call] & document.timed[gpu]
+    result: IntColumn = np.where(trace.kind == GPU, trace.span[0], trace.ts)
+    call, gpu, _ = trace.edges_of("launch").T
+    timed = trace.timed[call] & trace.timed[gpu]
     call, gpu = call[timed], gpu[timed]
-    waiting = waits(document)[1][call] > 0
-    launched = np.where(waiting, document.ts[call], np.minimum(document.finish[call], document.ts[gpu]))
-    latency = document.ts[gpu] - launched
-    free = _free(document)[gpu]
+    waiting = waits(trace)[1][call] > 0
+    launched = np.where(waiting, trace.ts[call], np.minimum(trace.finish[call], trace.ts[gpu]))
+    latency = trace.ts[gpu] - launched
+    free = _free(trace)[gpu]
     idle = (free <= launched) & (latency <= _MAX_LATENCY_NS)
     usual = int(np.median(latency[idle])) if idle.any() else 0
     bound = (launched + usual >= free) & (latency <= _MAX_LATENCY_NS)
-    result[gpu] = np.where(bound, document.ts[gpu], np.minimum(launched + usual, document.ts[gpu]))
+    result[gpu] = np.where(bound, trace.ts[gpu], np.minimum(launched + usual, trace.ts[gpu]))
     return result
 
 
-def _free(document: Trace) -> IntColumn:
+def _free(trace: Trace) -> IntColumn:
     """For each row the latest end of what its edges of kinds `stream` and `event` wait for, ns; −1 for none."""
-    free = np.full(len(document), -1, np.int64)
-    source, target, _ = document.edges_of("stream", "event").T
-    np.maximum.at(free, target, document.finish[source])
+    free = np.full(len(trace), -1, np.int64)
+    source, target, _ = trace.edges_of("stream", "event").T
+    np.maximum.at(free, target, trace.finish[source])
     return free

@@ -48,7 +48,7 @@ class SimNode(NamedTuple):
 
     Attributes:
         id: from 1 on, rising with the start.
-        row: in the document, DELAY or START.
+        row: in the trace, DELAY or START.
         micros: how long it runs.
         needs: ids of the nodes that it waits for.
         comm: what it communicates, if it does.
@@ -72,20 +72,20 @@ def after_start(nodes: Iterable[SimNode], micros: int) -> Iterator[SimNode]:
 
 
 def write_nodes(
-    document: Trace, path: str | os.PathLike[str], nodes: Iterable[SimNode], rank: int, roofline: float | None = None
+    trace: Trace, path: str | os.PathLike[str], nodes: Iterable[SimNode], rank: int, roofline: float | None = None
 ) -> int:
     """Write a file; returns the number of nodes. Raises as `write_blocks` does.
 
     Args:
         roofline: memory bandwidth of a roofline simulation, GB/s; see `roofline_work`.
     """
-    work, rest = _work(document, roofline), iter(nodes)
-    blocks = iter(lambda: _block(document, list(itertools.islice(rest, ROWS)), rank, work), Block(0, b""))
+    work, rest = _work(trace, roofline), iter(nodes)
+    blocks = iter(lambda: _block(trace, list(itertools.islice(rest, ROWS)), rank, work), Block(0, b""))
     return write_blocks(path, GlobalMetadata(version=CHAKRA_VERSION), blocks)
 
 
 @dataclass(frozen=True)
-class _Work:
+class _KnownWork:
     """FLOPs and bytes of rows, −1 where they are not known.
 
     Attributes:
@@ -107,31 +107,31 @@ class _Work:
         return np.where(computing, num_ops, -1), np.where(computing, size, -1)
 
 
-def _work(document: Trace, roofline: float | None) -> _Work:
-    work = work_columns(document)
+def _work(trace: Trace, roofline: float | None) -> _KnownWork:
+    work = work_columns(trace)
     if roofline is not None:  # a copy between host and device is bound by the bus, not by the device's memory
-        copies = [code for code, name in enumerate(document.categories) if name == "gpu_memcpy"]
-        work["tensor_size"][np.isin(document.category, copies)] = -1
-    return _Work(work["num_ops"], work["tensor_size"], roofline)
+        copies = [code for code, name in enumerate(trace.categories) if name == "gpu_memcpy"]
+        work["tensor_size"][np.isin(trace.category, copies)] = -1
+    return _KnownWork(work["num_ops"], work["tensor_size"], roofline)
 
 
-def _block(document: Trace, nodes: list[SimNode], rank: int, work: _Work) -> Block:
+def _block(trace: Trace, nodes: list[SimNode], rank: int, work: _KnownWork) -> Block:
     """Some nodes, fields and attributes in the order in which a file has them."""
     ids, rows, micros = (np.fromiter(map(attrgetter(name), nodes), np.int64, len(nodes)) for name in _NUMBERS)
     comms = [node.comm for node in nodes]
     types = np.array([COMP if comm is None else comm_node_type(comm) for comm in comms], np.int64)
     needs = [list(dict.fromkeys(node.needs)) for node in nodes]
-    real, names = rows >= 0, [_NAMES[row] if row < 0 else document.name_of(Row(row)).encode() for row in rows.tolist()]
+    real, names = rows >= 0, [_NAMES[row] if row < 0 else trace.name_of(Row(row)).encode() for row in rows.tolist()]
     num_ops, size = work.of(nodes, rows, micros)
     rows = np.maximum(rows, 0)
-    on_gpu = real & (document.kind[rows] == GPU)
+    on_gpu = real & (trace.kind[rows] == GPU)
     own = np.array([node.stream for node in nodes], np.int64)
     columns = {
-        "node_id": (document.id[rows], real),
-        "start_ns": (document.ts[rows], real),
-        "inclusive_ns": (document.dur[rows], real),
-        "stream": (np.where(own >= 0, own, document.stream[rows]), on_gpu | (own >= 0)),
-        "tid": (document.thread[rows], real & ~on_gpu),
+        "node_id": (trace.id[rows], real),
+        "start_ns": (trace.ts[rows], real),
+        "inclusive_ns": (trace.dur[rows], real),
+        "stream": (np.where(own >= 0, own, trace.stream[rows]), on_gpu | (own >= 0)),
+        "tid": (trace.thread[rows], real & ~on_gpu),
     }
     encoded_nodes = messages(
         byte_rows([field_cells(ID, ids)]),

@@ -110,7 +110,7 @@ def for_simulator(agreement: Agreement) -> Agreement:
 
 
 def write_astra_sim(
-    document: Trace,
+    trace: Trace,
     path: str | os.PathLike[str],
     comms: RankComms,
     *,
@@ -129,18 +129,18 @@ def write_astra_sim(
 
     Raises:
         UsageError: an invalid `roofline` bandwidth, or the file cannot be written.
-        ConvertError: the document has no times, or its edges form a cycle.
+        ConvertError: the trace has no times, or its edges form a cycle.
     """
     if roofline is not None and not 0 < roofline < _MAX_GBPS:
         raise UsageError(
             f"invalid roofline {roofline:g}; give the bandwidth of the device's memory in GB/s, such as 2000"
         )
-    if not document.timed.any():
-        raise ConvertError(f"{document.file}: no node has a time, nothing to simulate; link the ET again")
-    nodes = fold(document, comms.found, transferred)
+    if not trace.timed.any():
+        raise ConvertError(f"{trace.file}: no node has a time, nothing to simulate; link the ET again")
+    nodes = fold(trace, comms.found, transferred)
     if skew_ns >= 500:
         nodes = after_start(nodes, (skew_ns + 500) // 1000)
-    return Written(write_nodes(document, path, nodes, comms.rank, roofline), comms.counts)
+    return Written(write_nodes(trace, path, nodes, comms.rank, roofline), comms.counts)
 
 
 def check_host(host: str) -> None:

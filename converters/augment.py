@@ -172,7 +172,7 @@ def _values(trace: Trace, own_devices: tuple[Device, ...]) -> list[dict[str, flo
 
 
 def _between(data: bytes, start: IntColumn, end: IntColumn) -> list[tuple[int, int, bytes]]:
-    """Where other members of the document are between two records, and their texts."""
+    """Where other members of the file are between two records, and their texts."""
     ranked = start.argsort()
     gaps = zip(end[ranked[:-1]].tolist(), start[ranked[1:]].tolist(), strict=True)
     texts = ((begin, stop, data[begin:stop]) for begin, stop in gaps)

@@ -86,7 +86,7 @@ class EtPlusOptions:
     """Options of "etplus".
 
     Attributes:
-        schema: the layout to lift nodes of an older schema to, see `lifted`; by default that of the input.
+        schema: the layout to upgrade nodes of an older schema to, see `upgraded`; by default that of the input.
     """
 
     schema: Literal["1.1.1"] | None = None
@@ -132,14 +132,14 @@ class Chakra:
         from ..jobs.rank_communications import communications
         from .chakra import write_et
         from .collectives import agree, survey
-        from .matched_ranks import Recorded, matched
+        from .matched_ranks import RecordedComms, matched
 
         surveyed: list[RankComms] = []
-        recorded: dict[int, Recorded] = {}
+        recorded: dict[int, RecordedComms] = {}
         for rank, trace in traces.items():
             surveyed.append(survey(trace, rank, traces.unmatched(rank)))
             if len(traces) > 1:
-                recorded[rank] = Recorded(trace.file, communications(trace), traces.unmatched(rank))
+                recorded[rank] = RecordedComms(trace.file, communications(trace), traces.unmatched(rank))
         prefix = _is_prefix(len(surveyed), options.as_prefix)
         found, notes = matched(surveyed, recorded, degrade=options.degrade)
         write = partial(write_et, memory_nodes=options.memory_nodes)
@@ -159,17 +159,17 @@ class AstraSim:
         from .astra_sim import for_simulator, write_astra_sim
         from .collectives import agree, survey
         from .job_times import JobTimes, rank_times
-        from .matched_ranks import Recorded, matched
+        from .matched_ranks import RecordedComms, matched
         from .simulated_ranks import simulated_ranks
 
         surveyed: list[RankComms] = []
         times: dict[int, RankTimes] = {}
-        recorded: dict[int, Recorded] = {}
+        recorded: dict[int, RecordedComms] = {}
         for rank, trace in traces.items():
             surveyed.append(survey(trace, rank, traces.unmatched(rank)))
             if len(traces) > 1:
                 times[rank] = rank_times(trace)
-                recorded[rank] = Recorded(trace.file, times[rank].comms, traces.unmatched(rank))
+                recorded[rank] = RecordedComms(trace.file, times[rank].comms, traces.unmatched(rank))
         found, changes = matched(surveyed, recorded, degrade=options.degrade)
         ranks = simulated_ranks(found, renumber=options.renumber_ranks, replicate=options.replicate)
         prefix = _is_prefix(len(ranks.comms), options.as_prefix)
@@ -215,10 +215,10 @@ class EtPlusFile:
     inputs: Inputs = "one"
 
     def write(self, traces: Traces, path: str, options: EtPlusOptions) -> Conversion:
-        """See `write_messages` and `lifted`."""
+        """See `write_messages` and `upgraded`."""
         from .chakra import chakra_messages
         from .chakra_reader import write_messages
-        from .lift import lifted
+        from .upgrade_layout import upgraded
 
         check_outputs([path])
         if options.schema is None:
@@ -226,7 +226,7 @@ class EtPlusFile:
         else:
             (trace,) = traces.values()
             file, (metadata, nodes, counts) = trace.file, chakra_messages(trace)
-            metadata, nodes = lifted(metadata, nodes)
+            metadata, nodes = upgraded(metadata, nodes)
         return Conversion((path,), write_messages(file, metadata, nodes, path), counts)
 
 
@@ -265,7 +265,7 @@ class Perfetto:
         return Conversion((path,), trace.slices + trace.stages, counts, notes if trace.flows else ())
 
 
-class Graph:
+class GraphFile:
     """A graph of nodes and edges, one for all ranks."""
 
     inputs: Inputs = "ranks"
@@ -279,9 +279,9 @@ class Graph:
         from .graph import write_graph
 
         check_outputs([path])
-        documents = dict(traces)
-        nodes = write_graph(documents, path, self.name, subtree=options.subtree, max_nodes=options.max_nodes)
-        total = sum(map(len, documents.values()))
+        held = dict(traces)
+        nodes = write_graph(held, path, self.name, subtree=options.subtree, max_nodes=options.max_nodes)
+        total = sum(map(len, held.values()))
         notes = (f"{nodes} of {total} nodes were taken",) if nodes < total else ()
         return Conversion((path,), nodes, notes=notes)
 
@@ -385,10 +385,10 @@ BUILT_IN: tuple[Exporter, ...] = (
     EtPlusFile(),
     Chrome(),
     Perfetto(),
-    Graph("graphml", with_gz(".graphml"), "graph for networkx, yEd, Cytoscape"),
-    Graph("gexf", with_gz(".gexf"), "graph for Gephi"),
-    Graph("dot", (*with_gz(".dot"), *PICTURES), "graph for Graphviz; OUT.svg, .pdf or .png is drawn with it"),
-    Graph("networkx-json", (), "graph as networkx.node_link_graph reads it"),
+    GraphFile("graphml", with_gz(".graphml"), "graph for networkx, yEd, Cytoscape"),
+    GraphFile("gexf", with_gz(".gexf"), "graph for Gephi"),
+    GraphFile("dot", (*with_gz(".dot"), *PICTURES), "graph for Graphviz; OUT.svg, .pdf or .png is drawn with it"),
+    GraphFile("networkx-json", (), "graph as networkx.node_link_graph reads it"),
     Npz(),
 )
 """In the order of --help; of two with the same suffix the first one is meant by it."""

@@ -52,7 +52,7 @@ from .chakra_records import (
     read_records,
 )
 from .collectives import Communication, RankComms, agree, survey
-from .dependencies import Dependencies, dependencies
+from .dependencies import TraceDependencies, dependencies
 from .host import host_rows, host_work
 from .work import work_columns
 
@@ -78,13 +78,13 @@ class Written:
 
 
 def write_et(
-    document: Trace,
+    trace: Trace,
     path: str | os.PathLike[str],
     *,
     comms: RankComms | None = None,
     memory_nodes: bool = False,
 ) -> Written:
-    """Write a document as one Chakra file, gzipped if its name ends in ".gz".
+    """Write a trace as one Chakra file, gzipped if its name ends in ".gz".
 
     `data_deps` are the edges and the order of threads and streams, `ctrl_deps` the caller; a file in which nodes come
     after what they wait for. Durations are what a node itself does (see `host_work`), so that callers and waiting
@@ -95,38 +95,38 @@ def write_et(
         memory_nodes: copies and fills as MEM_LOAD_NODE (to the device) and MEM_STORE_NODE, else as COMP_NODE.
 
     Raises:
-        ConvertError: the document's edges form a cycle, or a node is too large for the format.
+        ConvertError: the trace's edges form a cycle, or a node is too large for the format.
         UsageError: the file cannot be written.
     """
-    blocks, counts = _blocks(document, comms=comms, memory_nodes=memory_nodes)
-    return Written(write_blocks(path, _metadata(document), blocks), counts)
+    blocks, counts = _blocks(trace, comms=comms, memory_nodes=memory_nodes)
+    return Written(write_blocks(path, _metadata(trace), blocks), counts)
 
 
-def chakra_messages(document: Trace) -> tuple[GlobalMetadata, Iterator[Node], Counter[str]]:
+def chakra_messages(trace: Trace) -> tuple[GlobalMetadata, Iterator[Node], Counter[str]]:
     """The messages of `write_et`, the nodes' made block by block, and what was given up."""
-    blocks, counts = _blocks(document)
-    return _metadata(document), messages_of(blocks), counts
+    blocks, counts = _blocks(trace)
+    return _metadata(trace), messages_of(blocks), counts
 
 
 def _blocks(
-    document: Trace, *, comms: RankComms | None = None, memory_nodes: bool = False
+    trace: Trace, *, comms: RankComms | None = None, memory_nodes: bool = False
 ) -> tuple[Iterator[Block], Counter[str]]:
     """The nodes, encoded as they are asked for, and what was given up."""
     if comms is None:
-        rank = document.rank or 0
-        comms = agree([survey(document, rank)]).ranks[rank]
-    needs = dependencies(document, comm_rows(document))
+        rank = trace.rank or 0
+        comms = agree([survey(trace, rank)]).ranks[rank]
+    needs = dependencies(trace, comm_rows(trace))
     counts = Counter(comms.counts)
     if needs.left_out:
         counts[_LEFT_OUT] = needs.left_out
-    columns = _columns(document, needs, comms, memory_nodes)
+    columns = _columns(trace, needs, comms, memory_nodes)
     spans = range(0, len(needs.order), ROWS)
-    return (_block(document, needs.order[at : at + ROWS], columns) for at in spans), counts
+    return (_block(trace, needs.order[at : at + ROWS], columns) for at in spans), counts
 
 
 @dataclass(frozen=True)
-class _Columns:
-    """What nodes are made of beside the columns of their document; the arrays have one entry a row.
+class _NodeColumns:
+    """What nodes are made of beside the columns of their trace; the arrays have one entry a row.
 
     Attributes:
         needs: what each row waits for.
@@ -137,7 +137,7 @@ class _Columns:
         comms: encoded attributes of the rows that communicate.
     """
 
-    needs: Dependencies
+    needs: TraceDependencies
     names: list[bytes]
     type: IntColumn
     duration: IntColumn
@@ -146,46 +146,46 @@ class _Columns:
     comms: dict[int, bytes]
 
 
-def _columns(document: Trace, needs: Dependencies, comms: RankComms, memory_nodes: bool) -> _Columns:
-    kind, duration = _node_types(document, comms, memory_nodes), _durations(document)
-    return _Columns(
+def _columns(trace: Trace, needs: TraceDependencies, comms: RankComms, memory_nodes: bool) -> _NodeColumns:
+    kind, duration = _node_types(trace, comms, memory_nodes), _durations(trace)
+    return _NodeColumns(
         needs=needs,
-        names=[text_field(NAME, name.encode()) for name in document.names],
+        names=[text_field(NAME, name.encode()) for name in trace.names],
         type=kind,
         duration=duration,
-        micros=rounded(duration, _lanes(document), np.where(document.ts >= 0, document.ts, 0)),
-        work={name: np.where(kind == COMP, values, -1) for name, values in work_columns(document).items()},
+        micros=rounded(duration, _lanes(trace), np.where(trace.ts >= 0, trace.ts, 0)),
+        work={name: np.where(kind == COMP, values, -1) for name, values in work_columns(trace).items()},
         comms={comm.row: encoded(*comm_attributes(comm, comms.rank)) for comm in comms.found},
     )
 
 
-def _block(document: Trace, rows: IntColumn, columns: _Columns) -> Block:
+def _block(trace: Trace, rows: IntColumn, columns: _NodeColumns) -> Block:
     """Some nodes; those of a kind are encoded together."""
     nodes = np.empty(len(rows), object)
     for kind in (CPU, GPU, RUNTIME):
-        at = np.flatnonzero(document.kind[rows] == kind)
+        at = np.flatnonzero(trace.kind[rows] == kind)
         if len(at):
-            nodes[at] = _nodes(document, kind, rows[at], columns)
+            nodes[at] = _nodes(trace, kind, rows[at], columns)
     return Block(len(nodes), b"".join(nodes.tolist()))
 
 
-def _nodes(document: Trace, kind: int, rows: IntColumn, columns: _Columns) -> list[bytes]:
+def _nodes(trace: Trace, kind: int, rows: IntColumn, columns: _NodeColumns) -> list[bytes]:
     """Nodes of a kind, their fields and attributes in the order in which a file has them."""
     counts, sources, kinds = columns.needs.of_rows(rows)
     ends = np.cumsum(counts)
     bits = kinds.tolist()
     edges = [tuple(bits[a:b]) for a, b in zip((ends - counts).tolist(), ends.tolist(), strict=True)]
-    ts, parent, parent_row = document.ts[rows], document.parent[rows], document.parent_row[rows]
+    ts, parent, parent_row = trace.ts[rows], trace.parent[rows], trace.parent_row[rows]
     comms = [columns.comms.get(row, b"") for row in rows.tolist()]
-    tensors, attributes = describe(document, kind, rows)
+    tensors, attributes = describe(trace, kind, rows)
     return messages(
-        byte_rows([field_cells(ID, document.id[rows])]),
-        [columns.names[code] for code in document.name[rows].tolist()],
+        byte_rows([field_cells(ID, trace.id[rows])]),
+        [columns.names[code] for code in trace.name[rows].tolist()],
         byte_rows([
             field_cells(TYPE, columns.type[rows]),
-            field_cells(CTRL_DEPS, document.id[parent_row], parent_row >= 0),
+            field_cells(CTRL_DEPS, trace.id[parent_row], parent_row >= 0),
         ]),
-        dependency_rows(document.id[sources], counts),
+        dependency_rows(trace.id[sources], counts),
         byte_rows([
             field_cells(START, np.where(ts >= 0, (ts + 500) // 1000, 0)),
             field_cells(DURATION, columns.micros[rows]),
@@ -193,7 +193,7 @@ def _nodes(document: Trace, kind: int, rows: IntColumn, columns: _Columns) -> li
         *tensors,
         [shared("is_cpu_op", kind != GPU and not comm) for comm in comms],
         *attributes,
-        byte_rows(_times(document, kind, rows, columns.duration[rows])),
+        byte_rows(_times(trace, kind, rows, columns.duration[rows])),
         comms,
         byte_rows([numbers(name, values[rows], values[rows] >= 0) for name, values in columns.work.items()]),
         [shared("data_dep_kinds", those) if those else b"" for those in edges],
@@ -201,9 +201,9 @@ def _nodes(document: Trace, kind: int, rows: IntColumn, columns: _Columns) -> li
     )  # fmt: skip
 
 
-def _times(document: Trace, kind: int, rows: IntColumn, duration: IntColumn) -> list[Cells]:
+def _times(trace: Trace, kind: int, rows: IntColumn, duration: IntColumn) -> list[Cells]:
     """Exact times; those that equal `duration_ns` are left out."""
-    ts, dur, exclusive = document.ts[rows], document.dur[rows], document.exclusive[rows]
+    ts, dur, exclusive = trace.ts[rows], trace.dur[rows], trace.exclusive[rows]
     timed = ts >= 0
     return [
         numbers("duration_ns", duration),
@@ -251,40 +251,40 @@ def rounded(durations: IntColumn, lane: IntColumn, ts: IntColumn) -> IntColumn:
     return micros
 
 
-def _durations(document: Trace) -> IntColumn:
+def _durations(trace: Trace) -> IntColumn:
     """What each row itself does, ns: GPU events and collectives as measured, host rows as `host_work` says."""
-    communicating = comm_rows(document)
-    rows = host_rows(document, communicating)
-    durations = np.where(document.timed, document.dur, 0)
-    durations[rows] = host_work(document, communicating)[rows]
+    communicating = comm_rows(trace)
+    rows = host_rows(trace, communicating)
+    durations = np.where(trace.timed, trace.dur, 0)
+    durations[rows] = host_work(trace, communicating)[rows]
     return durations
 
 
-def _lanes(document: Trace) -> IntColumn:
+def _lanes(trace: Trace) -> IntColumn:
     """A number each for the host's threads and the GPU's streams."""
-    threads = np.unique(document.thread, return_inverse=True)[1].reshape(-1)
-    return np.where(document.kind == GPU, -1 - document.stream_lane, threads)
+    threads = np.unique(trace.thread, return_inverse=True)[1].reshape(-1)
+    return np.where(trace.kind == GPU, -1 - trace.stream_lane, threads)
 
 
-def _node_types(document: Trace, comms: RankComms, memory_nodes: bool) -> IntColumn:
-    kind = np.where(document.structural, NodeType.Value("METADATA_NODE"), COMP)
+def _node_types(trace: Trace, comms: RankComms, memory_nodes: bool) -> IntColumn:
+    kind = np.where(trace.structural, NodeType.Value("METADATA_NODE"), COMP)
     if memory_nodes:
-        copies = np.array([category in COPY_CATEGORIES for category in document.categories], np.bool_)
-        to_host = np.array(["DtoH" in name or "Device -> Host" in name for name in document.names], np.bool_)
-        memory = np.where(to_host[document.name], NodeType.Value("MEM_STORE_NODE"), NodeType.Value("MEM_LOAD_NODE"))
-        kind = np.where(copies[document.category] & ~document.structural, memory, kind)
+        copies = np.array([category in COPY_CATEGORIES for category in trace.categories], np.bool_)
+        to_host = np.array(["DtoH" in name or "Device -> Host" in name for name in trace.names], np.bool_)
+        memory = np.where(to_host[trace.name], NodeType.Value("MEM_STORE_NODE"), NodeType.Value("MEM_LOAD_NODE"))
+        kind = np.where(copies[trace.category] & ~trace.structural, memory, kind)
     for comm in comms.found:
         kind[comm.row] = comm_node_type(comm)
     return kind
 
 
-def _metadata(document: Trace) -> GlobalMetadata:
+def _metadata(trace: Trace) -> GlobalMetadata:
     """Version, and as JSON texts what ET+ has beside nodes and edges."""
     encode = msgspec.json.encode
     texts = {
-        "header": mask(encode(document.header))[0],
-        "etplus": mask(encode(document.summary))[0],
-        "layout": encode("flat" if document.flat else "attrs"),
+        "header": mask(encode(trace.header))[0],
+        "etplus": mask(encode(trace.summary))[0],
+        "layout": encode("flat" if trace.flat else "attrs"),
     }
     attributes = [AttributeProto(name=name, string_val=text.decode("utf-8", "replace")) for name, text in texts.items()]
     return GlobalMetadata(version=CHAKRA_VERSION, attr=attributes)
@@ -301,23 +301,23 @@ _encode = msgspec.json.Encoder().encode
 _further_of = attrgetter(*FURTHER_ATTRIBUTES)
 
 
-def describe(document: Trace, kind: int, rows: IntColumn) -> tuple[Parts, Parts]:
+def describe(trace: Trace, kind: int, rows: IntColumn) -> tuple[Parts, Parts]:
     """All of rows of a kind but their dependencies, names and times.
 
     Returns:
         parts of the messages (see `messages`): inputs and outputs; and attributes.
     """
-    texts = document.texts.texts(rows)
-    records, unusual = read_records(form_of(kind, flat=document.flat), texts)
+    texts = trace.texts.texts(rows)
+    records, unusual = read_records(form_of(kind, flat=trace.flat), texts)
     further = {at: dict(fields) for at, fields in unusual.items()}
     event = {name: _numbers(records, name) for name in EVENT_NUMBERS}
     if kind == RUNTIME:
         tensors: Parts = []
-        attributes = [_of_calls(document, rows, records)]
+        attributes = [_of_calls(trace, rows, records)]
     else:
-        linked = _of_ops(document, rows, records) if kind == CPU else _of_gpu(document, rows, records, further)
-        tensors, strides = _flat_tensors(records, further) if document.flat else _tensors(records)
-        attributes = [linked, *_et_attributes(document, kind, rows, records, texts), *strides]
+        linked = _of_ops(trace, rows, records) if kind == CPU else _of_gpu(trace, rows, records, further)
+        tensors, strides = _flat_tensors(records, further) if trace.flat else _tensors(records)
+        attributes = [linked, *_et_attributes(trace, kind, rows, records, texts), *strides]
     rest = [encoded(make("et_fields", _encode(further[at]))) if at in further else b"" for at in range(len(rows))]
     cells = [numbers(name, values, values != ABSENT) for name, values in event.items()]
     return tensors, [byte_rows(cells), *attributes, rest]
@@ -328,41 +328,41 @@ def _numbers(records: Sequence[Any], path: str) -> IntColumn:
     return np.fromiter(map(attrgetter(path), records), np.int64, len(records))
 
 
-def _of_calls(document: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes]:
+def _of_calls(trace: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes]:
     """What only runtime calls have."""
-    threads = document.thread[rows].tolist()
+    threads = trace.thread[rows].tolist()
     return [
         shared("cat", "runtime") + _text("kineto_tid", call.tid) + shared("tid", thread)
         for call, thread in zip(records, threads, strict=True)
     ]
 
 
-def _of_ops(document: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes]:
+def _of_ops(trace: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes]:
     """What linking added to ops."""
     found = [b"" if op.link is UNSET else shared("link", op.link) for op in records]
-    waits_for = document.inter_thread_dep[rows]
+    waits_for = trace.inter_thread_dep[rows]
     for i in np.flatnonzero(waits_for >= 0).tolist():
         if records[i].inter_thread_dep is not UNSET:
             found[i] += encoded(make("inter_thread_dep", int(waits_for[i])))
     for i, row in enumerate(rows.tolist()):
-        if row in document.sync_dep and records[i].sync_dep is not UNSET:
-            found[i] += encoded(make("sync_dep", document.sync_dep[row]))
+        if row in trace.sync_dep and records[i].sync_dep is not UNSET:
+            found[i] += encoded(make("sync_dep", trace.sync_dep[row]))
     return found
 
 
-def _of_gpu(document: Trace, rows: IntColumn, records: Sequence[Any], further: Further) -> list[bytes]:
+def _of_gpu(trace: Trace, rows: IntColumn, records: Sequence[Any], further: Further) -> list[bytes]:
     """What only GPU events have; `further` gets a `pg_name` that their `comm` does not say, or that has none."""
     for i, (row, event) in enumerate(zip(rows.tolist(), records, strict=True)):
-        comm = document.comm.get(row)
+        comm = trace.comm.get(row)
         in_comm = comm is not None and event.comm is not UNSET and comm.pg_name == event.pg_name
         if event.pg_name is not UNSET and not in_comm:
             further.setdefault(i, {})["pg_name"] = msgspec.Raw(_encode(event.pg_name))
-    categories = document.category[rows].tolist()
+    categories = trace.category[rows].tolist()
     found = [
-        shared("cat", document.categories[category]) + encoded(*_texts_of(event))
+        shared("cat", trace.categories[category]) + encoded(*_texts_of(event))
         for category, event in zip(categories, records, strict=True)
     ]
-    captured = document.captured.op_names if document.captured is not None else {}
+    captured = trace.captured.op_names if trace.captured is not None else {}
     for i, row in enumerate(rows.tolist() if captured else ()):
         found[i] += shared("captured_op", captured[row]) if row in captured else b""
     return found
@@ -374,17 +374,15 @@ def _texts_of(event: Any) -> list[AttributeProto]:
     return [make(name, bytes(text)) for name, text in texts.items() if text is not UNSET]
 
 
-def _et_attributes(
-    document: Trace, kind: int, rows: IntColumn, records: Sequence[Any], texts: Sequence[bytes]
-) -> Parts:
+def _et_attributes(trace: Trace, kind: int, rows: IntColumn, records: Sequence[Any], texts: Sequence[bytes]) -> Parts:
     """The ET's own attributes; on a GPU event, where all are "none", only if another linker gave it others."""
-    columns = {name: document.thread[rows] if name == "tid" else getattr(document, name)[rows] for name in _NUMBERS}
+    columns = {name: trace.thread[rows] if name == "tid" else getattr(trace, name)[rows] for name in _NUMBERS}
     if kind == GPU:
         columns["tid"] = np.zeros(len(rows), np.int64)
-    owners = records if document.flat else [node.attrs for node in records]
+    owners = records if trace.flat else [node.attrs for node in records]
     usual = [owner for owner in owners if owner is not UNSET]
     at = np.flatnonzero([owner is not UNSET for owner in owners])
-    suffix = "" if document.flat else ".value"
+    suffix = "" if trace.flat else ".value"
     for name in _NUMBERS:
         own = _numbers(usual, name + suffix)
         columns[name][at] = np.where(own == ABSENT, columns[name][at], own)
@@ -398,7 +396,7 @@ def _et_attributes(
     return [
         byte_rows([numbers(name, columns[name], present) for name in _NUMBERS]),
         [schema if there else b"" for schema, there in zip(schemas, present.tolist(), strict=True)],
-        *([] if document.flat else [_further_attributes(owners, texts)]),
+        *([] if trace.flat else [_further_attributes(owners, texts)]),
     ]
 
 

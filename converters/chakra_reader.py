@@ -68,9 +68,9 @@ def read_et(path: str | os.PathLike[str]) -> Trace:
     form = _Form(shown_name(path), metadata)
     rows, needs = NodeRows(form.file), _Needs(form)
     bodies: list[bytes] = []
-    calls: list[_Row] = []
+    calls: list[_ReadNode] = []
 
-    def add(block: list[_Row], *, runtime: bool) -> None:
+    def add(block: list[_ReadNode], *, runtime: bool) -> None:
         rows.add([one.node for one in block], form.checked_times(block), runtime=runtime)
         bodies.extend(one.body for one in block)
 
@@ -102,7 +102,7 @@ def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], o
     return len(needs.ids)
 
 
-class _Row(NamedTuple):
+class _ReadNode(NamedTuple):
     """What columns hold of a node (its `ts`, `dur` and `exclusive`, ns, apart), and its message."""
 
     node: EtPlusNode
@@ -184,15 +184,15 @@ class _Form:
         yield b',\n  "edges": [' + _SEPARATOR.join(edges) + b"]"
         yield b',\n  "etplus": %b\n}\n' % bytes(self.summary)
 
-    def row(self, node: Node, body: bytes, needs: _Needs) -> _Row:
+    def row(self, node: Node, body: bytes, needs: _Needs) -> _ReadNode:
         """A node as a row; `needs` gets what it waits for."""
         values = values_of(node.attr)
         needs.add(node, values)
         runtime = values.get("cat") == "runtime"
         if self.ours and "et_fields" not in values and not _REPEATED.search(values.get("et_attrs", "")):
-            return _Row(self._node(node, values), self._ns(values), body, runtime)
+            return _ReadNode(self._node(node, values), self._ns(values), body, runtime)
         found = self._node_of(node, self.record(node, values))
-        return _Row(found, self._ns(values) if self.ours else foreign_times(node), body, runtime)
+        return _ReadNode(found, self._ns(values) if self.ours else foreign_times(node), body, runtime)
 
     def _node(self, node: Node, values: dict[str, Any]) -> EtPlusNode:
         """What columns hold of a node of ours without further fields."""
@@ -232,13 +232,13 @@ class _Form:
         inclusive, exclusive = self._durations(values)
         return max(values.get("start_ns", 0), 0), inclusive, 0 if values.get("cat") == "runtime" else exclusive
 
-    def check_ids(self, block: list[_Row]) -> None:
+    def check_ids(self, block: list[_ReadNode]) -> None:
         """Refuse nodes with the same id at once: of a file that repeats itself there may be no end."""
         if len({one.node.id for one in block}) < len(block):
             node, count = Counter(one.node.id for one in block).most_common(1)[0]
             raise TraceFormatError(self.file, f"node {node}", f"{count} nodes have this id", _CHECK)
 
-    def checked_times(self, block: list[_Row]) -> dict[str, IntColumn]:
+    def checked_times(self, block: list[_ReadNode]) -> dict[str, IntColumn]:
         """The times of rows as columns."""
         times = np.array([one.times for one in block], np.int64).reshape(-1, 3)
         late = np.flatnonzero(np.any(times >= (MAX_NS, MAX_DURATION_NS, MAX_DURATION_NS), axis=1))

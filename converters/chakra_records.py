@@ -61,7 +61,7 @@ class RuntimeCall(_Timed):
     parent: _Text = UNSET
 
 
-class Tensors(Struct, gc=False, forbid_unknown_fields=True):
+class TensorTexts(Struct, gc=False, forbid_unknown_fields=True):
     """Inputs or outputs, as JSON."""
 
     values: Raw
@@ -88,16 +88,16 @@ EtAttributes: Any = msgspec.defstruct(
 """`attrs` as PyTorch writes them: those of ET_ATTRIBUTES in this order, then others."""
 
 
-class Node(_Timed):
+class AttrsRecord(_Timed):
     """A node of the `attrs` layout."""
 
     ctrl_deps: _Text = UNSET
-    inputs: Tensors | UnsetType = UNSET
-    outputs: Tensors | UnsetType = UNSET
+    inputs: TensorTexts | UnsetType = UNSET
+    outputs: TensorTexts | UnsetType = UNSET
     attrs: EtAttributes | UnsetType = UNSET
 
 
-class FlatNode(_Timed):
+class FlatRecord(_Timed):
     """A node of schema 1.0.1."""
 
     parent: _Text = UNSET
@@ -125,16 +125,16 @@ _OF_KIND: dict[int, list[tuple[str, Any, Any]]] = {
 }  # fmt: skip
 """What only ops and only GPU events have."""
 _FORMS: dict[tuple[int, bool], type[Any]] = {
-    (kind, base is FlatNode): msgspec.defstruct(
+    (kind, base is FlatRecord): msgspec.defstruct(
         base.__name__, fields, bases=(base,), gc=False, forbid_unknown_fields=True
     )
     for kind, fields in _OF_KIND.items()
-    for base in (Node, FlatNode)
+    for base in (AttrsRecord, FlatRecord)
 }
 
 
 def form_of(kind: int, *, flat: bool) -> type[Any]:
-    """The class of records of a kind of rows in a layout: a `RuntimeCall`, `Node` or `FlatNode`."""
+    """The class of records of a kind of rows in a layout: a `RuntimeCall`, `AttrsRecord` or `FlatRecord`."""
     return RuntimeCall if kind == RUNTIME else _FORMS[kind, flat]
 
 

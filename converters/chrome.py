@@ -61,7 +61,7 @@ class ChromeTrace:
 
 
 def write_chrome(
-    documents: Mapping[int, Trace], path: str | os.PathLike[str], titles: Mapping[int, str] | None = None
+    traces: Mapping[int, Trace], path: str | os.PathLike[str], titles: Mapping[int, str] | None = None
 ) -> ChromeTrace:
     """Write one Chrome trace of one or several ranks; gzipped if the name ends in ".gz".
 
@@ -71,54 +71,54 @@ def write_chrome(
     overlap on a thread without nesting (collectives that run elsewhere), the later one is on a track of its own below.
 
     Args:
-        documents: by rank.
+        traces: by rank.
         titles: names of the processes, by rank; "rank N" if None.
 
     Raises:
         ConvertError: no node has a time. UsageError: the output cannot be written.
     """
-    timed = timed_documents(documents)
-    others = {rank: other_events(one) for rank, one in documents.items()}
+    timed = timed_traces(traces)
+    others = {rank: other_events(one) for rank, one in traces.items()}
     zero = min(
         one.base_time_ns + min([one.span.start, *one.memory.ts[:1].tolist(), *(event.ts for event in others[rank][:1])])
-        for rank, one in documents.items()
+        for rank, one in traces.items()
         if one.timed.any()
     )
     slices = flows = left_out = 0
     with open_output(path) as file:
         fields = header(timed[0], zero)
-        if len(documents) > 1:
+        if len(traces) > 1:
             fields.pop("distributedInfo", None)  # it is one rank's
         file.write(orjson.dumps(fields)[:-1] + b',"traceEvents":[\n')
         lead = b""
-        for rank, document in documents.items():
+        for rank, trace in traces.items():
             title = titles[rank] if titles else f"rank {rank}"
-            process = Process.of(document, rank, zero, title, others[rank], alone=len(documents) == 1)
+            process = RankTimeline.of(trace, rank, zero, title, others[rank], alone=len(traces) == 1)
             for event in process.events():
                 file.write(lead + orjson.dumps(event))
                 lead = b",\n"
             slices += len(process.rows)
             flows += len(process.flows)
-            left_out += len(document.edges) - len(process.flows)
+            left_out += len(trace.edges) - len(process.flows)
         file.write(b"\n]}\n")
     return ChromeTrace(slices, flows, left_out)
 
 
 @dataclass(frozen=True)
-class Process:
+class RankTimeline:
     """One rank on a timeline.
 
     Attributes:
         rows: int64, rows with a time, in the order in which their slices are written.
-        track: int64, one entry a row of the document, ascending in the order in which tracks are to be shown; lane:
+        track: int64, one entry a row of the trace, ascending in the order in which tracks are to be shown; lane:
             int64, 0, or more for a row that overlaps another one of its track.
-        pid, tid: int64, one entry a row of the document. Of several ranks the pid is the rank, and no two processes
+        pid, tid: int64, one entry a row of the trace. Of several ranks the pid is the rank, and no two processes
             have a tid in common (Perfetto mixes up threads that share one).
-        finish: int64 ns, one entry a row of the document, as shown.
+        finish: int64 ns, one entry a row of the trace, as shown.
         flows: int64 (m, 2), source and target row; kinds: their kinds.
     """
 
-    document: Trace
+    trace: Trace
     rank: int
     title: str
     zero: int
@@ -134,8 +134,8 @@ class Process:
 
     @staticmethod
     def of(
-        document: Trace, rank: int, zero: int, title: str, others: Sequence[OtherEvent] = (), *, alone: bool
-    ) -> Process:  # fmt: skip
+        trace: Trace, rank: int, zero: int, title: str, others: Sequence[OtherEvent] = (), *, alone: bool
+    ) -> RankTimeline:  # fmt: skip
         """Place the rows of a rank on tracks.
 
         Args:
@@ -143,20 +143,20 @@ class Process:
             others: events that are no rows, from `other_events`.
             alone: it is the only rank.
         """
-        rows = np.flatnonzero(document.timed)
-        track, lane, finish = _tracks(document, rows)
-        tid = np.zeros(len(document), np.int64)
+        rows = np.flatnonzero(trace.timed)
+        track, lane, finish = _tracks(trace, rows)
+        tid = np.zeros(len(trace), np.int64)
         pairs = np.stack([track[rows], lane[rows]], axis=1)
         tid[rows] = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1) + _TRACKS_PER_PROCESS * (rank + 1)
-        pid = np.full(len(document), rank)
+        pid = np.full(len(trace), rank)
         if alone:
-            pid, tid = _kineto_threads(document, lane, tid)
-        source, target, kind = document.edges.T
-        shown = document.timed[source] & document.timed[target] & (finish[target] > document.ts[source])
-        order = rows[np.lexsort((document.id[rows], -finish[rows], document.ts[rows]))]
+            pid, tid = _kineto_threads(trace, lane, tid)
+        source, target, kind = trace.edges.T
+        shown = trace.timed[source] & trace.timed[target] & (finish[target] > trace.ts[source])
+        order = rows[np.lexsort((trace.id[rows], -finish[rows], trace.ts[rows]))]
         flows = np.stack([source[shown], target[shown]], axis=1)
-        zero -= document.base_time_ns
-        return Process(document, rank, title, zero, order, lane, pid, tid, finish, flows, kind[shown], others, alone)
+        zero -= trace.base_time_ns
+        return RankTimeline(trace, rank, title, zero, order, lane, pid, tid, finish, flows, kind[shown], others, alone)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """All events; those of a flow right behind the slice that they belong to."""
@@ -165,11 +165,11 @@ class Process:
         leaving, arriving = (lists_by(rows, range(len(rows))) for rows in self.flows.T.tolist())
         begun, late = set[int](), []
         modules, others = self._others()
-        for row, record in zip(self.rows.tolist(), self.document.records(self.rows), strict=True):
-            ts = int(self.document.ts[row])
-            while others and (others[-1][0], -others[-1][1]) <= (ts, -int(self.document.dur[row])):
+        for row, record in zip(self.rows.tolist(), self.trace.records(self.rows), strict=True):
+            ts = int(self.trace.ts[row])
+            while others and (others[-1][0], -others[-1][1]) <= (ts, -int(self.trace.dur[row])):
                 yield others.pop()[2]
-            yield self._slice(row, record, modules.get(int(self.document.kineto_event[row])))
+            yield self._slice(row, record, modules.get(int(self.trace.kineto_event[row])))
             for flow in leaving.get(row, ()):
                 begun.add(flow)
                 yield self._flow(flow, row, ts, "s")
@@ -177,7 +177,7 @@ class Process:
                 if flow in begun:
                     yield self._flow(flow, row, ts, "f")
                 else:  # a call that waits for what began after it
-                    late.append(self._flow(flow, row, max(ts, int(self.document.ts[self.flows[flow, 0]])), "f"))
+                    late.append(self._flow(flow, row, max(ts, int(self.trace.ts[self.flows[flow, 0]])), "f"))
         yield from late
         yield from (event for _, _, event in reversed(others))
         yield from self._memory()
@@ -186,8 +186,8 @@ class Process:
     def _others(self) -> tuple[dict[int, OtherEvent], list[tuple[int, int, dict[str, Any]]]]:
         """Events that are no rows: those that rows were made of, by index; the rest with start and duration, ns, the
         last first."""
-        calls = self.document.kind[self.rows] == CPU
-        own = set(self.document.kineto_event[self.rows[calls]].tolist())
+        calls = self.trace.kind[self.rows] == CPU
+        own = set(self.trace.kineto_event[self.rows[calls]].tolist())
         threads, streams = self._places() if self.others else ({}, {})
         rest = []
         for one in reversed(self.others):
@@ -201,22 +201,22 @@ class Process:
 
     def _places(self) -> tuple[dict[Any, tuple[int, int]], dict[Any, tuple[int, int]]]:
         """Process and thread of each of Kineto's threads, and of each device and stream."""
-        document, rows = self.document, self.rows[self.lane[self.rows] == 0]
+        trace, rows = self.trace, self.rows[self.lane[self.rows] == 0]
         place = dict(
             zip(rows.tolist(), zip(self.pid[rows].tolist(), self.tid[rows].tolist(), strict=True), strict=True)
         )
-        gpu = document.kind[rows] == GPU
-        of_thread = {int(document.thread[row]): place[row] for row in rows[~gpu].tolist()}
-        threads = {tid: of_thread[thread] for tid, thread in kineto_threads_of(document).items() if thread in of_thread}
-        streams = {(int(document.device[row]), int(document.stream[row])): place[row] for row in rows[gpu].tolist()}
+        gpu = trace.kind[rows] == GPU
+        of_thread = {int(trace.thread[row]): place[row] for row in rows[~gpu].tolist()}
+        threads = {tid: of_thread[thread] for tid, thread in kineto_threads_of(trace).items() if thread in of_thread}
+        streams = {(int(trace.device[row]), int(trace.stream[row])): place[row] for row in rows[gpu].tolist()}
         return threads, streams
 
     def _memory(self) -> Iterator[dict[str, Any]]:
         """What allocators did, as Kineto has it, on the thread of the operator around it."""
-        memory = self.document.memory
+        memory = self.trace.memory
         columns = (memory.bytes, memory.address, memory.allocated, memory.reserved, memory.device_type, memory.device)
         rows = zip(memory.ts.tolist(), memory.row.tolist(), *(column.tolist() for column in columns), strict=True)
-        program = program_of(self.document)
+        program = program_of(self.trace)
         for ts, row, *numbers in rows:
             place = self._place(row) if row >= 0 else {"pid": program if self.alone else self.rank, "tid": 0}
             yield {
@@ -226,19 +226,19 @@ class Process:
 
     def _counters(self) -> Iterator[dict[str, Any]]:
         """With the slices of the device, or of the program."""
-        program = program_of(self.document)
-        for counter in counters(self.document):
+        program = program_of(self.trace)
+        for counter in counters(self.trace):
             pid = self.rank if not self.alone else program if counter.device < 0 else counter.device
             yield from counter_events(counter, pid, self.zero)
 
     def _slice(self, row: Row, record: dict[str, msgspec.Raw], made_of: OtherEvent | None) -> dict[str, Any]:
-        document = self.document
-        ts = int(document.ts[row])
-        args = arguments(document, row, record)
+        trace = self.trace
+        ts = int(trace.ts[row])
+        args = arguments(trace, row, record)
         if made_of is not None and "args" in made_of.written:
             args = {**orjson.loads(orjson.dumps(made_of.written["args"])), **args}
         return {
-            "ph": "X", "cat": category(document, row), "name": document.name_of(row), **self._place(row),
+            "ph": "X", "cat": category(trace, row), "name": trace.name_of(row), **self._place(row),
             "ts": self._us(ts), "dur": (int(self.finish[row]) - ts) / 1000, "args": args,
         }  # fmt: skip
 
@@ -256,14 +256,14 @@ class Process:
     def ids(self) -> list[int]:
         """Of each flow; as Kineto has it a launch's is the correlation, if no other launch has it (graph launches)."""
         ids = (self.rank + 1) * _FLOWS_PER_PROCESS + np.arange(len(self.flows))
-        correlation = self.document.correlation[self.flows[:, 1]]
+        correlation = self.trace.correlation[self.flows[:, 1]]
         own = (self.kinds == EDGE_KINDS.index("launch")) & (correlation > 0) & self.alone
         first = mask_at(len(own), np.flatnonzero(own)[np.unique(correlation[own], return_index=True)[1]])
         of_flow: list[int] = np.where(first & (correlation < _FLOWS_PER_PROCESS), correlation, ids).tolist()
         return of_flow
 
     def _process_names(self) -> Iterator[dict[str, Any]]:
-        gpu = self.document.kind == GPU
+        gpu = self.trace.kind == GPU
         for pid in np.unique(self.pid[self.rows]).tolist():
             on_gpu = bool(np.any(gpu & (self.pid == pid))) and self.alone
             named = {"name": self.title, "sort_index": pid + _GPU_SORT * on_gpu}
@@ -276,15 +276,15 @@ class Process:
         return (ns - self.zero) / 1000
 
     def _thread_names(self) -> Iterator[dict[str, Any]]:
-        document, rows = self.document, self.rows
+        trace, rows = self.trace, self.rows
         first = np.unique(np.stack([self.pid[rows], self.tid[rows]]), axis=1, return_index=True)[1]
         for row in rows[first].tolist():
-            if document.kind[row] == GPU:
-                name = f"stream {document.stream[row]}"
-                if len(np.unique(document.device[document.kind == GPU])) > 1:
-                    name = f"device {document.device[row]} {name}"
+            if trace.kind[row] == GPU:
+                name = f"stream {trace.stream[row]}"
+                if len(np.unique(trace.device[trace.kind == GPU])) > 1:
+                    name = f"device {trace.device[row]} {name}"
             else:
-                thread = int(document.thread[row])
+                thread = int(trace.thread[row])
                 name = f"thread {thread}" if thread >= 0 else f"other thread {-1 - thread}"
             if self.lane[row]:
                 name += f", overlapping ({self.lane[row]})"
@@ -293,15 +293,15 @@ class Process:
             yield {**common, "name": "thread_sort_index", "args": {"sort_index": int(self.tid[row])}}
 
 
-def timed_documents(documents: Mapping[int, Trace]) -> list[Trace]:
+def timed_traces(traces: Mapping[int, Trace]) -> list[Trace]:
     """Those with something to draw.
 
     Raises:
         ConvertError: there are none.
     """
-    timed = [one for one in documents.values() if one.timed.any()]
+    timed = [one for one in traces.values() if one.timed.any()]
     if not timed:
-        names = ", ".join(one.file for one in documents.values())
+        names = ", ".join(one.file for one in traces.values())
         raise ConvertError(f"{names}: no node has a time, nothing to draw; link the ET again")
     return timed
 
@@ -322,25 +322,25 @@ def counter_events(counter: Counter, pid: int, zero: int) -> Iterator[dict[str, 
         yield {"ph": "C", "name": name, "pid": pid, "ts": (at - zero) / 1000, "args": {counter.unit: value}}
 
 
-def program_of(document: Trace) -> int:
+def program_of(trace: Trace) -> int:
     """Process id of the program, as Kineto has it; a number of ours where it is not known, or a device's."""
-    program = _number(document.header.get("pid"))
-    return _PROGRAM if program is None or program in document.device[document.kind == GPU] else program
+    program = _number(trace.header.get("pid"))
+    return _PROGRAM if program is None or program in trace.device[trace.kind == GPU] else program
 
 
-def _tracks(document: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
+def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
     """Track, lane and end as shown of each row: slices of a lane nest or follow each other, none is of no length."""
-    threads = np.where(document.thread >= 0, document.thread, _FOREVER - document.thread)  # those without ops last
+    threads = np.where(trace.thread >= 0, trace.thread, _FOREVER - trace.thread)  # those without ops last
     threads = np.unique(threads, return_inverse=True)[1].reshape(-1)
-    track = np.where(document.kind == GPU, len(document) + document.stream_lane, threads)
-    lane = np.zeros(len(document), np.int64)
-    finish = np.maximum(document.finish, document.ts + _LEAST_NS)
-    order, before = document.lane_order(track, rows, nested=True)
+    track = np.where(trace.kind == GPU, len(trace) + trace.stream_lane, threads)
+    lane = np.zeros(len(trace), np.int64)
+    finish = np.maximum(trace.finish, trace.ts + _LEAST_NS)
+    order, before = trace.lane_order(track, rows, nested=True)
     lanes: list[list[int]] = []
     for row, first in zip(order.tolist(), (before < 0).tolist(), strict=True):
         if first:
             lanes = []
-        fitting = next((k for k, of in enumerate(lanes) if _fits(document, finish, of, row)), len(lanes))
+        fitting = next((k for k, of in enumerate(lanes) if _fits(trace, finish, of, row)), len(lanes))
         if fitting == len(lanes):
             lanes.append([])
         lanes[fitting].append(row)
@@ -348,19 +348,19 @@ def _tracks(document: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, Int
     return track, lane, finish
 
 
-def _kineto_threads(document: Trace, lane: IntColumn, spare: IntColumn) -> tuple[IntColumn, IntColumn]:
+def _kineto_threads(trace: Trace, lane: IntColumn, spare: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Process and thread of each row as Kineto has them; `spare` are the numbers of threads that it does not name."""
-    gpu = document.kind == GPU
-    pid = np.where(gpu, document.device, program_of(document))
-    tid = np.where(gpu, document.stream, spare)
-    calls = np.flatnonzero((document.kind == RUNTIME) & document.timed)
-    calls = calls[np.unique(document.thread[calls], return_index=True)[1]]
+    gpu = trace.kind == GPU
+    pid = np.where(gpu, trace.device, program_of(trace))
+    tid = np.where(gpu, trace.stream, spare)
+    calls = np.flatnonzero((trace.kind == RUNTIME) & trace.timed)
+    calls = calls[np.unique(trace.thread[calls], return_index=True)[1]]
     taken = set(tid[gpu].tolist())
-    for row, record in zip(calls.tolist(), document.records(calls), strict=True):
+    for row, record in zip(calls.tolist(), trace.records(calls), strict=True):
         system = _number(record.get("tid"))
         if system is not None and system not in taken:
             taken.add(system)
-            tid[(document.thread == document.thread[row]) & ~gpu] = system
+            tid[(trace.thread == trace.thread[row]) & ~gpu] = system
     return pid, np.where(lane > 0, spare, tid)
 
 
@@ -369,19 +369,19 @@ def _number(raw: msgspec.Raw | None) -> int | None:
     return int(text) if text.isdigit() and len(text) < 19 else None
 
 
-def _fits(document: Trace, finish: IntColumn, open_rows: list[int], row: int) -> bool:
+def _fits(trace: Trace, finish: IntColumn, open_rows: list[int], row: int) -> bool:
     """Whether a row nests in or follows the open ones of a lane; those that have ended are closed."""
-    while open_rows and finish[open_rows[-1]] <= document.ts[row]:
+    while open_rows and finish[open_rows[-1]] <= trace.ts[row]:
         open_rows.pop()
     while open_rows and finish[open_rows[-1]] < finish[row]:
         last = open_rows[-1]
         if (
-            document.kind[row] == GPU
-            or finish[last] - document.ts[row] > _OVERLAP_NS
-            or document.ts[row] - document.ts[last] < _LEAST_NS
+            trace.kind[row] == GPU
+            or finish[last] - trace.ts[row] > _OVERLAP_NS
+            or trace.ts[row] - trace.ts[last] < _LEAST_NS
         ):
             return False
-        finish[last] = document.ts[row]
+        finish[last] = trace.ts[row]
         open_rows.pop()
     return True
 
@@ -411,15 +411,15 @@ class OtherEvent:
     written: dict[str, Any]
 
 
-def other_events(document: Trace) -> list[OtherEvent]:
+def other_events(trace: Trace) -> list[OtherEvent]:
     """All that the trace has, in order of start, those that enclose others first; of a pair those in the ET's window.
 
     An event without times that can be read is left out.
     """
-    found = (_event(index, text) for index, text in document.texts.other_events())
+    found = (_event(index, text) for index, text in trace.texts.other_events())
     timed = [one for one in found if one is not None]
-    if document.outputs_recorded:
-        span = document.span
+    if trace.outputs_recorded:
+        span = trace.span
         timed = [one for one in timed if span.start <= one.ts < span.end]
     return sorted(timed, key=lambda one: (one.ts, -one.dur, one.index))
 
@@ -438,12 +438,12 @@ def _event(index: int, text: bytes) -> OtherEvent | None:
     return OtherEvent(index, category == GPU_ANNOTATION_CATEGORY, pid, tid, ts, dur, written)
 
 
-def kineto_threads_of(document: Trace) -> dict[Any, int]:
+def kineto_threads_of(trace: Trace) -> dict[Any, int]:
     """Kineto's thread ids to the values of `Trace.thread`, as far as runtime calls and calls of Kineto's own show."""
-    calls = np.flatnonzero((document.kind == RUNTIME) & document.timed)
-    calls = calls[np.unique(document.thread[calls], return_index=True)[1]]
-    records = zip(calls.tolist(), document.records(calls), strict=True)
+    calls = np.flatnonzero((trace.kind == RUNTIME) & trace.timed)
+    calls = calls[np.unique(trace.thread[calls], return_index=True)[1]]
+    records = zip(calls.tolist(), trace.records(calls), strict=True)
     found: dict[Any, int] = {}
-    if not document.outputs_recorded:
-        found |= {thread: thread for thread in np.unique(document.thread).tolist() if thread >= 0}
-    return found | {msgspec.json.decode(one["tid"]): int(document.thread[row]) for row, one in records if "tid" in one}
+    if not trace.outputs_recorded:
+        found |= {thread: thread for thread in np.unique(trace.thread).tolist() if thread >= 0}
+    return found | {msgspec.json.decode(one["tid"]): int(trace.thread[row]) for row, one in records if "tid" in one}

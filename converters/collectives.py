@@ -29,7 +29,7 @@ class Communication:
     """One communication of a rank.
 
     Attributes:
-        row: in the document.
+        row: in the trace.
         kind: CollectiveCommType, SEND or RECV.
         size: bytes, as in `message_bytes`.
         group: number of the process group, ALL_RANKS for all. (0 until ranks agree.)
@@ -85,7 +85,7 @@ class Agreement:
     notes: tuple[str, ...]
 
 
-def survey(document: Trace, rank: int, unmatched: Container[int] = ()) -> RankComms:
+def survey(trace: Trace, rank: int, unmatched: Container[int] = ()) -> RankComms:
     """Find the communications of a rank.
 
     Args:
@@ -93,15 +93,15 @@ def survey(document: Trace, rank: int, unmatched: Container[int] = ()) -> RankCo
     """
     counts: Counter[str] = Counter()
     found = []
-    for one in find_communications(document):
+    for one in find_communications(trace):
         if one.kind is None or not one.understood:
             counts[_UNKNOWN if one.kind is None else _NO_PEER] += 1
-        elif int(document.id[one.row]) in unmatched:
+        elif int(trace.id[one.row]) in unmatched:
             counts[_ALONE] += 1
         else:
             comm = Communication(one.row, one.kind, one.bytes or 0, peer=one.peer, seq=one.seq, named=one.group)
             found.append(replace(comm, start_ns=one.start_ns))
-    return RankComms(rank, document.world_size, tuple(found), counts)
+    return RankComms(rank, trace.world_size, tuple(found), counts)
 
 
 def agree(ranks: Sequence[RankComms]) -> Agreement:

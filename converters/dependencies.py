@@ -1,4 +1,4 @@
-"""What each row of an ET+ document waits for: its edges, and the order of threads and streams where edges lack it."""
+"""What each row of a trace waits for: its edges, and the order of threads and streams where edges lack it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FOREVER = 2**62
 
 
 @dataclass(frozen=True)
-class Dependencies:
+class TraceDependencies:
     """Dependencies by target.
 
     Attributes:
@@ -51,7 +51,7 @@ class Dependencies:
         return counts, self.source[at], self.kinds[at]
 
 
-def dependencies(document: Trace, communicating: IntColumn) -> Dependencies:
+def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
     """All dependencies, callers apart (`Trace.parent_row`).
 
     Args:
@@ -60,66 +60,66 @@ def dependencies(document: Trace, communicating: IntColumn) -> Dependencies:
     Raises:
         ConvertError: edges and calls form a cycle.
     """
-    count = len(document)
+    count = len(trace)
     extra = np.concatenate([
-        _thread_order(document, communicating),
-        _stream_order(document),
-        _host_collective_order(document, communicating),
+        _thread_order(trace, communicating),
+        _stream_order(trace),
+        _host_collective_order(trace, communicating),
     ])  # fmt: skip
-    source = np.concatenate([document.edges[:, 0], extra[:, 0]])
-    target = np.concatenate([document.edges[:, 1], extra[:, 1]])
-    kinds = np.concatenate([KIND_BITS[document.edges[:, 2]], np.full(len(extra), ORDER, np.int64)])
+    source = np.concatenate([trace.edges[:, 0], extra[:, 0]])
+    target = np.concatenate([trace.edges[:, 1], extra[:, 1]])
+    kinds = np.concatenate([KIND_BITS[trace.edges[:, 2]], np.full(len(extra), ORDER, np.int64)])
     source, target, kinds = _merged(source, target, kinds, count)
-    by_start = _start_order(document)
+    by_start = _start_order(trace)
     place = inverse_positions(count, by_start)
-    callees = np.flatnonzero(document.parent_row >= 0)
+    callees = np.flatnonzero(trace.parent_row >= 0)
     order, kept = _issuable(
         count,
-        np.concatenate([place[source], place[document.parent_row[callees]]]),
+        np.concatenate([place[source], place[trace.parent_row[callees]]]),
         np.concatenate([place[target], place[callees]]),
         np.concatenate([kinds == ORDER, np.zeros(len(callees), np.bool_)]),
-        lambda cycle: _explain_cycle(document, by_start[cycle]),
+        lambda cycle: _explain_cycle(trace, by_start[cycle]),
     )
     kept = kept[: len(source)]
     source, target, kinds = source[kept], target[kept], kinds[kept]
     first = np.searchsorted(target, np.arange(count + 1))
-    return Dependencies(by_start[order], first, source, kinds, int(np.count_nonzero(~kept)))
+    return TraceDependencies(by_start[order], first, source, kinds, int(np.count_nonzero(~kept)))
 
 
-def _explain_cycle(document: Trace, cycle: IntColumn) -> str:
+def _explain_cycle(trace: Trace, cycle: IntColumn) -> str:
     """A message about rows that wait for each other."""
-    ids = [str(document.id[row]) for row in cycle[:_SHOWN].tolist()]
-    return f"{document.file}: nodes wait for each other in a circle: {', '.join(ids)}; make the file with trace-link"
+    ids = [str(trace.id[row]) for row in cycle[:_SHOWN].tolist()]
+    return f"{trace.file}: nodes wait for each other in a circle: {', '.join(ids)}; make the file with trace-link"
 
 
-def _thread_order(document: Trace, communicating: IntColumn) -> IntColumn:
+def _thread_order(trace: Trace, communicating: IntColumn) -> IntColumn:
     """Pairs of ops, callees or not, that begin one after the other on a thread, int64 (m, 2).
 
     A simulator that had only the order of top-level ops would begin the next one while a callee of the last one waits.
     """
-    order, before = document.lane_order(document.thread, host_rows(document, communicating), nested=True)
+    order, before = trace.lane_order(trace.thread, host_rows(trace, communicating), nested=True)
     return np.stack([before, order], axis=1)[before >= 0]
 
 
-def _stream_order(document: Trace) -> IntColumn:
+def _stream_order(trace: Trace) -> IntColumn:
     """Pairs of GPU events that follow each other on a stream, int64 (m, 2)."""
-    rows = np.flatnonzero((document.kind == GPU) & document.timed)
-    order, before = document.lane_order(document.stream_lane, rows, nested=False)
+    rows = np.flatnonzero((trace.kind == GPU) & trace.timed)
+    order, before = trace.lane_order(trace.stream_lane, rows, nested=False)
     return np.stack([before, order], axis=1)[before >= 0]
 
 
-def _host_collective_order(document: Trace, communicating: IntColumn) -> IntColumn:
+def _host_collective_order(trace: Trace, communicating: IntColumn) -> IntColumn:
     """Pairs that place collectives on the host: after the op that began before, before the next one after their end."""
-    order, _ = document.lane_order(document.thread, host_rows(document, communicating), nested=True)
-    threads = document.thread[order]
+    order, _ = trace.lane_order(trace.thread, host_rows(trace, communicating), nested=True)
+    threads = trace.thread[order]
     pairs: list[tuple[int, int]] = []
-    for row in communicating[document.kind[communicating] == CPU].tolist():
-        a, b = np.searchsorted(threads, [document.thread[row], document.thread[row] + 1])
+    for row in communicating[trace.kind[communicating] == CPU].tolist():
+        a, b = np.searchsorted(threads, [trace.thread[row], trace.thread[row] + 1])
         lane = order[a:b]
-        before, after = np.searchsorted(document.ts[lane], [document.ts[row], document.finish[row]])
+        before, after = np.searchsorted(trace.ts[lane], [trace.ts[row], trace.finish[row]])
         if before > 0:
             pairs.append((int(lane[before - 1]), row))
-        if after < len(lane) and document.dur[row]:
+        if after < len(lane) and trace.dur[row]:
             pairs.append((row, int(lane[after])))
     return np.array(pairs, np.int64).reshape(-1, 2)
 
@@ -154,20 +154,20 @@ def _issuable(
         kept &= ~doubtful
 
 
-def _start_order(document: Trace) -> IntColumn:
+def _start_order(trace: Trace) -> IntColumn:
     """All rows in order of start; those that start together the longest first, callers before callees."""
-    starts = _starts(document)
-    longest = np.where(document.timed, -document.finish, -_FOREVER)
-    order: IntColumn = np.lexsort((document.id, longest, starts))
+    starts = _starts(trace)
+    longest = np.where(trace.timed, -trace.finish, -_FOREVER)
+    order: IntColumn = np.lexsort((trace.id, longest, starts))
     return order
 
 
-def _starts(document: Trace) -> IntColumn:
+def _starts(trace: Trace) -> IntColumn:
     """Start of each row, ns; a node without a time has its caller's, −1 if that has none either."""
-    starts = np.where(document.timed, document.ts, -1)
-    pending = np.flatnonzero((starts < 0) & (document.parent_row >= 0))
+    starts = np.where(trace.timed, trace.ts, -1)
+    pending = np.flatnonzero((starts < 0) & (trace.parent_row >= 0))
     while len(pending):
-        inherited = starts[document.parent_row[pending]]
+        inherited = starts[trace.parent_row[pending]]
         starts[pending] = inherited
         progress = inherited >= 0
         if not progress.any():

@@ -29,7 +29,7 @@ _BLOCK = 1 << 20
 _COLOURS = {"cpu": "#dbe9f6", "gpu": "#fde2c8", "comm": "#f8cdd1", "runtime": "#e4e4e4"}
 
 
-def select_rows(document: Trace, *, subtree: str | None = None, max_nodes: int | None = None) -> IntColumn:
+def select_rows(trace: Trace, *, subtree: str | None = None, max_nodes: int | None = None) -> IntColumn:
     """Rows for a picture that stays readable.
 
     Args:
@@ -41,22 +41,22 @@ def select_rows(document: Trace, *, subtree: str | None = None, max_nodes: int |
     """
     if max_nodes is not None and max_nodes < 1:
         raise UsageError(f"{max_nodes} nodes make no graph; give 1 or more")
-    starts = np.where(document.timed, document.ts, -1)
-    chosen = np.ones(len(document), np.bool_)
+    starts = np.where(trace.timed, trace.ts, -1)
+    chosen = np.ones(len(trace), np.bool_)
     if subtree is not None:
-        chosen = _subtree(document, _root(document, subtree))
+        chosen = _subtree(trace, _root(trace, subtree))
     rows = np.flatnonzero(chosen)
-    rows = rows[np.lexsort((document.id[rows], -document.dur[rows], starts[rows]))]
+    rows = rows[np.lexsort((trace.id[rows], -trace.dur[rows], starts[rows]))]
     return np.sort(rows[:max_nodes])
 
 
-def write_graph(documents: Mapping[int, Trace], path: str | os.PathLike[str], to: str, **choice: Any) -> int:
-    """Write documents as one graph; the ids of several ranks have their rank before them ("3:17").
+def write_graph(traces: Mapping[int, Trace], path: str | os.PathLike[str], to: str, **choice: Any) -> int:
+    """Write traces as one graph; the ids of several ranks have their rank before them ("3:17").
 
     With `to` "dot" and a name that ends in .svg, .pdf or .png, Graphviz draws it.
 
     Args:
-        documents: by rank.
+        traces: by rank.
         to: one of GRAPH_FORMATS.
         choice: for `select_rows`.
 
@@ -69,8 +69,8 @@ def write_graph(documents: Mapping[int, Trace], path: str | os.PathLike[str], to
     """
     if to not in GRAPH_FORMATS:
         raise UsageError(f"unknown graph format {to!r}; one of: {', '.join(GRAPH_FORMATS)}")
-    rows = {rank: select_rows(one, **choice) for rank, one in documents.items()}
-    graph = graph_of(documents, rows)
+    rows = {rank: select_rows(one, **choice) for rank, one in traces.items()}
+    graph = graph_of(traces, rows)
     suffix = Path(path).suffix.lower()
     texts: Iterator[bytes] = (text.encode() for text in GRAPH_FORMATS[to](graph))
     if to == "dot" and suffix in PICTURES:
@@ -92,22 +92,22 @@ def _blocks(texts: Iterator[bytes]) -> Iterator[bytes]:
     yield bytes(block)
 
 
-def _root(document: Trace, subtree: str) -> int:
+def _root(trace: Trace, subtree: str) -> int:
     if subtree.isdecimal():
-        found = np.flatnonzero(document.id == int(subtree)) if len(subtree) < 19 else np.zeros(0, np.int64)
+        found = np.flatnonzero(trace.id == int(subtree)) if len(subtree) < 19 else np.zeros(0, np.int64)
     else:
-        found = np.flatnonzero(document.name == (document.names.index(subtree) if subtree in document.names else -1))
-        found = found[np.lexsort((document.id[found], document.ts[found]))]
+        found = np.flatnonzero(trace.name == (trace.names.index(subtree) if subtree in trace.names else -1))
+        found = found[np.lexsort((trace.id[found], trace.ts[found]))]
     if not len(found):
-        raise UsageError(f"{document.file}: no node has the id or name {subtree[:80]!r}")
+        raise UsageError(f"{trace.file}: no node has the id or name {subtree[:80]!r}")
     return int(found[0])
 
 
-def _subtree(document: Trace, root: int) -> npt.NDArray[np.bool_]:
-    chosen = mask_at(len(document), root)
-    launched = document.edges_of("launch")
+def _subtree(trace: Trace, root: int) -> npt.NDArray[np.bool_]:
+    chosen = mask_at(len(trace), root)
+    launched = trace.edges_of("launch")
     while True:
-        parent = document.parent_row
+        parent = trace.parent_row
         more = (parent >= 0) & chosen[parent] & ~chosen
         more[launched[chosen[launched[:, 0]], 1]] = True
         more &= ~chosen
@@ -120,8 +120,8 @@ def _node_link(graph: Graph) -> Iterator[str]:
     """What `networkx.node_link_graph(data, edges="edges")` reads; its writer's keywords differ between versions."""
     nodes = [{"id": node, **dict(zip(names, values, strict=True))} for node, names, values in graph.nodes()]
     edges = [{"source": a, "target": b, "kind": kind} for a, b, kind in graph.edges()]
-    document = {"directed": True, "multigraph": False, "graph": {}, "nodes": nodes, "edges": edges}
-    yield orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
+    trace = {"directed": True, "multigraph": False, "graph": {}, "nodes": nodes, "edges": edges}
+    yield orjson.dumps(trace, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
 def _dot(graph: Graph) -> Iterator[str]:

@@ -22,7 +22,7 @@ Label = int | str
 
 
 @dataclass(frozen=True)
-class _Part:
+class _TableRows:
     """Some rows of a trace.
 
     Attributes:
@@ -88,7 +88,7 @@ class _Part:
 class Graph:
     """A directed graph; `len` is the number of its nodes."""
 
-    parts: tuple[_Part, ...]
+    parts: tuple[_TableRows, ...]
 
     def __len__(self) -> int:
         return sum(len(part.rows) for part in self.parts)
@@ -120,10 +120,10 @@ _ATTRIBUTES = {
 """Names of a node's attributes by whether it has times and is a GPU event."""
 
 
-def graph_of(documents: Mapping[int, Trace], rows: Mapping[int, IntColumn]) -> Graph:
+def graph_of(traces: Mapping[int, Trace], rows: Mapping[int, IntColumn]) -> Graph:
     """The graph of some rows of each rank and of the edges between them.
 
     Nodes are called by their ids, those of several ranks by rank and id ("3:17").
     """
-    several = len(documents) > 1
-    return Graph(tuple(_Part(one, f"{rank}:" if several else None, rows[rank]) for rank, one in documents.items()))
+    several = len(traces) > 1
+    return Graph(tuple(_TableRows(one, f"{rank}:" if several else None, rows[rank]) for rank, one in traces.items()))

@@ -35,17 +35,17 @@ class Stretches:
         return Stretches(self.start[mask], self.end[mask], self.row[mask])
 
 
-def host_rows(document: Trace, without: IntColumn) -> IntColumn:
+def host_rows(trace: Trace, without: IntColumn) -> IntColumn:
     """Ops, annotations and runtime calls with a time, but those of `without` (rows that communicate)."""
-    return np.flatnonzero(document.timed & (document.kind != GPU) & ~mask_at(len(document), without))
+    return np.flatnonzero(trace.timed & (trace.kind != GPU) & ~mask_at(len(trace), without))
 
 
-def stretches(document: Trace, rows: IntColumn) -> Stretches:
+def stretches(trace: Trace, rows: IntColumn) -> Stretches:
     """Cut the time of each thread into stretches by the innermost of `rows` that is open.
 
     A row that begins inside another one on its thread is taken to end inside it, too.
     """
-    order, _ = document.lane_order(document.thread, rows, nested=True)
+    order, _ = trace.lane_order(trace.thread, rows, nested=True)
     found: list[int] = []  # of each its start, its end, its row
     stack: list[tuple[int, int]] = []  # end and row of the open ones, innermost last
     thread, cursor = None, 0
@@ -59,7 +59,7 @@ def stretches(document: Trace, rows: IntColumn) -> Stretches:
             at = max(at, end)
         return at
 
-    columns = (document.thread, document.ts, document.finish)
+    columns = (trace.thread, trace.ts, trace.finish)
     for row, lane, ts, end in zip(order.tolist(), *(column[order].tolist() for column in columns), strict=True):
         if lane != thread:
             close(_FOREVER)
@@ -80,30 +80,30 @@ def stretches(document: Trace, rows: IntColumn) -> Stretches:
     return Stretches(table[:, 0], table[:, 1], table[:, 2])
 
 
-def waits(document: Trace) -> tuple[IntColumn, IntColumn]:
+def waits(trace: Trace) -> tuple[IntColumn, IntColumn]:
     """From when to when each row waits for the GPU (`sync` edges), int64 ns; (0, 0) for one that does not.
 
     A synchronising call waits from its start to the end of the last GPU event that it waits for. A blocking copy waits
     for its own: then the call after it has the edge, and the launching call waits from the event's start to its end.
     """
-    begin, end = np.zeros(len(document), np.int64), np.zeros(len(document), np.int64)
-    sync = document.edges_of("sync")
-    sync = sync[document.kind[sync[:, 0]] == GPU]
+    begin, end = np.zeros(len(trace), np.int64), np.zeros(len(trace), np.int64)
+    sync = trace.edges_of("sync")
+    sync = sync[trace.kind[sync[:, 0]] == GPU]
     source, target = sync[:, 0], sync[:, 1]
-    inside = document.finish[source] > document.ts[target]
-    begin[target[inside]] = document.ts[target[inside]]
-    np.maximum.at(end, target[inside], document.finish[source[inside]])
-    launcher = np.full(len(document), -1, np.int64)
-    launches = document.edges_of("launch")
+    inside = trace.finish[source] > trace.ts[target]
+    begin[target[inside]] = trace.ts[target[inside]]
+    np.maximum.at(end, target[inside], trace.finish[source[inside]])
+    launcher = np.full(len(trace), -1, np.int64)
+    launches = trace.edges_of("launch")
     launcher[launches[:, 1]] = launches[:, 0]
     copies = source[~inside & (launcher[source] >= 0)]
-    copies = copies[document.finish[launcher[copies]] >= document.finish[copies]]
-    begin[launcher[copies]], end[launcher[copies]] = document.ts[copies], document.finish[copies]
+    copies = copies[trace.finish[launcher[copies]] >= trace.finish[copies]]
+    begin[launcher[copies]], end[launcher[copies]] = trace.ts[copies], trace.finish[copies]
     return begin, end
 
 
-def host_work(document: Trace, communicating: IntColumn) -> IntColumn:
-    """How long each host row itself works, ns; one entry a row of the document.
+def host_work(trace: Trace, communicating: IntColumn) -> IntColumn:
+    """How long each host row itself works, ns; one entry a row of the trace.
 
     That is its own time without its callees, without the time it waits for the GPU or (see `calls_collectives`) for a
     collective on the host, and for an annotation also without the time in which another thread is in an op: the thread
@@ -112,34 +112,34 @@ def host_work(document: Trace, communicating: IntColumn) -> IntColumn:
     Args:
         communicating: rows that communicate, see `comm_rows`; they do not count as work.
     """
-    parts = stretches(document, host_rows(document, communicating))
-    wait_begin, wait_end = (column[parts.row] for column in waits(document))
+    parts = stretches(trace, host_rows(trace, communicating))
+    wait_begin, wait_end = (column[parts.row] for column in waits(trace))
     waited = np.minimum(parts.end, wait_end) - np.maximum(parts.start, wait_begin)
     work = parts.end - parts.start - np.maximum(waited, 0)
-    annotation = document.scope[parts.row] == ANNOTATION_SCOPE
-    begin, end = collective_times(document, communicating)
-    collective = Coverage.of(begin, end)
-    others = Coverage.of(np.append(parts.start[~annotation], begin), np.append(parts.end[~annotation], end))
-    for who, busy in ((annotation, others), (calls_collectives(document)[parts.row], collective)):
+    annotation = trace.scope[parts.row] == ANNOTATION_SCOPE
+    begin, end = collective_times(trace, communicating)
+    collective = HostCoverage.of(begin, end)
+    others = HostCoverage.of(np.append(parts.start[~annotation], begin), np.append(parts.end[~annotation], end))
+    for who, busy in ((annotation, others), (calls_collectives(trace)[parts.row], collective)):
         work[who] -= busy.between(parts.start[who], parts.end[who])
-    result = np.zeros(len(document), np.int64)
+    result = np.zeros(len(trace), np.int64)
     np.add.at(result, parts.row, np.maximum(work, 0))
     return result
 
 
-def collective_times(document: Trace, communicating: IntColumn) -> tuple[IntColumn, IntColumn]:
+def collective_times(trace: Trace, communicating: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Starts and ends of the collectives that run on the host, int64 ns."""
-    rows = communicating[document.kind[communicating] != GPU]
-    return document.ts[rows], document.finish[rows]
+    rows = communicating[trace.kind[communicating] != GPU]
+    return trace.ts[rows], trace.finish[rows]
 
 
-def calls_collectives(document: Trace) -> npt.NDArray[np.bool_]:
+def calls_collectives(trace: Trace) -> npt.NDArray[np.bool_]:
     """Rows that issue collectives or wait for them: where one runs on the host, their own time is spent waiting."""
-    return matching(document.name, document.names, lambda name: name.startswith("c10d::") or WAIT.fullmatch(name))
+    return matching(trace.name, trace.names, lambda name: name.startswith("c10d::") or WAIT.fullmatch(name))
 
 
 @dataclass(frozen=True)
-class Coverage:
+class HostCoverage:
     """The union of intervals.
 
     Attributes:
@@ -152,10 +152,10 @@ class Coverage:
     before: IntColumn
 
     @staticmethod
-    def of(start: IntColumn, end: IntColumn) -> Coverage:
+    def of(start: IntColumn, end: IntColumn) -> HostCoverage:
         """Unite intervals."""
         start, end = union(start, end)
-        return Coverage(start, end, np.cumsum(end - start) - (end - start))
+        return HostCoverage(start, end, np.cumsum(end - start) - (end - start))
 
     def between(self, begin: IntColumn, end: IntColumn) -> IntColumn:
         """How much of the time from each begin to its end is covered, ns."""

@@ -26,13 +26,13 @@ _NAMES = {"schema_version": "schemaVersion", "device_properties": "devicePropert
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def header(document: Trace, zero: int) -> dict[str, Any]:
+def header(trace: Trace, zero: int) -> dict[str, Any]:
     """A Kineto trace's top-level keys, as far as the ET+ has them.
 
     Args:
         zero: wall-clock ns of the file's time 0.
     """
-    kineto = document.summary.get("kineto")
+    kineto = trace.summary.get("kineto")
     known = json.loads(mask(json.dumps(kineto).encode())[0], parse_int=_integer) if isinstance(kineto, dict) else {}
     fields = {written: known[key] for key, written in _NAMES.items() if known.get(key) is not None}
     return {**fields, "displayTimeUnit": "ms", "baseTimeNanoseconds": zero}
@@ -44,41 +44,41 @@ def _integer(digits: str) -> int | float:
     return value if -(2**63) <= value < 2**64 else float(digits)
 
 
-def category(document: Trace, row: Row) -> str:
+def category(trace: Trace, row: Row) -> str:
     """Kineto's category of a row. That of a runtime call is not in an ET+ and follows from the call's name."""
-    kind = document.kind[row]
+    kind = trace.kind[row]
     if kind == GPU:
-        text: str = document.categories[document.category[row]]
+        text: str = trace.categories[trace.category[row]]
         return text
     if kind == RUNTIME:
-        name = document.name_of(row)
+        name = trace.name_of(row)
         return "cuda_driver" if _DRIVER.match(name) else "xpu_runtime" if _XPU.match(name) else "cuda_runtime"
-    if document.scope[row] != ANNOTATION_SCOPE:
+    if trace.scope[row] != ANNOTATION_SCOPE:
         return "cpu_op"
-    is_module = not document.outputs_recorded and document.name_of(row).startswith(MODULE)
+    is_module = not trace.outputs_recorded and trace.name_of(row).startswith(MODULE)
     return PYTHON_CATEGORY if is_module else "user_annotation"
 
 
-def arguments(document: Trace, row: int, record: Record) -> dict[str, Any]:
+def arguments(trace: Trace, row: int, record: Record) -> dict[str, Any]:
     """Kineto's `args` of a row: its own for GPU events, else those of its node.
 
     "External id" is an op's node id, for a call or GPU event that of the op that made it; "id" is the row's own.
     """
-    kind, own = document.kind[row], int(document.id[row])
-    caller = document.parent_row[row]
-    maker = int(document.id[caller]) if caller >= 0 else 0
-    more = {"id": own, "dur_ns": int(document.dur[row])}
+    kind, own = trace.kind[row], int(trace.id[row])
+    caller = trace.parent_row[row]
+    maker = int(trace.id[caller]) if caller >= 0 else 0
+    more = {"id": own, "dur_ns": int(trace.dur[row])}
     if kind == GPU:
-        places = {key: int(getattr(document, key)[row]) for key in ("device", "stream", "correlation")}
+        places = {key: int(getattr(trace, key)[row]) for key in ("device", "stream", "correlation")}
         known = {key: value for key, value in places.items() if value >= 0}
         return {"External id": maker, **known, **_given(record, {"External id", *known}), **more}
     if kind == RUNTIME:
-        return {"External id": maker, "correlation": int(document.correlation[row]), **more}
-    args: dict[str, Any] = {"External id": own, "Record function id": int(document.rf_id[row])}
-    if document.seq_id[row] >= 0:
-        args |= {"Sequence number": int(document.seq_id[row]), "Fwd thread id": int(document.fw_tid[row])}
-    inputs = input_args(arguments_in(record).inputs.decoded(), from_et=document.outputs_recorded)
-    if document.scope[row] != ANNOTATION_SCOPE or inputs.get("Input Dims"):
+        return {"External id": maker, "correlation": int(trace.correlation[row]), **more}
+    args: dict[str, Any] = {"External id": own, "Record function id": int(trace.rf_id[row])}
+    if trace.seq_id[row] >= 0:
+        args |= {"Sequence number": int(trace.seq_id[row]), "Fwd thread id": int(trace.fw_tid[row])}
+    inputs = input_args(arguments_in(record).inputs.decoded(), from_et=trace.outputs_recorded)
+    if trace.scope[row] != ANNOTATION_SCOPE or inputs.get("Input Dims"):
         args |= inputs
     return {**args, **more}
 

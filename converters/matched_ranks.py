@@ -21,7 +21,7 @@ _REMEDY = (
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedComms:
     """What a rank communicates as it was recorded.
 
     Attributes:
@@ -36,7 +36,7 @@ class Recorded:
 
 
 def matched(
-    ranks: Sequence[RankComms], recorded: Mapping[int, Recorded], *, degrade: bool
+    ranks: Sequence[RankComms], recorded: Mapping[int, RecordedComms], *, degrade: bool
 ) -> tuple[list[RankComms], tuple[str, ...]]:
     """The communications that all ranks have alike; and sentences for the user.
 

@@ -67,7 +67,7 @@ _NUMBERS = 8
 _ENDING = re.compile(r"(?:\.json|\.et)?(?:\.gz)?$")
 
 
-def graph_arrays(document: Trace, name: str | None = None, config: Mapping[str, float] | None = None) -> GraphArrays:
+def graph_arrays(trace: Trace, name: str | None = None, config: Mapping[str, float] | None = None) -> GraphArrays:
     """Arrays of a linked trace of one rank.
 
     Nodes are the operators that ran at a known time, and the GPU events, in order of start. An operator consumes what
@@ -79,50 +79,50 @@ def graph_arrays(document: Trace, name: str | None = None, config: Mapping[str, 
         config: "threads", "batch": how the job ran, where the trace does not record it.
 
     Raises:
-        ConvertError: nothing in the document has a time. UsageError: another configuration.
+        ConvertError: nothing in the trace has a time. UsageError: another configuration.
     """
     wrong = set(config or {}) - {"threads", "batch"}
     if wrong:
         raise UsageError(f"unknown settings of the configuration {sorted(wrong)}; known ones: threads, batch")
-    of_op = (document.kind == CPU) & (document.scope != ANNOTATION_SCOPE)
-    rows = np.flatnonzero(document.timed & (of_op | (document.kind == GPU)))
+    of_op = (trace.kind == CPU) & (trace.scope != ANNOTATION_SCOPE)
+    rows = np.flatnonzero(trace.timed & (of_op | (trace.kind == GPU)))
     if not len(rows):
-        raise ConvertError(f"{document.file}: no operator has a time, so the graph is empty; link the ET again")
-    rows = rows[np.lexsort((document.id[rows], -document.finish[rows], document.ts[rows]))]
-    node = inverse_positions(len(document), rows)
-    codes = np.array([_opcode(document, Row(row)) for row in rows.tolist()], np.int32)
-    feat = _features(document, rows)
+        raise ConvertError(f"{trace.file}: no operator has a time, so the graph is empty; link the ET again")
+    rows = rows[np.lexsort((trace.id[rows], -trace.finish[rows], trace.ts[rows]))]
+    node = inverse_positions(len(trace), rows)
+    codes = np.array([_opcode(trace, Row(row)) for row in rows.tolist()], np.int32)
+    feat = _features(trace, rows)
     main = np.flatnonzero(feat[:, NODE_NAMES.index("log2 FLOPs")] > 0).astype(np.int32)
     settings = np.zeros((1, len(main), CONFIG_FEATURES), np.float32)
     for column, key in enumerate(("threads", "batch")):
         settings[0, :, column] = log2(max((config or {}).get(key, 1.0), 1.0))
-    begin, end = document.span
+    begin, end = trace.span
     return GraphArrays(
-        _ENDING.sub("", Path(document.file).name) if name is None else name, feat, codes,
-        _edges(document, node), main, settings, np.array([end - begin], np.int64),
-        np.array([[0, len(rows)]], np.int32), np.maximum(document.exclusive[rows], 0),
+        _ENDING.sub("", Path(trace.file).name) if name is None else name, feat, codes,
+        _edges(trace, node), main, settings, np.array([end - begin], np.int64),
+        np.array([[0, len(rows)]], np.int32), np.maximum(trace.exclusive[rows], 0),
     )  # fmt: skip
 
 
-def _opcode(document: Trace, row: Row) -> int:
-    name = document.name_of(row)
-    if document.kind[row] != GPU:
+def _opcode(trace: Trace, row: Row) -> int:
+    name = trace.name_of(row)
+    if trace.kind[row] != GPU:
         return opcodes().get(_SUFFIX.sub("", name.removeprefix(_PREFIX)), 0)
-    category = document.categories[document.category[row]]
+    category = trace.categories[trace.category[row]]
     if category in COPY_CATEGORIES:
         return opcodes()[f"<{category}>"]
-    if document.communicates[row]:
+    if trace.communicates[row]:
         return opcodes()["<kernel communication>"]
     return opcodes()[next((code for code, pattern in _KERNELS if pattern.search(name)), "<kernel other>")]
 
 
-def _edges(document: Trace, node: IntColumn) -> npt.NDArray[np.int32]:
-    """Rows [consumer, producer]: the call tree, and the document's edges between nodes of the graph; sorted."""
-    source, target = document.edges[:, 0], document.edges[:, 1]
-    called = np.flatnonzero((node >= 0) & (document.parent_row >= 0))
+def _edges(trace: Trace, node: IntColumn) -> npt.NDArray[np.int32]:
+    """Rows [consumer, producer]: the call tree, and the trace's edges between nodes of the graph; sorted."""
+    source, target = trace.edges[:, 0], trace.edges[:, 1]
+    called = np.flatnonzero((node >= 0) & (trace.parent_row >= 0))
     pairs = np.concatenate([
         np.stack([node[target], node[source]], axis=1),
-        np.stack([node[called], node[document.parent_row[called]]], axis=1),
+        np.stack([node[called], node[trace.parent_row[called]]], axis=1),
     ])  # fmt: skip
     pairs = pairs[(pairs[:, 0] >= 0) & (pairs[:, 1] >= 0) & (pairs[:, 0] != pairs[:, 1])]
     unique: npt.NDArray[np.int32] = np.unique(pairs, axis=0).astype(np.int32).reshape(-1, 2)

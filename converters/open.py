@@ -56,7 +56,7 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
     return parse_trace(blob, progress=progress)
 
 
-def open_document(source: str | os.PathLike[str] | Trace) -> Trace:
+def open_trace(source: str | os.PathLike[str] | Trace) -> Trace:
     """The trace in a file of any format, or the trace itself."""
     return source if isinstance(source, Trace) else load(source)
 

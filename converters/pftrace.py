@@ -19,7 +19,7 @@ from ..trace.conventions import EDGE_KINDS
 from ..trace.index import Row
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
-from .chrome import Process, timed_documents
+from .chrome import RankTimeline, timed_traces
 from .kineto_form import arguments, category
 
 _CLEARED, _NEEDED = 1, 2
@@ -53,7 +53,7 @@ class PerfettoTrace:
     left_out: int
 
 
-def write_pftrace(documents: Mapping[int, Trace], path: str | os.PathLike[str]) -> PerfettoTrace:
+def write_pftrace(traces: Mapping[int, Trace], path: str | os.PathLike[str]) -> PerfettoTrace:
     """Write one Perfetto trace of one or several ranks; gzipped if the name ends in ".gz".
 
     Times are wall-clock ns. Slices have Kineto's categories and arguments. For each stream there are an instant where
@@ -61,7 +61,7 @@ def write_pftrace(documents: Mapping[int, Trace], path: str | os.PathLike[str]) 
     launched events that have not begun; for each device the rate of copies. See docs/converters.md.
 
     Args:
-        documents: by rank.
+        traces: by rank.
 
     Raises:
         ConvertError: no node has a time.
@@ -71,17 +71,17 @@ def write_pftrace(documents: Mapping[int, Trace], path: str | os.PathLike[str]) 
         >>> write_pftrace({0: trace}, "step.pftrace").stages == len(trace.gpu)  # doctest: +SKIP
         True
     """
-    timed_documents(documents)
+    timed_traces(traces)
     protos()
     slices = stages = flows = left_out = 0
     with open_output(path) as file:
-        for rank, document in documents.items():
-            process = Process.of(document, rank, 0, f"rank {rank}", alone=len(documents) == 1)
+        for rank, trace in traces.items():
+            process = RankTimeline.of(trace, rank, 0, f"rank {rank}", alone=len(traces) == 1)
             writer = _Writer(file, process)
             writer.write()
-            gpu = int(np.count_nonzero(document.kind[process.rows] == GPU))
+            gpu = int(np.count_nonzero(trace.kind[process.rows] == GPU))
             slices, stages, flows = slices + len(process.rows) - gpu, stages + gpu, flows + writer.flows
-            left_out += int(np.count_nonzero(~np.isin(document.edges[:, 2], list(_SHOWN))))
+            left_out += int(np.count_nonzero(~np.isin(trace.edges[:, 2], list(_SHOWN))))
     return PerfettoTrace(slices, stages, flows, left_out)
 
 
@@ -90,15 +90,15 @@ class _Writer:
     """Writes one rank as one sequence of packets; names are interned in the packet that has them first."""
 
     file: IO[bytes]
-    process: Process
+    process: RankTimeline
     flows: int = 0
     iids: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.document, self.rank = self.process.document, self.process.rank
-        launch, graph = (self.document.edges_of(kind)[:, :2] for kind in ("launch", "graph"))
-        timed = self.document.timed
-        launch = launch[timed[launch].all(axis=1) & (self.document.kind[launch[:, 1]] == GPU)]
+        self.trace, self.rank = self.process.trace, self.process.rank
+        launch, graph = (self.trace.edges_of(kind)[:, :2] for kind in ("launch", "graph"))
+        timed = self.trace.timed
+        launch = launch[timed[launch].all(axis=1) & (self.trace.kind[launch[:, 1]] == GPU)]
         self.launched = lists_by(*launch.T.tolist())
         self.awaited = lists_by(*graph.T[::-1].tolist())
         self.has_launch = set(launch[:, 1].tolist())
@@ -106,28 +106,28 @@ class _Writer:
     def write(self) -> None:
         """Write all packets."""
         self._head()
-        document, rows = self.document, self.process.rows
+        trace, rows = self.trace, self.process.rows
         self._tracks()
         opened: dict[int, list[int]] = {}
-        for row, record in zip(rows.tolist(), document.records(rows), strict=True):
-            args = arguments(document, row, record)
-            if document.kind[row] == GPU:
+        for row, record in zip(rows.tolist(), trace.records(rows), strict=True):
+            args = arguments(trace, row, record)
+            if trace.kind[row] == GPU:
                 self._stage(row, orjson.loads(orjson.dumps(args)))
                 continue
             track = self._uuid(row)
             waiting = opened.setdefault(track, [])
-            self._close(track, waiting, int(document.ts[row]))
+            self._close(track, waiting, int(trace.ts[row]))
             waiting.append(row)
             self._slice(row, track, args)
         for track, waiting in opened.items():
             self._close(track, waiting, None)
-        for number, counter in enumerate(counters(self.document)):
+        for number, counter in enumerate(counters(self.trace)):
             self._counter((self.rank + 1) * _RANK + 3 * (_RANK >> 2) + number, counter)
 
     def _packet(self, ts: int | None = None) -> Any:
         packet = protos().TracePacket(trusted_packet_sequence_id=self.rank + 1)
         if ts is not None:
-            packet.timestamp = self.document.base_time_ns + ts
+            packet.timestamp = self.trace.base_time_ns + ts
             packet.sequence_flags = _NEEDED
         return packet
 
@@ -147,14 +147,14 @@ class _Writer:
         packet.sequence_flags = _CLEARED
         for clock in (_BOOTTIME, _REALTIME):
             packet.clock_snapshot.clocks.add(clock_id=clock, timestamp=0)
-        pids = self.process.pid[self.document.kind != GPU] if self.process.alone else np.array([self.rank])
+        pids = self.process.pid[self.trace.kind != GPU] if self.process.alone else np.array([self.rank])
         packet.interned_data.graphics_contexts.add(iid=1, pid=int(pids[0]) & _INT32 if len(pids) else 0)
         self._put(packet)
 
     def _tracks(self) -> None:
         """Descriptors of processes and threads, and of each stream."""
-        process, document = self.process, self.document
-        rows = process.rows[document.kind[process.rows] != GPU]
+        process, trace = self.process, self.trace
+        rows = process.rows[trace.kind[process.rows] != GPU]
         for pid in np.unique(process.pid[rows]).tolist():
             packet = self._packet()
             packet.track_descriptor.uuid = self._process_uuid(pid)
@@ -169,9 +169,9 @@ class _Writer:
             thread = packet.track_descriptor.thread
             thread.pid, thread.tid = int(process.pid[row]) & _INT32, int(process.tid[row]) & _INT32
             overlapping = f", overlapping ({process.lane[row]})" if process.lane[row] else ""
-            thread.thread_name = f"thread {document.thread[row]}{overlapping}"
+            thread.thread_name = f"thread {trace.thread[row]}{overlapping}"
             self._put(packet)
-        for lane in np.unique(document.stream_lane[document.stream_lane >= 0]).tolist():
+        for lane in np.unique(trace.stream_lane[trace.stream_lane >= 0]).tolist():
             packet = self._packet()
             packet.track_descriptor.uuid = self._stream_uuid(lane)
             packet.track_descriptor.name = f"launches to {self._lane_name(lane)}"
@@ -190,7 +190,7 @@ class _Writer:
         return self.rank * _RANK + row + 1
 
     def _gpu(self, row: int) -> int:
-        return self._number(int(self.document.device[row]))
+        return self._number(int(self.trace.device[row]))
 
     def _number(self, device: int) -> int:
         """Number of a device; those of several ranks are apart."""
@@ -198,15 +198,15 @@ class _Writer:
         return (device if self.process.alone else self.rank * 64 + device) & _INT32
 
     def _lane_name(self, lane: int) -> str:
-        row = int(np.flatnonzero(self.document.stream_lane == lane)[0])
-        return f"GPU {self._gpu(row)} stream {self.document.stream[row]}"
+        row = int(np.flatnonzero(self.trace.stream_lane == lane)[0])
+        return f"GPU {self._gpu(row)} stream {self.trace.stream[row]}"
 
     def _slice(self, row: int, track: int, args: dict[str, Any]) -> None:
-        packet = self._packet(int(self.document.ts[row]))
+        packet = self._packet(int(self.trace.ts[row]))
         event = packet.track_event
         event.type, event.track_uuid = protos().TrackEvent.TYPE_SLICE_BEGIN, track
-        event.category_iids.append(self._iid(packet, "event_categories", category(self.document, Row(row))))
-        event.name_iid = self._iid(packet, "event_names", self.document.name_of(Row(row)))
+        event.category_iids.append(self._iid(packet, "event_categories", category(self.trace, Row(row))))
+        event.name_iid = self._iid(packet, "event_names", self.trace.name_of(Row(row)))
         for name, value in args.items():
             one = event.debug_annotations.add(name_iid=self._iid(packet, "debug_annotation_names", name))
             _set(one, value)
@@ -222,17 +222,17 @@ class _Writer:
             self._put(packet)
 
     def _stage(self, row: int, args: dict[str, Any]) -> None:
-        document, ts = self.document, int(self.document.ts[row])
+        trace, ts = self.trace, int(self.trace.ts[row])
         packet = self._packet(ts)
         stage = packet.gpu_render_stage_event
-        kind = _STAGES.get(document.categories[document.category[row]], "Kernel")
+        kind = _STAGES.get(trace.categories[trace.category[row]], "Kernel")
         stage.event_id, stage.duration, stage.gpu_id, stage.context = (
-            self._event_id(row), int(document.dur[row]), self._gpu(row), 1,
+            self._event_id(row), int(trace.dur[row]), self._gpu(row), 1,
         )  # fmt: skip
         stage.stage_iid = self._iid(packet, "gpu_specifications", kind, category=COMPUTE * (kind == "Kernel"))
-        lane = f"[{max(int(document.stream[row]), 0):03d}] stream {document.stream[row]}"
+        lane = f"[{max(int(trace.stream[row]), 0):03d}] stream {trace.stream[row]}"
         stage.hw_queue_iid = self._iid(packet, "gpu_specifications", lane)
-        stage.name_iid = self._iid(packet, "event_names", document.name_of(Row(row)))
+        stage.name_iid = self._iid(packet, "event_names", trace.name_of(Row(row)))
         stage.event_wait_ids.extend(self._event_id(source) for source in self.awaited.get(row, ()))
         for name, value in args.items():
             text = value if isinstance(value, str) else orjson.dumps(value).decode()
@@ -246,8 +246,8 @@ class _Writer:
         packet = self._packet(ts)
         event = packet.track_event
         event.type = protos().TrackEvent.TYPE_INSTANT
-        event.track_uuid = self._stream_uuid(int(self.document.stream_lane[row]))
-        event.name_iid = self._iid(packet, "event_names", self.document.name_of(Row(row)))
+        event.track_uuid = self._stream_uuid(int(self.trace.stream_lane[row]))
+        event.name_iid = self._iid(packet, "event_names", self.trace.name_of(Row(row)))
         event.terminating_flow_ids.append(self._event_id(row))
         self.flows += 1
         self._put(packet)

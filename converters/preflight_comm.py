@@ -66,7 +66,7 @@ def compare_ranks(scans: Sequence[RankScan], groups: Groups | None, findings: Fi
         scans: all ranks, in order; the rank is the position.
         groups: contents of the group file; without one a group has the ranks that use it.
     """
-    table = _Table.of(scans)
+    table = _CommRows.of(scans)
     pairs = _match_messages(table, findings)
     events = _match_collectives(table, scans, groups or {}, findings)
     if pairs is None or events is None:
@@ -78,14 +78,14 @@ def compare_ranks(scans: Sequence[RankScan], groups: Groups | None, findings: Fi
 
 
 @dataclass(frozen=True)
-class _Table:
+class _CommRows:
     """The communication nodes of all ranks below each other: rank by rank, each in order of issue."""
 
     rank: IntArray
     rows: CommTable
 
     @classmethod
-    def of(cls, scans: Sequence[RankScan]) -> _Table:
+    def of(cls, scans: Sequence[RankScan]) -> _CommRows:
         rank = np.repeat(np.arange(len(scans)), [len(scan.comm.node) for scan in scans])
         names = CommTable.__dataclass_fields__
         columns = (np.concatenate([getattr(scan.comm, name) for scan in scans]) for name in names)
@@ -107,7 +107,9 @@ def _op_name(op: int) -> str:
     return str(CollectiveCommType.Name(int(op)))
 
 
-def _match_collectives(table: _Table, scans: Sequence[RankScan], groups: Groups, findings: Findings) -> IntArray | None:
+def _match_collectives(
+    table: _CommRows, scans: Sequence[RankScan], groups: Groups, findings: Findings
+) -> IntArray | None:
     """Compare the k-th collective of every group between its ranks.
 
     Returns:
@@ -136,7 +138,7 @@ def _runs(rows: IntArray, key: IntArray) -> list[IntArray]:
     return np.split(rows, np.flatnonzero(np.diff(key[rows])) + 1) if len(rows) else []
 
 
-def _same(table: _Table, group: int, ours: IntArray, theirs: IntArray, rank: int, findings: Findings) -> bool:
+def _same(table: _CommRows, group: int, ours: IntArray, theirs: IntArray, rank: int, findings: Findings) -> bool:
     """Whether two ranks run the same collectives of a group; the first difference is reported."""
     name = f"group {group}" if group else "all ranks"
     if len(ours) != len(theirs) and _name_missing(table, name, ours, theirs, rank, findings):
@@ -162,7 +164,7 @@ def _same(table: _Table, group: int, ours: IntArray, theirs: IntArray, rank: int
     return not (other_op | (other_size & ~uneven)).any()
 
 
-def _name_missing(table: _Table, name: str, ours: IntArray, theirs: IntArray, rank: int, findings: Findings) -> bool:
+def _name_missing(table: _CommRows, name: str, ours: IntArray, theirs: IntArray, rank: int, findings: Findings) -> bool:
     """Report the collectives that one of two ranks lacks, if they do not differ otherwise.
 
     Sizes of all-to-alls may differ, but where they need not, they show which one is missing.
@@ -189,7 +191,7 @@ def _name_missing(table: _Table, name: str, ours: IntArray, theirs: IntArray, ra
     return True
 
 
-def _match_messages(table: _Table, findings: Findings) -> tuple[IntArray, IntArray] | None:
+def _match_messages(table: _CommRows, findings: Findings) -> tuple[IntArray, IntArray] | None:
     """Pair sends with receives, the k-th with the k-th of the same source, destination, tag and size.
 
     Returns:
@@ -227,7 +229,7 @@ class _Merged:
         messages: rows of the sends, and of the receives that wait for them.
     """
 
-    table: _Table
+    table: _CommRows
     event: IntArray
     messages: tuple[IntArray, IntArray]
 

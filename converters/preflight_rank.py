@@ -42,7 +42,7 @@ class RankFile:
 
 
 @dataclass(frozen=True)
-class Graph:
+class IndexGraph:
     """Dependencies by index: node i is the one with the i-th lowest id; ``target`` waits for ``source``."""
 
     count: int
@@ -56,7 +56,7 @@ class CommTable:
 
     Attributes:
         node: id, uint64.
-        index: index in the rank's `Graph`.
+        index: index in the rank's `IndexGraph`.
         type: NodeType.
         op: CollectiveCommType, -1 for messages.
         size: bytes.
@@ -85,13 +85,13 @@ class RankScan:
 
     file: RankFile
     nodes: int
-    graph: Graph
+    graph: IndexGraph
     comm: CommTable
     flaw: str
 
 
 @dataclass
-class _Columns:
+class NodeColumns:
     """Columns in file order while they grow; ``comm`` holds the columns of `CommTable` from ``type`` on."""
 
     ids: array[int] = field(default_factory=lambda: array("Q"))
@@ -123,8 +123,8 @@ def scan(file: RankFile, findings: Findings) -> RankScan:
     return RankScan(file, len(columns.ids), graph, _comm_table(columns, ids, order), columns.flaw)
 
 
-def _read(file: RankFile, findings: Findings) -> _Columns:
-    columns, rank = _Columns(), file.rank
+def _read(file: RankFile, findings: Findings) -> NodeColumns:
+    columns, rank = NodeColumns(), file.rank
     if _is_gzip(file.path):
         findings.add("gzip", rank, (), "{}: decompress it", file.path.name)
     if file.path.is_file() and not file.path.stat().st_size:
@@ -155,7 +155,7 @@ def _is_gzip(path: Path) -> bool:
         return False
 
 
-def _take(node: Node, columns: _Columns, rank: int, findings: Findings) -> None:
+def _take(node: Node, columns: NodeColumns, rank: int, findings: Findings) -> None:
     """Append a node to the columns and check what it says of itself."""
     number, kind = node.id, node.type
     degree = 0
@@ -268,7 +268,7 @@ def _check_simulated(
         findings.add("small-all-gather", rank, (number,), "node {} gathers {} bytes", number, size)
 
 
-def _graph(columns: _Columns, rank: int, findings: Findings) -> tuple[npt.NDArray[np.uint64], Graph]:
+def _graph(columns: NodeColumns, rank: int, findings: Findings) -> tuple[npt.NDArray[np.uint64], IndexGraph]:
     """Ids in rising order, and dependencies, without those on nodes that are missing or not unique."""
     numbers = np.frombuffer(columns.ids, dtype=np.uint64)
     ids, counts = np.unique(numbers, return_counts=True)
@@ -289,10 +289,12 @@ def _graph(columns: _Columns, rank: int, findings: Findings) -> tuple[npt.NDArra
     target = np.searchsorted(ids, numbers)[owner]
     source, target = source[found], target[found]
     sure = unique[source]  # nodes of one id taken for one node could be on a cycle that is none
-    return ids, Graph(len(ids), source[sure].astype(np.int32), target[sure].astype(np.int32))
+    return ids, IndexGraph(len(ids), source[sure].astype(np.int32), target[sure].astype(np.int32))
 
 
-def _report_cycle(ids: npt.NDArray[np.uint64], graph: Graph, order: IntArray, rank: int, findings: Findings) -> None:
+def _report_cycle(
+    ids: npt.NDArray[np.uint64], graph: IndexGraph, order: IntArray, rank: int, findings: Findings
+) -> None:
     cycle = ids[find_cycle(graph.count, graph.source, graph.target, order)].tolist()
     shown = " -> ".join(map(str, cycle[:_SHOWN_OF_A_CYCLE]))
     more = f" -> ({len(cycle) - _SHOWN_OF_A_CYCLE} more)" if len(cycle) > _SHOWN_OF_A_CYCLE else ""
@@ -300,7 +302,7 @@ def _report_cycle(ids: npt.NDArray[np.uint64], graph: Graph, order: IntArray, ra
     findings.add("cycle", rank, tuple(cycle), text, shown, more, cycle[0], graph.count - len(order), graph.count)
 
 
-def _comm_table(columns: _Columns, ids: npt.NDArray[np.uint64], order: IntArray) -> CommTable:
+def _comm_table(columns: NodeColumns, ids: npt.NDArray[np.uint64], order: IntArray) -> CommTable:
     node = np.frombuffer(columns.ids, dtype=np.uint64)[np.frombuffer(columns.comm_at, dtype=np.int64)]
     index = np.searchsorted(ids, node)
     place = scatter(len(ids), order, np.arange(len(order)), len(ids))  # nodes that are never issued come last

@@ -12,7 +12,7 @@ from ..linker.ranks import file_rank
 from ..schemas.nsys import NsysRank
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .open import open_document
+from .open import open_trace
 
 Source = str | os.PathLike[str] | Trace
 
@@ -83,7 +83,7 @@ class Traces(Mapping[int, Trace]):
             trace = self._held[1]
         else:
             self._held = None  # before the next one is read
-            trace = self._hold(rank, open_document(self._sources[self._positions[rank]]))
+            trace = self._hold(rank, open_trace(self._sources[self._positions[rank]]))
         self.notes[rank] = tuple(f"{trace.file}: {note}" for note in trace.notes)
         self.damage[rank] = trace.damage
         return trace
@@ -103,7 +103,7 @@ class Traces(Mapping[int, Trace]):
     def _read(self, position: int) -> None:
         """Find out a source's rank; hold the trace if it is wanted."""
         source = self._sources[position]
-        trace = open_document(source)
+        trace = open_trace(source)
         own = position if self._independent else _rank_of(trace, source, position)
         if own in self._positions:
             other = self._sources[self._positions[own]]

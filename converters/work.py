@@ -11,7 +11,7 @@ from ..trace.trace import Trace
 _MAX_BYTES = 2.0**62
 
 
-def work_columns(document: Trace) -> dict[str, IntColumn]:
+def work_columns(trace: Trace) -> dict[str, IntColumn]:
     """`num_ops` (FLOPs) and `tensor_size` (bytes moved): int64, one entry a row, −1 where it is not known.
 
     They are those of `etplus analyze`: an operator's FLOPs are at its main kernel, see `work_of_events`. What is not
@@ -21,9 +21,9 @@ def work_columns(document: Trace) -> dict[str, IntColumn]:
         >>> bool(work_columns(trace)["num_ops"].max() > 0)
         True
     """
-    work = work_of_events(document)
-    columns = {"num_ops": np.full(len(document), -1, np.int64), "tensor_size": np.full(len(document), -1, np.int64)}
-    columns["num_ops"][document.gpu.source], columns["tensor_size"][document.gpu.source] = work.flops, work.bytes
+    work = work_of_events(trace)
+    columns = {"num_ops": np.full(len(trace), -1, np.int64), "tensor_size": np.full(len(trace), -1, np.int64)}
+    columns["num_ops"][trace.gpu.source], columns["tensor_size"][trace.gpu.source] = work.flops, work.bytes
     return columns
 
 

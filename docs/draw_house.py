@@ -17,16 +17,14 @@ FOLDERS = {
     "report": ("text, HTML page, plots", "renders analysis tables"),
     "converters": ("Trace → other formats", "one exporter a format"),
     "resharding": ("a recorded job in", "another parallel layout"),
-    "predict": ("fitted cost models,", "end-to-end prediction"),
-    "reshape": ("arguments of operators", "at other sizes"),
-    "measuring": ("times operators on", "this machine; repro"),
+    "predict": ("fitted cost models, end-to-end prediction",),
+    "reshape": ("arguments of operators at other sizes",),
+    "measuring": ("times operators on this machine; scripts that reproduce a call",),
     "replaying": ("replay graph, what-if,", "critical path, network"),
     "analysis": ("tables out of a Trace:", "where the time goes"),
     "jobs": ("several ranks: batch, pairing files, matching collectives, clocks",),
     "linker": ("ET + Kineto → Trace: segment, shift, exact match, isomorphism match, attach, dependencies",),
-    "schemas": (
-        "a folder a format: execution_trace, kineto, etplus, chakra, perfetto, nsys; text: opening, repairing",
-    ),
+    "schemas": ("a folder a format: execution_trace, kineto, etplus, chakra, perfetto, nsys; text: opening files",),
     "trace": ("the model: Trace, its tables, TraceBuilder, light row objects. No file formats",),
 }
 KERNEL = (
@@ -66,6 +64,11 @@ def box(left: float, top: float, width: float, height: float, name: str, lines: 
         yield f'<text class="what" x="{middle}" y="{y}" text-anchor="middle">{escape(line)}</text>'
 
 
+def arrow(x: float, top: float) -> str:
+    """An arrow from a box to the one below it."""
+    return f'<line class="arrow" x1="{x}" y1="{top}" x2="{x}" y2="{top + 22}"/>'
+
+
 def house() -> str:
     """The folders in the order in which they may import: each those below it."""
     parts, top = list[str](), 16.0
@@ -91,7 +94,7 @@ def kernel() -> str:
         parts += box(LEFT, top, 420, height, name, tuple(lines))
         top += height
         if number + 1 < len(KERNEL):
-            parts.append(f'<line class="arrow" x1="{LEFT + 210}" y1="{top}" x2="{LEFT + 210}" y2="{top + 22}"/>')
+            parts.append(arrow(LEFT + 210, top))
             top += 24
     return svg(420 + 2 * LEFT, top + 16, "One kernel event, from bytes to what is written", parts)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import PurePath
 from typing import Any
 
@@ -11,7 +10,7 @@ from .. import __version__
 from ..analysis.counters import counters, drawn
 from ..analysis.diff import Difference, json_of_difference
 from ..analysis.launches import longest_gaps
-from ..analysis.summary import Analysis, json_of, plain_rows
+from ..analysis.summary import Analysis, json_of
 from ..replaying.critical_chain import CriticalChain
 from ..schemas.kineto.python_frames import PythonFrames
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
@@ -74,7 +73,7 @@ def rank_report(
         "tree": tree.plain(),
         "lanes": rank_lanes(trace, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // 4 // files)) if files > 1 else None,
         "flame": flame_graph(trace, min(_BOXES, max(_LEAST_BOXES, _BOXES_OF_A_JOB // files)), frames),
-        "gaps": [asdict(gap) for gap in longest_gaps(trace)],
+        "gaps": [gap.plain() for gap in longest_gaps(trace)],
         "timeline": timeline_of(
             trace, analysis.work, min(_BLOCKS, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // files)), chain, files
         ),
@@ -157,7 +156,7 @@ def diff_html(found: Difference, a: Analysis, b: Analysis) -> bytes:
             "paths": paths[:_DIFF_ROWS],
             "left_out": {key: max(len(difference[key]) - _DIFF_ROWS, 0) for key in ("ops", "kernels")},
             "paths_left_out": len(found.paths) - len(paths[:_DIFF_ROWS]),
-            "iteration_list": {key: plain_rows(one.iterations, "latency_ns") for key, one in (("a", a), ("b", b))},
+            "iteration_list": {key: one.iterations.plain() for key, one in (("a", a), ("b", b))},
         },
         "ranks": [{"label": "", "analysis": {"devices": {}, "kernel_labels": {}}}],
     }  # fmt: skip

@@ -11,8 +11,10 @@ from typing import Any
 
 import orjson
 from browser import Page
+from etplus.report.report_html import rank_report, report_html
+from traces import analysis_of
 
-__all__ = ["data_of", "details", "press", "select", "shown", "unpacked", "unpacked_json"]
+__all__ = ["data_of", "details", "press", "report_of", "rows_of", "select", "shown", "unpacked", "unpacked_json"]
 
 _DATA = re.compile(rb'<script id="report" type="application/json">(.*?)</script>', re.DOTALL)
 _CANVAS = "document.querySelector('.frame [tabindex]')"
@@ -38,6 +40,20 @@ def shown(browser: Page, page: bytes, folder: Path, theme: str = "light") -> dic
     assert browser.requests == [path.as_uri()], "the page alone is loaded"
     assert browser.errors == []
     return data_of(page)
+
+
+def report_of(name: str) -> bytes:
+    """The page of a trace of the tests."""
+    return report_html([rank_report(analysis_of(name))])
+
+
+def rows_of(browser: Page, table: str) -> list[list[str]]:
+    """Texts of a table's cells, the headings first."""
+    rows: list[list[str]] = browser.evaluate(
+        f"[...document.querySelectorAll('table[data-table=\"{table}\"] tr')]"
+        ".map((row) => [...row.children].map((cell) => cell.textContent))"
+    )
+    return rows
 
 
 def unpacked(text: str, fields: Sequence[dict[str, Any]], count: int) -> dict[str, list[int]]:

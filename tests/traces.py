@@ -13,7 +13,18 @@ from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
 from support import Document, kineto_document, linked, shared_trace
 
-__all__ = ["GPU_SHAPED", "REAL", "analysis_of", "kernel", "kineto_of", "launch", "op", "trace_of", "written"]
+__all__ = [
+    "GPU_SHAPED",
+    "REAL",
+    "analysis_of",
+    "kernel",
+    "kineto_of",
+    "launch",
+    "memory_event",
+    "op",
+    "trace_of",
+    "written",
+]
 
 GPU_SHAPED = "pairs/gpu_shaped_from_cpu"
 REAL = (
@@ -76,3 +87,9 @@ def kineto_of(
     """The text of a Kineto trace of these events, on a device of this name or of these properties."""
     listed = [{"id": 0, **(properties or {"name": device, "totalGlobalMem": 85 * 10**9})}]
     return json.dumps(kineto_document(events, deviceProperties=listed, **header)).encode()
+
+
+def memory_event(ts: float, size: int, address: int, allocated: int, **more: Any) -> Document:
+    args = {"Bytes": size, "Addr": address, "Total Allocated": allocated, "Total Reserved": 1 << 20,
+            "Device Type": 1, "Device Id": 0}  # fmt: skip
+    return {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "ts": ts, "args": {**args, **more}}

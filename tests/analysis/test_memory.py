@@ -22,17 +22,11 @@ from etplus.trace.errors import TraceFormatError
 from etplus.trace.memory_events import MemoryEvents, device_label
 from etplus.trace.trace import Trace
 from support import Document, assert_valid, call, et_document, kineto_document, read_json, shared_pair, shared_trace
-from traces import op
+from traces import memory_event, op
 
 PAIR = "cpu-pairs/tf_stack_mem"
 RECORDED = (f"{PAIR}.kineto", "gpu-kineto/h100_bert", "gpu-kineto/mi300_bert", "cuspy/h100_bert",
             "graph-capture/sglang_decode.capture", "graph-capture/vllm_piecewise.capture")  # fmt: skip
-
-
-def memory_event(ts: float, size: int, address: int, allocated: int, **more: Any) -> Document:
-    args = {"Bytes": size, "Addr": address, "Total Allocated": allocated, "Total Reserved": 1 << 20,
-            "Device Type": 1, "Device Id": 0}  # fmt: skip
-    return {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "ts": ts, "args": {**args, **more}}
 
 
 def recorded(path: Path) -> dict[str, list[tuple[int, int, int, int]]]:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from etplus.converters.builtin import ChakraOptions, GraphOptions
 from etplus.converters.chakra import write_et
-from etplus.converters.convert import convert, open_document
+from etplus.converters.convert import convert, open_trace
 from etplus.converters.registry import exporters, format_of, suffixes
 from etplus.linker import link
 from etplus.schemas.etplus.read_etplus import read_etplus
@@ -154,10 +154,10 @@ def test_groups_go_beside_the_files(tmp_path: Path) -> None:
 
 def test_a_document_is_opened_by_its_content(pair: tuple[Path, Path], tmp_path: Path) -> None:
     for path in pair:
-        assert len(open_document(path)) == len(document_of(NAME))
+        assert len(open_trace(path)) == len(document_of(NAME))
     shutil.copy(pair[1], tmp_path / "named.otherwise")
-    assert len(open_document(tmp_path / "named.otherwise")) == len(document_of(NAME))
-    assert open_document(document_of(NAME)) is document_of(NAME)
+    assert len(open_trace(tmp_path / "named.otherwise")) == len(document_of(NAME))
+    assert open_trace(document_of(NAME)) is document_of(NAME)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from etplus.converters.host import Coverage, host_rows, host_work, stretches, waits
+from etplus.converters.host import HostCoverage, host_rows, host_work, stretches, waits
 from etplus.schemas.communications import comm_rows, issue_times
 from etplus.trace.trace import Trace
 from etplus_files import cpu, document_of, etplus, gpu, runtime
@@ -65,7 +65,7 @@ def test_coverage(intervals: list[tuple[int, int]], one: int, other: int) -> Non
     begin, end = sorted((one, other))
     starts = np.array([a for a, _ in intervals], np.int64)
     covered = {t for a, length in intervals for t in range(a, a + length)}
-    found = Coverage.of(starts, starts + np.array([n for _, n in intervals], np.int64))
+    found = HostCoverage.of(starts, starts + np.array([n for _, n in intervals], np.int64))
     assert found.between(np.array([begin]), np.array([end])).tolist() == [len(covered & {*range(begin, end)})]
 
 

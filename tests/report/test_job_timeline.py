@@ -12,8 +12,8 @@ from etplus.converters.open import load as read_trace
 from etplus.report.job_timeline import job_timeline, rank_lanes
 from etplus.report.report_html import rank_report, report_html
 from etplus.trace.trace import Trace
+from pages import rows_of, shown
 from support import shared_trace
-from test_report_html import rows_of, shown
 from traces import kernel, kineto_of, launch, op
 
 BASE = 1_700_000_000_000_000_000

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from browser import Page
 from etplus.report.report_html import rank_report, report_html
+from pages import report_of, shown
 from support import ROOT
-from test_report_html import report_of, shown
 from traces import GPU_SHAPED, analysis_of
 
 HTML = ROOT / "report" / "html"

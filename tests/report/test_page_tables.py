@@ -12,7 +12,7 @@ from browser import Page
 from etplus.analysis.summary import analyse
 from etplus.converters.open import load as read_trace
 from etplus.report.report_html import rank_report, report_html
-from test_report_html import report_of, rows_of, shown
+from pages import report_of, rows_of, shown
 from traces import kernel, kineto_of, launch, op
 
 KEYS = {"Enter": 13, "ArrowDown": 40, "ArrowUp": 38, "ArrowRight": 39, "ArrowLeft": 37, "Tab": 9, "Escape": 27}

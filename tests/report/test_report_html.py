@@ -18,7 +18,7 @@ from etplus.converters.open import load as read_trace
 from etplus.report.html_page import embedded
 from etplus.report.report_html import rank_report, report_html
 from etplus.trace.kernel_names import kernel_label
-from pages import data_of, shown
+from pages import data_of, report_of, rows_of, shown
 from support import ROOT, run
 from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, launch, op, written
 
@@ -27,25 +27,12 @@ ECHARTS_6_1_0 = "b66b25aeb4df84e33199dc21694014d336d222cbd9deb0e5a7c14bd6aa0d0fd
 EVIL = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=2>{a|b}<!--\u2028\"'&amp;${7}"
 
 
-def rows_of(browser: Page, table: str) -> list[list[str]]:
-    """Texts of a table's cells, the headings first."""
-    rows: list[list[str]] = browser.evaluate(
-        f"[...document.querySelectorAll('table[data-table=\"{table}\"] tr')]"
-        ".map((row) => [...row.children].map((cell) => cell.textContent))"
-    )
-    return rows
-
-
 def set_value(browser: Page, id: str, value: str, event: str) -> None:
     """Type into a field, or choose."""
     browser.evaluate(
         f"(() => {{ const field = document.getElementById('{id}'); field.value = {orjson.dumps(value).decode()};"
         f" field.dispatchEvent(new Event('{event}')); }})()"
     )
-
-
-def report_of(name: str) -> bytes:
-    return report_html([rank_report(analysis_of(name))])
 
 
 def test_the_library_is_the_published_one() -> None:

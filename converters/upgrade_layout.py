@@ -18,7 +18,7 @@ _NO_TENSORS = IOInfo(**dict.fromkeys(TENSOR_KEYS, "[]"))
 _decode = msgspec.json.decode
 
 
-def lifted(metadata: GlobalMetadata, nodes: Iterator[Node]) -> tuple[GlobalMetadata, Iterator[Node]]:
+def upgraded(metadata: GlobalMetadata, nodes: Iterator[Node]) -> tuple[GlobalMetadata, Iterator[Node]]:
     """Messages of `chakra_messages` whose way back to ET+ has the layout of schema 1.1.1.
 
     Schema 1.0.1 has a node's attributes and tensors as fields of the node, 1.0.2 to 1.1.0 have no strides. Strides that
@@ -26,7 +26,7 @@ def lifted(metadata: GlobalMetadata, nodes: Iterator[Node]) -> tuple[GlobalMetad
 
     Example:
         >>> metadata, nodes, _ = chakra_messages(trace)  # doctest: +SKIP
-        >>> write_messages(trace.file, *lifted(metadata, nodes), "lifted.json")  # doctest: +SKIP
+        >>> write_messages(trace.file, *upgraded(metadata, nodes), "lifted.json")  # doctest: +SKIP
         1749
     """
     texts: dict[str, Any] = {one.name: one.string_val for one in metadata.attr}
@@ -34,10 +34,10 @@ def lifted(metadata: GlobalMetadata, nodes: Iterator[Node]) -> tuple[GlobalMetad
     header["schema"] = msgspec.Raw(msgspec.json.encode(LAYOUT_1_1_1))
     texts |= {"header": msgspec.json.encode(header).decode(), "layout": '"attrs"'}
     attributes = [AttributeProto(name=name, string_val=text) for name, text in texts.items()]
-    return GlobalMetadata(version=metadata.version, attr=attributes), map(_lifted_node, nodes)
+    return GlobalMetadata(version=metadata.version, attr=attributes), map(_upgraded_node, nodes)
 
 
-def _lifted_node(node: Node) -> Node:
+def _upgraded_node(node: Node) -> Node:
     kinds = {one.name: one for one in node.attr}
     if "cat" in kinds and kinds["cat"].string_val == "runtime":
         return node

@@ -1,0 +1,158 @@
+"""Tables of an analysis: the columns of a row are declared once; JSON, CSV, text, page and data frames follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+
+from ..trace.brief import brief
+from ..trace.frames import to_pandas
+from ..trace.text_tables import Cell, number, share
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:  # for type checkers only, and in `typing` from Python 3.11 on
+
+    def dataclass_transform(**_: bool) -> Callable[[type], type]:
+        return lambda cls: cls
+
+
+class Scale(NamedTuple):
+    """How a column's numbers print.
+
+    Attributes:
+        quantity: what the page calls it, by which it chooses a unit for each column itself.
+        size: what a number is divided by for text. digits: decimals of the text.
+    """
+
+    quantity: str
+    size: float = 1
+    digits: int = 1
+
+
+SHARE = Scale("share")
+MS, US = Scale("ns", 1e6, 3), Scale("ns", 1e3, 2)
+MB = Scale("bytes", 1e6, 3)
+GB_PER_S, TERAFLOPS = Scale("bytes/s", 1e9, 2), Scale("flop/s", 1e12, 2)
+
+
+class Column(NamedTuple):
+    """A column of a table's text.
+
+    Attributes:
+        heading: above it.
+        value: name of the row's attribute, or what makes the cell of a row.
+        unit: of the numbers; without one integers have thousands set apart, and all else prints as it is.
+        digits: decimals, by default the unit's.
+    """
+
+    heading: str
+    value: str | Callable[[Any], Cell]
+    unit: Scale | None = None
+    digits: int | None = None
+
+    def cell(self, row: Row) -> Cell:
+        """What the column shows of a row."""
+        value: Any = getattr(row, self.value) if isinstance(self.value, str) else self.value(row)
+        if self.unit is None:
+            return value  # type: ignore[no-any-return]
+        if self.unit is SHARE:
+            return share(value)
+        return number(value, self.unit.digits if self.digits is None else self.digits, self.unit.size)
+
+
+@dataclass_transform(frozen_default=True)
+class Row:
+    """Base of the rows of tables; a subclass is a frozen dataclass, whose fields are the columns.
+
+    Attributes:
+        title: of the table. columns: those of its text, of which the first holds names.
+        above: makes the line above each row of the text, where names are too long for a column.
+        derived: names of properties that are columns of JSON, CSV and data frames, too.
+        left_out: names of fields that are none.
+        joined: name of a field with several names, and what joins them to one text.
+    """
+
+    title: ClassVar[str] = ""
+    columns: ClassVar[tuple[Column, ...]] = ()
+    above: ClassVar[Callable[[Any], str] | None] = None
+    derived: ClassVar[tuple[str, ...]] = ()
+    left_out: ClassVar[tuple[str, ...]] = ()
+    joined: ClassVar[tuple[str, str] | None] = None
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, repr=False)(cls)
+
+    __repr__ = brief
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Names of the columns of JSON, CSV and data frames."""
+        return [one.name for one in fields(cls) if one.name not in cls.left_out] + [*cls.derived]  # type: ignore[arg-type]
+
+    def plain(self) -> dict[str, Any]:
+        """The values of those columns."""
+        found = {name: getattr(self, name) for name in self.names()}
+        if self.joined is not None:
+            name, text = self.joined
+            found[name] = text.join(found[name])
+        return found
+
+
+SELF_TIMES = ": host and device time without (self) and with what they contain, ms"
+SELF_COLUMNS = (
+    Column("calls", "count"), Column("host self", "self_ns", MS), Column("host", "total_ns", MS),
+    Column("GPU self", "device_self_ns", MS), Column("GPU", "device_total_ns", MS),
+)  # fmt: skip
+"""Of rows that are called: operators and modules."""
+
+R = TypeVar("R", bound=Row)
+
+
+class Table(list[R]):
+    """Rows of one kind.
+
+    Example:
+        >>> list(trace.analyze().launches.to_pandas().columns)[:3]
+        ['call', 'count', 'call_ns']
+    """
+
+    def __init__(self, kind: type[R], rows: Iterable[R] = ()) -> None:
+        super().__init__(rows)
+        self.kind = kind
+
+    def plain(self) -> list[dict[str, Any]]:
+        """The rows for JSON and CSV."""
+        return [row.plain() for row in self]
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame; needs pandas (`pip install 'etplus[frames]'`)."""
+        rows = self.plain()
+        return to_pandas({name: [row[name] for row in rows] for name in self.kind.names()})
+
+
+class WithMean:
+    """Of rows that sum up events.
+
+    Attributes:
+        count: number of events, above 0. total_ns: sum of their durations.
+    """
+
+    count: float
+    total_ns: float
+
+    @property
+    def mean_ns(self) -> float:
+        """Mean duration, ns."""
+        return self.total_ns / self.count
+
+
+def per_second(amount: float | None, ns: float | None) -> float | None:
+    """The rate of an amount over a time; None where either is unknown or there is no time.
+
+    Example:
+        >>> per_second(30, 2_000)
+        15000000.0
+    """
+    return amount / ns * 1e9 if amount is not None and ns else None

@@ -1,0 +1,89 @@
+"""What other packages add to etplus: objects that they register as entry points."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .errors import EtplusError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+_LOG = logging.getLogger("etplus")
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """An object of another package, which its errors name.
+
+    Attributes:
+        what: it is, such as "command".
+    """
+
+    what: str
+    point: EntryPoint
+
+    @property
+    def package(self) -> str:
+        """The package and its version."""
+        return _package(self.point)
+
+    def load(self) -> Any:
+        """The object; of a class without arguments an instance.
+
+        Raises:
+            EtplusError: it cannot be imported or made.
+        """
+        try:
+            found = self.point.load()
+            return found() if isinstance(found, type) else found
+        except Exception as error:
+            problem = f"cannot be loaded ({_described(error)})"
+            raise EtplusError(f"{self} {problem}; update or remove that package") from error
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """What one of the object's methods returns.
+
+        Raises:
+            EtplusError: an error of the package's own.
+        """
+        found = self.load()
+        try:
+            return getattr(found, method)(*arguments)
+        except (EtplusError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            raise EtplusError(f"{self} failed ({_described(error)}); report it to its authors") from error
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.point.name} of {self.package}"
+
+
+def plugins(group: str, what: str, taken: Collection[str]) -> dict[str, Plugin]:
+    """What is registered in a group of entry points, by name.
+
+    Args:
+        what: one of them is, for messages.
+        taken: names that are etplus's own; others of this name are ignored with a warning.
+    """
+    from importlib.metadata import entry_points  # takes longer to import than many modules of etplus
+
+    found: dict[str, Plugin] = {}
+    for point in sorted(entry_points(group=group), key=lambda one: (one.name, _package(one))):
+        plugin = Plugin(what, point)
+        if point.name in taken or point.name in found:
+            _LOG.warning("%s is ignored: another one has this name", plugin)
+        else:
+            found[point.name] = plugin
+    return found
+
+
+def _package(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist is not None else "an unknown package"
+
+
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error)[:200]}"
