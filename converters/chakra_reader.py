@@ -21,7 +21,7 @@ from ..schemas.chakra.stream import read_encoded
 from ..schemas.etplus.captured_graphs import CapturedBy
 from ..schemas.etplus.read_etplus import Node as EtPlusNode
 from ..schemas.etplus.read_etplus import NodeRows
-from ..schemas.etplus.record_store import DecodingRecords
+from ..schemas.etplus.record_store import Records
 from ..schemas.etplus.write_etplus import FORMAT_VERSION
 from ..schemas.execution_trace.arguments import FLAT_TENSORS, TENSOR_KEYS
 from ..schemas.text.files import open_output, shown_name
@@ -112,7 +112,7 @@ class _ReadNode(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _ChakraRecords(DecodingRecords):
+class _ChakraRecords(Records):
     """Makes the records of rows when they are asked for.
 
     Attributes:
@@ -126,10 +126,6 @@ class _ChakraRecords(DecodingRecords):
         """The JSON objects of rows, braces included."""
         return [_encode(self.form.record(node, values_of(node.attr))) for node in self._nodes(rows)]
 
-    def other_events(self) -> Iterator[tuple[int, bytes]]:
-        """None: Chakra has no others."""
-        return iter(())
-
     def tensor_texts(self, rows: IntColumn) -> list[bytes]:
         """The inputs and outputs alone, with the strides of inputs."""
         if not self.form.ours:
@@ -141,12 +137,6 @@ class _ChakraRecords(DecodingRecords):
     def chunks(self) -> Iterator[bytes]:
         """The text of the whole file, a node at a time."""
         return self.form.chunks(map(Node.FromString, self.messages), _Needs(self.form))
-
-    def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
-        """Write the ET+ file; `jobs` has no effect."""
-        with open_output(path) as out:
-            for chunk in self.chunks():
-                out.write(chunk)
 
     def _nodes(self, rows: IntColumn) -> Iterator[Node]:
         return (Node.FromString(self.messages[row]) for row in rows.tolist())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ import orjson
 
 from ...trace.columns import IntColumn
 from ...trace.trace import Record
-from ..execution_trace.signatures import Signatures
+from ..execution_trace.arguments import Signatures
 from ..kineto.event_args import comm_of, size_of_copy
 from ..text.files import open_output
 
@@ -22,16 +23,30 @@ _RECORDS = 4096
 _decode_record = msgspec.json.Decoder(Record).decode
 
 
-class DecodingRecords:
-    """Typed values out of the texts of records; see `RecordStore`."""
+class Records(ABC):
+    """A `RecordStore` from the texts of records alone."""
 
+    @abstractmethod
     def texts(self, rows: IntColumn) -> list[bytes]:
         """The JSON objects of rows, braces included."""
-        raise NotImplementedError
 
+    @abstractmethod
     def chunks(self) -> Iterator[bytes]:
         """The text of the whole file."""
-        raise NotImplementedError
+
+    def tensor_texts(self, rows: IntColumn) -> list[bytes]:
+        """The same: to cut out less takes longer."""
+        return self.texts(rows)
+
+    def other_events(self) -> Iterator[tuple[int, bytes]]:
+        """None: only a recording has others."""
+        return iter(())
+
+    def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
+        """Write the file; `jobs` has no effect."""
+        with open_output(path) as file:
+            for chunk in self.chunks():
+                file.write(chunk)
 
     def records(self, rows: IntColumn) -> Iterator[Record]:
         """The records of rows, their values undecoded."""
@@ -61,7 +76,7 @@ class DecodingRecords:
 
 
 @dataclass(frozen=True)
-class FileRecords(DecodingRecords):
+class FileRecords(Records):
     """The records of a file that is in memory.
 
     Attributes:
@@ -77,19 +92,6 @@ class FileRecords(DecodingRecords):
         """The JSON objects of rows, braces included."""
         return [self.data[a:b] for a, b in zip(self.start[rows].tolist(), self.end[rows].tolist(), strict=True)]
 
-    def tensor_texts(self, rows: IntColumn) -> list[bytes]:
-        """The same: to cut out less takes longer."""
-        return self.texts(rows)
-
-    def other_events(self) -> Iterator[tuple[int, bytes]]:
-        """None: an ET+ has no others."""
-        return iter(())
-
     def chunks(self) -> Iterator[bytes]:
         """The file's text."""
         yield self.data
-
-    def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
-        """Write the file's text again; `jobs` has no effect."""
-        with open_output(path) as file:
-            file.write(self.data)
