@@ -7,9 +7,9 @@ import os
 import textwrap
 from pathlib import Path
 
-from ..converters.coupling import Coupling
 from ..converters.preflight import KINDS, PreflightReport, check
 from ..converters.preflight_findings import Level, level_of
+from ..converters.row_dependencies import Coupling
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.text_tables import terminal_width

@@ -28,7 +28,7 @@ from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .astra_nodes import DELAY, SimNode
 from .collectives import Communication
-from .host import host_rows, waits
+from .node_work import host_rows, waits
 
 _LAST = 2**63
 

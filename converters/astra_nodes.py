@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..schemas.chakra.attributes import encoded, numbers, shared
 from ..schemas.chakra.encode import (
     DURATION,
     ID,
@@ -30,9 +31,8 @@ from ..trace.index import Row
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .chakra import CHAKRA_VERSION, COMP, ROWS, comm_attributes, comm_node_type
-from .chakra_attributes import encoded, numbers, shared
 from .collectives import Communication
-from .work import roofline_work, work_columns
+from .node_work import roofline_work, work_columns
 
 DELAY = -1
 """`SimNode.row` of a delay: time in which the host kept the GPU waiting."""

@@ -1,20 +1,30 @@
 """ET+ to Chakra traces that ASTRA-sim can run to the end, and the file of process groups that it is started with.
 
-What it can and cannot run was observed by running it; see docs/converters.md.
+What it can and cannot run was observed by running it; see docs/converters.md. The ranks that it gets may be numbered
+anew, or all run one trace; of several traces each starts as much later than the first as it was measured.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
-import msgspec
+import numpy as np
 
+from ..jobs.clocks import clock_offsets, synchronising
+from ..jobs.job_ranks import ONE_RANK
+from ..jobs.job_report import ClockOffset
+from ..jobs.matching import Matched, match_collectives, match_messages
+from ..jobs.rank_communications import Communications, communications
+from ..jobs.transfers import transfers
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
-from ..schemas.text.files import open_output
+from ..schemas.comm_types import WORLD, Group
+from ..trace.conventions import MAX_RANKS
 from ..trace.errors import ConvertError, UsageError
 from ..trace.trace import Trace
 from .astra_gpu_only import fold
@@ -161,24 +171,6 @@ def check_host(host: str) -> None:
         raise UsageError(f"unknown host mode {host!r}; expected: {', '.join(_HOSTS)}")
 
 
-def write_groups(agreement: Agreement, prefix: str) -> list[str]:
-    """Write `<prefix>.comm_groups.json` (number to ranks) and, if there are groups, their names to
-    `<prefix>.comm_group_names.json`. The group of all ranks is in neither: it has number 0, which needs no file.
-
-    Returns:
-        the names of the files.
-    """
-    tables: dict[str, Mapping[int, object]] = {"comm_groups": agreement.groups}
-    if agreement.groups:
-        tables["comm_group_names"] = {number: agreement.names[number] for number in agreement.groups}
-    paths = []
-    for name, table in tables.items():
-        paths.append(f"{prefix}.{name}.json")
-        with open_output(paths[-1]) as file:
-            file.write(msgspec.json.encode({str(number): value for number, value in table.items()}) + b"\n")
-    return paths
-
-
 def _unable(comm: Communication, own: RankComms, agreement: Agreement) -> str:
     """Why the simulator cannot run a communication, "" if it can."""
     alone = len(agreement.ranks) == 1  # the other ranks of the job are converted some other time, if there are any
@@ -245,3 +237,220 @@ def _agreed_sizes(agreement: Agreement) -> dict[tuple[int, int], int]:
                 size = _AGREED[kind][0](comm.size for _, comm in together)
                 agreed.update({(rank, comm.row): size for rank, comm in together})
     return agreed
+
+
+_MESSAGES = "messages of a replicated trace, kept as computations of their measured duration"
+
+
+@dataclass(frozen=True)
+class SimulatedRanks:
+    """The ranks that a simulator gets.
+
+    Attributes:
+        comms: of each rank its communications.
+        sources: rank to that of the trace that it runs.
+        notes: sentences for the user.
+    """
+
+    comms: list[RankComms]
+    sources: dict[int, int]
+    notes: tuple[str, ...] = ()
+
+
+def simulated_ranks(given: Sequence[RankComms], *, renumber: bool, replicate: int | None) -> SimulatedRanks:
+    """The ranks of a simulation, which are 0 to n − 1.
+
+    Args:
+        renumber: number those that are given from 0 on.
+        replicate: how many ranks the one trace that is given is to stand for.
+
+    Raises:
+        UsageError: fewer than two ranks, one that is missing, or several to replicate.
+    """
+    if replicate is not None:
+        if len(given) > 1:
+            raise UsageError(f"--replicate takes one trace, not {len(given)}; choose a rank with --rank")
+        (source,) = given
+        note = f"all {replicate} ranks run the trace of rank {source.rank}"
+        return SimulatedRanks(replicated(source, replicate), dict.fromkeys(range(replicate), source.rank), (note,))
+    if len(given) < 2:
+        raise UsageError(f"only rank {given[0].rank} was given; {ONE_RANK}")
+    ranks = renumbered(given) if renumber else list(given)
+    sources = {one.rank: source.rank for one, source in zip(ranks, given, strict=True)}
+    missing = sorted(set(range(len(ranks))) - set(sources))
+    if missing:
+        raise UsageError(
+            f"rank {missing[0]} is missing, and ASTRA-sim needs all ranks from 0 on; give its trace, "
+            "or number the others with --renumber-ranks"
+        )
+    moved = ", ".join(f"{source} as {rank}" for rank, source in sorted(sources.items()) if rank != source)
+    return SimulatedRanks(ranks, sources, (f"ranks renumbered: {moved}",) if moved else ())
+
+
+def renumbered(ranks: Sequence[RankComms]) -> list[RankComms]:
+    """Number ranks from 0 on in their order; groups and peers follow.
+
+    Ranks that are not given become negative, so that none is taken for one that is.
+
+    Example:
+        >>> [one.rank for one in renumbered([RankComms(rank, 8, ()) for rank in (6, 4, 7, 5)])]
+        [2, 0, 3, 1]
+    """
+    new = {one.rank: number for number, one in enumerate(sorted(ranks, key=lambda one: one.rank))}
+
+    def number(rank: int) -> int:
+        return new.get(rank, -1 - rank)
+
+    def moved(comm: Communication) -> Communication:
+        name, members = comm.named
+        peer = number(comm.peer) if comm.kind < 0 else comm.peer
+        return replace(comm, peer=peer, named=(name, tuple(sorted(map(number, members)))))
+
+    return [replace(one, rank=new[one.rank], found=tuple(map(moved, one.found))) for one in ranks]
+
+
+def replicated(one: RankComms, ranks: int) -> list[RankComms]:
+    """Ranks that all run one rank's trace.
+
+    The group of all ranks, and one whose ranks are not known, becomes that of all new ones. One of s ranks with stride
+    d is laid out over them as in a device mesh: d groups of s ranks each in every s · d ranks. A group of one rank
+    stays one. Messages are dropped and counted: the rank at their other end runs another program.
+
+    Raises:
+        UsageError: fewer than two ranks, or a group that cannot be laid out over so many.
+
+    Example:
+        >>> tensor_parallel = Communication(0, 0, 64, named=("tp", (4, 5)))
+        >>> [rank.found[0].named for rank in replicated(RankComms(5, 8, (tensor_parallel,)), 4)]
+        [('tp', (0, 1)), ('tp', (0, 1)), ('tp', (2, 3)), ('tp', (2, 3))]
+    """
+    if not 2 <= ranks <= MAX_RANKS:
+        raise UsageError(f"--replicate {ranks}: ASTRA-sim needs at least 2 ranks and takes at most {MAX_RANKS:,}")
+    collectives = [comm for comm in one.found if comm.kind >= 0]
+    counts = one.counts + Counter({_MESSAGES: len(one.found) - len(collectives)})
+    layouts = {group: _layout(group, ranks) for group in sorted({comm.named for comm in collectives})}
+    return [
+        RankComms(
+            rank, ranks, tuple(replace(comm, named=layouts[comm.named][rank]) for comm in collectives), Counter(counts)
+        )
+        for rank in range(ranks)
+    ]
+
+
+def _layout(group: Group, ranks: int) -> list[Group]:
+    """The group in place of a trace's that each of so many ranks is in."""
+    name, members = group
+    if not members:
+        return [WORLD] * ranks
+    if len(members) == 1:
+        return [(name, (rank,)) for rank in range(ranks)]
+    strides = {b - a for a, b in pairwise(members)}
+    if len(strides) > 1:
+        raise UsageError(
+            f"--replicate: group {name!r} has ranks {', '.join(map(str, members))}, which are not evenly spaced and "
+            "cannot be laid out over other ranks; convert the traces of all ranks"
+        )
+    (stride,) = strides
+    block = stride * len(members)
+    if ranks % block:
+        raise UsageError(
+            f"--replicate {ranks}: group {name!r} has {len(members)} ranks with a stride of {stride}; "
+            f"give a multiple of {block}"
+        )
+    of: list[Group] = []
+    for rank in range(ranks):
+        first = rank - rank % block + rank % stride
+        of.append((name, tuple(range(first, first + block, stride))))
+    return of
+
+
+@dataclass(frozen=True)
+class RankTimes:
+    """What the clock of a rank is compared by.
+
+    Attributes:
+        base_ns: wall-clock ns of 0 ns in the trace, by its own clock.
+        start_ns: of its first event.
+        comms: its communications, by the same clock.
+    """
+
+    base_ns: int
+    start_ns: int
+    comms: Communications
+
+
+def rank_times(trace: Trace) -> RankTimes:
+    """When a rank starts and communicates."""
+    return RankTimes(trace.base_time_ns, trace.base_time_ns + trace.span[0], communications(trace))
+
+
+@dataclass(frozen=True)
+class JobTimes:
+    """All ranks of a job, by number.
+
+    The clocks are compared as `etplus batch` does (see `clock_offsets`): collectives end on all ranks at once. What no
+    collective joins has no common clock; such ranks start together.
+
+    Example:
+        >>> JobTimes({rank: rank_times(trace) for rank, trace in enumerate(traces)}).start_skew()  # doctest: +SKIP
+        ({0: 5471500, 1: 0, 2: 6891000, 3: 698000}, ('ranks start as measured, up to 6.891 ms apart (rank 2 last)',))
+    """
+
+    ranks: Mapping[int, RankTimes]
+
+    @cached_property
+    def _comms(self) -> dict[int, Communications]:
+        return {rank: one.comms for rank, one in self.ranks.items()}
+
+    @cached_property
+    def _collectives(self) -> list[Matched]:
+        return match_collectives(self._comms)[0]
+
+    @cached_property
+    def _messages(self) -> list[Matched]:
+        return match_messages(self._comms)[0]
+
+    @cached_property
+    def _clocks(self) -> list[ClockOffset]:
+        return clock_offsets(synchronising(self._collectives), self._messages)
+
+    def start_skew(self) -> tuple[dict[int, int], tuple[str, ...]]:
+        """ns from the start of the first rank to that of each, after the offsets of the ranks' clocks.
+
+        Returns:
+            by rank, ns from 0 on; and sentences for the user.
+        """
+        joined: defaultdict[int, dict[int, int]] = defaultdict(dict)
+        for one in self._clocks:
+            joined[one.reference][one.rank] = self.ranks[one.rank].start_ns - one.offset_ns
+        skew = dict.fromkeys(self.ranks, 0)
+        for starts in joined.values():
+            first = min(starts.values())
+            skew |= {rank: start - first for rank, start in starts.items()}
+        notes = []
+        apart = len(joined) + len(self.ranks) - sum(map(len, joined.values()))
+        if apart > 1:
+            notes.append(
+                f"no collective joins all ranks: {apart} sets of them start together, their clocks are not known"
+            )
+        if any(skew.values()):
+            last = max(skew, key=lambda rank: (skew[rank], -rank))
+            notes.append(f"ranks start as measured, up to {skew[last] / 1e6:,.3f} ms apart (rank {last} last)")
+        return skew, tuple(notes)
+
+    def transferred(self) -> dict[int, dict[int, int]]:
+        """By rank and node id, when the data of a communication on the host was there, ns by the trace's clock.
+
+        Only of those that the ranks have alike, and never after the rank's own end; see `transfers`.
+        """
+        offsets = {one.rank: one.offset_ns for one in self._clocks}
+        found: dict[int, dict[int, int]] = {rank: {} for rank in self.ranks}
+        for one in (*self._collectives, *self._messages):
+            seen = transfers(one, offsets)
+            arrived = seen.begin + seen.duration
+            for i, rank in enumerate(one.ranks):
+                until = (
+                    np.clip(arrived + offsets.get(rank, 0), one.start[:, i], one.end[:, i]) - self.ranks[rank].base_ns
+                )
+                found[rank] |= dict(zip(one.node[seen.seen, i].tolist(), until[seen.seen].tolist(), strict=True))
+        return found

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from heapq import merge
 from operator import itemgetter
 
-import msgspec
 import numpy as np
 import orjson
 
 from ..analysis.counters import Counter, counters
 from ..analysis.devices import Device
-from ..analysis.roofline import find_devices, from_memory, work_of_events
+from ..analysis.kernel_peaks import find_devices, from_memory, work_of_events
 from ..schemas.etplus.record_store import FileRecords
+from ..schemas.kineto.event_form import counter_name, with_arguments
 from ..schemas.text.files import Source, open_output
 from ..schemas.text.files import load as load_bytes
 from ..schemas.text.gc_control import gc_disabled
@@ -34,16 +34,6 @@ ARGUMENTS = ("kernel_flop", "kernel_num_gb", "achieved_flops_percent", "achieved
 
 _DECIMALS = 6
 _WHOLE = "record it again; all other commands read what is left of it"
-_Object = dict[str, msgspec.Raw]
-_decode = msgspec.json.Decoder(_Object).decode
-
-
-class _Named(msgspec.Struct, gc=False):
-    ph: str = ""
-    name: str = ""
-
-
-_decode_counter = msgspec.json.Decoder(_Named).decode
 
 
 @dataclass(frozen=True)
@@ -135,8 +125,7 @@ def _last_recorded(texts: list[bytes], found: list[Counter]) -> int:
     """Position of the last event that is not a counter of ours, which an earlier run has added."""
     ours = {counter.title(counter.device) for counter in found}
     for position in range(len(texts) - 1, 0, -1):
-        event = _decode_counter(texts[position])
-        if event.ph != "C" or event.name not in ours:
+        if counter_name(texts[position]) not in ours:
             return position
     return 0
 
@@ -187,19 +176,6 @@ def _pieces(
     events = ((int(start[event]), int(end[event]), event) for event in start.argsort().tolist())
     for begin, stop, what in merge(events, others, key=itemgetter(0)):
         yield data[at:begin]
-        yield what if isinstance(what, bytes) else _with_arguments(data[begin:stop], values[what])
+        yield what if isinstance(what, bytes) else with_arguments(data[begin:stop], values[what], ARGUMENTS)
         at = stop
     yield data[at:last]
-
-
-def _with_arguments(text: bytes, values: dict[str, float]) -> bytes:
-    event = _decode(text)
-    args = _decode(event["args"]) if "args" in event and bytes(event["args"]) != b"null" else {}
-    before = {key: bytes(args[key]) for key in ARGUMENTS if key in args}
-    encoded = {key: msgspec.json.encode(value) for key, value in values.items()}
-    if before == encoded:
-        return text
-    for key in ARGUMENTS:
-        args.pop(key, None)
-    args |= {key: msgspec.Raw(value) for key, value in encoded.items()}
-    return msgspec.json.encode(event | {"args": args})

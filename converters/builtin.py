@@ -24,9 +24,9 @@ from .traces import Traces
 if TYPE_CHECKING:
     from ..schemas.chakra.et_def_pb2 import GlobalMetadata, Node
     from ..schemas.graph_arrays import GraphArrays
+    from .astra_sim import RankTimes
     from .chakra import Written
     from .collectives import Agreement, RankComms
-    from .job_times import RankTimes
 
 _CHAKRA_SUFFIXES = with_gz(".et")
 _RANK_AND_SUFFIX = re.compile(r"(?:\.\d{1,6})?\.et(?:\.gz)?$", re.ASCII)
@@ -131,8 +131,7 @@ class Chakra:
         """See `write_et`."""
         from ..jobs.rank_communications import communications
         from .chakra import write_et
-        from .collectives import agree, survey
-        from .matched_ranks import RecordedComms, matched
+        from .collectives import RecordedComms, agree, matched, survey
 
         surveyed: list[RankComms] = []
         recorded: dict[int, RecordedComms] = {}
@@ -156,11 +155,8 @@ class AstraSim:
 
     def write(self, traces: Traces, path: str, options: AstraSimOptions) -> Conversion:
         """See `write_astra_sim`."""
-        from .astra_sim import for_simulator, write_astra_sim
-        from .collectives import agree, survey
-        from .job_times import JobTimes, rank_times
-        from .matched_ranks import RecordedComms, matched
-        from .simulated_ranks import simulated_ranks
+        from .astra_sim import JobTimes, for_simulator, rank_times, simulated_ranks, write_astra_sim
+        from .collectives import RecordedComms, agree, matched, survey
 
         surveyed: list[RankComms] = []
         times: dict[int, RankTimes] = {}
@@ -200,7 +196,7 @@ class ChakraJson:
 
     def write(self, traces: Traces, path: str, options: NoOptions) -> Conversion:
         """See `write_json`."""
-        from .jsonize import write_json
+        from ..schemas.chakra.stream import write_json
 
         check_outputs([path])
         _, metadata, nodes, counts = _messages(traces)
@@ -216,9 +212,9 @@ class EtPlusFile:
 
     def write(self, traces: Traces, path: str, options: EtPlusOptions) -> Conversion:
         """See `write_messages` and `upgraded`."""
+        from ..schemas.chakra.chakra_reader import write_messages
+        from ..schemas.chakra.node_records import upgraded
         from .chakra import chakra_messages
-        from .chakra_reader import write_messages
-        from .upgrade_layout import upgraded
 
         check_outputs([path])
         if options.schema is None:
@@ -342,7 +338,7 @@ def _write_ranks(
     Args:
         sources: rank to that of its trace.
     """
-    from .coupling import Coupling, coupling_of
+    from .row_dependencies import Coupling, coupling_of
 
     paths = {rank: f"{path}.{rank}.et" if prefix else path for rank in sorted(sources)}
     check_outputs(paths.values())
@@ -356,9 +352,10 @@ def _write_ranks(
         coupled += coupling_of(trace, agreement.ranks[rank].found)
     files = list(paths.values())
     if agreement.groups or groups:
-        from .astra_sim import write_groups
+        from ..schemas.chakra.comm_groups import write_groups
 
-        files += write_groups(agreement, path if prefix else _RANK_AND_SUFFIX.sub("", path))
+        prefix_of_groups = path if prefix else _RANK_AND_SUFFIX.sub("", path)
+        files += write_groups(prefix_of_groups, agreement.groups, agreement.names)
     communicates = any(one.found for one in agreement.ranks.values())
     silent = len(sources) > 1 and not communicates and not coupled.fixed_ns
     notes = (*agreement.notes, *coupled.notes(), *([_SILENT] if silent else []))

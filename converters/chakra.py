@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
+from ..schemas.chakra.attributes import attribute, encoded, numbers, shared
 from ..schemas.chakra.encode import (
     CTRL_DEPS,
     DURATION,
@@ -33,6 +34,14 @@ from ..schemas.chakra.encode import (
     text_field,
 )
 from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
+from ..schemas.chakra.node_records import (
+    ABSENT,
+    ET_ATTRIBUTES,
+    EVENT_NUMBERS,
+    FURTHER_ATTRIBUTES,
+    form_of,
+    read_records,
+)
 from ..schemas.chakra.stream import messages_of, write_blocks
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import comm_rows
@@ -42,19 +51,9 @@ from ..trace.columns import IntColumn
 from ..trace.conventions import COPY_CATEGORIES
 from ..trace.kinds import CPU, GPU, RUNTIME
 from ..trace.trace import Record, Trace
-from .chakra_attributes import encoded, make, numbers, shared
-from .chakra_records import (
-    ABSENT,
-    ET_ATTRIBUTES,
-    EVENT_NUMBERS,
-    FURTHER_ATTRIBUTES,
-    form_of,
-    read_records,
-)
 from .collectives import Communication, RankComms, agree, survey
-from .dependencies import TraceDependencies, dependencies
-from .host import host_rows, host_work
-from .work import work_columns
+from .node_work import host_rows, host_work, work_columns
+from .row_dependencies import TraceDependencies, dependencies
 
 CHAKRA_VERSION = "0.0.4"
 """Version of the Chakra schema, in every file's metadata."""
@@ -223,16 +222,16 @@ def comm_attributes(comm: Communication, rank: int) -> list[AttributeProto]:
     """What readers need to know of a communication."""
     if comm.kind >= 0:
         return [
-            make("comm_type", comm.kind),
-            make("comm_size", comm.size),
-            make("pg_name", str(comm.group)),
+            attribute("comm_type", comm.kind),
+            attribute("comm_size", comm.size),
+            attribute("pg_name", str(comm.group)),
         ]
     source, target = (rank, comm.peer) if comm.kind == SEND else (comm.peer, rank)
     return [
-        make("comm_src", source),
-        make("comm_dst", target),
-        make("comm_tag", comm.tag),
-        make("comm_size", comm.size),
+        attribute("comm_src", source),
+        attribute("comm_dst", target),
+        attribute("comm_tag", comm.tag),
+        attribute("comm_size", comm.size),
     ]
 
 
@@ -318,7 +317,7 @@ def describe(trace: Trace, kind: int, rows: IntColumn) -> tuple[Parts, Parts]:
         linked = _of_ops(trace, rows, records) if kind == CPU else _of_gpu(trace, rows, records, further)
         tensors, strides = _flat_tensors(records, further) if trace.flat else _tensors(records)
         attributes = [linked, *_et_attributes(trace, kind, rows, records, texts), *strides]
-    rest = [encoded(make("et_fields", _encode(further[at]))) if at in further else b"" for at in range(len(rows))]
+    rest = [encoded(attribute("et_fields", _encode(further[at]))) if at in further else b"" for at in range(len(rows))]
     cells = [numbers(name, values, values != ABSENT) for name, values in event.items()]
     return tensors, [byte_rows(cells), *attributes, rest]
 
@@ -343,10 +342,10 @@ def _of_ops(trace: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes
     waits_for = trace.inter_thread_dep[rows]
     for i in np.flatnonzero(waits_for >= 0).tolist():
         if records[i].inter_thread_dep is not UNSET:
-            found[i] += encoded(make("inter_thread_dep", int(waits_for[i])))
+            found[i] += encoded(attribute("inter_thread_dep", int(waits_for[i])))
     for i, row in enumerate(rows.tolist()):
         if row in trace.sync_dep and records[i].sync_dep is not UNSET:
-            found[i] += encoded(make("sync_dep", trace.sync_dep[row]))
+            found[i] += encoded(attribute("sync_dep", trace.sync_dep[row]))
     return found
 
 
@@ -371,7 +370,7 @@ def _of_gpu(trace: Trace, rows: IntColumn, records: Sequence[Any], further: Furt
 def _texts_of(event: Any) -> list[AttributeProto]:
     """A GPU event's JSON texts, of which hardly two are equal."""
     texts = {"args": event.args, "comm": event.comm, "captured_by": event.captured_by}
-    return [make(name, bytes(text)) for name, text in texts.items() if text is not UNSET]
+    return [attribute(name, bytes(text)) for name, text in texts.items() if text is not UNSET]
 
 
 def _et_attributes(trace: Trace, kind: int, rows: IntColumn, records: Sequence[Any], texts: Sequence[bytes]) -> Parts:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from typing import Any
 
@@ -19,15 +18,23 @@ import numpy as np
 import orjson
 
 from ..analysis.counters import Counter, counters
+from ..schemas.kineto.event_form import (
+    OtherEvent,
+    arguments,
+    category,
+    decoded,
+    header,
+    kineto_threads_of,
+    other_events,
+)
 from ..schemas.kineto.kineto_decode import MEMORY_ARGUMENTS
 from ..schemas.text.files import open_output
 from ..trace.columns import IntColumn, lists_by, mask_at
-from ..trace.conventions import EDGE_KINDS, GPU_ANNOTATION_CATEGORY, MAX_NS
+from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import ConvertError
 from ..trace.index import Row
 from ..trace.kinds import CPU, GPU, RUNTIME
 from ..trace.trace import Trace
-from .kineto_form import arguments, category, header
 
 _OVERLAP_NS = 1000
 """By so much events may overlap for their times' being rounded to µs; the earlier one is shown shorter."""
@@ -235,8 +242,8 @@ class RankTimeline:
         trace = self.trace
         ts = int(trace.ts[row])
         args = arguments(trace, row, record)
-        if made_of is not None and "args" in made_of.written:
-            args = {**orjson.loads(orjson.dumps(made_of.written["args"])), **args}
+        if made_of is not None:
+            args = {**decoded(made_of.written).get("args", {}), **args}
         return {
             "ph": "X", "cat": category(trace, row), "name": trace.name_of(row), **self._place(row),
             "ts": self._us(ts), "dur": (int(self.finish[row]) - ts) / 1000, "args": args,
@@ -384,66 +391,3 @@ def _fits(trace: Trace, finish: IntColumn, open_rows: list[int], row: int) -> bo
         finish[last] = trace.ts[row]
         open_rows.pop()
     return True
-
-
-_MEMBERS = frozenset({"ph", "cat", "name", "pid", "tid", "ts", "dur", "args"})
-"""Of an event; what else it has is kept as it is."""
-_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-
-
-@dataclass(frozen=True)
-class OtherEvent:
-    """One event.
-
-    Attributes:
-        index: in the file's `traceEvents`.
-        on_gpu: it is an annotation on a device, `pid`, and stream, `tid`; else a call on a thread.
-        ts, dur: ns by the trace's clock.
-        written: category and name, and the arguments as the file has them.
-    """
-
-    index: int
-    on_gpu: bool
-    pid: Any
-    tid: Any
-    ts: int
-    dur: int
-    written: dict[str, Any]
-
-
-def other_events(trace: Trace) -> list[OtherEvent]:
-    """All that the trace has, in order of start, those that enclose others first; of a pair those in the ET's window.
-
-    An event without times that can be read is left out.
-    """
-    found = (_event(index, text) for index, text in trace.texts.other_events())
-    timed = [one for one in found if one is not None]
-    if trace.outputs_recorded:
-        span = trace.span
-        timed = [one for one in timed if span.start <= one.ts < span.end]
-    return sorted(timed, key=lambda one: (one.ts, -one.dur, one.index))
-
-
-def _event(index: int, text: bytes) -> OtherEvent | None:
-    fields = _decode(text)
-    try:
-        ts, dur = (int(Decimal(bytes(fields[key]).decode()).scaleb(3)) for key in ("ts", "dur"))
-        pid, tid, category = (msgspec.json.decode(fields[key]) for key in ("pid", "tid", "cat"))
-    except (KeyError, ValueError, InvalidOperation, OverflowError):
-        return None
-    if not abs(ts) < MAX_NS or not 0 <= dur < MAX_NS or bytes(fields.get("ph", b'"X"')) != b'"X"':
-        return None
-    kept = ("cat", "name", *sorted(fields.keys() - _MEMBERS), "args")
-    written = {key: orjson.Fragment(bytes(fields[key])) for key in kept if key in fields}
-    return OtherEvent(index, category == GPU_ANNOTATION_CATEGORY, pid, tid, ts, dur, written)
-
-
-def kineto_threads_of(trace: Trace) -> dict[Any, int]:
-    """Kineto's thread ids to the values of `Trace.thread`, as far as runtime calls and calls of Kineto's own show."""
-    calls = np.flatnonzero((trace.kind == RUNTIME) & trace.timed)
-    calls = calls[np.unique(trace.thread[calls], return_index=True)[1]]
-    records = zip(calls.tolist(), trace.records(calls), strict=True)
-    found: dict[Any, int] = {}
-    if not trace.outputs_recorded:
-        found |= {thread: thread for thread in np.unique(trace.thread).tolist() if thread >= 0}
-    return found | {msgspec.json.decode(one["tid"]): int(trace.thread[row]) for row, one in records if "tid" in one}

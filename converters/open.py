@@ -77,7 +77,7 @@ def _linked(timeline: KinetoTrace) -> Trace:
 
 
 def _read_et(source: str | os.PathLike[str]) -> Trace:
-    from .chakra_reader import read_et
+    from ..schemas.chakra.chakra_reader import read_et
 
     return read_et(source)
 

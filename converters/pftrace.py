@@ -11,6 +11,7 @@ import numpy as np
 import orjson
 
 from ..analysis.counters import Counter, counters
+from ..schemas.kineto.event_form import arguments, category, decoded
 from ..schemas.perfetto.gpu_stages import CATEGORIES, COMPUTE
 from ..schemas.perfetto.packets import protos
 from ..schemas.text.files import open_output
@@ -20,7 +21,6 @@ from ..trace.index import Row
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .chrome import RankTimeline, timed_traces
-from .kineto_form import arguments, category
 
 _CLEARED, _NEEDED = 1, 2
 """TracePacket.SequenceFlags: this packet begins a sequence anew; it needs what the ones before it have interned."""
@@ -112,7 +112,7 @@ class _Writer:
         for row, record in zip(rows.tolist(), trace.records(rows), strict=True):
             args = arguments(trace, row, record)
             if trace.kind[row] == GPU:
-                self._stage(row, orjson.loads(orjson.dumps(args)))
+                self._stage(row, decoded(args))
                 continue
             track = self._uuid(row)
             waiting = opened.setdefault(track, [])

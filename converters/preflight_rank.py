@@ -16,7 +16,7 @@ from ..schemas.chakra.et_def_pb2 import BoolList, CollectiveCommType, Node, Node
 from ..schemas.chakra.stream import read_chakra
 from ..trace.columns import mask_at, scatter
 from ..trace.errors import TraceFormatError
-from .ordering import IntArray, find_cycle, issue_order
+from ..trace.topological_order import IntArray, find_cycle, issue_order
 from .preflight_findings import Findings
 
 UNKNOWN_RANK = -1

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, inverse_positions
+from ..trace.topological_order import issue_order
 from .graph_events import GraphEvents
 from .replay_graph import DURATION, HOST, Edges, ReplayGraph
 
@@ -33,7 +34,7 @@ def ordered_graph(points: GraphEvents, edges: Edges, queue_limit: int | None, no
 
 def renumbered(graph: ReplayGraph, order: IntColumn) -> ReplayGraph:
     """The graph with its points in another order, and its edges sorted by target."""
-    number = _inverse(order)
+    number = inverse_positions(len(order), order)
     start, end = (np.where(of >= 0, number[of], -1) for of in (graph.start, graph.end))
     source, target = number[graph.edges.source], number[graph.edges.target]
     edges = replace(graph.edges, source=source, target=target).take(np.lexsort((source, target)))
@@ -42,38 +43,14 @@ def renumbered(graph: ReplayGraph, order: IntColumn) -> ReplayGraph:
     )  # fmt: skip
 
 
-def _inverse(order: IntColumn) -> IntColumn:
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    return place
-
-
 def topological(measured: IntColumn, edges: Edges) -> IntColumn | None:
     """Points in an order in which every edge leads forward, the beginning first; None if there is a cycle.
 
     Mostly the measured order is one; points of equal time, and clocks that differ by a rounding, need Kahn's way.
     """
     order = np.argsort(measured, kind="stable")
-    place = _inverse(order)
+    place = inverse_positions(len(order), order)
     if np.all(place[edges.source] < place[edges.target]):
         return order
-    return _kahn(len(measured), edges)
-
-
-def _kahn(count: int, edges: Edges) -> IntColumn | None:
-    """Kahn's algorithm on lists; a stack, not a queue, since the order among free points does not matter."""
-    by_source = np.argsort(edges.source, kind="stable")
-    target = edges.target[by_source].tolist()
-    begin = np.searchsorted(edges.source[by_source], np.arange(count + 1)).tolist()
-    missing = np.bincount(edges.target, minlength=count).tolist()
-    free = [point for point in range(count - 1, -1, -1) if not missing[point]]
-    order = []
-    while free:
-        point = free.pop()
-        order.append(point)
-        for k in range(begin[point], begin[point + 1]):
-            other = target[k]
-            missing[other] -= 1
-            if not missing[other]:
-                free.append(other)
-    return np.array(order, np.int64) if len(order) == count else None
+    order = issue_order(len(measured), edges.source, edges.target, lowest_first=False)
+    return order if len(order) == len(measured) else None

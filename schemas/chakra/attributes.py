@@ -1,10 +1,18 @@
-"""The attributes of Chakra nodes: the one member of the oneof that readers take each from."""
+"""The attributes of Chakra nodes: the one member of the oneof that readers take each from, and those of etplus."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
-from .et_def_pb2 import AttributeProto, BoolList, CollectiveCommType
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.columns import IntColumn
+from ...trace.conventions import EDGE_KINDS
+from .encode import Cells, attribute_cells
+from .et_def_pb2 import AttributeProto, BoolList, CollectiveCommType, Int32List, Int64List, Node
 
 MEMBERS = {
     "is_cpu_op": "bool_val",
@@ -41,14 +49,79 @@ SIMULATED_COLLECTIVES = frozenset(
 )
 """What ASTRA-sim simulates (`Workload::issue_coll_comm`); it replays broadcasts by their duration, others end it."""
 
+OWN_MEMBERS = {
+    "start_ns": "int64_val",  # exact, where Node.start_time_micros is rounded
+    "inclusive_ns": "int64_val",  # as measured; absent if it equals duration_ns
+    "exclusive_ns": "int64_val",  # the same
+    "data_dep_kinds": "int32_list",  # one entry a data_deps entry: the kinds of edges it stands for, a bit each
+    "call_parent": "int64_val",  # id of the caller where ctrl_deps cannot hold it
+    "cat": "string_val",  # Kineto's category of a GPU event; "runtime" for a runtime or driver call
+    "device": "int64_val",
+    "correlation": "int64_val",
+    "kineto_event": "int64_val",
+    "link": "string_val",
+    "inter_thread_dep": "int64_val",
+    "sync_dep": "int64_list",
+    "kineto_tid": "string_val",  # of a runtime call, as JSON
+    "args": "string_val",  # Kineto's, as JSON
+    "comm": "string_val",  # the whole `comm` object of ET+, as JSON
+    "captured_by": "string_val",  # that of ET+, as JSON; `captured_graphs` is in the header
+    "captured_op": "string_val",  # name of the operator that launched a replayed graph's kernel when it was captured
+    "input_strides": "string_val",
+    "output_strides": "string_val",
+    "et_attrs": "string_val",  # further attributes of the ET node, as JSON
+    "et_fields": "string_val",  # further fields of the ET+ node, as JSON
+    "node_id": "int64_val",  # in a file with numbers of its own: the ET+ id
+}
+"""What etplus itself puts on nodes beside those that readers know, for the way back: name to member, as `MEMBERS`."""
 
-def attribute(name: str, value: int | str | bool | Sequence[bool]) -> AttributeProto:
-    """An attribute with its value in the right member.
+KIND_BITS: IntColumn = np.array([1 << (k + (k >= 8)) for k in range(len(EDGE_KINDS))], np.int64)
+"""Bit in `data_dep_kinds` of each of EDGE_KINDS; those after the first eight follow ORDER, so that files written before
+them stay valid."""
+ORDER = 1 << 8
+"""Bit of a dependency that is not in ET+ `edges`: by the order of a thread or stream."""
+
+_LISTS: dict[str, Any] = {"bool_list": BoolList, "int32_list": Int32List, "int64_list": Int64List}
+
+
+def attribute(name: str, value: Any) -> AttributeProto:
+    """An attribute of either table with its value in the right member.
 
     Raises:
-        KeyError: a name that is not in `MEMBERS`.
+        KeyError: a name that is in neither.
         TypeError, ValueError: a value of another type, or out of the member's range.
     """
-    member = MEMBERS[name]
-    content = BoolList(values=value) if member == "bool_list" else value  # type: ignore[arg-type]
-    return AttributeProto(name=name, **{member: content})  # type: ignore[arg-type]
+    member = MEMBERS.get(name) or OWN_MEMBERS[name]
+    return AttributeProto(name=name, **{member: _LISTS[member](values=value) if member in _LISTS else value})
+
+
+def encoded(*attributes: AttributeProto) -> bytes:
+    """Attributes as `Node` has them in its wire format.
+
+    Example:
+        >>> encoded(attribute("stream", 7))
+        b'R\\n\\n\\x06streamH\\x07'
+    """
+    return Node(attr=attributes).SerializeToString()
+
+
+@lru_cache(maxsize=1 << 14)
+def shared(name: str, value: int | str | bytes | tuple[int, ...]) -> bytes:
+    """One attribute, encoded, of a value that many nodes have; a text may be given as UTF-8."""
+    return encoded(attribute(name, value))
+
+
+def numbers(name: str, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
+    """A numeric attribute of many nodes, see `attribute_cells`."""
+    return attribute_cells(attribute(name, 0), values, present)
+
+
+def values_of(attributes: Sequence[AttributeProto]) -> dict[str, Any]:
+    """Values by name; of lists the list; those in another member than the tables say are left out."""
+    values: dict[str, Any] = {}
+    for one in attributes:
+        member = OWN_MEMBERS.get(one.name) or MEMBERS.get(one.name)
+        if member is not None and one.WhichOneof("value") == member:
+            value = getattr(one, member)
+            values[one.name] = list(value.values) if member.endswith("_list") else value
+    return values

@@ -13,12 +13,12 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
-from etplus.analysis.roofline import kernel_table
+from etplus.analysis.kernel_peaks import kernel_table
 from etplus.converters.chakra import rounded, write_et
-from etplus.converters.chakra_reader import read_et
 from etplus.converters.convert import convert
 from etplus.converters.preflight import check
 from etplus.linker import link
+from etplus.schemas.chakra.chakra_reader import read_et
 from etplus.schemas.chakra.stream import read_chakra, write_chakra
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.conventions import EDGE_KINDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from etplus.converters.host import HostCoverage, host_rows, host_work, stretches, waits
+from etplus.converters.node_work import HostCoverage, host_rows, host_work, stretches, waits
 from etplus.schemas.communications import comm_rows, issue_times
 from etplus.trace.trace import Trace
 from etplus_files import cpu, document_of, etplus, gpu, runtime

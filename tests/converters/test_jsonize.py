@@ -7,9 +7,8 @@ import json
 from pathlib import Path
 
 from etplus.converters.chakra import write_et
-from etplus.converters.jsonize import write_json
 from etplus.schemas.chakra import et_def_pb2 as pb
-from etplus.schemas.chakra.stream import read_chakra
+from etplus.schemas.chakra.stream import read_chakra, write_json
 from etplus_files import document_of
 from plain_chakra import read_plain
 

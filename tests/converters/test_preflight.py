@@ -14,13 +14,13 @@ import networkx as nx
 import numpy as np
 import pytest
 from etplus.cli import check as command
-from etplus.converters.ordering import find_cycle, issue_order
 from etplus.converters.preflight import KINDS, PreflightReport, Profile, check
 from etplus.jobs.job_ranks import ONE_RANK
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import attribute
 from etplus.schemas.chakra.stream import write_chakra
 from etplus.trace.errors import TraceFormatError, UsageError
+from etplus.trace.topological_order import find_cycle, issue_order
 from hypothesis import given
 from hypothesis import strategies as st
 from support import examples

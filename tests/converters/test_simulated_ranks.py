@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from etplus.converters.astra_sim import JobTimes, rank_times
 from etplus.converters.convert import convert
-from etplus.converters.job_times import JobTimes, rank_times
 from etplus.converters.preflight import check
 from etplus.jobs.batch import link_many
 from etplus.jobs.job_ranks import ONE_RANK, groups_at_hand

@@ -12,12 +12,11 @@ import msgspec
 import numpy as np
 import pytest
 from etplus.converters.chakra import write_et
-from etplus.converters.chakra_reader import read_et
 from etplus.converters.convert import convert
-from etplus.converters.dependencies import KIND_BITS, ORDER
 from etplus.linker import link
 from etplus.schemas.chakra import et_def_pb2 as pb
-from etplus.schemas.chakra.attributes import attribute
+from etplus.schemas.chakra.attributes import KIND_BITS, ORDER, attribute
+from etplus.schemas.chakra.chakra_reader import read_et
 from etplus.schemas.chakra.stream import write_chakra
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.conventions import EDGE_KINDS

@@ -4,41 +4,52 @@ from __future__ import annotations
 
 import heapq
 from array import array
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import mask_at
+from .columns import mask_at
 
 IntArray = npt.NDArray[np.int64]
 IndexArray = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 
-def issue_order(count: int, source: IndexArray, target: IndexArray) -> IntArray:
-    """Nodes in the order in which they can be issued, the lowest index first among those that are ready.
+def issue_order(count: int, source: IndexArray, target: IndexArray, *, lowest_first: bool = True) -> IntArray:
+    """Nodes in an order in which each comes after all that it waits for, by Kahn's algorithm.
 
     Args:
         count: number of nodes; they are 0 to count - 1.
         source, target: one entry an edge; ``target`` waits for ``source``. Edges may be repeated.
+        lowest_first: of the nodes that are ready the lowest comes next, as simulators issue them; else the one that has
+            become ready last, which takes a stack in place of a heap.
 
     Returns:
         the nodes; those on a cycle or behind one are absent.
+
+    Example:
+        >>> issue_order(3, np.array([2]), np.array([0])).tolist()
+        [1, 2, 0]
     """
-    if bool(np.all(source < target)):  # ids rise along all dependencies, as they are to be numbered
+    if lowest_first and bool(np.all(source < target)):  # ids rise along all dependencies, as they are to be numbered
         return np.arange(count)
     by_source = np.argsort(source, kind="stable")
     after = array("q", target[by_source].astype(np.int64).tobytes())
     first = np.searchsorted(source[by_source], np.arange(count + 1)).tolist()
     missing = np.bincount(target, minlength=count).tolist()
     ready = [node for node in range(count) if not missing[node]]  # ascending, so a heap already
+    take: Callable[[list[int]], int] = heapq.heappop
+    put: Callable[[list[int], int], None] = heapq.heappush
+    if not lowest_first:
+        ready, take, put = ready[::-1], list.pop, list.append
     order = array("q")
     while ready:
-        node = heapq.heappop(ready)
+        node = take(ready)
         order.append(node)
         for follower in after[first[node] : first[node + 1]]:
             missing[follower] -= 1
             if not missing[follower]:
-                heapq.heappush(ready, follower)
+                put(ready, follower)
     return np.frombuffer(order, dtype=np.int64)
 
 

@@ -15,24 +15,25 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from .. import __version__
-from ..schemas.chakra.et_def_pb2 import CollectiveCommType, GlobalMetadata, Node, NodeType
-from ..schemas.chakra.stream import read_encoded
-from ..schemas.etplus.captured_graphs import CapturedBy
-from ..schemas.etplus.read_etplus import Node as EtPlusNode
-from ..schemas.etplus.read_etplus import NodeRows
-from ..schemas.etplus.record_store import Records
-from ..schemas.etplus.write_etplus import FORMAT_VERSION
-from ..schemas.execution_trace.arguments import FLAT_TENSORS, TENSOR_KEYS
-from ..schemas.text.files import open_output, shown_name
-from ..trace.columns import IntColumn, distinct_rows, positions
-from ..trace.comm_kernels import Comm
-from ..trace.conventions import EDGE_KINDS, MAX_DURATION_NS, MAX_NS
-from ..trace.errors import UNREADABLE, TraceFormatError
-from ..trace.trace import Trace
-from .chakra_attributes import values_of
-from .chakra_records import ET_ATTRIBUTES
-from .dependencies import KIND_BITS
+from ... import __version__
+from ...trace.build import Values
+from ...trace.columns import IntColumn, distinct_rows, positions
+from ...trace.comm_kernels import Comm
+from ...trace.conventions import EDGE_KINDS, MAX_DURATION_NS, MAX_NS
+from ...trace.errors import UNREADABLE, TraceFormatError
+from ...trace.kinds import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED
+from ...trace.trace import Trace
+from ..etplus.captured_graphs import CapturedBy
+from ..etplus.read_etplus import Node as EtPlusNode
+from ..etplus.read_etplus import NodeRows
+from ..etplus.record_store import Records
+from ..etplus.write_etplus import FORMAT_VERSION
+from ..execution_trace.arguments import ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS
+from ..text.files import open_output, shown_name
+from .attributes import KIND_BITS, values_of
+from .et_def_pb2 import CollectiveCommType, GlobalMetadata, Node, NodeType
+from .node_records import ET_ATTRIBUTES
+from .stream import read_encoded
 
 _SEPARATOR = b",\n    "
 _FOREIGN_SCHEMA = "1.1.0-chakra.0.0.4"
@@ -41,11 +42,12 @@ _AGAIN = "convert the ET+ file again"
 _CHECK = "run `etplus check`"
 _BLOCK = 4096
 """Nodes that are held as objects at once."""
-_OF_ET = tuple(name for name, (kind, _) in ET_ATTRIBUTES.items() if kind != "string")
-_OF_OP = (*_OF_ET, "kineto_event", "link", "inter_thread_dep", "sync_dep")
-_OF_GPU = (*_OF_ET, "cat", "stream", "device", "correlation", "kineto_event")
-"""Attributes that are columns of a `Trace`."""
-_REPEATED = re.compile(f'"(?:{"|".join(_OF_ET)})"')
+_OF_OP = ("kineto_event", "link", "inter_thread_dep", "sync_dep")
+_OF_GPU = ("stream", "device", "correlation", "kineto_event")
+"""Attributes that are columns of a `Trace` beside those of ET nodes, `ATTRIBUTES`."""
+_ADDED = (*ATTRIBUTES, *_OF_GPU, "inter_thread_dep")
+_LINKS: dict[str | None, int] = {name: code for code, name in enumerate(LINK_NAMES)}
+_REPEATED = re.compile(f'"(?:{"|".join(ATTRIBUTES)})"')
 """In further attributes: one that is a column."""
 _OBJECTS = {"comm": Comm | None, "captured_by": CapturedBy | None}
 """Those that hold JSON objects."""
@@ -71,14 +73,14 @@ def read_et(path: str | os.PathLike[str]) -> Trace:
     calls: list[_ReadNode] = []
 
     def add(block: list[_ReadNode], *, runtime: bool) -> None:
-        rows.add([one.node for one in block], form.checked_times(block), runtime=runtime)
+        _add(rows, block, form.checked_times(block), runtime=runtime)
         bodies.extend(one.body for one in block)
 
-    while block := [form.row(*one, needs) for one in islice(messages, _BLOCK)]:
+    while block := [form.read(*one, needs) for one in islice(messages, _BLOCK)]:
         form.check_ids(block)
         calls += [one for one in block if one.runtime]
         add([one for one in block if not one.runtime], runtime=False)
-    add(sorted(calls, key=lambda one: (one.times[0], one.node.id)), runtime=True)
+    add(sorted(calls, key=lambda one: (one.times[0], one.id)), runtime=True)
     return rows.trace(form.header, form.summary, _ChakraRecords(form, bodies), needs.edges)
 
 
@@ -103,12 +105,44 @@ def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], o
 
 
 class _ReadNode(NamedTuple):
-    """What columns hold of a node (its `ts`, `dur` and `exclusive`, ns, apart), and its message."""
+    """A node, and its message.
 
-    node: EtPlusNode
+    Attributes:
+        columns: what it has of `_ADDED`; `name`, and where it has them `cat`, `parent` or `ctrl_deps`, `link`,
+            `sync_dep`, `comm`, `pg_name`, `captured_by` and a call's `tid`, as in ET+.
+        times: `ts`, `dur` and `exclusive`, ns.
+    """
+
+    id: int
+    columns: dict[str, Any]
     times: tuple[int, int, int]
     body: bytes
     runtime: bool
+
+
+def _add(rows: NodeRows, block: list[_ReadNode], times: dict[str, IntColumn], *, runtime: bool) -> None:
+    """Add nodes to the rows of a trace; runtime calls follow after all others."""
+    builder, found = rows.builder, [one.columns for one in block]
+    for row, one in enumerate(found, builder.count):
+        if one.get("sync_dep"):
+            builder.sync_dep[row] = one["sync_dep"]
+        if one.get("captured_by") is not None:
+            rows.captured_by[row] = one["captured_by"]
+        if one.get("comm") is not None:
+            builder.comm[row] = one["comm"]
+        elif one.get("pg_name") is not None and "cat" in one:
+            builder.comm[row] = Comm(pg_name=str(one["pg_name"]))
+    callers = [one.get("ctrl_deps") for one in found]
+    rows.flat &= all(caller is None for caller in callers)
+    columns: dict[str, Values] = {name: [one.get(name) for one in found] for name in _ADDED}
+    columns |= {name: [one.get(name, none) for one in found] for name, none in ATTRIBUTES.items()}
+    columns["parent"] = [
+        one.get("parent") if caller is None else caller for caller, one in zip(callers, found, strict=True)
+    ]
+    columns["name"], columns["category"] = [one["name"] for one in found], [one.get("cat", "") for one in found]
+    columns["link"] = np.array([_LINKS.get(one.get("link"), UNLINKED) for one in found], np.int8)
+    kinds = np.array([GPU if "cat" in one else CPU for one in found], np.int8)
+    builder.add(RUNTIME if runtime else kinds, id=[one.id for one in block], **columns, **times)
 
 
 @dataclass(frozen=True)
@@ -174,46 +208,53 @@ class _Form:
         yield b',\n  "edges": [' + _SEPARATOR.join(edges) + b"]"
         yield b',\n  "etplus": %b\n}\n' % bytes(self.summary)
 
-    def row(self, node: Node, body: bytes, needs: _Needs) -> _ReadNode:
-        """A node as a row; `needs` gets what it waits for."""
+    def read(self, node: Node, body: bytes, needs: _Needs) -> _ReadNode:
+        """A node; `needs` gets what it waits for."""
         values = values_of(node.attr)
         needs.add(node, values)
         runtime = values.get("cat") == "runtime"
-        if self.ours and "et_fields" not in values and not _REPEATED.search(values.get("et_attrs", "")):
-            return _ReadNode(self._node(node, values), self._ns(values), body, runtime)
-        found = self._node_of(node, self.record(node, values))
-        return _ReadNode(found, self._ns(values) if self.ours else foreign_times(node), body, runtime)
+        if not self.ours:
+            return _ReadNode(node.id, foreign_columns(node, values), foreign_times(node), body, runtime)
+        return _ReadNode(node.id, self._columns(node, values), self._ns(values), body, runtime)
 
-    def _node(self, node: Node, values: dict[str, Any]) -> EtPlusNode:
-        """What columns hold of a node of ours without further fields."""
+    def _columns(self, node: Node, values: dict[str, Any]) -> dict[str, Any]:
+        """What columns hold of a node of ours."""
         category, parent = values.get("cat"), self._parent(node, values)
+        names = _OF_GPU if category is not None else _OF_OP if "start_ns" in values else ()
+        found: dict[str, Any] = {name: values[name] for name in names if name in values}
+        found["name"] = node.name
         if category == "runtime":
-            return EtPlusNode(
-                id=node.id, name=node.name, parent=parent, correlation=values.get("correlation", -1),
-                tid=self._typed(values.get("kineto_tid", "0"), node, int | str),
-                kineto_event=values.get("kineto_event", 0),
-            )  # fmt: skip
-        names = _OF_GPU if category is not None else _OF_OP if "start_ns" in values else _OF_ET
-        given: dict[str, Any] = {name: values[name] for name in names if name in values}
-        if category is not None:
-            given |= {name: self._typed(values[name], node, kind) for name, kind in _OBJECTS.items() if name in values}
-        given["parent" if self.flat else "ctrl_deps"] = parent
-        return EtPlusNode(id=node.id, name=node.name, **given)
+            found = {
+                "name": node.name, "parent": parent, "correlation": values.get("correlation", -1),
+                "tid": self._typed(values.get("kineto_tid", "0"), node, int | str),
+                "kineto_event": values.get("kineto_event", 0),
+            }  # fmt: skip
+        else:
+            found |= {name: values[name] for name in ATTRIBUTES if name in values}
+            found["parent" if self.flat else "ctrl_deps"] = parent
+            if category is not None:
+                found["cat"] = category
+                found |= {name: self._typed(values[name], node, of) for name, of in _OBJECTS.items() if name in values}
+        if "et_fields" in values or _REPEATED.search(values.get("et_attrs", "")):
+            return self._corrected(node, values, found)
+        return found
 
-    def _node_of(self, node: Node, record: dict[str, Any]) -> EtPlusNode:
-        """What columns hold of any record."""
-        given = {name: record[name] for name in EtPlusNode.__struct_fields__ if name in record and name not in _TIMES}
+    def _corrected(self, node: Node, values: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+        """The columns of a node with what its further fields and attributes say in place of the usual ones."""
+        further = {
+            name: raw for name, raw in self._further(node, values).items() if name in EtPlusNode.__struct_fields__
+        }
+        more = self._raw(values.get("et_attrs", "[]"), node)
+        if "attrs" not in further and not self.flat and bytes(more).lstrip()[:1] == b"[":
+            further["attrs"] = more
+        elif "attrs" in further:
+            found = {name: value for name, value in found.items() if name not in ATTRIBUTES}
         try:
-            found = msgspec.convert(
-                {k: msgspec.json.decode(v) if isinstance(v, msgspec.Raw) else v for k, v in given.items()}, EtPlusNode
-            )
+            read = msgspec.json.decode(_encode({"id": node.id, "name": node.name, **further}), type=EtPlusNode)
         except UNREADABLE as error:
             raise TraceFormatError(self.file, f"node {node.id}", str(error), _AGAIN) from None
-        for attribute in found.attrs:
-            if attribute.name in _OF_ET:
-                setattr(found, attribute.name, attribute.value)
-        found.attrs = []
-        return found
+        found |= {name: getattr(read, name) for name in further if name != "attrs"}
+        return found | {one.name: one.value for one in read.attrs if one.name in ATTRIBUTES}
 
     def _ns(self, values: dict[str, Any]) -> tuple[int, int, int]:
         """`ts`, `dur` and `exclusive`."""
@@ -224,8 +265,8 @@ class _Form:
 
     def check_ids(self, block: list[_ReadNode]) -> None:
         """Refuse nodes with the same id at once: of a file that repeats itself there may be no end."""
-        if len({one.node.id for one in block}) < len(block):
-            node, count = Counter(one.node.id for one in block).most_common(1)[0]
+        if len({one.id for one in block}) < len(block):
+            node, count = Counter(one.id for one in block).most_common(1)[0]
             raise TraceFormatError(self.file, f"node {node}", f"{count} nodes have this id", _CHECK)
 
     def checked_times(self, block: list[_ReadNode]) -> dict[str, IntColumn]:
@@ -233,7 +274,7 @@ class _Form:
         times = np.array([one.times for one in block], np.int64).reshape(-1, 3)
         late = np.flatnonzero(np.any(times >= (MAX_NS, MAX_DURATION_NS, MAX_DURATION_NS), axis=1))
         if len(late):
-            place = f"node {block[late[0]].node.id}"
+            place = f"node {block[late[0]].id}"
             raise TraceFormatError(self.file, place, "a time of over 146 years, or a duration of over 104 days", _AGAIN)
         return dict(zip(("ts", "dur", "exclusive"), times.T, strict=True))
 
@@ -441,6 +482,16 @@ def foreign_record(node: Node, values: dict[str, Any]) -> dict[str, Any]:
         record["comm"] = _comm(node, values)
         record["pg_name"] = record["comm"].pg_name
     return record
+
+
+def foreign_columns(node: Node, values: dict[str, Any]) -> dict[str, Any]:
+    """What columns hold of a node, see `_ReadNode`: those of `foreign_record`."""
+    found: dict[str, Any] = {"name": node.name, "ctrl_deps": node.ctrl_deps[0] if node.ctrl_deps else 0}
+    if _class_of(node, values) == _HOST:
+        return found | {name: values[name] for name in ATTRIBUTES if name in values}
+    category = "gpu_memcpy" if node.type in _MEMORY_TYPES else "kernel"
+    found |= {"cat": category, "stream": values.get("stream", 0), "device": 0, "correlation": 0}
+    return found | ({"comm": _comm(node, values)} if node.type in _COMM_TYPES else {})
 
 
 def foreign_times(node: Node) -> tuple[int, int, int]:

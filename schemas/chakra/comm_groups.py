@@ -1,0 +1,59 @@
+"""The files of process groups beside Chakra traces: `{"<number>": [<rank>, ...], ...}`, which ASTRA-sim is given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ...trace.errors import TraceFormatError
+from ..text.files import load, open_output
+
+Groups = Mapping[int, Sequence[int]]
+"""Number of a group to its ranks."""
+GROUPS_SUFFIX = ".comm_groups.json"
+_NAMES_SUFFIX = ".comm_group_names.json"
+_NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
+
+
+def read_groups(path: str) -> dict[int, list[int]]:
+    """Read a file of groups.
+
+    Raises:
+        TraceFormatError: it cannot be read, or is of another form.
+    """
+    blob, remedy = load(path, trace=False), 'write {"<number>": [<rank>, ...], ...}'
+    try:
+        groups = msgspec.json.decode(blob.data, type=dict[str, list[int]])
+    except msgspec.DecodeError as error:
+        raise TraceFormatError(path, "", f"invalid group file ({error})", remedy) from None
+    for name in groups:
+        if not _NUMBER.fullmatch(name):
+            raise TraceFormatError(path, "", f"invalid group number {name[:40]!r}", remedy)
+    return {int(name): ranks for name, ranks in groups.items()}
+
+
+def write_groups(prefix: str, groups: Groups, names: Mapping[int, str]) -> list[str]:
+    """Write `<prefix>.comm_groups.json` and, if there are groups, their names to `<prefix>.comm_group_names.json`.
+
+    The group of all ranks is in neither: it has number 0, which needs no file.
+
+    Args:
+        names: number to name; of other groups, too.
+
+    Returns:
+        the names of the files.
+
+    Raises:
+        UsageError: a file cannot be written.
+    """
+    tables: dict[str, Mapping[int, object]] = {GROUPS_SUFFIX: groups}
+    if groups:
+        tables[_NAMES_SUFFIX] = {number: names[number] for number in groups}
+    paths = []
+    for suffix, table in tables.items():
+        paths.append(f"{prefix}{suffix}")
+        with open_output(paths[-1]) as file:
+            file.write(msgspec.json.encode({str(number): value for number, value in table.items()}) + b"\n")
+    return paths

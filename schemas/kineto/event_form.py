@@ -1,0 +1,211 @@
+"""Events in Kineto's form: the categories, arguments and header fields that its readers look for, of rows of a trace;
+and the events that are no rows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import msgspec
+import numpy as np
+import orjson
+
+from ...trace.conventions import ANNOTATION_SCOPE, GPU_ANNOTATION_CATEGORY, MAX_NS, PYTHON_CATEGORY
+from ...trace.errors import UNREADABLE
+from ...trace.index import Row
+from ...trace.kinds import GPU, RUNTIME
+from ...trace.trace import Record, Trace
+from ..execution_trace.arguments import arguments_in
+from ..text.secrets import mask
+from .input_args import input_args
+from .kineto_decode import MODULE
+
+_DRIVER = re.compile(r"cu[A-Z]")
+_XPU = re.compile(r"ur[A-Z]|ze[A-Z]")
+_NAMES = {"schema_version": "schemaVersion", "device_properties": "deviceProperties",
+          "distributed_info": "distributedInfo"}  # fmt: skip
+_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def header(trace: Trace, zero: int) -> dict[str, Any]:
+    """A Kineto trace's top-level keys, as far as the ET+ has them.
+
+    Args:
+        zero: wall-clock ns of the file's time 0.
+    """
+    kineto = trace.summary.get("kineto")
+    known = json.loads(mask(json.dumps(kineto).encode())[0], parse_int=_integer) if isinstance(kineto, dict) else {}
+    fields = {written: known[key] for key, written in _NAMES.items() if known.get(key) is not None}
+    return {**fields, "displayTimeUnit": "ms", "baseTimeNanoseconds": zero}
+
+
+def _integer(digits: str) -> int | float:
+    """A whole number as its writer takes it: beyond 64 bits a float, as most readers of JSON have it."""
+    value = int(digits)
+    return value if -(2**63) <= value < 2**64 else float(digits)
+
+
+def category(trace: Trace, row: Row) -> str:
+    """Kineto's category of a row. That of a runtime call is not in an ET+ and follows from the call's name."""
+    kind = trace.kind[row]
+    if kind == GPU:
+        text: str = trace.categories[trace.category[row]]
+        return text
+    if kind == RUNTIME:
+        name = trace.name_of(row)
+        return "cuda_driver" if _DRIVER.match(name) else "xpu_runtime" if _XPU.match(name) else "cuda_runtime"
+    if trace.scope[row] != ANNOTATION_SCOPE:
+        return "cpu_op"
+    is_module = not trace.outputs_recorded and trace.name_of(row).startswith(MODULE)
+    return PYTHON_CATEGORY if is_module else "user_annotation"
+
+
+def arguments(trace: Trace, row: int, record: Record) -> dict[str, Any]:
+    """Kineto's `args` of a row: its own for GPU events, else those of its node.
+
+    "External id" is an op's node id, for a call or GPU event that of the op that made it; "id" is the row's own.
+    """
+    kind, own = trace.kind[row], int(trace.id[row])
+    caller = trace.parent_row[row]
+    maker = int(trace.id[caller]) if caller >= 0 else 0
+    more = {"id": own, "dur_ns": int(trace.dur[row])}
+    if kind == GPU:
+        places = {key: int(getattr(trace, key)[row]) for key in ("device", "stream", "correlation")}
+        known = {key: value for key, value in places.items() if value >= 0}
+        return {"External id": maker, **known, **_given(record, {"External id", *known}), **more}
+    if kind == RUNTIME:
+        return {"External id": maker, "correlation": int(trace.correlation[row]), **more}
+    args: dict[str, Any] = {"External id": own, "Record function id": int(trace.rf_id[row])}
+    if trace.seq_id[row] >= 0:
+        args |= {"Sequence number": int(trace.seq_id[row]), "Fwd thread id": int(trace.fw_tid[row])}
+    inputs = input_args(arguments_in(record).inputs.decoded(), from_et=trace.outputs_recorded)
+    if trace.scope[row] != ANNOTATION_SCOPE or inputs.get("Input Dims"):
+        args |= inputs
+    return {**args, **more}
+
+
+def _given(record: Record, without: set[str]) -> dict[str, Any]:
+    try:
+        given = _decode(record["args"])
+    except (KeyError, *UNREADABLE):
+        return {}
+    return {k: orjson.Fragment(bytes(v).decode("utf-8", "replace")) for k, v in given.items() if k not in without}
+
+
+def decoded(args: dict[str, Any]) -> dict[str, Any]:
+    """Arguments, of which some may be texts of JSON, as values alone.
+
+    Example:
+        >>> decoded({"stream": 7, "grid": orjson.Fragment(b"[1, 2, 3]")})
+        {'stream': 7, 'grid': [1, 2, 3]}
+    """
+    plain: dict[str, Any] = orjson.loads(orjson.dumps(args))
+    return plain
+
+
+class _Named(msgspec.Struct, gc=False):
+    ph: str = ""
+    name: str = ""
+
+
+_decode_named = msgspec.json.Decoder(_Named).decode
+
+
+def counter_name(text: bytes) -> str | None:
+    """The name of an event that is a counter's, None of another one.
+
+    Example:
+        >>> counter_name(b'{"ph": "C", "name": "GPU 0 kernels", "args": {"kernels": 1}}')
+        'GPU 0 kernels'
+    """
+    event = _decode_named(text)
+    return event.name if event.ph == "C" else None
+
+
+def with_arguments(text: bytes, values: Mapping[str, float], names: Collection[str]) -> bytes:
+    """An event's text with arguments exchanged; the same text if it has just these values already.
+
+    Args:
+        values: the new ones.
+        names: of those that are taken out before.
+
+    Example:
+        >>> with_arguments(b'{"name": "k", "args": {"stream": 7, "flop": 1}}', {"flop": 2.5}, ["flop"])
+        b'{"name":"k","args":{"stream":7,"flop":2.5}}'
+    """
+    event = _decode(text)
+    args = _decode(event["args"]) if "args" in event and bytes(event["args"]) != b"null" else {}
+    before = {key: bytes(args[key]) for key in names if key in args}
+    encoded = {key: msgspec.json.encode(value) for key, value in values.items()}
+    if before == encoded:
+        return text
+    for key in names:
+        args.pop(key, None)
+    args |= {key: msgspec.Raw(value) for key, value in encoded.items()}
+    return msgspec.json.encode(event | {"args": args})
+
+
+_MEMBERS = frozenset({"ph", "cat", "name", "pid", "tid", "ts", "dur", "args"})
+"""Of an event; what else it has is kept as it is."""
+
+
+@dataclass(frozen=True)
+class OtherEvent:
+    """One event.
+
+    Attributes:
+        index: in the file's `traceEvents`.
+        on_gpu: it is an annotation on a device, `pid`, and stream, `tid`; else a call on a thread.
+        ts, dur: ns by the trace's clock.
+        written: category and name, and the arguments as the file has them.
+    """
+
+    index: int
+    on_gpu: bool
+    pid: Any
+    tid: Any
+    ts: int
+    dur: int
+    written: dict[str, Any]
+
+
+def other_events(trace: Trace) -> list[OtherEvent]:
+    """All that the trace has, in order of start, those that enclose others first; of a pair those in the ET's window.
+
+    An event without times that can be read is left out.
+    """
+    found = (_event(index, text) for index, text in trace.texts.other_events())
+    timed = [one for one in found if one is not None]
+    if trace.outputs_recorded:
+        span = trace.span
+        timed = [one for one in timed if span.start <= one.ts < span.end]
+    return sorted(timed, key=lambda one: (one.ts, -one.dur, one.index))
+
+
+def _event(index: int, text: bytes) -> OtherEvent | None:
+    fields = _decode(text)
+    try:
+        ts, dur = (int(Decimal(bytes(fields[key]).decode()).scaleb(3)) for key in ("ts", "dur"))
+        pid, tid, category = (msgspec.json.decode(fields[key]) for key in ("pid", "tid", "cat"))
+    except (KeyError, ValueError, InvalidOperation, OverflowError):
+        return None
+    if not abs(ts) < MAX_NS or not 0 <= dur < MAX_NS or bytes(fields.get("ph", b'"X"')) != b'"X"':
+        return None
+    kept = ("cat", "name", *sorted(fields.keys() - _MEMBERS), "args")
+    written = {key: orjson.Fragment(bytes(fields[key])) for key in kept if key in fields}
+    return OtherEvent(index, category == GPU_ANNOTATION_CATEGORY, pid, tid, ts, dur, written)
+
+
+def kineto_threads_of(trace: Trace) -> dict[Any, int]:
+    """Kineto's thread ids to the values of `Trace.thread`, as far as runtime calls and calls of Kineto's own show."""
+    calls = np.flatnonzero((trace.kind == RUNTIME) & trace.timed)
+    calls = calls[np.unique(trace.thread[calls], return_index=True)[1]]
+    records = zip(calls.tolist(), trace.records(calls), strict=True)
+    found: dict[Any, int] = {}
+    if not trace.outputs_recorded:
+        found |= {thread: thread for thread in np.unique(trace.thread).tolist() if thread >= 0}
+    return found | {msgspec.json.decode(one["tid"]): int(trace.thread[row]) for row, one in records if "tid" in one}
