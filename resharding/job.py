@@ -21,7 +21,7 @@ from ..replaying.constants import fit_constants
 from ..replaying.network import Network
 from ..replaying.rank_coupling import join_ranks
 from ..replaying.replay import build_graph, replay
-from ..schemas.etplus.record_store import Records
+from ..schemas.etplus.record_store import TextRecords
 from ..schemas.text.gc_control import gc_disabled
 from ..trace.brief import brief
 from ..trace.columns import IntColumn
@@ -316,7 +316,7 @@ def scaled_trace(traces: Sequence[Trace], rank: int, ranks: int) -> Trace:
 
 
 @dataclass(frozen=True)
-class _ScaledRecords(Records):
+class _ScaledRecords(TextRecords):
     """The records of a trace with other communications.
 
     Attributes:

@@ -20,7 +20,7 @@ from ..measuring.resize import resized
 from ..replaying.network import Network
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND
-from ..schemas.etplus.record_store import Records
+from ..schemas.etplus.record_store import TextRecords
 from ..schemas.etplus.write_etplus import FORMAT_VERSION
 from ..trace.build import TraceBuilder
 from ..trace.columns import IntColumn
@@ -170,7 +170,7 @@ class _Launch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _MadeRecords(Records):
+class _MadeRecords(TextRecords):
     """Of a rank's nodes and launches.
 
     Attributes:

@@ -26,7 +26,7 @@ from ...trace.trace import Trace
 from ..etplus.captured_graphs import CapturedBy
 from ..etplus.read_etplus import Node as EtPlusNode
 from ..etplus.read_etplus import NodeRows
-from ..etplus.record_store import Records
+from ..etplus.record_store import TextRecords
 from ..etplus.write_etplus import FORMAT_VERSION
 from ..execution_trace.arguments import ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS
 from ..text.files import open_output, shown_name
@@ -146,7 +146,7 @@ def _add(rows: NodeRows, block: list[_ReadNode], times: dict[str, IntColumn], *,
 
 
 @dataclass(frozen=True)
-class _ChakraRecords(Records):
+class _ChakraRecords(TextRecords):
     """Makes the records of rows when they are asked for.
 
     Attributes:

@@ -27,7 +27,7 @@ from ...trace.unattached_events import UnattachedEvents
 from ..text.gc_control import gc_disabled
 from ..text.secrets import mask
 from .captured_graphs import CAPTURED_VERSION, captured_by_texts, edited_file, section_of
-from .record_store import FileRecords, Records
+from .record_store import FileRecords, TextRecords
 from .write_etplus import EtPlus
 
 
@@ -148,7 +148,7 @@ def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _RowsInFile:
     """Where the file has what.
 
     Attributes:
@@ -166,7 +166,7 @@ class _Rows:
     __repr__ = brief
 
     @staticmethod
-    def of(linked: EtPlus) -> _Rows:
+    def of(linked: EtPlus) -> _RowsInFile:
         """ET nodes, GPU nodes, runtime calls; if renumbered, the nodes of both sorts in order of their ids."""
         nodes, gpu, runtime = len(linked.et), len(linked.gpu_row), len(linked.runtime_row)
         row = np.arange(nodes + gpu + runtime)
@@ -177,19 +177,19 @@ class _Rows:
         of = row[:nodes], row[nodes : nodes + gpu], row[nodes + gpu :]
         for rows, value in zip(of, (CPU, GPU, RUNTIME), strict=True):
             kind[rows], place[rows] = value, np.arange(len(rows))
-        return _Rows(*of, kind, place)
+        return _RowsInFile(*of, kind, place)
 
 
 @dataclass(frozen=True)
-class _LinkedRecords(Records):
+class _LinkedRecords(TextRecords):
     """Makes the texts as `EtPlus.write` does."""
 
     linked: EtPlus
 
     @cached_property
-    def rows(self) -> _Rows:
+    def rows(self) -> _RowsInFile:
         """Where the file has what."""
-        return _Rows.of(self.linked)
+        return _RowsInFile.of(self.linked)
 
     __repr__ = brief
 

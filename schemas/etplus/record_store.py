@@ -23,7 +23,7 @@ _RECORDS = 4096
 _decode_record = msgspec.json.Decoder(Record).decode
 
 
-class Records(ABC):
+class TextRecords(ABC):
     """A `RecordStore` from the texts of records alone."""
 
     @abstractmethod
@@ -76,7 +76,7 @@ class Records(ABC):
 
 
 @dataclass(frozen=True)
-class FileRecords(Records):
+class FileRecords(TextRecords):
     """The records of a file that is in memory.
 
     Attributes:
