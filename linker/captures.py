@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.execution_trace.arguments import WholeSides, whole_sides
+from ..schemas.kineto.event_args import LaunchArgs, comm_of, launch_args
 from ..schemas.kineto.input_args import NO_TENSORS
 from ..schemas.kineto.kineto_calls import CpuCalls, cpu_calls, enclosing_call
 from ..schemas.kineto.read_kineto import EventTable, KinetoTrace, read_kineto
@@ -25,11 +26,10 @@ from ..schemas.text.files import Source
 from ..schemas.text.storage import open_folder
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, distinct, positions, scatter
-from ..trace.comm_kernels import Comm, comm_of
+from ..trace.comm_kernels import Comm
 from ..trace.conventions import CPU_CATEGORIES, PROFILER_STEP, PYTHON_CATEGORY
 from ..trace.errors import UNREADABLE, TraceFormatError, UsageError
 from ..trace.kinds import CPU
-from ..trace.launch_args import LaunchArgs, launch_args
 from ..trace.tables import ANNOTATION, MODULE, OP
 from ..trace.trace import Trace
 from .attach import attach_gpu_events

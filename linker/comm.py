@@ -15,9 +15,10 @@ import numpy as np
 
 from ..schemas.execution_trace.arguments import DecodedSide, decode_call
 from ..schemas.execution_trace.read_et import ExecutionTrace
+from ..schemas.kineto.event_args import int_list, kernel_comm
 from ..schemas.kineto.read_kineto import EventTable
 from ..trace.columns import IntColumn, distinct, matching
-from ..trace.comm_kernels import Comm, collective_of, int_list, is_comm_kernel, kernel_comm
+from ..trace.comm_kernels import Comm, collective_of, is_comm_kernel
 from ..trace.dtypes import itemsize
 from .calls import EtCalls
 

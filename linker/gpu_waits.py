@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.kineto.event_args import SyncArgs, sync_args
 from ..schemas.kineto.read_kineto import EventTable
 from ..trace.columns import IntColumn
 from ..trace.host_waits import (
@@ -39,15 +39,6 @@ _JUST_ENDED_NS = 30_000
 _USUAL_LATENCY_NS = 10_000
 """From the call to the start of its kernel on an idle stream, where nothing in the trace shows it."""
 _NOTHING = np.zeros(0, np.int64)
-
-
-class _SyncArgs(msgspec.Struct):
-    kind: str = msgspec.field(default="", name="cuda_sync_kind")
-    stream: Any = -1
-    correlation: Any = -1
-    device: Any = -1
-    wait_on_stream: Any = -1
-    record: Any = msgspec.field(default=-1, name="wait_on_cuda_event_record_corr_id")
 
 
 @dataclass(frozen=True)
@@ -193,15 +184,12 @@ class _Finder:
                     self._carry(device, args.stream, self._ts(call), recorded)
         return resolved
 
-    def _sync_records(self, events: EventTable) -> Iterator[tuple[int, _SyncArgs]]:
+    def _sync_records(self, events: EventTable) -> Iterator[tuple[int, SyncArgs]]:
         """The cuda_sync records of calls in the window, with the positions of these."""
         for text in events.args_of(events.rows("cuda_sync")):
-            try:
-                args = msgspec.json.decode(text, type=_SyncArgs)
-            except msgspec.MsgspecError:
-                continue
-            call = self._call_with(args.correlation)
-            if call is not None:
+            args = sync_args(text)
+            call = self._call_with(args.correlation) if args is not None else None
+            if args is not None and call is not None:
                 yield call, args
 
     def _recorded(self, device: int, stream: Any, ts: int) -> list[int]:

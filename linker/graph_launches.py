@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-import msgspec
 import numpy as np
 
+from ..schemas.kineto.event_args import graph_node_args
 from ..trace.columns import IntColumn, StringTable, distinct, positions
-from ..trace.errors import UNREADABLE
 from ..trace.kinds import GPU, RUNTIME
-from ..trace.launch_args import LaunchArgs
 from ..trace.trace import Trace
 from .captures import batch_size_in, kernel_key
 
@@ -56,13 +54,6 @@ class GraphLaunch:
         """The events in order of node ids, which count up while a graph is captured; None where they are unknown."""
         known = bool(np.all(self.node > 0)) and len(distinct(self.node)) == len(self.node)
         return np.argsort(self.node, kind="stable") if known else None
-
-
-class _EventArgs(LaunchArgs, gc=False):
-    node: int = msgspec.field(default=0, name="graph node id")
-
-
-_decode_args = msgspec.json.Decoder(_EventArgs).decode
 
 
 def graph_launches(trace: Trace, names: StringTable) -> list[GraphLaunch]:
@@ -118,11 +109,9 @@ def _launched_as(trace: Trace, events: IntColumn) -> tuple[IntColumn, IntColumn]
     records = trace.records(events[is_row])
     for at, event in enumerate(events.tolist()):
         args = bytes(next(records).get("args", b"{}")) if is_row[at] else trace.unattached.args[event - len(trace)]
-        try:
-            found = _decode_args(args)
-        except UNREADABLE:
-            continue
-        grid[at], node[at] = found.dimensions, found.node if found.node < 2**63 else 0
+        found = graph_node_args(args)
+        if found is not None:
+            grid[at], node[at] = found.dimensions, found.node if found.node < 2**63 else 0
     return grid, node
 
 

@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from msgspec import structs
 
 from ..analysis.event_relations import RELATIONS, relations_of
 from ..analysis.kernel_peaks import Work
 from ..replaying.critical_chain import CriticalChain
+from ..schemas.kineto.event_args import ArgsReader, arg_value
 from ..trace.captured import CapturedOp
 from ..trace.columns import IntColumn, StringTable, distinct_rows
 from ..trace.conventions import UNATTACHED_REASONS
-from ..trace.errors import UNREADABLE, ConvertError
+from ..trace.errors import ConvertError
 from ..trace.index import as_column
 from ..trace.intervals import Intervals, sums, union
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
@@ -352,7 +352,7 @@ class _Texts:
             "names": self._names,
             "categories": trace.categories,
             "dtypes": self._dtypes,
-            "configs": [dict(zip(LAUNCH_ARGS, map(_value, key), strict=True)) for key in self._configs.values],
+            "configs": [dict(zip(LAUNCH_ARGS, map(arg_value, key), strict=True)) for key in self._configs.values],
             "comms": self._comms,
             "captured": self._captured,
             "replays": msgspec.to_builtins(trace.captured.replays) if trace.captured is not None else [],
@@ -373,9 +373,9 @@ class _Texts:
         attached = np.flatnonzero(row >= 0)
         for at in range(0, len(attached), _BATCH):
             part = attached[at : at + _BATCH]
-            found[part] = self._codes([_launch_args(text) for text in trace.texts.texts(row[part])])
+            found[part] = self._codes([_read_launch_args(text) for text in trace.texts.texts(row[part])])
         args = [b'{"args": %b}' % trace.unattached.args[at] for at in unattached.tolist()]
-        found[row < 0] = self._codes([_launch_args(text) for text in args])
+        found[row < 0] = self._codes([_read_launch_args(text) for text in args])
         return found
 
     def _codes(self, keys: list[tuple[bytes, ...]]) -> IntColumn:
@@ -403,27 +403,7 @@ class _Texts:
         return np.where(by >= 0, np.searchsorted(ops, by), -1)
 
 
-_NAMES = [f"value{at}" for at in range(len(LAUNCH_ARGS))]
-_Args = msgspec.defstruct(
-    "_Args", [(name, msgspec.Raw, msgspec.Raw(b"")) for name in _NAMES],
-    rename=dict(zip(_NAMES, LAUNCH_ARGS, strict=True)), gc=False,
-)  # fmt: skip
-_decode = msgspec.json.Decoder(
-    msgspec.defstruct("_Node", [("args", _Args, msgspec.field(default_factory=_Args))], gc=False)
-).decode
-
-
-def _launch_args(text: bytes) -> tuple[bytes, ...]:
-    """The values of `LAUNCH_ARGS` in a record, undecoded; b"" for those that it lacks."""
-    try:
-        (args,) = structs.astuple(_decode(text))
-    except UNREADABLE:
-        return (b"",) * len(LAUNCH_ARGS)
-    return tuple(map(bytes, structs.astuple(args)))
-
-
-def _value(text: bytes) -> Any:
-    return msgspec.json.decode(text) if text else None
+_read_launch_args = ArgsReader(LAUNCH_ARGS).read
 
 
 def _signature(signature: Signature) -> dict[str, Any]:

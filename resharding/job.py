@@ -21,6 +21,7 @@ from ..replaying.constants import fit_constants
 from ..replaying.network import Network
 from ..replaying.rank_coupling import join_ranks
 from ..replaying.replay import build_graph, replay
+from ..schemas.etplus.record_store import TextRecords
 from ..schemas.text.gc_control import gc_disabled
 from ..trace.brief import brief
 from ..trace.columns import IntColumn
@@ -33,7 +34,7 @@ from .layout import Layout, recorded_layout
 from .memory import Memory, memory_of
 from .plan import make_plan, plan_from_dict
 from .rank_program import Derivation
-from .rank_trace import IN_MEMORY, MadeRecords, build_trace
+from .rank_trace import IN_MEMORY, build_trace
 from .structure import read_model
 
 _NETWORK = Network(25.0, 5000.0)
@@ -315,7 +316,7 @@ def scaled_trace(traces: Sequence[Trace], rank: int, ranks: int) -> Trace:
 
 
 @dataclass(frozen=True)
-class _ScaledRecords(MadeRecords):
+class _ScaledRecords(TextRecords):
     """The records of a trace with other communications.
 
     Attributes:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +20,8 @@ from ..measuring.resize import resized
 from ..replaying.network import Network
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND
-from ..schemas.etplus.record_store import DecodingRecords
+from ..schemas.etplus.record_store import TextRecords
 from ..schemas.etplus.write_etplus import FORMAT_VERSION
-from ..schemas.text.files import open_output
 from ..trace.build import TraceBuilder
 from ..trace.columns import IntColumn
 from ..trace.comm_kernels import Comm
@@ -172,34 +169,8 @@ class _Launch(NamedTuple):
         }  # fmt: skip
 
 
-class MadeRecords(DecodingRecords, ABC):
-    """Records that are made when they are asked for, of a trace that no file has."""
-
-    @abstractmethod
-    def texts(self, rows: IntColumn) -> list[bytes]:
-        """The JSON objects of rows, braces included."""
-
-    def tensor_texts(self, rows: IntColumn) -> list[bytes]:
-        """The same."""
-        return self.texts(rows)
-
-    def other_events(self) -> Iterator[tuple[int, bytes]]:
-        """None."""
-        return iter(())
-
-    @abstractmethod
-    def chunks(self) -> Iterator[bytes]:
-        """The file's text."""
-
-    def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
-        """Write the file's text; `jobs` has no effect."""
-        with open_output(path) as file:
-            for chunk in self.chunks():
-                file.write(chunk)
-
-
 @dataclass(frozen=True)
-class _Records(MadeRecords):
+class _MadeRecords(TextRecords):
     """Of a rank's nodes and launches.
 
     Attributes:
@@ -299,7 +270,7 @@ class _Builder:
         root = {**header, "nodes": [], "runtime": [], "edges": [], "unattached": [], "etplus": summary}
         builder = self._rows()
         return builder.build(
-            _Records(root, (*self.nodes, *self.runtime), len(self.nodes), edges), summary=summary,
+            _MadeRecords(root, (*self.nodes, *self.runtime), len(self.nodes), edges), summary=summary,
             header={key: msgspec.Raw(orjson.dumps(value)) for key, value in (*header.items(), ("unattached", []))},
             edges=np.array([(a, b, EDGE_KINDS.index(kind)) for a, b, kind in edges], np.int64).reshape(-1, 3),
         )  # fmt: skip

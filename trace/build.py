@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -20,7 +20,8 @@ from .index import as_column
 from .kinds import CPU, RUNTIME
 from .memory_events import MemoryEvents
 from .relations import parent_rows, threads_of_rows
-from .trace import RecordStore, Trace
+from .tensors import NoSignatures, SignatureTable
+from .trace import Record, RecordStore, Trace
 from .unattached_events import UnattachedEvents
 
 Values = Sequence[Any] | npt.NDArray[Any]
@@ -199,11 +200,39 @@ class _NoRecords:
 
     tensor_texts = texts
 
-    def other_events(self) -> Any:
+    def signature_table(self) -> SignatureTable:
+        """One without signatures."""
+        return NoSignatures()
+
+    def records(self, rows: IntColumn) -> Iterator[Record]:
+        """Empty ones."""
+        return ({} for _ in rows)
+
+    def decoded(self, row: int) -> dict[str, Any]:
+        """An empty one."""
+        return {}
+
+    def copy_sizes(self, rows: IntColumn) -> IntColumn:
+        """None."""
+        return np.full(len(rows), -1, np.int64)
+
+    def args_size(self, args: bytes) -> int:
+        """None."""
+        return -1
+
+    def args_comm(self, args: bytes, kernel: str) -> Comm:
+        """Nothing."""
+        return Comm()
+
+    def document(self) -> dict[str, Any]:
+        """Refuse to."""
+        raise NotImplementedError("the trace has no records")
+
+    def other_events(self) -> Iterator[tuple[int, bytes]]:
         """None."""
         return iter(())
 
-    def chunks(self) -> Any:
+    def chunks(self) -> Iterator[bytes]:
         """Nothing."""
         return iter(())
 

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from .call_tree import nearest
 from .captured import CaptureLinks, captured_calls
 from .columns import IntColumn, distinct, inverse_positions, mask_at, matching, scatter
-from .comm_kernels import size_of_copy
 from .conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
 from .index import CallIndex, Column, GpuIndex, Positions, Row, RuntimeIndex, as_column, as_positions
 from .kinds import CPU, GPU, RUNTIME
@@ -94,8 +93,7 @@ def _gpu_events(
 ) -> GpuEvents:  # fmt: skip
     sizes = np.full(len(rows), -1, np.int64)
     copied = np.flatnonzero(matching(trace.category[rows], trace.categories, COPY_CATEGORIES.__contains__))
-    for position, record in zip(copied.tolist(), trace.records(rows[copied]), strict=True):
-        sizes[position] = size_of_copy(bytes(record["args"])) if "args" in record else -1
+    sizes[copied] = trace.texts.copy_sizes(rows[copied])
     comm = {position: trace.comm[row] for position, row in enumerate(rows.tolist()) if row in trace.comm}
     call, runtime = caller[rows], launcher[rows]
     links = trace.captured.links if trace.captured else CaptureLinks.none()

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import orjson
 
 from .call_tree import CallTree, Hierarchy, place_calls
 from .captured import Attribution, CapturedGraphs, attribution_of
@@ -40,9 +39,6 @@ Record = dict[str, msgspec.Raw]
 """A node as in the file, its values undecoded."""
 
 _NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
-_RECORDS = 4096
-"""Texts that are fetched at once."""
-_decode_record = msgspec.json.Decoder(Record).decode
 
 
 class RecordStore(Protocol):
@@ -60,6 +56,24 @@ class RecordStore(Protocol):
 
     def signature_table(self) -> SignatureTable:
         """An empty table that decodes `tensor_texts`."""
+
+    def records(self, rows: IntColumn) -> Iterator[Record]:
+        """The records of rows (int64, any order), one by one; their values are not decoded."""
+
+    def decoded(self, row: int) -> dict[str, Any]:
+        """The record of a row."""
+
+    def copy_sizes(self, rows: IntColumn) -> IntColumn:
+        """The `bytes` of copies and memsets (rows, any order), −1 where they are not recorded."""
+
+    def args_size(self, args: bytes) -> int:
+        """The `bytes` in Kineto's arguments of a copy or memset, −1 for none."""
+
+    def args_comm(self, args: bytes, kernel: str) -> Comm:
+        """What a communication kernel communicates, by Kineto's arguments and its name."""
+
+    def document(self) -> dict[str, Any]:
+        """The whole ET+ file as plain Python objects."""
 
     def other_events(self) -> Iterator[tuple[int, bytes]]:
         """Index and JSON text of the recorded Python calls and GPU annotations, which are no rows but for modules; none
@@ -380,8 +394,7 @@ class Trace(Library):
             >>> [bytes(record["name"]) for record in trace.records(trace.calls.source[:2])]
             [b'"ProfilerStep#2"', b'"DataLoader"']
         """
-        for at in range(0, len(rows), _RECORDS):
-            yield from map(_decode_record, self.texts.texts(rows[at : at + _RECORDS]))
+        return self.texts.records(rows)
 
     @cached_property
     def report(self) -> LinkReport:
@@ -422,8 +435,7 @@ class Trace(Library):
 
     def to_dict(self) -> dict[str, Any]:
         """The whole document as plain Python objects."""
-        document: dict[str, Any] = orjson.loads(b"".join(self.chunks()))
-        return document
+        return self.texts.document()
 
     def edges_of(self, *kinds: str) -> IntColumn:
         """The edges of some kinds, (k, 3) as `edges`."""

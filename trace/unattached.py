@@ -9,7 +9,7 @@ import numpy as np
 
 from .captured import CaptureLinks
 from .columns import IntColumn, StringTable, positions
-from .comm_kernels import comm_of, is_comm_kernel, size_of_copy
+from .comm_kernels import is_comm_kernel
 from .conventions import COPY_CATEGORIES, OUTSIDE_WINDOW, UNATTACHED_REASONS
 from .index import GpuIndex, Positions, RuntimeIndex, as_column, as_positions
 from .tables import GpuEvents
@@ -54,9 +54,9 @@ def _gpu_events(events: UnattachedEvents, rows: IntColumn, trace: Trace) -> GpuE
     sizes, comm = none.copy(), {}
     for position, row in enumerate(chosen):
         if is_comm_kernel(events.names[row]):
-            comm[position] = comm_of(events.args[row], events.names[row])
+            comm[position] = trace.texts.args_comm(events.args[row], events.names[row])
         elif events.categories[row] in COPY_CATEGORIES:
-            sizes[position] = size_of_copy(events.args[row])
+            sizes[position] = trace.texts.args_size(events.args[row])
     columns = {key: as_column(getattr(events, key)[rows]) for key in ("ts", "dur", "device", "stream", "reason")}
     links = trace.captured.unattached if trace.captured else CaptureLinks.none()
     by, link, replay = links.of(rows)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-import msgspec
 import numpy as np
 
 from .captured import CALL_KINDS, CalledWith, CapturedOp
@@ -125,9 +124,7 @@ class Op(View[CallIndex], CalledWith):
     @property
     def record(self) -> dict[str, Any]:
         """The node as the ET+ file has it, decoded."""
-        row = self.trace.calls.source[self.index : self.index + 1]
-        decoded: dict[str, Any] = msgspec.json.decode(self.trace.texts.texts(row)[0])
-        return decoded
+        return self.trace.texts.decoded(int(self.trace.calls.source[self.index]))
 
     def __repr__(self) -> str:
         shapes = f" {list(map(list, self.shapes))}" if self.shapes else ""

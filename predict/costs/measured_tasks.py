@@ -12,10 +12,10 @@ import numpy.typing as npt
 from ...analysis.devices import Device
 from ...analysis.flops import bytes_moved, flops
 from ...analysis.kernel_peaks import find_devices, work_of_events
+from ...schemas.kineto.event_args import launch_sizes
 from ...trace.brief import brief
 from ...trace.columns import IntColumn
 from ...trace.index import CallIndex
-from ...trace.launch_args import launch_sizes
 from ...trace.medians import median, percentile
 from ...trace.tables import OP
 from ...trace.tensors import Signature

@@ -26,10 +26,9 @@ from ...trace.trace import Trace
 from ..etplus.captured_graphs import CapturedBy
 from ..etplus.read_etplus import Node as EtPlusNode
 from ..etplus.read_etplus import NodeRows
-from ..etplus.record_store import DecodingRecords
+from ..etplus.record_store import TextRecords
 from ..etplus.write_etplus import FORMAT_VERSION
-from ..execution_trace.arguments import FLAT_TENSORS, TENSOR_KEYS
-from ..execution_trace.node_attributes import ATTRIBUTES
+from ..execution_trace.arguments import ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS
 from ..text.files import open_output, shown_name
 from .attributes import KIND_BITS, values_of
 from .et_def_pb2 import CollectiveCommType, GlobalMetadata, Node, NodeType
@@ -147,7 +146,7 @@ def _add(rows: NodeRows, block: list[_ReadNode], times: dict[str, IntColumn], *,
 
 
 @dataclass(frozen=True)
-class _ChakraRecords(DecodingRecords):
+class _ChakraRecords(TextRecords):
     """Makes the records of rows when they are asked for.
 
     Attributes:
@@ -161,10 +160,6 @@ class _ChakraRecords(DecodingRecords):
         """The JSON objects of rows, braces included."""
         return [_encode(self.form.record(node, values_of(node.attr))) for node in self._nodes(rows)]
 
-    def other_events(self) -> Iterator[tuple[int, bytes]]:
-        """None: Chakra has no others."""
-        return iter(())
-
     def tensor_texts(self, rows: IntColumn) -> list[bytes]:
         """The inputs and outputs alone, with the strides of inputs."""
         if not self.form.ours:
@@ -176,12 +171,6 @@ class _ChakraRecords(DecodingRecords):
     def chunks(self) -> Iterator[bytes]:
         """The text of the whole file, a node at a time."""
         return self.form.chunks(map(Node.FromString, self.messages), _Needs(self.form))
-
-    def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
-        """Write the ET+ file; `jobs` has no effect."""
-        with open_output(path) as out:
-            for chunk in self.chunks():
-                out.write(chunk)
 
     def _nodes(self, rows: IntColumn) -> Iterator[Node]:
         return (Node.FromString(self.messages[row]) for row in rows.tolist())

@@ -22,12 +22,11 @@ from ...trace.comm_kernels import Comm
 from ...trace.conventions import EDGE_KINDS, EXACT_US, MAX_DURATION_NS, MAX_NS
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.kinds import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED
-from ...trace.memory_events import read_memory
 from ...trace.trace import Record, RecordStore, Trace
-from ...trace.unattached_events import read_unattached
-from ..execution_trace.node_attributes import ATTRIBUTES, Attr, attribute_type
+from ..execution_trace.arguments import ATTRIBUTES, Attr, attribute_type
 from ..text.files import Blob, Source, load
 from .captured_graphs import CapturedBy, read_captured
+from .event_lists import read_memory, read_unattached
 from .inferred import infer_edges
 from .keys import EVENT_NUMBERS, TIMES
 from .record_store import FileRecords

@@ -3,16 +3,72 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import orjson
 
 from ...trace.columns import IntColumn
-from ..execution_trace.signatures import Signatures
+from ...trace.trace import Record
+from ..execution_trace.arguments import Signatures
+from ..kineto.event_args import comm_of, size_of_copy
 from ..text.files import open_output
 
+_RECORDS = 4096
+"""Texts that are fetched at once."""
+_decode_record = msgspec.json.Decoder(Record).decode
 
-class DecodingRecords:
-    """Typed values out of the texts of records; see `RecordStore`."""
+
+class TextRecords(ABC):
+    """A `RecordStore` from the texts of records alone."""
+
+    @abstractmethod
+    def texts(self, rows: IntColumn) -> list[bytes]:
+        """The JSON objects of rows, braces included."""
+
+    @abstractmethod
+    def chunks(self) -> Iterator[bytes]:
+        """The text of the whole file."""
+
+    def tensor_texts(self, rows: IntColumn) -> list[bytes]:
+        """The same: to cut out less takes longer."""
+        return self.texts(rows)
+
+    def other_events(self) -> Iterator[tuple[int, bytes]]:
+        """None: only a recording has others."""
+        return iter(())
+
+    def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
+        """Write the file; `jobs` has no effect."""
+        with open_output(path) as file:
+            for chunk in self.chunks():
+                file.write(chunk)
+
+    def records(self, rows: IntColumn) -> Iterator[Record]:
+        """The records of rows, their values undecoded."""
+        for at in range(0, len(rows), _RECORDS):
+            yield from map(_decode_record, self.texts(rows[at : at + _RECORDS]))
+
+    def decoded(self, row: int) -> dict[str, Any]:
+        """The record of a row."""
+        found: dict[str, Any] = msgspec.json.decode(self.texts(np.array([row]))[0])
+        return found
+
+    def copy_sizes(self, rows: IntColumn) -> IntColumn:
+        """The `bytes` of copies and memsets, −1 where they are not recorded."""
+        sizes = (size_of_copy(bytes(record.get("args", b""))) for record in self.records(rows))
+        return np.fromiter(sizes, np.int64, len(rows))
+
+    args_size, args_comm = staticmethod(size_of_copy), staticmethod(comm_of)
+
+    def document(self) -> dict[str, Any]:
+        """The whole file as plain Python objects."""
+        found: dict[str, Any] = orjson.loads(b"".join(self.chunks()))
+        return found
 
     def signature_table(self) -> Signatures:
         """An empty table that decodes `tensor_texts`."""
@@ -20,7 +76,7 @@ class DecodingRecords:
 
 
 @dataclass(frozen=True)
-class FileRecords(DecodingRecords):
+class FileRecords(TextRecords):
     """The records of a file that is in memory.
 
     Attributes:
@@ -36,19 +92,6 @@ class FileRecords(DecodingRecords):
         """The JSON objects of rows, braces included."""
         return [self.data[a:b] for a, b in zip(self.start[rows].tolist(), self.end[rows].tolist(), strict=True)]
 
-    def tensor_texts(self, rows: IntColumn) -> list[bytes]:
-        """The same: to cut out less takes longer."""
-        return self.texts(rows)
-
-    def other_events(self) -> Iterator[tuple[int, bytes]]:
-        """None: an ET+ has no others."""
-        return iter(())
-
     def chunks(self) -> Iterator[bytes]:
         """The file's text."""
         yield self.data
-
-    def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
-        """Write the file's text again; `jobs` has no effect."""
-        with open_output(path) as file:
-            file.write(self.data)

@@ -35,7 +35,7 @@ from ..text.json_text import rows as texts_of_rows
 from ..text.parallel import parallel_map, processes
 from .captured_graphs import CAPTURED_VERSION, captured_by_texts, edited_file, section_of
 from .keys import EVENT_NUMBERS, NODE_KEYS, RUNTIME_KEYS, TIMES, Key
-from .record_store import DecodingRecords, FileRecords
+from .record_store import FileRecords, TextRecords
 
 FORMAT_VERSION = "1.1"
 """Version of the ET+ format, `etplus.version` in a file."""
@@ -108,7 +108,7 @@ class RowSource(Protocol):
 
 
 @dataclass(frozen=True)
-class LinkedRecords(DecodingRecords):
+class LinkedRecords(TextRecords):
     """The undecoded records of a linked trace, and the ET+ file that is made of them and of its columns.
 
     Attributes:

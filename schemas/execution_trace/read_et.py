@@ -30,7 +30,7 @@ from ..text.records import Block, RecordTexts, check_utf8, decode_raws, locate, 
 from ..text.recover import Loss
 from ..text.text import Text
 from ..text.tolerant import Document, read_tolerantly
-from .node_attributes import ATTRIBUTES, Attr, attribute_type
+from .arguments import ATTRIBUTES, Attr, attribute_type
 
 
 class _FlatNode(msgspec.Struct, gc=False):
@@ -45,7 +45,7 @@ class _FlatNode(msgspec.Struct, gc=False):
     fw_tid: int = 0
 
 
-class _Node(msgspec.Struct, gc=False):
+class _NodeOfAttributes(msgspec.Struct, gc=False):
     """A node whose `attrs` may hold anything in any order."""
 
     id: int
@@ -65,7 +65,7 @@ _PlainAttrs: Any = _attributes_type(float)
 
 
 class _UsualNode(msgspec.Struct, gc=False):
-    """Decodes only what PyTorch writes, at 1.7 times the speed of `_Node`."""
+    """Decodes only what PyTorch writes, at 1.7 times the speed of `_NodeOfAttributes`."""
 
     id: int
     name: str
@@ -180,7 +180,7 @@ def _read(document: Document) -> ExecutionTrace:
 
 def _build(
     document: Document, header: dict[str, msgspec.Raw], around: tuple[bytes, bytes], texts: RecordTexts,
-    parts: list[_Part], flat: bool,
+    parts: list[_NodePart], flat: bool,
 ) -> ExecutionTrace:  # fmt: skip
     schema, pid = _check_header(document.name, header)
     check_utf8(b"".join(around))
@@ -222,7 +222,7 @@ def _check_header(file: str, header: dict[str, msgspec.Raw]) -> tuple[str, int]:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _NodePart:
     """Consecutive nodes: begin, end and count of the blocks that they were in, and columns with names of their own."""
 
     spans: list[tuple[int, int, int]]
@@ -239,7 +239,7 @@ _decode_plain = msgspec.json.Decoder(list[_PlainNode]).decode
 _decode_one_usual = msgspec.json.Decoder(_UsualNode).decode
 _decode_flat = msgspec.json.Decoder(list[_FlatNode]).decode
 _decode_one_flat = msgspec.json.Decoder(_FlatNode).decode
-_decode_one = msgspec.json.Decoder(_Node).decode
+_decode_one = msgspec.json.Decoder(_NodeOfAttributes).decode
 
 
 def _is_flat(first: bytes) -> bool:
@@ -247,7 +247,7 @@ def _is_flat(first: bytes) -> bool:
     return bool(first) and b'"ctrl_deps"' not in first
 
 
-def _read_nodes(blocks: Iterable[Block], flat: bool) -> _Part:
+def _read_nodes(blocks: Iterable[Block], flat: bool) -> _NodePart:
     names, spans = StringTable(), []
     columns: list[dict[str, npt.NDArray[Any]]] = []
     for begin, end, array in blocks:
@@ -255,7 +255,7 @@ def _read_nodes(blocks: Iterable[Block], flat: bool) -> _Part:
         check_utf8(array)
         spans.append((begin, end, len(nodes)))
         columns.append({**block, "name": names.codes(list(map(_NAME, nodes)))})
-    return _Part(spans, joined_columns(columns), names.values)
+    return _NodePart(spans, joined_columns(columns), names.values)
 
 
 def _any_node(text: msgspec.Raw) -> _UsualNode:

@@ -38,11 +38,11 @@ class _InputArgs(msgspec.Struct, gc=False):
     strides: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Strides")
 
 
-class _Event(msgspec.Struct, gc=False):
+class _InputsEvent(msgspec.Struct, gc=False):
     args: _InputArgs = msgspec.field(default_factory=_InputArgs)
 
 
-_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_event = msgspec.json.Decoder(_InputsEvent).decode
 
 
 def input_shapes(event: bytes) -> list[Any]:

@@ -19,7 +19,7 @@ from etplus.predict.costs.registry import CANDIDATES, ORDER, Costs, explain, fit
 from etplus.predict.costs.task import Estimate, Task
 from etplus.predict.costs.utilisation import Utilisation, kernel_family
 from etplus.predict.costs.utilisation_fit import fit_utilisation
-from etplus.trace.launch_args import launch_sizes
+from etplus.schemas.kineto.event_args import launch_sizes
 from etplus.trace.tensors import Tensor
 from etplus.trace.trace import Trace
 from hypothesis import given

@@ -19,6 +19,7 @@ from support import FIXTURE_PAIRS, et_document, examples, fixture_pair, shared_p
 
 SHARED = ("gpu-pairs/dlrm.rank1", "gpu-pairs/resnet103", "cpu-pairs/ddp_same.rank0", "cpu-pairs/raise_same")
 LAZY = ("texts", "file")
+COPIES = ("gpu_memcpy", "gpu_memset")
 
 
 def assert_same(one: Any, other: Any, where: str) -> None:
@@ -80,3 +81,18 @@ def test_a_saved_trace_is_saved_again_alike(tmp_path: Path) -> None:
     trace.save(tmp_path / "a.json")
     read_etplus(tmp_path / "a.json").save(tmp_path / "b.json.gz")
     assert b"".join(read_etplus(tmp_path / "b.json.gz").chunks()) == (tmp_path / "a.json").read_bytes()
+
+
+def test_typed_values_are_those_of_the_records() -> None:
+    """Sizes of copies, records and the whole document, as they are in the file's text."""
+    trace = link(*shared_pair("gpu-pairs/dlrm.rank1"))
+    document = orjson.loads(b"".join(trace.chunks()))
+    assert trace.to_dict() == document
+    recorded = {node["id"]: node["args"].get("bytes", -1) for node in document["nodes"] if node.get("cat") in COPIES}
+    gpu = trace.gpu
+    found = dict(zip(trace.id[gpu.source].tolist(), gpu.bytes.tolist(), strict=True))
+    assert len(recorded) > 2 and max(recorded.values()) > 0
+    assert found == {number: recorded.get(number, -1) for number in found}
+    op = trace.ops[3]
+    assert op.record == next(node for node in document["nodes"] if node["id"] == op.record["id"])
+    assert op.record["name"] == op.name

@@ -1,0 +1,203 @@
+"""What Kineto writes into the arguments of device events and launch calls: the one place that knows it.
+
+Argument names are those that PyTorch's profiler writes: on NCCL and RCCL kernels since 2.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from ...trace.columns import IntColumn
+from ...trace.comm_kernels import Comm, collective_of
+from ...trace.dtypes import itemsize
+from ...trace.errors import UNREADABLE
+from ...trace.trace import Trace
+
+_T = TypeVar("_T")
+
+_KERNEL_ARGS: dict[str, tuple[str, type]] = {
+    "collective": ("Collective name", str),
+    "dtype": ("dtype", str),
+    "in_nelems": ("In msg nelems", int),
+    "out_nelems": ("Out msg nelems", int),
+    "group_size": ("Group size", int),
+    "pg_name": ("Process Group Name", str),
+    "pg_desc": ("Process Group Description", str),
+    "pg_ranks": ("Process Group Ranks", list),
+    "src_rank": ("Src Rank", int),
+    "dst_rank": ("Dst Rank", int),
+    "seq": ("Seq", int),
+    "in_split": ("In split size", list),
+    "out_split": ("Out split size", list),
+}
+"""Fields of `comm`, with the argument that Kineto writes for each and its type (a list may be written as text)."""
+_Grid = tuple[int, int, int]
+_WAVEFRONT = 64
+"""Work items of a wavefront of AMD's data-centre devices; `warpSize` of their properties."""
+
+
+class LaunchArgs(msgspec.Struct, gc=False):
+    """What a launch call or a device event says of its kernel; −1 where it is not recorded."""
+
+    kernel: str | None = None
+    grid: _Grid = (-1, -1, -1)
+    block: _Grid = (-1, -1, -1)
+
+    @property
+    def dimensions(self) -> tuple[_Grid, _Grid]:
+        """Grid and block."""
+        return self.grid, self.block
+
+
+class GraphNodeArgs(LaunchArgs, gc=False):
+    """What a device event of a replayed graph says of itself; node 0 where it is not recorded."""
+
+    node: int = msgspec.field(default=0, name="graph node id")
+
+
+class SyncArgs(msgspec.Struct):
+    """What a `cuda_sync` record says: kind of wait, and ids; −1 where they are not recorded."""
+
+    kind: str = msgspec.field(default="", name="cuda_sync_kind")
+    stream: Any = -1
+    correlation: Any = -1
+    device: Any = -1
+    wait_on_stream: Any = -1
+    record: Any = msgspec.field(default=-1, name="wait_on_cuda_event_record_corr_id")
+
+
+def _read(text: bytes, kind: type[_T]) -> _T | None:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except UNREADABLE:
+        return None
+
+
+def graph_node_args(text: bytes) -> GraphNodeArgs | None:
+    """Grid, block and node of a device event, None where they cannot be read."""
+    return _read(text, GraphNodeArgs)
+
+
+def sync_args(text: bytes) -> SyncArgs | None:
+    """What a `cuda_sync` record says, None where it cannot be read."""
+    return _read(text, SyncArgs)
+
+
+def launch_args(text: bytes) -> LaunchArgs:
+    """Kernel, grid and block in the `args` of a launch call or a device event; what is not recorded is None or −1."""
+    return _read(text, LaunchArgs) or LaunchArgs()
+
+
+def launch_sizes(trace: Trace) -> IntColumn:
+    """(n, 2), int64: blocks of the grid and threads of a block of each GPU event; 0 where they are not recorded.
+
+    `hipExtModuleLaunchKernel`, by which MIOpen and Tensile launch, takes the grid in work items, and roctracer records
+    it so; `hipLaunchKernel` and Triton's `hipModuleLaunchKernel` take blocks. Where the name of the launch call does
+    not show it, a kernel with C linkage (no parameters in its name) that is not Triton's and whose grid is a multiple
+    of its block in every dimension counts as launched in work items.
+
+    Example:
+        >>> launch_sizes(trace).shape == (len(trace.gpu), 2)
+        True
+    """
+    gpu = trace.gpu
+    sizes = np.zeros((len(gpu), 2), np.int64)
+    known = np.flatnonzero(gpu.source >= 0)
+    for event, record in zip(known.tolist(), trace.records(gpu.source[known]), strict=True):
+        grid, block = launch_args(bytes(record.get("args", b""))).dimensions
+        blocks, threads = (max(size[0], 0) * max(size[1], 0) * max(size[2], 0) for size in (grid, block))
+        if not threads or not 0 < blocks * threads < 2**62:
+            continue
+        if _in_work_items(trace, event) and all(g % b == 0 for g, b in zip(grid, block, strict=True)):
+            blocks //= threads
+        sizes[event] = blocks, threads
+    return sizes
+
+
+def _in_work_items(trace: Trace, event: int) -> bool:
+    """Whether the grid of a GPU event may count work items, not blocks."""
+    properties = trace.properties.get(int(trace.gpu.device[event])) or {}
+    if properties.get("warpSize") != _WAVEFRONT:
+        return False
+    call = int(trace.gpu.runtime[event])
+    if call >= 0:
+        return "ExtModuleLaunch" in trace.names[trace.runtime.name[call]]
+    kernel = trace.names[trace.gpu.name[event]]
+    return "(" not in kernel and "triton" not in kernel
+
+
+def kernel_comm(args: bytes) -> dict[str, Any]:
+    """The fields of `comm` that a kernel's `args` have, None for the others."""
+    given: dict[str, Any] = msgspec.json.decode(args) or {}
+    comm: dict[str, Any] = {}
+    for field, (name, kind) in _KERNEL_ARGS.items():
+        value = given.get(name)
+        if field == "pg_name" and type(value) is int:
+            value = str(value)
+        comm[field] = int_list(value) if kind is list else value if type(value) is kind else None
+    return comm
+
+
+def int_list(value: Any) -> list[int] | None:
+    """A list of numbers, or one written as text ("[0, 1]", cut off with "..." where it is long)."""
+    if isinstance(value, str):
+        try:
+            value = msgspec.json.decode(value)
+        except msgspec.MsgspecError:
+            return None
+    return value if isinstance(value, list) and all(type(v) is int for v in value) else None
+
+
+def size_of_copy(args: bytes) -> int:
+    """The `bytes` of a copy or memset, −1 if its args do not have it."""
+    try:
+        size = (msgspec.json.decode(args) or {}).get("bytes")
+    except UNREADABLE:
+        return -1
+    return size if type(size) is int and 0 <= size < 2**62 else -1
+
+
+def comm_of(args: bytes, kernel: str) -> Comm:
+    """What a communication kernel communicates, from its `args` and, for the collective, its name."""
+    try:
+        known = kernel_comm(args)
+    except UNREADABLE:
+        known = {}
+    size, elements = itemsize(known.get("dtype")), known.get("in_nelems") or known.get("out_nelems")
+    known["collective"] = known.get("collective") or collective_of(kernel)
+    return Comm(**known, bytes=size * elements if size and elements is not None else None)
+
+
+class ArgsReader:
+    """Reads some arguments of records, undecoded.
+
+    Args:
+        names: of the arguments.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        keys = [f"value{at}" for at in range(len(names))]
+        args = msgspec.defstruct(
+            "_Args", [(key, msgspec.Raw, msgspec.Raw(b"")) for key in keys],
+            rename=dict(zip(keys, names, strict=True)), gc=False,
+        )  # fmt: skip
+        record = msgspec.defstruct("_Record", [("args", args, msgspec.field(default_factory=args))], gc=False)
+        self._decode = msgspec.json.Decoder(record).decode
+        self._none = (b"",) * len(names)
+
+    def read(self, record: bytes) -> tuple[bytes, ...]:
+        """The values in a record, b"" for those that it lacks."""
+        try:
+            (args,) = msgspec.structs.astuple(self._decode(record))
+        except UNREADABLE:
+            return self._none
+        return tuple(map(bytes, msgspec.structs.astuple(args)))
+
+
+def arg_value(text: bytes) -> Any:
+    """The value of an argument that was read undecoded, None where it lacks."""
+    return msgspec.json.decode(text) if text else None
