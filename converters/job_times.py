@@ -12,7 +12,7 @@ import numpy as np
 from ..jobs.clocks import clock_offsets, synchronising
 from ..jobs.job_report import ClockOffset
 from ..jobs.matching import Matched, match_collectives, match_messages
-from ..jobs.rank_communications import Communications, communications
+from ..jobs.rank_communications import RankCommunications, communications
 from ..jobs.transfers import transfers
 from ..trace.trace import Trace
 
@@ -29,7 +29,7 @@ class RankTimes:
 
     base_ns: int
     start_ns: int
-    comms: Communications
+    comms: RankCommunications
 
 
 def rank_times(trace: Trace) -> RankTimes:
@@ -52,7 +52,7 @@ class JobTimes:
     ranks: Mapping[int, RankTimes]
 
     @cached_property
-    def _comms(self) -> dict[int, Communications]:
+    def _comms(self) -> dict[int, RankCommunications]:
         return {rank: one.comms for rank, one in self.ranks.items()}
 
     @cached_property

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..jobs.job_report import Mismatch, Pair
+from ..jobs.job_report import Mismatch, RankPair
 from ..jobs.matching import match_collectives, match_messages
-from ..jobs.rank_communications import COLUMNS, Communications
+from ..jobs.rank_communications import COLUMNS, RankCommunications
 from ..trace.errors import ConvertError
 from .collectives import RankComms
 
@@ -31,7 +31,7 @@ class Recorded:
     """
 
     file: str
-    comms: Communications
+    comms: RankCommunications
     fixed: Collection[int] = ()
 
 
@@ -67,12 +67,12 @@ def matched(
     return kept, (f"warning: degraded: {what}, {fixed_ns / 1e6:,.3f} ms, became computation of fixed duration",)
 
 
-def _without(comms: Communications, ids: Collection[int]) -> Communications:
+def _without(comms: RankCommunications, ids: Collection[int]) -> RankCommunications:
     stays = ~np.isin(comms.node, list(ids))
-    return Communications(comms.groups, *(getattr(comms, column)[stays] for column in COLUMNS))
+    return RankCommunications(comms.groups, *(getattr(comms, column)[stays] for column in COLUMNS))
 
 
-def _refusal(files: Mapping[int, str], mismatches: Sequence[Mismatch], pairs: Sequence[Pair]) -> str:
+def _refusal(files: Mapping[int, str], mismatches: Sequence[Mismatch], pairs: Sequence[RankPair]) -> str:
     """What is wrong with the first, how many more there are, and what to do."""
     problems = [*(_mismatch(files, one) for one in mismatches), *(_pair(files, one) for one in pairs)]
     more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
@@ -92,7 +92,7 @@ def _mismatch(files: Mapping[int, str], one: Mismatch) -> str:
     return f"{files[one.ranks[0]]}: {_ranks(one.ranks, *verb)} {there}{instead}"
 
 
-def _pair(files: Mapping[int, str], one: Pair) -> str:
+def _pair(files: Mapping[int, str], one: RankPair) -> str:
     parts = [
         (one.unmatched_sends, "without a receive"), (one.unmatched_receives, "received and not sent"),
         (one.other_size, "with two sizes"),

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..jobs.job_report import JobReport
-from ..linker.ranks import file_rank
+from ..linker.rank_claims import file_rank
 from ..schemas.nsys import NsysRank
 from ..trace.errors import UsageError
 from ..trace.trace import Trace

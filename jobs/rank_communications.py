@@ -20,7 +20,7 @@ UNKNOWN: Final = 1000
 
 
 @dataclass(frozen=True)
-class Communications:
+class RankCommunications:
     """What a rank communicates, in program order (of the launches; on the host of the calls).
 
     Attributes:
@@ -55,7 +55,7 @@ def kind_name(kind: int) -> str:
     return {SEND: "SEND", RECV: "RECV", UNKNOWN: "COLLECTIVE"}.get(kind) or CollectiveCommType.Name(kind)
 
 
-def communications(document: Trace, *, unknown: bool = False) -> Communications:
+def communications(document: Trace, *, unknown: bool = False) -> RankCommunications:
     """Find the communications of a rank; messages without a peer are left out.
 
     Args:
@@ -73,4 +73,4 @@ def communications(document: Trace, *, unknown: bool = False) -> Communications:
         rows.append((node, kind, size, group, one.peer, one.seq, one.start_ns, end, int(on_host)))
     table = np.array(rows, np.int64).reshape(-1, len(COLUMNS))
     table[:, [COLUMNS.index("start"), COLUMNS.index("end")]] += document.base_time_ns
-    return Communications(tuple(groups), *np.ascontiguousarray(table.T))
+    return RankCommunications(tuple(groups), *np.ascontiguousarray(table.T))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.kineto.launches import LAUNCH_METHODS, Launches, find_launches
+from ..schemas.kineto.kineto_launches import LAUNCH_METHODS, Launches, find_launches
 from ..schemas.kineto.read_kineto import KinetoTrace
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn

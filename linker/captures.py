@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ..schemas.execution_trace.node_tensors import FlatTensors, Tensors
 from ..schemas.kineto.kineto_calls import CpuCalls, cpu_calls, enclosing_call
-from ..schemas.kineto.launches import find_launches
+from ..schemas.kineto.kineto_launches import find_launches
 from ..schemas.kineto.read_kineto import EventTable, KinetoTrace, read_kineto
 from ..schemas.text.files import Source
 from ..schemas.text.storage import open_folder
@@ -342,7 +342,7 @@ def _kinds(events: EventTable, rows: IntColumn) -> npt.NDArray[np.int8]:
     return kinds[events.category[rows]]
 
 
-class _Inputs(msgspec.Struct, gc=False):
+class _RecordedInputs(msgspec.Struct, gc=False):
     shapes: msgspec.Raw = msgspec.Raw(b"[]")
 
 
@@ -351,7 +351,7 @@ def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trac
     side = host_side(kineto, calls)
     node_of_call = scatter(len(calls), side.match.call, side.nodes.node)
     nodes = [msgspec.json.decode(text, type=Tensors) for text in side.trace.texts.of(node_of_call[kept])]
-    shapes = (bytes(msgspec.json.decode(one.inputs, type=_Inputs).shapes) for one in nodes)
+    shapes = (bytes(msgspec.json.decode(one.inputs, type=_RecordedInputs).shapes) for one in nodes)
     made = [Tensors() if of == b"[]" else Tensors(one.inputs) for one, of in zip(nodes, shapes, strict=True)]
     if recorded is not None:
         rows = positions(recorded.kineto_event[: _node_count(recorded)], kineto.events.index[calls.row[kept]])

@@ -22,7 +22,7 @@ from ..schemas.nsys import find_ranks, is_nsys
 from ..schemas.text.sniff import is_pftrace
 from ..schemas.text.storage import Folder, is_url
 from ..trace.errors import UNREADABLE, EtplusError
-from .ranks import INIT, RANK, Claim, group_ranks
+from .rank_claims import INIT, RANK, Claim, group_ranks
 
 Kind = Literal["ET", "Kineto trace", ""]
 ET: Final[Kind] = "ET"

@@ -15,7 +15,7 @@ import numpy as np
 from ...trace.columns import IntColumn, distinct_rows, scatter
 from ..kineto.kineto_events import EventColumns, Values
 from .database import Database
-from .ranks import GPU_TABLES, PROCESS, NsysRank
+from .nsys_ranks import GPU_TABLES, PROCESS, NsysRank
 
 _DRIVER = 1
 """`eventClass` of a call of the CUDA driver; 0 is the runtime."""

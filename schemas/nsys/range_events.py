@@ -14,7 +14,7 @@ from ...trace.columns import IntColumn, StringTable, distinct_rows, scatter
 from ...trace.conventions import PYTHON_CATEGORY
 from ..kineto.kineto_events import EventColumns
 from .database import Database
-from .ranks import PROCESS
+from .nsys_ranks import PROCESS
 
 CROSSING = "nvtx_range"
 """Category of ranges that are not calls, since another one begins or ends inside them; they are kept as events only."""
