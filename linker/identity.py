@@ -22,7 +22,8 @@ from ..trace.conventions import MAX_RANKS
 from ..trace.errors import TraceFormatError, UsageError
 from ..trace.link_report import Finding, Identity, Verdict
 from .calls import TracePair
-from .rank_claims import Claim, file_rank, rank_of_et, rank_of_kineto
+from .naming import file_rank
+from .rank_claims import Claim, rank_of_et, rank_of_kineto
 from .time_zones import OFFSETS_S, offset_name, offsets_of
 
 Kind = Literal["run", "pid", "time", "world_size", "rank", "job", "names", "option", "calls"]

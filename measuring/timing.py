@@ -134,7 +134,7 @@ def measure(
         UsageError: torch is not installed, has no such device, or there is nothing to call.
 
     Example:
-        >>> measured = etplus.measuring(trace)                           # doctest: +SKIP
+        >>> measured = etplus.measure(trace)                           # doctest: +SKIP
         >>> f"{measured.executed:.0%}", measured.timings[0].op         # doctest: +SKIP
         ('100%', 'aten::convolution_backward')
     """

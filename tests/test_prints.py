@@ -92,8 +92,8 @@ def test_those_of_real_jobs(tmp_path: Path) -> None:
     trace = etplus.link(*shared_pair("parallel/block.single1/rank0"))
     seen = assert_all_print_in_a_screen({
         "bert": load(shared_trace("gpu-kineto/h100_bert.json.gz")), "trace": trace, "analysis": trace.analyze(),
-        "resharded": etplus.resharding([trace], etplus.Layout(tp=2, dp=2)),
-        "scaled": etplus.resharding([trace], etplus.Layout(dp=2)),
+        "resharded": etplus.reshard([trace], etplus.Layout(tp=2, dp=2)),
+        "scaled": etplus.reshard([trace], etplus.Layout(dp=2)),
     })  # fmt: skip
     assert "Resharded" in seen
 

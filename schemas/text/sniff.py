@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from isal import isal_zlib
 
@@ -16,6 +18,9 @@ GZIP_MAGIC = b"\x1f\x8b"
 _SQLITE = b"SQLite format 3\0"
 """https://www.sqlite.org/fileformat.html#magic_header_string"""
 _PACKED = 1 << 14
+_PACKED_BLOCK, _BLOCK = 1 << 16, 1 << 20
+_EVENTS = re.compile(rb'"(?:traceEvents|deviceProperties|schemaVersion)"\s*:')
+_NODES = re.compile(rb'"schema"\s*:\s*"[^"]*"|"nodes"\s*:\s*\[')
 _TEXT = re.compile(rb"[\t\r\n -~]{16}")
 """How JSON texts begin, and traces in protobuf do not."""
 _PACKET = 0x0A
@@ -92,6 +97,20 @@ def head_of(source: str | os.PathLike[str] | bytes) -> bytes:
     return head[:HEAD]
 
 
+def unpacked(file: BinaryIO) -> Iterator[bytes]:
+    """The file's bytes, unpacked, about a megabyte at a time."""
+    block = file.read(_PACKED_BLOCK)
+    if not block.startswith(GZIP_MAGIC):
+        while block:
+            yield block
+            block = file.read(_BLOCK)
+        return
+    unpack = isal_zlib.decompressobj(wbits=31)
+    while block and not unpack.eof:
+        yield unpack.decompress(block, _BLOCK)
+        block = unpack.unconsumed_tail or file.read(_PACKED_BLOCK)
+
+
 def is_text(head: bytes) -> bool:
     """Whether a file is a text, as JSON is; of what is shorter than 16 bytes it is not known, and False."""
     return _TEXT.match(head) is not None
@@ -122,6 +141,26 @@ def is_pftrace(data: bytes) -> bool:
         if data[at] != _PACKET:
             return False
     return True
+
+
+def is_kineto(head: bytes) -> bool:
+    """Whether the beginning of a text has a top-level key of Kineto traces.
+
+    Example:
+        >>> is_kineto(b'{"schemaVersion": 1, "traceEvents": []}'), is_kineto(b'{"schema": "1.1.1", "nodes": []}')
+        (True, False)
+    """
+    return _EVENTS.search(head) is not None
+
+
+def is_execution_trace(head: bytes) -> bool:
+    """Whether the beginning of a text has a top-level key of Execution Traces.
+
+    Example:
+        >>> is_execution_trace(b'{"schema": "1.1.1", "nodes": []}')
+        True
+    """
+    return _NODES.search(head) is not None
 
 
 def is_chakra(head: bytes) -> bool:
