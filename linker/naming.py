@@ -18,7 +18,7 @@ import msgspec
 from isal import isal_zlib
 
 from ..schemas.nsys import find_ranks, is_nsys
-from ..schemas.text.sniff import is_execution_trace, is_kineto, is_pftrace, unpacked
+from ..schemas.text.sniff import begins_like_kineto, begins_like_nodes, is_pftrace, unpacked
 from ..schemas.text.storage import Folder, is_url
 from ..trace.errors import UNREADABLE, EtplusError
 from .rank_claims import INIT, Claim, group_ranks
@@ -257,4 +257,4 @@ def _integer(pattern: re.Pattern[bytes], text: bytes, none: int) -> int:
 
 
 def _kind_of(head: bytes) -> Kind:
-    return KINETO if is_kineto(head) else ET if is_execution_trace(head) else ""
+    return KINETO if begins_like_kineto(head) else ET if begins_like_nodes(head) else ""

@@ -19,10 +19,10 @@ _SQLITE = b"SQLite format 3\0"
 """https://www.sqlite.org/fileformat.html#magic_header_string"""
 _PACKED = 1 << 14
 _PACKED_BLOCK, _BLOCK = 1 << 16, 1 << 20
-_EVENTS = re.compile(rb'"(?:traceEvents|deviceProperties|schemaVersion)"\s*:')
-_NODES = re.compile(rb'"schema"\s*:\s*"[^"]*"|"nodes"\s*:\s*\[')
 _TEXT = re.compile(rb"[\t\r\n -~]{16}")
 """How JSON texts begin, and traces in protobuf do not."""
+_KINETO_KEYS = re.compile(rb'"(?:traceEvents|deviceProperties|schemaVersion)"\s*:')
+_NODE_KEYS = re.compile(rb'"schema"\s*:\s*"[^"]*"|"nodes"\s*:\s*\[')
 _PACKET = 0x0A
 """Field 1 with a length: the packets of a Perfetto Trace, the planes of an XSpace, the version of a GlobalMetadata."""
 _PACKETS_TESTED = 4
@@ -143,24 +143,24 @@ def is_pftrace(data: bytes) -> bool:
     return True
 
 
-def is_kineto(head: bytes) -> bool:
-    """Whether the beginning of a text has a top-level key of Kineto traces.
+def begins_like_kineto(head: bytes) -> bool:
+    """Whether a text begins like a Kineto trace.
 
     Example:
-        >>> is_kineto(b'{"schemaVersion": 1, "traceEvents": []}'), is_kineto(b'{"schema": "1.1.1", "nodes": []}')
+        >>> begins_like_kineto(b'{"schemaVersion": 1}'), begins_like_kineto(b'{"schema": "1.1.1", "nodes": []}')
         (True, False)
     """
-    return _EVENTS.search(head) is not None
+    return _KINETO_KEYS.search(head) is not None
 
 
-def is_execution_trace(head: bytes) -> bool:
-    """Whether the beginning of a text has a top-level key of Execution Traces.
+def begins_like_nodes(head: bytes) -> bool:
+    """Whether a text begins like an Execution Trace or ET+.
 
     Example:
-        >>> is_execution_trace(b'{"schema": "1.1.1", "nodes": []}')
+        >>> begins_like_nodes(b'{"schema": "1.1.1", "nodes": []}')
         True
     """
-    return _NODES.search(head) is not None
+    return _NODE_KEYS.search(head) is not None
 
 
 def is_chakra(head: bytes) -> bool:
