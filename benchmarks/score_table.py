@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 from etplus.linker import link
-from etplus.linker.ranks import file_rank
+from etplus.linker.naming import file_rank
 from etplus.schemas.text.files import load
 from etplus.trace.kinds import CERTAIN, CPU
 from etplus.trace.trace import Trace

@@ -20,7 +20,7 @@ from ..jobs.clocks import clock_offsets, synchronising
 from ..jobs.job_ranks import ONE_RANK
 from ..jobs.job_report import ClockOffset
 from ..jobs.matching import Matched, match_collectives, match_messages
-from ..jobs.rank_communications import Communications, communications
+from ..jobs.rank_communications import RankCommunications, communications
 from ..jobs.transfers import transfers
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import WORLD, Group
@@ -376,7 +376,7 @@ class RankTimes:
 
     base_ns: int
     start_ns: int
-    comms: Communications
+    comms: RankCommunications
 
 
 def rank_times(trace: Trace) -> RankTimes:
@@ -399,7 +399,7 @@ class JobTimes:
     ranks: Mapping[int, RankTimes]
 
     @cached_property
-    def _comms(self) -> dict[int, Communications]:
+    def _comms(self) -> dict[int, RankCommunications]:
         return {rank: one.comms for rank, one in self.ranks.items()}
 
     @cached_property

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ..jobs.job_ranks import groups_at_hand
-from ..jobs.job_report import Mismatch, Pair
+from ..jobs.job_report import Mismatch, RankPair
 from ..jobs.matching import match_collectives, match_messages, paired
-from ..jobs.rank_communications import COLUMNS, Communications
+from ..jobs.rank_communications import COLUMNS, RankCommunications
 from ..schemas.comm_types import RECV, SEND, WORLD, Group
 from ..schemas.communications import find_communications
 from ..trace.columns import inverse_positions
@@ -197,7 +197,7 @@ class RecordedComms:
     """
 
     file: str
-    comms: Communications
+    comms: RankCommunications
     fixed: Collection[int] = ()
 
 
@@ -233,12 +233,12 @@ def matched(
     return kept, (f"warning: degraded: {what}, {fixed_ns / 1e6:,.3f} ms, became computation of fixed duration",)
 
 
-def _without(comms: Communications, ids: Collection[int]) -> Communications:
+def _without(comms: RankCommunications, ids: Collection[int]) -> RankCommunications:
     stays = ~np.isin(comms.node, list(ids))
-    return Communications(comms.groups, *(getattr(comms, column)[stays] for column in COLUMNS))
+    return RankCommunications(comms.groups, *(getattr(comms, column)[stays] for column in COLUMNS))
 
 
-def _refusal(files: Mapping[int, str], mismatches: Sequence[Mismatch], pairs: Sequence[Pair]) -> str:
+def _refusal(files: Mapping[int, str], mismatches: Sequence[Mismatch], pairs: Sequence[RankPair]) -> str:
     """What is wrong with the first, how many more there are, and what to do."""
     problems = [*(_mismatch(files, one) for one in mismatches), *(_pair(files, one) for one in pairs)]
     more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
@@ -258,7 +258,7 @@ def _mismatch(files: Mapping[int, str], one: Mismatch) -> str:
     return f"{files[one.ranks[0]]}: {_ranks(one.ranks, *verb)} {there}{instead}"
 
 
-def _pair(files: Mapping[int, str], one: Pair) -> str:
+def _pair(files: Mapping[int, str], one: RankPair) -> str:
     parts = [
         (one.unmatched_sends, "without a receive"), (one.unmatched_receives, "received and not sent"),
         (one.other_size, "with two sizes"),

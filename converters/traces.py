@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from ..jobs.job_report import JobReport
-from ..linker.ranks import file_rank
+from ..linker.naming import file_rank, number_before_suffix
 from ..schemas.nsys import NsysRank
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .open import open_trace
 
 Source = str | os.PathLike[str] | Trace
-
-_NUMBERED = re.compile(r"\.(\d{1,6})\.(?:et|json)", re.ASCII | re.IGNORECASE)
 
 
 class Traces(Mapping[int, Trace]):
@@ -128,5 +124,4 @@ def _rank_of(trace: Trace, source: Source, position: int) -> int:
     if isinstance(source, Trace):
         return position
     path = os.fspath(source)
-    named, numbered = file_rank(path), _NUMBERED.search(Path(path).name)
-    return named if named is not None else int(numbered[1]) if numbered else position
+    return next((rank for rank in (file_rank(path), number_before_suffix(path)) if rank is not None), position)

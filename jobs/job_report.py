@@ -151,7 +151,7 @@ class Wait(msgspec.Struct, frozen=True):
     __repr__ = brief
 
 
-class Pair(msgspec.Struct, frozen=True):
+class RankPair(msgspec.Struct, frozen=True):
     """The messages from one rank to another.
 
     Attributes:
@@ -199,7 +199,7 @@ class JobReport(msgspec.Struct, frozen=True):
     mismatches: tuple[Mismatch, ...] = ()
     stragglers: tuple[Lateness, ...] = ()
     longest_waits: tuple[Wait, ...] = ()
-    messages: tuple[Pair, ...] = ()
+    messages: tuple[RankPair, ...] = ()
     notes: tuple[str, ...] = ()
 
     __repr__ = brief

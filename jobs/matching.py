@@ -14,10 +14,10 @@ from ..schemas.chakra.et_def_pb2 import CollectiveCommType
 from ..schemas.comm_types import SEND, WORLD, Group
 from ..trace.columns import IntColumn, run_starts
 from ..trace.shortest_edit import Calls, shortest_edit
-from .job_report import GroupCounts, Mismatch, Pair
-from .rank_communications import Communications, kind_name
+from .job_report import GroupCounts, Mismatch, RankPair
+from .rank_communications import RankCommunications, kind_name
 
-Ranks = Mapping[int, Communications]
+Ranks = Mapping[int, RankCommunications]
 Kind = Literal["missing", "size", "order", "type"]
 
 
@@ -94,14 +94,14 @@ def _members(ranks: Ranks) -> dict[Group, tuple[int, ...]]:
     }
 
 
-def _rows(comms: Communications, group: Group) -> IntColumn:
+def _rows(comms: RankCommunications, group: Group) -> IntColumn:
     """Rows of the collectives of a group."""
     if group not in comms.groups:
         return np.zeros(0, np.int64)
     return np.flatnonzero((comms.group == comms.groups.index(group)) & (comms.kind >= 0))
 
 
-def _sequence(comms: Communications, rows: IntColumn) -> CollectiveSequence:
+def _sequence(comms: RankCommunications, rows: IntColumn) -> CollectiveSequence:
     return CollectiveSequence(rows, comms.kind[rows], comms.bytes[rows], comms.seq[rows], comms.end[rows])
 
 
@@ -177,7 +177,7 @@ class _Case:
         return f"{kind_name(int(one.kind[own]))} of {size_text} at {own}"
 
 
-def match_messages(ranks: Ranks) -> tuple[list[Matched], list[Pair]]:
+def match_messages(ranks: Ranks) -> tuple[list[Matched], list[RankPair]]:
     """Match the n-th message from one rank to another that was sent with the n-th received; by number if there is one.
 
     Messages to and from ranks that are not given are left out.
@@ -211,7 +211,7 @@ def paired(sent: IntColumn, received: IntColumn) -> tuple[IntColumn, IntColumn]:
     return both, both
 
 
-def _pair(ranks: Ranks, source: int, target: int, both: Mapping[bool, IntColumn]) -> tuple[Matched, Pair]:
+def _pair(ranks: Ranks, source: int, target: int, both: Mapping[bool, IntColumn]) -> tuple[Matched, RankPair]:
     none = np.zeros(0, np.int64)
     sent, received = both.get(True, none), both.get(False, none)
     left, right = paired(ranks[source].seq[sent], ranks[target].seq[received])
@@ -219,7 +219,7 @@ def _pair(ranks: Ranks, source: int, target: int, both: Mapping[bool, IntColumn]
     same = sizes[0] == sizes[1]
     odd = (source, np.delete(sent, left[same])), (target, np.delete(received, right[same]))
     rows = np.stack([sent[left[same]], received[right[same]]], axis=1)
-    return _matched(ranks, "", (source, target), np.flatnonzero(same), rows), Pair(
+    return _matched(ranks, "", (source, target), np.flatnonzero(same), rows), RankPair(
         source, target, matched=int(same.sum()), bytes=int(np.maximum(sizes[0][same], 0).sum()),
         unmatched_sends=len(sent) - len(left), unmatched_receives=len(received) - len(right),
         other_size=int((~same).sum()),
@@ -245,7 +245,7 @@ class CollectiveSequence:
     """The collectives of a group on one rank, in order; int64 arrays of one length.
 
     Attributes:
-        row: in the rank's `Communications`.
+        row: in the rank's `RankCommunications`.
         kind, bytes, seq, end: from there.
     """
 

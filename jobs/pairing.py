@@ -286,7 +286,7 @@ def _some(files: Sequence[TraceFile]) -> str:
     return ", ".join(one.name for one in files[:_SHOWN]) + more
 
 
-class _Row(msgspec.Struct, forbid_unknown_fields=True):
+class _ManifestRow(msgspec.Struct, forbid_unknown_fields=True):
     rank: int
     et: str
     kineto: str
@@ -301,14 +301,14 @@ def from_manifest(source: str) -> Pairing:
     blob = load(source)
     try:
         if blob.data.lstrip().startswith(b"["):
-            rows = msgspec.json.decode(blob.data, type=list[_Row])
+            rows = msgspec.json.decode(blob.data, type=list[_ManifestRow])
         else:
             table = csv.DictReader(io.StringIO(blob.data.decode("utf-8-sig")), skipinitialspace=True, strict=True)
             cells = [
                 {key: text_of_cell(cell) if isinstance(cell, str) else cell for key, cell in row.items()}
                 for row in table
             ]
-            rows = msgspec.convert(cells, list[_Row], strict=False)
+            rows = msgspec.convert(cells, list[_ManifestRow], strict=False)
     except (*UNREADABLE, csv.Error) as error:
         problem = f"not a list of rank, et, kineto ({error})"
         raise TraceFormatError(blob.name, "", problem, "--dry-run writes one that can be edited") from None
@@ -328,12 +328,12 @@ def _read_cells(row: dict[str, Any]) -> dict[str, Any]:
     return {key: text_of_cell(cell) if isinstance(cell, str) else cell for key, cell in row.items()}
 
 
-def _files(row: _Row) -> RankFiles:
+def _files(row: _ManifestRow) -> RankFiles:
     et, kineto = row.et.removeprefix("./"), row.kineto.removeprefix("./")
     return RankFiles(row.rank, et, kineto, _lacking(row))
 
 
-def _lacking(row: _Row) -> str:
+def _lacking(row: _ManifestRow) -> str:
     lacking = [kind for kind, name in ((ET, row.et), (KINETO, row.kineto)) if not name]
     return f"the manifest names no {' and no '.join(lacking)}" if lacking else ""
 

@@ -20,7 +20,7 @@ UNKNOWN: Final = 1000
 
 
 @dataclass(frozen=True)
-class Communications:
+class RankCommunications:
     """What a rank communicates, in program order (of the launches; on the host of the calls).
 
     Attributes:
@@ -55,7 +55,7 @@ def kind_name(kind: int) -> str:
     return {SEND: "SEND", RECV: "RECV", UNKNOWN: "COLLECTIVE"}.get(kind) or CollectiveCommType.Name(kind)
 
 
-def communications(document: Trace, *, unknown: bool = False) -> Communications:
+def communications(trace: Trace, *, unknown: bool = False) -> RankCommunications:
     """Find the communications of a rank; messages without a peer are left out.
 
     Args:
@@ -63,14 +63,14 @@ def communications(document: Trace, *, unknown: bool = False) -> Communications:
     """
     groups: dict[Group, int] = {}
     rows = []
-    for one in find_communications(document):
+    for one in find_communications(trace):
         if not one.understood and (one.kind is not None or not unknown):
             continue
         kind = UNKNOWN if one.kind is None else one.kind
         group = groups.setdefault(one.group, len(groups))
         size = -1 if one.bytes is None else one.bytes
-        node, end, on_host = int(document.id[one.row]), int(document.finish[one.row]), document.kind[one.row] != GPU
+        node, end, on_host = int(trace.id[one.row]), int(trace.finish[one.row]), trace.kind[one.row] != GPU
         rows.append((node, kind, size, group, one.peer, one.seq, one.start_ns, end, int(on_host)))
     table = np.array(rows, np.int64).reshape(-1, len(COLUMNS))
-    table[:, [COLUMNS.index("start"), COLUMNS.index("end")]] += document.base_time_ns
-    return Communications(tuple(groups), *np.ascontiguousarray(table.T))
+    table[:, [COLUMNS.index("start"), COLUMNS.index("end")]] += trace.base_time_ns
+    return RankCommunications(tuple(groups), *np.ascontiguousarray(table.T))

@@ -28,7 +28,7 @@ from ..schemas.text.transaction import transaction
 from ..trace.errors import UNREADABLE, EtplusError, TraceFormatError, UsageError
 from ..trace.trace import Trace
 from .job_report import RankResult
-from .rank_communications import COLUMNS, Communications, communications
+from .rank_communications import COLUMNS, RankCommunications, communications
 
 _LOG = logging.getLogger("etplus")
 _STATE_FOLDER = ".etplus-batch"
@@ -81,7 +81,7 @@ class RankState(msgspec.Struct):
         et, kineto, output: marks of the files, see `Folder.mark`.
         result: for the job report.
         info: `distributedInfo` of the Kineto trace, {} if it has none.
-        groups, table: its `Communications`, the columns one after the other as little-endian int64.
+        groups, table: its `RankCommunications`, the columns one after the other as little-endian int64.
         clock_offset_ns: what the output has, None for nothing.
     """
 
@@ -101,10 +101,10 @@ class RankState(msgspec.Struct):
         """What decides whether the output is still the right one."""
         return self.tool_version, self.options, self.et, self.kineto
 
-    def communications(self) -> Communications:
+    def communications(self) -> RankCommunications:
         """The columns again."""
         columns = np.frombuffer(self.table, "<i8").astype(np.int64).reshape(len(COLUMNS), -1)
-        return Communications(tuple(self.groups), *columns)
+        return RankCommunications(tuple(self.groups), *columns)
 
 
 def link_rank(task: RankTask) -> tuple[RankState, bool]:

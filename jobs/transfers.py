@@ -19,7 +19,7 @@ from .matching import Matched
 
 
 @dataclass(frozen=True)
-class Transfers:
+class JobTransfers:
     """Transfers of some matched communications.
 
     Attributes:
@@ -33,7 +33,7 @@ class Transfers:
     seen: npt.NDArray[np.bool_]
 
 
-def transfers(one: Matched, offsets: Mapping[int, int]) -> Transfers:
+def transfers(one: Matched, offsets: Mapping[int, int]) -> JobTransfers:
     """When the data of matched communications moves.
 
     Args:
@@ -49,4 +49,4 @@ def transfers(one: Matched, offsets: Mapping[int, int]) -> Transfers:
     until = np.where(message, np.minimum(end[:, -1], last + end[:, 0] - start[:, 0]), end.min(axis=1))
     seen = one.on_host & (message | (synchronises(one.kind) & (until >= last)))
     duration = np.where(seen, np.maximum(until - last, 0), least)
-    return Transfers(np.where(seen & message, start[:, 0], last), duration, seen)
+    return JobTransfers(np.where(seen & message, start[:, 0], last), duration, seen)

@@ -294,7 +294,7 @@ def _with_links(
     chosen: list[_Choice],
 ) -> Trace:
     used = sorted({choice.graph for choice in chosen if choice.graph is not None})
-    calls = _Calls.of(captures, [graphs.graphs[i] for i in used])
+    calls = _CapturedCalls.of(captures, [graphs.graphs[i] for i in used])
     parts: list[npt.NDArray[np.int64]] = []
     listed = []
     for number, (replay, choice) in enumerate(zip(replays, chosen, strict=True)):
@@ -348,7 +348,7 @@ def _comm(trace: Trace, captured: CapturedGraphs) -> dict[int, Comm]:
 
 
 @dataclass(frozen=True)
-class _Calls:
+class _CapturedCalls:
     """The calls around the launches of some graphs of all captures together, callers first; see `CapturedGraphs`."""
 
     place: dict[int, IntColumn]
@@ -360,7 +360,7 @@ class _Calls:
     comm: dict[int, Comm]
 
     @staticmethod
-    def of(captures: Sequence[Capture], graphs: list[_Graph]) -> _Calls:
+    def of(captures: Sequence[Capture], graphs: list[_Graph]) -> _CapturedCalls:
         place: dict[int, IntColumn] = {}
         name: list[str] = []
         kind, parent, of_graph = [np.zeros(0, np.int8)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
@@ -382,7 +382,7 @@ class _Calls:
                 name.append(capture.name[call])
                 texts.append(capture.texts[call])
         columns = np.concatenate(kind), np.concatenate(parent), np.concatenate(of_graph)
-        return _Calls(place, name, *columns, texts, comm)
+        return _CapturedCalls(place, name, *columns, texts, comm)
 
     def op_of(self, captures: Sequence[Capture], graph: _Graph, launches: IntColumn) -> IntColumn:
         """int64, the calls of some launches of a graph, −1 for none."""

@@ -201,10 +201,11 @@ def _read_capture(
     args = [launch_args(text) for text in events.args_of(rows)]
     names = [events.names[code] for code in events.name[rows].tolist()]
     sizes, modes = _captured_for(kineto, calls, begin, thread, details)
+    rank = kineto.distributed_info.get("rank")
     inside = np.maximum(_graph_at(events, calls.row[kept], begin, end, thread), _OUTSIDE)
     return Capture(
-        file=Path(kineto.file).name, rank=_rank(kineto), batch_size=sizes, mode=modes, graph=graph,
-        kernel=[_key_of_launch(*one) for one in zip(names, args, strict=True)],
+        file=Path(kineto.file).name, rank=rank if type(rank) is int else None, batch_size=sizes, mode=modes,
+        graph=graph, kernel=[_key_of_launch(*one) for one in zip(names, args, strict=True)],
         grid=np.array([one.dimensions for one in args], np.int64).reshape(-1, 2, 3), op=op,
         name=[events.names[code] for code in calls.name[kept].tolist()],
         kind=_kinds(events, calls.row[kept]), parent=parent, of_graph=inside,
@@ -212,12 +213,6 @@ def _read_capture(
         notes=(f"{Path(kineto.file).name}: {lost} launches while several graphs were captured were left out",)
         if lost else (),
     )  # fmt: skip
-
-
-def _rank(kineto: KinetoTrace) -> int | None:
-    info = kineto.header_value("distributedInfo")
-    rank = info.get("rank") if isinstance(info, dict) else None
-    return rank if type(rank) is int else None
 
 
 def _windows(kineto: KinetoTrace) -> tuple[IntColumn, IntColumn, IntColumn]:

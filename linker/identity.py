@@ -22,7 +22,8 @@ from ..trace.conventions import MAX_RANKS
 from ..trace.errors import TraceFormatError, UsageError
 from ..trace.link_report import Finding, Identity, Verdict
 from .calls import TracePair
-from .ranks import Claim, file_rank, rank_of_et, rank_of_kineto
+from .naming import file_rank
+from .rank_claims import Claim, rank_of_et, rank_of_kineto
 from .time_zones import OFFSETS_S, offset_name, offsets_of
 
 Kind = Literal["run", "pid", "time", "world_size", "rank", "job", "names", "option", "calls"]
@@ -41,7 +42,7 @@ _REMEDY = "record with etplus.linker.recording.record, which writes an id, or li
 
 
 @dataclass(frozen=True)
-class Word:
+class StatedRank:
     """The rank that the user says both files are of, by their names or by an option."""
 
     rank: int
@@ -60,7 +61,7 @@ class Claims:
 
     et: Claim
     kineto: Claim
-    word: Word | None = None
+    stated: StatedRank | None = None
     machine: int = 0
     evidence: Evidence = field(default_factory=lambda: Evidence())
 
@@ -74,14 +75,16 @@ class Claims:
         """Whether another rank of the job could have recorded one of the files."""
         if self.world_size is not None:
             return self.world_size > 1
-        numbered = any(claim.rank for claim in (self.et, self.kineto)) or (self.word is not None and self.word.rank > 0)
+        numbered = any(claim.rank for claim in (self.et, self.kineto)) or (
+            self.stated is not None and self.stated.rank > 0
+        )
         return numbered or self.et.communicates or self.kineto.communicates
 
     @property
     def agreed(self) -> bool:
-        """Whether the contents of neither file contradict the user's word; true if nothing was said."""
-        word = self.word
-        return word is None or all(one.ranks is None or word.rank in one.ranks for one in (self.et, self.kineto))
+        """Whether the contents of neither file contradict the rank that the user states; true if none is stated."""
+        stated = self.stated
+        return stated is None or all(one.ranks is None or stated.rank in one.ranks for one in (self.et, self.kineto))
 
 
 @dataclass(frozen=True)
@@ -107,20 +110,20 @@ class _Weighed(NamedTuple):
     says: str
 
 
-def said_rank(et: Source, kineto: Source, rank: int | None) -> Word | None:
+def stated_rank(et: Source, kineto: Source, rank: int | None) -> StatedRank | None:
     """The rank that the user says both files are of: `rank`, else that in both file names.
 
     Raises:
         UsageError: the names have different ranks and `rank` does not decide, or an invalid rank.
 
     Example:
-        >>> said_rank("rank0.et.json", "rank0.kineto.json", None)
-        Word(rank=0, by='names')
+        >>> stated_rank("rank0.et.json", "rank0.kineto.json", None)
+        StatedRank(rank=0, by='names')
     """
     if rank is not None:
         if not 0 <= rank < MAX_RANKS:
             raise UsageError(f"invalid rank {rank}; give a number from 0")
-        return Word(rank, "option")
+        return StatedRank(rank, "option")
     files = [_name(source) for source in (et, kineto)]
     ranks = list(map(file_rank, files))
     if None in ranks:
@@ -130,7 +133,7 @@ def said_rank(et: Source, kineto: Source, rank: int | None) -> Word | None:
             f"{files[0]} is of rank {ranks[0]} and {files[1]} of rank {ranks[1]}, as their names say; "
             "give the two files of one rank, or pass --rank if the names are wrong"
         )
-    return Word(ranks[0], "names") if ranks[0] is not None else None
+    return StatedRank(ranks[0], "names") if ranks[0] is not None else None
 
 
 def _name(source: Source) -> str:
@@ -147,7 +150,7 @@ def modified(et: Source, kineto: Source) -> tuple[float, float] | None:
         return None
 
 
-def read_claims(et: ExecutionTrace, kineto: KinetoTrace, word: Word | None, evidence: Evidence) -> Claims:
+def read_claims(et: ExecutionTrace, kineto: KinetoTrace, stated: StatedRank | None, evidence: Evidence) -> Claims:
     """What both files and the user say about the rank.
 
     Raises:
@@ -155,12 +158,13 @@ def read_claims(et: ExecutionTrace, kineto: KinetoTrace, word: Word | None, evid
     """
     pids = kineto.machine_pids
     machine = len(pids) if len(pids) > 1 and pids.count(et.pid) == 1 else 0
-    claims = Claims(rank_of_et(et), rank_of_kineto(kineto), word, machine, evidence)
-    if word is not None and word.by == "option":
+    claims = Claims(rank_of_et(et), rank_of_kineto(kineto), stated, machine, evidence)
+    if stated is not None and stated.by == "option":
         for file, claim in ((kineto.file, claims.kineto), (et.file, claims.et)):
-            if claim.ranks is not None and word.rank not in claim.ranks:
+            if claim.ranks is not None and stated.rank not in claim.ranks:
                 raise TraceFormatError(
-                    file, "", f"recorded by {_ranks(claim)}, not by rank {word.rank}", "give the two files of one rank",
+                    file, "", f"recorded by {_ranks(claim)}, not by rank {stated.rank}",
+                    "give the two files of one rank",
                 )  # fmt: skip
     return claims
 
@@ -194,8 +198,8 @@ def _verdict(claims: Claims, weighed: list[_Weighed]) -> tuple[Verdict, int | No
     proved = {one.by for one in weighed if one.weight == "proves"}
     stated = any(one.weight == "stated" for one in weighed)
     rank = next((one.rank for one in (claims.kineto, claims.et) if one.rank is not None), None)
-    if rank is None and claims.word is not None:
-        rank = claims.word.rank
+    if rank is None and claims.stated is not None:
+        rank = claims.stated.rank
     if any(one.weight == "refutes" for one in weighed):
         return "refuted", None
     if "run" in proved or (proved >= _ONE_TIME and not claims.several_ranks):
@@ -299,7 +303,7 @@ def _were_written(evidence: Evidence, et: ExecutionTrace, zone: int, end_s: floa
 
 
 def _rank(claims: Claims) -> Iterator[_Weighed]:
-    ours, theirs, word = claims.et, claims.kineto, claims.word
+    ours, theirs, stated = claims.et, claims.kineto, claims.stated
     if ours.world_size and theirs.world_size and ours.world_size != theirs.world_size:
         says = (
             f"two jobs: the ET is of a job of {ours.world_size} ranks, the Kineto trace of one of {theirs.world_size}"
@@ -326,18 +330,18 @@ def _rank(claims: Claims) -> Iterator[_Weighed]:
     elif claims.agreed and claims.evidence.whole_job:
         says = "all ranks' files are at hand, and these two fit no others of them (process ids, process groups)"
         yield _Weighed("job", "proves", says)
-    elif word is not None and claims.agreed:
-        by = "the names of both files say" if word.by == "names" else "was given (--rank)"
+    elif stated is not None and claims.agreed:
+        by = "the names of both files say" if stated.by == "names" else "was given (--rank)"
         yield _Weighed(
-            word.by, "stated",
-            f"stated, not proved: both files are of rank {word.rank}{of}, as {by}; nothing in them contradicts it, but "
-            f"nothing in them tells the ranks apart, so that no link is certain; {_REMEDY}",
+            stated.by, "stated",
+            f"stated, not proved: both files are of rank {stated.rank}{of}, as {by}; nothing in them contradicts it, "
+            f"but nothing in them tells the ranks apart, so that no link is certain; {_REMEDY}",
         )  # fmt: skip
     else:
-        if word is not None:
-            other = next(one for one in (theirs, ours) if one.ranks is not None and word.rank not in one.ranks)
+        if stated is not None:
+            other = next(one for one in (theirs, ours) if one.ranks is not None and stated.rank not in one.ranks)
             which = "Kineto trace" if other is theirs else "ET"
-            says = f"the names of both files say rank {word.rank}, but the {which} was recorded by {_ranks(other)}"
+            says = f"the names of both files say rank {stated.rank}, but the {which} was recorded by {_ranks(other)}"
             yield _Weighed("names", "unknown", says)
         known = [
             f"the {what} is of {_ranks(one)}" for what, one in (("ET", ours), ("Kineto trace", theirs)) if one.ranks

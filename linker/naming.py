@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import BinaryIO, Final, Literal
+from pathlib import Path, PurePath
+from typing import Final, Literal
 
 import msgspec
 from isal import isal_zlib
 
 from ..schemas.nsys import find_ranks, is_nsys
-from ..schemas.text.sniff import is_pftrace
+from ..schemas.text.sniff import begins_like_kineto, begins_like_nodes, is_pftrace, unpacked
 from ..schemas.text.storage import Folder, is_url
 from ..trace.errors import UNREADABLE, EtplusError
-from .ranks import INIT, RANK, Claim, group_ranks
+from .rank_claims import INIT, Claim, group_ranks
 
 Kind = Literal["ET", "Kineto trace", ""]
 ET: Final[Kind] = "ET"
@@ -31,6 +30,10 @@ KINETO: Final[Kind] = "Kineto trace"
 _NO_TRACE = re.compile(r"\.etplus\.json|_plus\.json|\.comm_groups\.json|\.links\.json")
 _ET_WORD = re.compile(r"(?<![a-z0-9])(?:et|execution[._-]?(?:trace|graph)|host[._-]?trace)(?![a-z])")
 _KINETO_WORD = re.compile(r"(?<![a-z0-9])(?:kineto(?:[._-]?trace)?|pt\.trace|device[._-]?trace)(?![a-z])")
+_RANK = re.compile(r"(?<!local)(?<!local[._-])(?<![a-z])rank[-_.]?(\d{1,6})(?!\d)")
+"""A rank in a lower-case file name; a local rank is not the rank in the job."""
+_RANK_FOLDER = re.compile(r"rank[-_.]?(\d{1,6})")
+_NUMBERED = re.compile(r"\.(\d{1,6})\.(?:et|json)", re.ASCII | re.IGNORECASE)
 _MAYBE_RANK = re.compile(
     r"(?<![a-z])worker[-_]?(\d{1,6})(?!\d)|^(\d{1,6})$|"
     r"(?<!step)(?<!iter)(?<!iteration)(?<!epoch)(?:^|[._-])(\d{1,6})(?:(?:\.pt\.trace)?\.json|\.sqlite|\.pftrace)"
@@ -45,7 +48,6 @@ _TIMELINES = (".sqlite", ".sqlite.gz", ".pftrace", ".pftrace.gz")
 _NSYS = (".sqlite", ".sqlite.gz")
 
 _HEAD = 1 << 20
-_PACKED = 1 << 16
 _OVERLAP = 1 << 12
 _RANK_INSIDE = re.compile(
     rb'"distributedInfo"\s*:\s*\{(?:[^{}"]|"(?:[^"\\]|\\.)*"(?!\s*:\s*[{\[]))*?"rank"\s*:\s*(\d{1,6})\b'
@@ -54,8 +56,6 @@ _WORLD_INSIDE = re.compile(rb'"world_size"\s*:\s*(\d{1,9})\b')
 _GROUPS_INSIDE = re.compile(rb'%s"[^\[\]]*\[\s*("\[(?:[^"\\]|\\.)*\]")' % re.escape(INIT.encode()))
 _ET_PID = re.compile(rb'"pid"\s*:\s*(\d{1,18})\b')
 _KINETO_PID = re.compile(rb'"cat"\s*:\s*"cpu_op"[^{}]*?"pid"\s*:\s*"?(\d{1,18})\b')
-_EVENTS = re.compile(rb'"(?:traceEvents|deviceProperties|schemaVersion)"\s*:')
-_NODES = re.compile(rb'"schema"\s*:\s*"[^"]*"|"nodes"\s*:\s*\[')
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,31 @@ class TraceFile:
         return next((3 - i for i, rank in enumerate((self.named, self.inside, self.maybe)) if rank is not None), 0)
 
 
+def file_rank(path: str) -> int | None:
+    """The rank in a file's name, or in the name of its folder where that is nothing but a rank.
+
+    Example:
+        >>> file_rank("job/step_7.rank3.et.json.gz"), file_rank("job/rank_3/et.json"), file_rank("rank3_tuning/et.json")
+        (3, 3, None)
+    """
+    parts = PurePath(path.lower()).parts[-2:]
+    found = _RANK.search(parts[-1]) if parts else None
+    if found is None and len(parts) > 1:
+        found = _RANK_FOLDER.fullmatch(parts[0])
+    return int(found[1]) if found else None
+
+
+def number_before_suffix(path: str) -> int | None:
+    """The number in a file's name just before ".et" or ".json", as converters write it.
+
+    Example:
+        >>> number_before_suffix("out/trace.3.et"), number_before_suffix("trace.et")
+        (3, None)
+    """
+    found = _NUMBERED.search(PurePath(path).name)
+    return int(found[1]) if found else None
+
+
 def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
     """Find out what a file is; it is opened only if its name does not say, or if it can be of several ranks.
 
@@ -113,13 +138,13 @@ def look_at(folder: Folder, name: str, kind: Kind = "") -> TraceFile:
     base = lower.rpartition("/")[2]
     if lower.endswith(_TIMELINES):
         return TraceFile(
-            name, KINETO, named=_number(RANK, lower), maybe=_number(_MAYBE_RANK, lower), stem=_stem(lower),
+            name, KINETO, named=_number(_RANK, lower), maybe=_number(_MAYBE_RANK, lower), stem=_stem(lower),
             shared=lower.endswith(_NSYS) and _has_several_ranks(folder, name),
         )  # fmt: skip
     by_name: list[Kind] = [k for k, word in ((ET, _ET_WORD), (KINETO, _KINETO_WORD)) if word.search(base)]
     if not kind and len(by_name) == 1:
         kind = by_name[0]
-    named, claim, pid = _number(RANK, lower), Claim(), -1
+    named, claim, pid = _number(_RANK, lower), Claim(), -1
     if not kind or named is None:
         kind, claim, pid = _look_inside(folder, name, kind, named is None)
     process = _PROCESS.search(base)
@@ -140,7 +165,7 @@ def kind_inside(file: str | os.PathLike[str]) -> Kind:
     seen = b""
     try:
         with Path(file).open("rb") as stream:
-            for block in _unpacked(stream):
+            for block in unpacked(stream):
                 seen += block
                 if len(seen) >= _HEAD:
                     break
@@ -192,7 +217,7 @@ def _look_inside(folder: Folder, name: str, kind: Kind, search: bool) -> tuple[K
     seen, first, pid = b"", True, -1
     try:
         with folder.open(name) as file:
-            for block in _unpacked(file):
+            for block in unpacked(file):
                 seen += block
                 if first and len(seen) < _HEAD and b'"traceEvents"' not in seen:
                     continue
@@ -232,20 +257,4 @@ def _integer(pattern: re.Pattern[bytes], text: bytes, none: int) -> int:
 
 
 def _kind_of(head: bytes) -> Kind:
-    if _EVENTS.search(head):
-        return KINETO
-    return ET if _NODES.search(head) else ""
-
-
-def _unpacked(file: BinaryIO) -> Iterator[bytes]:
-    """The file's bytes, unpacked, about a megabyte at a time."""
-    block = file.read(_PACKED)
-    if not block.startswith(b"\x1f\x8b"):
-        while block:
-            yield block
-            block = file.read(_HEAD)
-        return
-    unpack = isal_zlib.decompressobj(wbits=31)
-    while block and not unpack.eof:
-        yield unpack.decompress(block, _HEAD)
-        block = unpack.unconsumed_tail or file.read(_PACKED)
+    return KINETO if begins_like_kineto(head) else ET if begins_like_nodes(head) else ""

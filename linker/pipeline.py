@@ -33,7 +33,7 @@ from .calls import TracePair, cpu_calls, et_calls
 from .comm import comm_of_kernels
 from .data_dependencies import recorded_data
 from .dependencies import find_dependencies
-from .identity import Claims, Evidence, modified, read_claims, said_rank
+from .identity import Claims, Evidence, modified, read_claims, stated_rank
 from .join import Join, linked_caller
 from .kineto_only import adopt_rest, host_side
 from .linked_rows import linked_trace
@@ -177,14 +177,14 @@ def _linked(et: Source | None, kineto: Source, options: LinkOptions, *, progress
         if et is None:
             timeline = read_timeline(kineto, rank=options.rank, strict=strict, progress=progress)
             return trace_of_kineto(timeline, options.annotation)
-        word = said_rank(et, kineto, options.rank)
+        stated = stated_rank(et, kineto, options.rank)
         et_trace, kineto_trace = read_pair(
-            et, kineto, rank=None if word is None else word.rank, strict=strict, progress=progress
+            et, kineto, rank=None if stated is None else stated.rank, strict=strict, progress=progress
         )
         _LOG.info("%s: schema %s, %d nodes", et_trace.file, et_trace.schema, len(et_trace))
         _LOG.info("%s: %d events", kineto_trace.file, kineto_trace.event_count)
         evidence = Evidence(options.timezone, modified(et, kineto), options.whole_job)
-        return _link(et_trace, kineto_trace, read_claims(et_trace, kineto_trace, word, evidence), options)
+        return _link(et_trace, kineto_trace, read_claims(et_trace, kineto_trace, stated, evidence), options)
 
 
 def _link(et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, options: LinkOptions) -> Trace:

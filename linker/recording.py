@@ -18,7 +18,7 @@ from ..schemas.text.transaction import transaction
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .pipeline import link as link_traces
-from .ranks import run_annotation
+from .rank_claims import run_annotation
 
 _COPY_BLOCK = 1 << 20
 

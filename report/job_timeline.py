@@ -10,7 +10,7 @@ import numpy as np
 
 from ..jobs.clocks import arrivals, clock_offsets, stragglers, synchronises, synchronising
 from ..jobs.matching import Matched, match_collectives
-from ..jobs.rank_communications import Communications, communications, kind_name
+from ..jobs.rank_communications import RankCommunications, communications, kind_name
 from ..trace.columns import IntColumn, StringTable, distinct_rows
 from ..trace.kernel_names import kernel_label
 from ..trace.printable import stream_label, thread_label
@@ -45,7 +45,7 @@ class RankLanes:
     kind: IntColumn
     count: IntColumn
     name: tuple[str, ...]
-    communications: Communications
+    communications: RankCommunications
 
 
 def rank_lanes(trace: Trace, budget: int) -> RankLanes:

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.schemas.text.inflate import gunzip
+from etplus.schemas.text.files import gunzip
 from etplus.schemas.text.recover import recover
 from etplus.trace.errors import EtplusError
 from etplus.trace.trace import Trace

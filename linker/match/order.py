@@ -108,7 +108,7 @@ class _Candidate:
 
 
 @dataclass
-class _State:
+class _Search:
     """Links made so far."""
 
     call: IntColumn
@@ -133,7 +133,7 @@ def place_threads(
     bounds = np.flatnonzero(np.diff(calls.thread, prepend=-1, append=-1)) if len(calls) else np.zeros(1, np.int64)
     theirs = list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
     candidates = _all_candidates(nodes, calls, ours, theirs, place)
-    state = _State(np.full(len(nodes), -1, np.int64), np.zeros(len(nodes), np.int8), np.zeros(len(calls), np.bool_))
+    state = _Search(np.full(len(nodes), -1, np.int64), np.zeros(len(nodes), np.int8), np.zeros(len(calls), np.bool_))
     order = sorted(range(len(ours)), key=lambda t: (*_quality(_best(candidates[t])), len(ours[t])), reverse=True)
     for t in order:
         _place_one(nodes, calls, ours, candidates, state, t, iteration)
@@ -186,7 +186,7 @@ def _quality(candidates: list[_Candidate]) -> tuple[int, int]:
 
 
 def _place_one(
-    nodes: EtCalls, calls: CpuCalls, ours: list[IntColumn], candidates: list[list[_Candidate]], state: _State, t: int,
+    nodes: EtCalls, calls: CpuCalls, ours: list[IntColumn], candidates: list[list[_Candidate]], state: _Search, t: int,
     iteration: str,
 ) -> None:  # fmt: skip
     free = [c for c in candidates[t] if not state.taken[c.call[c.call >= 0]].any()]
@@ -220,7 +220,7 @@ def _rivals(candidate: _Candidate, taken: _Candidate) -> bool:
     return enough
 
 
-def _has_double(nodes: EtCalls, ours: list[IntColumn], state: _State, t: int) -> bool:
+def _has_double(nodes: EtCalls, ours: list[IntColumn], state: _Search, t: int) -> bool:
     """Whether another ET thread runs the same program and has no Kineto thread by its own numbers: numbers are
     counted per thread, so that it could be the one profiled. A Kineto thread used up whole by most of the ET thread
     distinguishes them, unless the other one had to take a place against its numbers."""
@@ -238,7 +238,7 @@ def _has_double(nodes: EtCalls, ours: list[IntColumn], state: _State, t: int) ->
     return False
 
 
-def _violations(nodes: EtCalls, calls: CpuCalls, state: _State, mine: IntColumn, candidate: _Candidate) -> int:
+def _violations(nodes: EtCalls, calls: CpuCalls, state: _Search, mine: IntColumn, candidate: _Candidate) -> int:
     """How many calls of a candidate are outside the times of their neighbours, in call order over all threads, that
     other threads have linked already."""
     linked = np.flatnonzero(state.call >= 0)

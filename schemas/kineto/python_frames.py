@@ -37,7 +37,7 @@ class PythonFrames:
         return len(self.name)
 
 
-class _Event(msgspec.Struct):
+class _PythonEvent(msgspec.Struct):
     name: Any = ""
     cat: Any = ""
     ts: Any = None
@@ -46,7 +46,7 @@ class _Event(msgspec.Struct):
 
 
 class _File(msgspec.Struct):
-    traceEvents: list[_Event] = []
+    traceEvents: list[_PythonEvent] = []
 
 
 def read_python_frames(source: Source) -> PythonFrames:

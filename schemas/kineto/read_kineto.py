@@ -247,6 +247,12 @@ class KinetoTrace:
         return None
 
     @property
+    def distributed_info(self) -> dict[str, Any]:
+        """What the header says of the job (`distributedInfo`), {} if it does not."""
+        info = self.header_value("distributedInfo")
+        return info if isinstance(info, dict) else {}
+
+    @property
     def modern(self) -> bool:
         """Whether a GPU event's `External id` is that of the op that launched it (files since 2024)."""
         return "baseTimeNanoseconds" in self.header

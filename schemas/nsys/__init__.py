@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .database import is_nsys
-from .ranks import NsysRank, choose, find_ranks, only
+from .nsys_ranks import NsysRank, choose, find_ranks, only
 
 if TYPE_CHECKING:
     from .nsys_reader import read_nsys

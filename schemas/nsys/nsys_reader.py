@@ -24,9 +24,8 @@ from ..kineto.read_kineto import EventTable, FlowTable, KinetoTrace
 from ..text.files import Blob, Source
 from ..text.text import Text
 from .database import Database, open_database
-from .device_events import GpuArguments, add_calls, add_gpu_work, add_synchronisation
-from .range_events import RangeDetails, add_ranges
-from .ranks import NsysRank, choose, only, ranks_of
+from .nsys_events import GpuArguments, RangeDetails, add_calls, add_gpu_work, add_ranges, add_synchronisation
+from .nsys_ranks import NsysRank, choose, only, ranks_of
 
 _VARIABLE = ":ENVIRONMENT_VARIABLE"
 _LONGEST_NAME = 60

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .packets import text_of
 
 if TYPE_CHECKING:
-    from .read_perfetto import Sequence
+    from .read_perfetto import PacketSequence
 
 CATEGORIES = {
     "Kernel": "kernel",
@@ -36,7 +36,7 @@ def category_of_stage(name: str, category: int) -> str:
     return CATEGORIES.get(name, "kernel" if category == COMPUTE else "")
 
 
-def args_of_stage(stage: Any, sequence: Sequence) -> dict[str, Any]:
+def args_of_stage(stage: Any, sequence: PacketSequence) -> dict[str, Any]:
     """The arguments of an event, with Kineto's names."""
     args: dict[str, Any] = {"device": stage.gpu_id}
     for extra in stage.extra_data:

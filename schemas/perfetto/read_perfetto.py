@@ -84,7 +84,7 @@ def read_events(blob: Blob[Text], *, modules: bool = False, progress: bool = Fal
     if blob.broken_at is not None:
         place, problem = f"compressed byte {blob.broken_at}", "the gzip stream is damaged or cut off"
         raise TraceFormatError(blob.name, place, problem, "record it again")
-    reader, message = _Reader(modules), protos().TracePacket
+    reader, message = _PacketReader(modules), protos().TracePacket
     watch = Expansion(blob.name, "has interned texts that make")
     with progress_bar(len(blob.data), f"parse {Path(blob.name).name}", progress) as bar:
         for offset, data in packets(blob.data, blob.name):
@@ -132,7 +132,7 @@ class _Stage(NamedTuple):
     waits: list[int]
 
 
-class _Reader:
+class _PacketReader:
     """Gathers what packets say; `finished` puts it together.
 
     Attributes:
@@ -142,7 +142,7 @@ class _Reader:
     def __init__(self, modules: bool) -> None:
         self.modules = modules
         self.clocks: dict[int, int] = {}
-        self.sequences: dict[int, Sequence] = {}
+        self.sequences: dict[int, PacketSequence] = {}
         self.tracks: dict[int, Any] = {}
         self.slices, self.stages = _Slices(), list[_Stage]()
         self.left_out: Counter[str] = Counter()
@@ -157,7 +157,7 @@ class _Reader:
         number = packet.trusted_packet_sequence_id
         sequence = self.sequences.get(number)
         if sequence is None:
-            sequence = self.sequences[number] = Sequence(self.clocks)
+            sequence = self.sequences[number] = PacketSequence(self.clocks)
         sequence.take(packet)
         kind = packet.WhichOneof("data")
         if kind == "track_event":
@@ -167,7 +167,7 @@ class _Reader:
         elif kind == "track_descriptor":
             self.tracks[packet.track_descriptor.uuid] = packet.track_descriptor
 
-    def _slice(self, event: Any, sequence: Sequence, ts: int) -> None:
+    def _slice(self, event: Any, sequence: PacketSequence, ts: int) -> None:
         if event.type not in (_BEGIN, _END):
             return
         slices = self.slices
@@ -189,7 +189,7 @@ class _Reader:
         slices.name.append(name)
         slices.args.append(None if args is None else self._written(args))
 
-    def _stage(self, stage: Any, sequence: Sequence, ts: int) -> None:
+    def _stage(self, stage: Any, sequence: PacketSequence, ts: int) -> None:
         specs = sequence.names["gpu_specifications"]
         if not stage.stage_iid:  # stages described in place of interned ones, or a description alone
             self.left_out["GPU events without a stage"] += stage.duration > 0
@@ -384,7 +384,7 @@ class Clocks:
         return value + (self._shared[_REALTIME] - self._shared[clock] if known else 0)
 
 
-class Sequence:
+class PacketSequence:
     """The state of one sequence of packets.
 
     Attributes:

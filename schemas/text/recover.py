@@ -22,7 +22,7 @@ import msgspec
 import orjson
 
 from ...trace.errors import UNREADABLE, TraceFormatError
-from .layout import EVENT, FREE, MAX_KEY, NODE
+from .record_layout import EVENT, FREE, MAX_KEY, NODE
 from .records import opening
 from .repair import Flaw, is_valid, repair
 

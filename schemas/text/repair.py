@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 import orjson
 
-from .layout import ANY_QUOTE, ENDS_IN_ARRAY, ENDS_IN_OBJECT, ENDS_LOOSELY, MAX_KEY, Layout
+from .record_layout import ANY_QUOTE, ENDS_IN_ARRAY, ENDS_IN_OBJECT, ENDS_LOOSELY, MAX_KEY, RecordLayout
 
 MAX_DEPTH = 64
 """Deeper brackets are an attack or garbage; ETs nest tensor lists a handful deep."""
@@ -75,7 +75,7 @@ def is_valid(text: bytes) -> bool:
     return True
 
 
-def repair(data: bytes, start: int, limit: int, layout: Layout) -> Repaired | None:
+def repair(data: bytes, start: int, limit: int, layout: RecordLayout) -> Repaired | None:
     """Make the object at `start` valid; None if it is incomplete or cannot be separated from what follows.
 
     Args:
@@ -133,7 +133,7 @@ _READINGS = (
 class _Scan:
     """One reading of an object."""
 
-    def __init__(self, data: bytes, start: int, limit: int, layout: Layout, reading: _Reading) -> None:
+    def __init__(self, data: bytes, start: int, limit: int, layout: RecordLayout, reading: _Reading) -> None:
         self.data, self.at, self.limit = data, start, limit
         self.layout, self.reading = layout, reading
         self.out: list[bytes] = []

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from isal import isal_zlib
 
@@ -16,8 +18,11 @@ GZIP_MAGIC = b"\x1f\x8b"
 _SQLITE = b"SQLite format 3\0"
 """https://www.sqlite.org/fileformat.html#magic_header_string"""
 _PACKED = 1 << 14
+_PACKED_BLOCK, _BLOCK = 1 << 16, 1 << 20
 _TEXT = re.compile(rb"[\t\r\n -~]{16}")
 """How JSON texts begin, and traces in protobuf do not."""
+_KINETO_KEYS = re.compile(rb'"(?:traceEvents|deviceProperties|schemaVersion)"\s*:')
+_NODE_KEYS = re.compile(rb'"schema"\s*:\s*"[^"]*"|"nodes"\s*:\s*\[')
 _PACKET = 0x0A
 """Field 1 with a length: the packets of a Perfetto Trace, the planes of an XSpace, the version of a GlobalMetadata."""
 _PACKETS_TESTED = 4
@@ -92,6 +97,20 @@ def head_of(source: str | os.PathLike[str] | bytes) -> bytes:
     return head[:HEAD]
 
 
+def unpacked(file: BinaryIO) -> Iterator[bytes]:
+    """The file's bytes, unpacked, about a megabyte at a time."""
+    block = file.read(_PACKED_BLOCK)
+    if not block.startswith(GZIP_MAGIC):
+        while block:
+            yield block
+            block = file.read(_BLOCK)
+        return
+    unpack = isal_zlib.decompressobj(wbits=31)
+    while block and not unpack.eof:
+        yield unpack.decompress(block, _BLOCK)
+        block = unpack.unconsumed_tail or file.read(_PACKED_BLOCK)
+
+
 def is_text(head: bytes) -> bool:
     """Whether a file is a text, as JSON is; of what is shorter than 16 bytes it is not known, and False."""
     return _TEXT.match(head) is not None
@@ -122,6 +141,26 @@ def is_pftrace(data: bytes) -> bool:
         if data[at] != _PACKET:
             return False
     return True
+
+
+def begins_like_kineto(head: bytes) -> bool:
+    """Whether a text begins like a Kineto trace.
+
+    Example:
+        >>> begins_like_kineto(b'{"schemaVersion": 1}'), begins_like_kineto(b'{"schema": "1.1.1", "nodes": []}')
+        (True, False)
+    """
+    return _KINETO_KEYS.search(head) is not None
+
+
+def begins_like_nodes(head: bytes) -> bool:
+    """Whether a text begins like an Execution Trace or ET+.
+
+    Example:
+        >>> begins_like_nodes(b'{"schema": "1.1.1", "nodes": []}')
+        True
+    """
+    return _NODE_KEYS.search(head) is not None
 
 
 def is_chakra(head: bytes) -> bool:

@@ -10,7 +10,7 @@ from etplus.converters.collectives import survey
 from etplus.jobs.clocks import clock_offsets, stragglers, synchronising
 from etplus.jobs.job_report import Mismatch
 from etplus.jobs.matching import match_collectives, match_messages
-from etplus.jobs.rank_communications import COLUMNS, Communications, communications
+from etplus.jobs.rank_communications import COLUMNS, RankCommunications, communications
 from etplus.linker import link
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType
 from etplus.schemas.comm_types import RECV, SEND, WORLD, Group
@@ -34,10 +34,10 @@ def rank_of(calls: Calls, groups: list[Group] | None = None, group: list[int] | 
         "group": np.array(group or [0] * len(calls), np.int64), "start": end - 5, "end": end, "on_host": 0 * end,
         **given_columns,
     }  # fmt: skip
-    return Communications(tuple(groups or [WORLD]), **table)
+    return RankCommunications(tuple(groups or [WORLD]), **table)
 
 
-def without(comms: Communications, *rows: int) -> Communications:
+def without(comms: RankCommunications, *rows: int) -> RankCommunications:
     return replace(comms, **{key: np.delete(getattr(comms, key), rows) for key in COLUMNS})
 
 
@@ -123,7 +123,7 @@ def test_each_group_has_its_own_order() -> None:
     ]  # fmt: skip
 
 
-def simulated(offsets: list[int], groups: list[Group], rounds: int, seed: int) -> dict[int, Communications]:
+def simulated(offsets: list[int], groups: list[Group], rounds: int, seed: int) -> dict[int, RankCommunications]:
     """Ranks that come to the collectives of their groups at random times, and leave together up to 2 µs."""
     random = np.random.default_rng(seed)
     rows: dict[int, list[tuple[int, int, int, int]]] = {rank: [] for rank in range(len(offsets))}
@@ -186,7 +186,7 @@ def test_stragglers_are_counted_with_the_clocks_corrected() -> None:
 
 
 def test_messages_are_paired() -> None:
-    def messages(kind: int, peer: int, sizes: list[int], seq: list[int] | None = None) -> Communications:
+    def messages(kind: int, peer: int, sizes: list[int], seq: list[int] | None = None) -> RankCommunications:
         numbers = {"seq": seq} if seq else {}
         return rank_of([(kind, size, 100) for size in sizes], peer=[peer] * len(sizes), **numbers)
 

@@ -19,7 +19,8 @@ import numpy as np
 import orjson
 import pytest
 from etplus.linker import LinkReport, link
-from etplus.linker.ranks import INIT, file_rank, group_ranks, rank_of_et, rank_of_kineto, run_annotation
+from etplus.linker.naming import file_rank
+from etplus.linker.rank_claims import INIT, group_ranks, rank_of_et, rank_of_kineto, run_annotation
 from etplus.linker.time_zones import OFFSETS_S, offset_name, offsets_of
 from etplus.schemas.execution_trace.read_et import read_execution_trace
 from etplus.schemas.kineto.read_kineto import read_kineto

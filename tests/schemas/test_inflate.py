@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from broken_records import fixture
-from etplus.schemas.text import inflate
-from etplus.schemas.text.inflate import gunzip
+from etplus.schemas.text import files
+from etplus.schemas.text.files import gunzip
 from etplus.schemas.text.text import FileText
 from etplus.trace.errors import TraceFormatError
 
@@ -76,7 +76,7 @@ def test_a_bomb_is_refused_with_its_sizes(scarce: str, kept: int, monkeypatch: p
     """Before all of it is unpacked."""
     bomb = gzip.compress(bytes(100_000_000), 1)
     if scarce == "memory":
-        monkeypatch.setattr(inflate, "available_memory", lambda: 20_000_000)
+        monkeypatch.setattr(files, "available_memory", lambda: 20_000_000)
     elif kept == 1000:
         usage = shutil.disk_usage(tempfile.gettempdir())._replace(free=20_000_000)
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)

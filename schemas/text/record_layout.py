@@ -27,7 +27,7 @@ _NEVER = re.compile(rb"(?!)")
 
 
 @dataclass(frozen=True)
-class Layout:
+class RecordLayout:
     """What is known of the objects of one kind.
 
     Attributes:
@@ -73,7 +73,7 @@ def _is_whole_event(record: dict[str, Any]) -> bool:
     return keys >= {"ph", "name"} and (record["ph"] != "X" or keys >= {"ts", "dur", "pid", "tid"})
 
 
-NODE = Layout(
+NODE = RecordLayout(
     keys=(
         b"id", b"name", b"ctrl_deps", b"inputs", b"outputs", b"attrs", b"rf_id", b"parent", b"fw_parent", b"seq_id",
         b"scope", b"tid", b"fw_tid", b"op_schema", b"input_shapes", b"input_types", b"output_shapes", b"output_types",
@@ -83,7 +83,7 @@ NODE = Layout(
     is_whole=_is_whole_node,
 )  # fmt: skip
 """A node of an Execution Trace, flat (schema 1.0.1) or with `ctrl_deps` and `attrs` (since 1.0.2)."""
-EVENT = Layout(
+EVENT = RecordLayout(
     keys=(
         b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args", b"id", b"bp", b"s", b"sf", b"tts", b"cname",
     ),
@@ -92,5 +92,5 @@ EVENT = Layout(
     is_whole=_is_whole_event,
 )  # fmt: skip
 """An event of a Kineto trace."""
-FREE = Layout()
+FREE = RecordLayout()
 """An object of which nothing is known, as a file's header."""

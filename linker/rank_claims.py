@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,10 +29,7 @@ if TYPE_CHECKING:
 
 INIT = "## process_group:init ##"
 """Name of the ET node with the process groups."""
-RANK = re.compile(r"(?<!local)(?<!local[._-])(?<![a-z])rank[-_.]?(\d{1,6})(?!\d)")
-"""A rank in a lower-case file name; a local rank is not the rank in the job."""
 _RUN = re.compile(r"etplus\.run=([\w-]{1,64}) rank=(\d{1,6})")
-_RANK_FOLDER = re.compile(r"rank[-_.]?(\d{1,6})")
 _DEFAULT_GROUP = "default_pg"
 _COMMUNICATION = re.compile(
     r"c10d::|_c10d_functional|c10d_functional::|record_param_comms|(?:nccl|gloo|mpi|ucc|xccl|hccl|oneccl):|"
@@ -94,20 +90,6 @@ def _recordings(names: Iterable[str]) -> Claim:
     return Claim(ranks if len(ranks) == 1 else None, runs=frozenset(run for run, _ in found))
 
 
-def file_rank(path: str) -> int | None:
-    """The rank in a file's name, or in the name of its folder where that is nothing but a rank.
-
-    Example:
-        >>> file_rank("job/step_7.rank3.et.json.gz"), file_rank("job/rank_3/et.json"), file_rank("rank3_tuning/et.json")
-        (3, 3, None)
-    """
-    parts = PurePath(path.lower()).parts[-2:]
-    found = RANK.search(parts[-1]) if parts else None
-    if found is None and len(parts) > 1:
-        found = _RANK_FOLDER.fullmatch(parts[0])
-    return int(found[1]) if found else None
-
-
 def group_ranks(groups: Iterable[Any]) -> Claim:
     """What the process groups that a process is a member of say about it.
 
@@ -150,8 +132,7 @@ def rank_of_et(et: ExecutionTrace) -> Claim:
 
 def rank_of_kineto(kineto: KinetoTrace) -> Claim:
     """What a Kineto trace says about its rank: `rank`, `world_size` and `pg_config` of its `distributedInfo`."""
-    info = kineto.header_value("distributedInfo")
-    info = info if isinstance(info, dict) else {}
+    info = kineto.distributed_info
     groups = info.get("pg_config")
     claim = group_ranks(groups if isinstance(groups, list) else [])
     rank: Any = info.get("rank")
