@@ -19,7 +19,7 @@ import msgspec
 from isal import isal_zlib
 
 from ..schemas.nsys import find_ranks, is_nsys
-from ..schemas.text.sniff import is_pftrace
+from ..schemas.text.sniff import GZIP_MAGIC, begins_like_kineto, begins_like_nodes, is_pftrace
 from ..schemas.text.storage import Folder, is_url
 from ..trace.errors import UNREADABLE, EtplusError
 from .ranks import INIT, RANK, Claim, group_ranks
@@ -54,8 +54,6 @@ _WORLD_INSIDE = re.compile(rb'"world_size"\s*:\s*(\d{1,9})\b')
 _GROUPS_INSIDE = re.compile(rb'%s"[^\[\]]*\[\s*("\[(?:[^"\\]|\\.)*\]")' % re.escape(INIT.encode()))
 _ET_PID = re.compile(rb'"pid"\s*:\s*(\d{1,18})\b')
 _KINETO_PID = re.compile(rb'"cat"\s*:\s*"cpu_op"[^{}]*?"pid"\s*:\s*"?(\d{1,18})\b')
-_EVENTS = re.compile(rb'"(?:traceEvents|deviceProperties|schemaVersion)"\s*:')
-_NODES = re.compile(rb'"schema"\s*:\s*"[^"]*"|"nodes"\s*:\s*\[')
 
 
 @dataclass(frozen=True)
@@ -232,15 +230,15 @@ def _integer(pattern: re.Pattern[bytes], text: bytes, none: int) -> int:
 
 
 def _kind_of(head: bytes) -> Kind:
-    if _EVENTS.search(head):
+    if begins_like_kineto(head):
         return KINETO
-    return ET if _NODES.search(head) else ""
+    return ET if begins_like_nodes(head) else ""
 
 
 def _unpacked(file: BinaryIO) -> Iterator[bytes]:
     """The file's bytes, unpacked, about a megabyte at a time."""
     block = file.read(_PACKED)
-    if not block.startswith(b"\x1f\x8b"):
+    if not block.startswith(GZIP_MAGIC):
         while block:
             yield block
             block = file.read(_HEAD)

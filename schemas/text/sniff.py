@@ -18,6 +18,10 @@ _SQLITE = b"SQLite format 3\0"
 _PACKED = 1 << 14
 _TEXT = re.compile(rb"[\t\r\n -~]{16}")
 """How JSON texts begin, and traces in protobuf do not."""
+_EVENTS = re.compile(rb'"traceEvents"\s*:')
+_NODES = re.compile(rb'"nodes"\s*:\s*\[')
+_KINETO_KEYS = re.compile(rb'"(?:traceEvents|deviceProperties|schemaVersion)"\s*:')
+_NODE_KEYS = re.compile(rb'"schema"\s*:\s*"[^"]*"|"nodes"\s*:\s*\[')
 _PACKET = 0x0A
 """Field 1 with a length: the packets of a Perfetto Trace, the planes of an XSpace, the version of a GlobalMetadata."""
 _PACKETS_TESTED = 4
@@ -122,6 +126,24 @@ def is_pftrace(data: bytes) -> bool:
         if data[at] != _PACKET:
             return False
     return True
+
+
+def is_kineto(data: bytes) -> bool:
+    """Whether a whole file is a Chrome or Perfetto trace rather than ET+."""
+    if is_pftrace(data):
+        return True
+    events = _EVENTS.search(data)
+    return events is not None and _NODES.search(data, 0, events.start()) is None
+
+
+def begins_like_kineto(head: bytes) -> bool:
+    """Whether a text begins like a Kineto trace."""
+    return _KINETO_KEYS.search(head) is not None
+
+
+def begins_like_nodes(head: bytes) -> bool:
+    """Whether a text begins like an Execution Trace or ET+."""
+    return _NODE_KEYS.search(head) is not None
 
 
 def is_chakra(head: bytes) -> bool:
