@@ -12,16 +12,17 @@ from ..trace.lazy import lazy_names
 if TYPE_CHECKING:
     from .bandwidth import bandwidth_series, copy_bandwidth
     from .breakdown import device_use, iterations, stream_use
-    from .diff import difference, regressions
     from .gemms import gemm_table
-    from .launches import idle_causes, launch_statistics, queue_lengths, queue_use
+    from .launch_queues import idle_causes, launch_statistics, queue_lengths, queue_use
     from .modules import module_table
     from .operators import operator_table
     from .sequences import kernel_sequences
     from .summary import Analysis, analyse
+    from .table import Column, Row, Table
+    from .trace_diff import difference, regressions
 
 __all__ = [
-    "Analysis", "analyse", "bandwidth_series", "copy_bandwidth", "device_use",
+    "Analysis", "Column", "Row", "Table", "analyse", "bandwidth_series", "copy_bandwidth", "device_use",
     "difference", "gemm_table", "idle_causes", "iterations", "kernel_sequences", "launch_statistics", "module_table",
     "operator_table", "queue_lengths", "queue_use", "regressions", "stream_use",
 ]  # fmt: skip
@@ -32,10 +33,11 @@ __getattr__, __dir__ = lazy_names(
         ".summary": "Analysis analyse",
         ".bandwidth": "bandwidth_series copy_bandwidth",
         ".breakdown": "device_use iterations stream_use",
-        ".diff": "difference regressions",
-        ".launches": "idle_causes launch_statistics queue_lengths queue_use",
+        ".trace_diff": "difference regressions",
+        ".launch_queues": "idle_causes launch_statistics queue_lengths queue_use",
         ".gemms": "gemm_table",
         ".sequences": "kernel_sequences",
+        ".table": "Column Row Table",
         ".modules": "module_table",
         ".operators": "operator_table",
     },

@@ -15,13 +15,13 @@ from ..trace.intervals import Intervals, Span, intersection, step_function, sums
 from ..trace.steps import enclosing
 from ..trace.tables import ANNOTATION
 from ..trace.trace import Trace
-from .table import MS, SHARE, Column, Row, Table, WithMean
+from .table import Column, Row, Table, WithMean
 
 _LOADER = re.compile(r"enumerate\(DataLoader\)#|DataLoader")
 _FORWARD = re.compile(r"forward", re.IGNORECASE)
 _SPANS = "; busy: of the trace's span; of GPU: from its first event to its last"
 _SHARES = ("busy_share", "busy_share_of_gpu_span")
-_SHARE_COLUMNS = (Column("busy", "busy_share", SHARE), Column("of GPU", "busy_share_of_gpu_span", SHARE))
+_SHARE_COLUMNS = (Column("busy", "busy_share", "share"), Column("of GPU", "busy_share_of_gpu_span", "share"))
 
 
 class BreakdownRow(WithMean, Row):
@@ -103,7 +103,7 @@ class StreamUse(_Busy, Row):
     title = f"streams{_SPANS}"
     columns = (
         Column("stream", lambda row: f"device {row.device} stream {row.stream}"), Column("events", "events"),
-        Column("busy ms", "busy_ns", MS), Column("idle ms", "idle_ns", MS), *_SHARE_COLUMNS,
+        Column("busy ms", "busy_ns", "ms"), Column("idle ms", "idle_ns", "ms"), *_SHARE_COLUMNS,
     )  # fmt: skip
     derived = _SHARES
 
@@ -130,10 +130,10 @@ class DeviceUse(_Busy, Row):
 
     title = f"devices{_SPANS}"
     columns = (
-        Column("device", lambda row: str(row.device)), Column("busy ms", "busy_ns", MS),
-        Column("idle ms", "idle_ns", MS), Column("overlap", "overlapped_ns", MS), Column("compute", "compute_ns", MS),
-        Column("copy", "copy_ns", MS), Column("comm", "communication_ns", MS),
-        Column("exposed", "exposed_communication_ns", MS), *_SHARE_COLUMNS,
+        Column("device", lambda row: str(row.device)), Column("busy ms", "busy_ns", "ms"),
+        Column("idle ms", "idle_ns", "ms"), Column("overlap", "overlapped_ns", "ms"),
+        Column("compute", "compute_ns", "ms"), Column("copy", "copy_ns", "ms"),
+        Column("comm", "communication_ns", "ms"), Column("exposed", "exposed_communication_ns", "ms"), *_SHARE_COLUMNS,
     )  # fmt: skip
     derived = _SHARES
 
@@ -164,8 +164,8 @@ class Iteration(Row):
 
     title = "iterations"
     columns = (
-        Column("iteration", "name"), Column("latency ms", "latency_ns", MS), Column("GPU busy ms", "gpu_ns", MS),
-        Column("busy", lambda row: row.gpu_ns / row.latency_ns if row.latency_ns else None, SHARE),
+        Column("iteration", "name"), Column("latency ms", "latency_ns", "ms"), Column("GPU busy ms", "gpu_ns", "ms"),
+        Column("busy", lambda row: row.gpu_ns / row.latency_ns if row.latency_ns else None, "share"),
     )  # fmt: skip
     derived = ("latency_ns",)
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn
 from ..trace.trace import Trace
 from .bandwidth import bandwidth_series
-from .launches import queue_lengths
-from .memory import DeviceMemory, device_memory, thinned
+from .device_memory import DeviceMemory, device_memory, thinned
+from .launch_queues import queue_lengths
 
 _SCALES = {"MB": 1e6, "GB/s": 1e9}
 

@@ -11,8 +11,8 @@ from ..trace.columns import IntColumn, grouped
 from ..trace.trace import Trace
 from .devices import Device
 from .flops import Product, product
-from .roofline import Work, against_peaks, find_devices, from_memory, work_of_events
-from .table import GB_PER_S, SHARE, TERAFLOPS, US, Column, Row, Table, WithMean, per_second
+from .kernel_peaks import Work, against_peaks, find_devices, from_memory, work_of_events
+from .table import Column, Row, Table, WithMean, per_second
 
 
 class GemmRow(WithMean, Row):
@@ -46,10 +46,10 @@ class GemmRow(WithMean, Row):
 
     title = "matrix products, over the time of all their operator's kernels"
     columns = (
-        Column("type", lambda row: f"  {row.dtype or '-'}"), Column("count", "count"), Column("mean µs", "mean_ns", US),
-        Column("TFLOP/s", "flops_per_second", TERAFLOPS), Column("of peak", "flops_share", SHARE),
-        Column("GB/s", "bytes_per_second", GB_PER_S, 1), Column("memory", "bytes_share", SHARE),
-        Column("bound", "bound"),
+        Column("type", lambda row: f"  {row.dtype or '-'}"), Column("count", "count"),
+        Column("mean µs", "mean_ns", "µs"), Column("TFLOP/s", "flops_per_second", "TFLOP/s"),
+        Column("of peak", "flops_share", "share"), Column("GB/s", "bytes_per_second", "GB/s", 1),
+        Column("memory", "bytes_share", "share"), Column("bound", "bound"),
     )  # fmt: skip
     derived = ("mean_ns", "flops_per_second", "bytes_per_second")
     joined = ("kernels", " | ")

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..trace.kernel_names import kernel_label
 from ..trace.trace import Trace
-from .table import MS, Column, Row, Table
+from .table import Column, Row, Table
 
 
 class KernelSequence(Row):
@@ -28,7 +28,7 @@ class KernelSequence(Row):
     title = "sequences of kernels that an operator launches"
     columns = (
         Column("", lambda row: ""), Column("kernels", lambda row: len(row.kernels)), Column("calls", "count"),
-        Column("GPU ms", "gpu_ns", MS), Column("host ms", "host_ns", MS),
+        Column("GPU ms", "gpu_ns", "ms"), Column("host ms", "host_ns", "ms"),
     )  # fmt: skip
     joined = ("kernels", " | ")
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.execution_trace.et_tensors import MAX_STORAGE, Tensors, tensors_of
+from ..schemas.execution_trace.tensor_uses import MAX_STORAGE, TensorUses, tensor_uses
 from ..trace.columns import IntColumn, matching, run_starts
 from ..trace.index import CallIndex, Positions, as_positions
 from ..trace.tables import OP
@@ -65,7 +65,7 @@ def storages_of(trace: Trace) -> Storages:
     """
     calls = trace.calls
     ops = np.flatnonzero(calls.kind == OP) if trace.outputs_recorded else np.zeros(0, np.int64)
-    tensors = tensors_of(trace.texts.texts(calls.source[ops]), flat=trace.flat)
+    tensors = tensor_uses(trace.texts.texts(calls.source[ops]))
     accesses = _accesses(trace, ops[tensors.node], tensors)
     call, origin = accesses.call, accesses.origin
     new = run_starts(accesses.storage)
@@ -90,7 +90,7 @@ class _Accesses(NamedTuple):
     """Uses of storages, those of one in order of time: as input at a call's start, as output at its end.
 
     Attributes:
-        call: int64. storage: int64, its id. tensor: int64, position in the `Tensors`.
+        call: int64. storage: int64, its id. tensor: int64, position in the `TensorUses`.
         origin: bool, not a use but the start of a call that gives back what it was not given.
     """
 
@@ -100,7 +100,7 @@ class _Accesses(NamedTuple):
     origin: npt.NDArray[np.bool_]
 
 
-def _accesses(trace: Trace, call: IntColumn, tensors: Tensors) -> _Accesses:
+def _accesses(trace: Trace, call: IntColumn, tensors: TensorUses) -> _Accesses:
     """
     Args:
         call: int64, position of each tensor's call.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,11 +13,13 @@ import numpy as np
 
 from ..trace.brief import brief
 from ..trace.columns import distinct_rows
+from ..trace.errors import EtplusError
 from ..trace.intervals import sums
 from ..trace.kernel_names import kernel_label
+from ..trace.plugins import Plugin, plugins
 from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
-from .bandwidth import copy_bandwidth
+from .bandwidth import communication, copy_bandwidth
 from .breakdown import (
     BreakdownRow,
     DeviceUse,
@@ -30,15 +33,14 @@ from .breakdown import (
     shape_labels,
     stream_use,
 )
-from .communication import communication
+from .device_memory import device_memory
 from .devices import Device, why_unknown
 from .gemms import GemmRow, gemm_table
-from .launches import KERNEL_DELAY_NS, IdleCauses, idle_causes, launch_statistics, queue_use
-from .memory import device_memory
+from .kernel_peaks import KernelRow, Work, find_devices, kernel_table, work_of_events
+from .launch_queues import KERNEL_DELAY_NS, IdleCauses, idle_causes, launch_statistics, queue_use
 from .modules import module_table
 from .operators import OperatorRow, operator_table
 from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
-from .roofline import KernelRow, Work, find_devices, kernel_table, work_of_events
 from .sequences import kernel_sequences
 from .table import Row, Table, WithMean, per_second
 
@@ -121,6 +123,11 @@ class Analysis:
     def gemms(self) -> Table[GemmRow]:
         return gemm_table(self.trace, self.work, self.devices)
 
+    @cached_property
+    def others(self) -> dict[str, Table[Any]]:
+        """Tables of other packages, by name."""
+        return {name: _table_of(plugin, self) for name, plugin in _plugins().items()}
+
     @property
     def mean_latency_ns(self) -> float | None:
         """Mean length of the iterations, None without any."""
@@ -130,6 +137,48 @@ class Analysis:
     def samples_per_second(self) -> float | None:
         """Throughput, None without iterations or batch size."""
         return per_second(self.batch_size, self.mean_latency_ns)
+
+
+TABLES: dict[str, Callable[[Analysis], Sequence[Any]]] = {
+    "streams": attrgetter("streams"),
+    "device_use": attrgetter("device_use"),
+    "iteration_list": attrgetter("iterations"),
+    "breakdown": attrgetter("breakdown"),
+    "kernels": attrgetter("kernels"),
+    "gemms": attrgetter("gemms"),
+    "host_ops": attrgetter("host_ops"),
+    "operators": attrgetter("operators"),
+    "modules": attrgetter("modules"),
+    "idle_causes": attrgetter("idle_causes"),
+    "launches": attrgetter("launches"),
+    "queues": attrgetter("queues"),
+    "copies": attrgetter("copies"),
+    "communication": attrgetter("communication"),
+    "sequences": attrgetter("sequences"),
+    "memory": attrgetter("memory"),
+    "memory_holders": lambda analysis: [row for one in analysis.memory for row in one.holders],
+    "memory_outliving": lambda analysis: [row for one in analysis.memory for row in one.outliving],
+}
+"""Tables of JSON and CSV: what finds each in an analysis."""
+
+GROUP = "etplus.analysis_tables"
+"""Group of the entry points of other packages: the name is the table's, the value a function `Analysis -> Table`."""
+_TAKEN = (
+    *TABLES, "memory_curve", "overheads", "file", "rank", "damage", "notes", "devices", "host", "iterations",
+    "consecutive_kernel_delay_ns", "kernel_labels",
+)  # fmt: skip
+
+
+@cache
+def _plugins() -> dict[str, Plugin]:
+    return plugins(GROUP, "analysis table", _TAKEN)
+
+
+def _table_of(plugin: Plugin, analysis: Analysis) -> Table[Any]:
+    table = plugin.call("__call__", analysis)
+    if not isinstance(table, Table):
+        raise EtplusError(f"{plugin} returned {type(table).__name__}, not Table; report it to its authors")
+    return table
 
 
 def analyse(
@@ -241,27 +290,7 @@ def _device_row(analysis: Analysis, number: int) -> dict[str, Any]:
 
 
 def tables_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
-    """Its tables as rows of plain values."""
-    memory = analysis.memory
-    tables: dict[str, Sequence[Any]] = {
-        "streams": analysis.streams,
-        "device_use": analysis.device_use,
-        "iteration_list": analysis.iterations,
-        "breakdown": analysis.breakdown,
-        "kernels": analysis.kernels,
-        "gemms": analysis.gemms,
-        "host_ops": analysis.host_ops,
-        "operators": analysis.operators,
-        "modules": analysis.modules,
-        "idle_causes": analysis.idle_causes,
-        "launches": analysis.launches,
-        "queues": analysis.queues,
-        "copies": analysis.copies,
-        "communication": analysis.communication,
-        "sequences": analysis.sequences,
-        "memory": memory,
-        "memory_holders": [row for one in memory for row in one.holders],
-        "memory_outliving": [row for one in memory for row in one.outliving],
-    }
-    curve = [row for one in memory for row in one.curve()]
-    return {name: [row.plain() for row in rows] for name, rows in tables.items()} | {"memory_curve": curve}
+    """Its tables as rows of plain values, those of other packages last."""
+    curve = [row for one in analysis.memory for row in one.curve()]
+    tables = {name: [row.plain() for row in find(analysis)] for name, find in TABLES.items()}
+    return tables | {"memory_curve": curve} | {name: table.plain() for name, table in analysis.others.items()}

@@ -31,10 +31,14 @@ class Scale(NamedTuple):
     digits: int = 1
 
 
-SHARE = Scale("share")
-MS, US = Scale("ns", 1e6, 3), Scale("ns", 1e3, 2)
-MB = Scale("bytes", 1e6, 3)
-GB_PER_S, TERAFLOPS = Scale("bytes/s", 1e9, 2), Scale("flop/s", 1e12, 2)
+SCALES = {
+    "ms": Scale("ns", 1e6, 3),
+    "µs": Scale("ns", 1e3, 2),
+    "MB": Scale("bytes", 1e6, 3),
+    "GB/s": Scale("bytes/s", 1e9, 2),
+    "TFLOP/s": Scale("flop/s", 1e12, 2),
+    "share": Scale("share", 0.01, 1),
+}
 
 
 class Column(NamedTuple):
@@ -43,23 +47,28 @@ class Column(NamedTuple):
     Attributes:
         heading: above it.
         value: name of the row's attribute, or what makes the cell of a row.
-        unit: of the numbers; without one integers have thousands set apart, and all else prints as it is.
+        unit: one of `SCALES`; without one integers have thousands set apart, and all else prints as it is.
         digits: decimals, by default the unit's.
     """
 
     heading: str
     value: str | Callable[[Any], Cell]
-    unit: Scale | None = None
+    unit: str | None = None
     digits: int | None = None
 
+    def value_in(self, row: Row) -> Any:
+        """The value of a row."""
+        return getattr(row, self.value) if isinstance(self.value, str) else self.value(row)
+
     def cell(self, row: Row) -> Cell:
-        """What the column shows of a row."""
-        value: Any = getattr(row, self.value) if isinstance(self.value, str) else self.value(row)
+        """What the text shows of a row."""
+        value: Any = self.value_in(row)
         if self.unit is None:
             return value  # type: ignore[no-any-return]
-        if self.unit is SHARE:
+        if self.unit == "share":
             return share(value)
-        return number(value, self.unit.digits if self.digits is None else self.digits, self.unit.size)
+        scale = SCALES[self.unit]
+        return number(value, scale.digits if self.digits is None else self.digits, scale.size)
 
 
 @dataclass_transform(frozen_default=True)
@@ -102,8 +111,8 @@ class Row:
 
 SELF_TIMES = ": host and device time without (self) and with what they contain, ms"
 SELF_COLUMNS = (
-    Column("calls", "count"), Column("host self", "self_ns", MS), Column("host", "total_ns", MS),
-    Column("GPU self", "device_self_ns", MS), Column("GPU", "device_total_ns", MS),
+    Column("calls", "count"), Column("host self", "self_ns", "ms"), Column("host", "total_ns", "ms"),
+    Column("GPU self", "device_self_ns", "ms"), Column("GPU", "device_total_ns", "ms"),
 )  # fmt: skip
 """Of rows that are called: operators and modules."""
 

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from ..analysis.devices import read_devices
-from ..analysis.diff import Difference, diff_text, difference, json_of_difference
 from ..analysis.overheads import OverheadRows, pool, summarise
 from ..analysis.summary import Analysis, analyse, json_of, tables_of
+from ..analysis.trace_diff import Difference, diff_text, difference, json_of_difference
 from ..report.plots import require_matplotlib, write_plots
 from ..report.report_text import overheads_text, text_of
 from ..schemas.text.files import open_output
@@ -23,13 +23,21 @@ from ..trace.errors import UsageError
 from ..trace.printable import csv_cell
 from ..trace.selection import part_of
 from ..trace.text_tables import terminal_width
-from .damage import warn_of_damage
-from .graph_captures import add_graph_captures, captures_of, with_captures
 from .inputs import add_inputs, find_inputs, read_input, read_inputs
-from .kernel_delay import add_kernel_delay
-from .options import add_annotation, add_batch_size, add_device_spec, add_part, add_top
+from .options import (
+    add_annotation,
+    add_batch_size,
+    add_device_spec,
+    add_graph_captures,
+    add_kernel_delay,
+    add_part,
+    add_top,
+    captures_of,
+    with_captures,
+)
 from .outputs import add_tables_and_switch, write_tables
 from .regressions import add_limit, report_regressions
+from .terminal import warn_of_damage
 
 _EPILOG = """\
 examples:
@@ -109,7 +117,8 @@ def run(arguments: argparse.Namespace) -> int:
         texts.append(text_of(analysis, terminal_width(), top=arguments.top, by_shape=arguments.by_shape))
         if arguments.json is not None:
             numbers.append(json_of(analysis))
-        _gather(tables, analysis)
+        if csv_folder is not None:
+            _gather(tables, analysis)
         if arguments.baseline is not None:
             baseline = analysed(chosen(read_input(arguments.baseline)))
             found = difference(baseline, analysis, by_shape=arguments.by_shape)

@@ -8,11 +8,10 @@ from ..analysis.devices import read_devices
 from ..converters.augment import ARGUMENTS, augment
 from ..schemas.nsys import is_nsys
 from ..trace.errors import UsageError
-from .damage import warn_of_damage
 from .inputs import add_inputs, find_inputs, input_files, read_input
 from .options import add_device_spec
 from .outputs import add_json, write_json
-from .terminal import say
+from .terminal import say, warn_of_damage
 
 _EPILOG = """\
 examples:

@@ -15,8 +15,8 @@ from ..jobs.pairing import to_manifest
 from ..schemas.text.storage import is_url
 from ..schemas.text.transaction import check_outputs, make_folder
 from ..trace.printable import escaped, printable
-from .graph_captures import add_graph_captures
 from .link import LINK_OPTIONS, add_link_options, share
+from .options import add_graph_captures
 from .outputs import add_json, write_json
 from .terminal import say
 

@@ -12,11 +12,10 @@ from ..converters.convert import Conversion, convert
 from ..converters.registry import exporter_for, exporters, names_a_file, suffixes
 from ..schemas.text.transaction import check_folder, check_outputs
 from ..trace.errors import UsageError
-from .damage import warn_of_damage
 from .inputs import Pair, add_inputs, find_inputs, input_files, read_input
 from .outputs import add_json, write_json
 from .parser import hidden_alias
-from .terminal import say
+from .terminal import say, warn_of_damage
 
 if TYPE_CHECKING:
     from ..converters.preflight_findings import PreflightReport, Profile

@@ -5,18 +5,17 @@ from __future__ import annotations
 import argparse
 
 from ..analysis.devices import read_devices
-from ..analysis.diff import diff_text, difference, json_of_difference
 from ..analysis.summary import analyse
+from ..analysis.trace_diff import diff_text, difference, json_of_difference
 from ..report.report_html import diff_html
 from ..schemas.text.files import open_output
 from ..trace.selection import part_of
 from ..trace.text_tables import terminal_width
-from .damage import warn_of_damage
 from .inputs import add_inputs, find_inputs, read_inputs
 from .options import add_annotation, add_device_spec, add_steps, add_top
 from .outputs import add_tables_and_switch, is_page, write_json, write_tables
 from .regressions import add_limit, report_regressions
-from .terminal import say
+from .terminal import say, warn_of_damage
 
 _EPILOG = """\
 examples:

@@ -14,8 +14,8 @@ from ..schemas.graph_arrays import SPLITS, read_dataset
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.text_tables import number, render, share, terminal_width
+from .options import MISSING_LEARN
 from .outputs import add_tables, write_tables
-from .train import MISSING
 
 _EPILOG = """\
 example:
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             from ..predict.learned.training import predict_graphs, read_trained
         except ImportError as error:
-            raise UsageError("etplus evaluate --model " + MISSING.format(error=error)) from None
+            raise UsageError("etplus evaluate --model " + MISSING_LEARN.format(error=error)) from None
         for file in arguments.model:
             found[Path(file).stem] = predict_graphs(read_trained(file), held)
     measured, models = np.exp(log_times(held)), [graph.model for graph, _ in runs(held)]

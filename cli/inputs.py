@@ -16,7 +16,7 @@ from ..schemas.nsys import NsysRank, choose, find_ranks, is_nsys, only
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .damage import print_warnings, warn_of_damage
+from .terminal import print_warnings, warn_of_damage
 
 if TYPE_CHECKING:
     from ..schemas.text.storage import Folder

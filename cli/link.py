@@ -13,8 +13,8 @@ from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.text_tables import rewrap
 from ..trace.trace import Trace
-from .graph_captures import add_graph_captures
 from .inputs import add_nsys_ranks, chosen_rank
+from .options import add_graph_captures
 from .outputs import add_json, write_json
 from .parser import hidden_alias
 from .terminal import say

@@ -17,10 +17,9 @@ from ..reshape.shape_change import parse_changes
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.text_tables import Cell, number, render, rewrap, share, shorten, terminal_width
-from .damage import warn_of_damage
-from .execution import add_execution, execution_options, missing_table
+from .execute import add_execution, execution_options, missing_table
 from .inputs import add_inputs, find_inputs, input_files, read_inputs
-from .terminal import print_text
+from .terminal import print_text, warn_of_damage
 
 _ROWS, _LABEL, _MOST_ROUNDS = 15, 24, 1000
 _EPILOG = """\

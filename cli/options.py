@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from ..trace.conventions import MAX_NS, NS_PER_UNIT
+from ..trace.trace import Trace
 from .parser import hidden_alias
+
+if TYPE_CHECKING:
+    from ..linker.captures import Capture
+
+_TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)", re.ASCII)
+MISSING_LEARN = "needs PyTorch and safetensors ({error}); install them with: pip install 'etplus[learn]'"
 
 
 def add_annotation(parser: argparse.ArgumentParser) -> None:
@@ -55,3 +66,45 @@ def at_least_one(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} must be a whole number, 1 or more")
     return value
+
+
+def add_kernel_delay(parser: argparse.ArgumentParser) -> None:
+    """Add --consecutive-kernel-delay; its value is ns."""
+    from ..analysis.launch_queues import KERNEL_DELAY_NS  # for commands that analyse
+
+    parser.add_argument("--consecutive-kernel-delay", type=_nanoseconds, default=KERNEL_DELAY_NS, metavar="TIME",
+        help="shorter gaps of a stream, before events that were not launched late, are the device's own delay between "
+        "kernels (default: 30us)")  # fmt: skip
+
+
+def _nanoseconds(text: str) -> int:
+    found = _TIME.fullmatch(text)
+    ns = float(found[1]) * NS_PER_UNIT[found[2]] if found is not None else MAX_NS
+    if not ns < MAX_NS:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r}: a time with its unit, such as 30us (ns, us, ms, s)")
+    return round(ns)
+
+
+def add_graph_captures(parser: argparse.ArgumentParser) -> None:
+    """Add --graph-capture."""
+    parser.add_argument("--graph-capture", action="append", default=[], metavar="FILE_OR_FOLDER",
+        help="Kineto trace of the run in which CUDA or HIP graphs were captured, or a folder of these: kernels of "
+        "replayed graphs are linked to the operators of the capture; repeatable")  # fmt: skip
+
+
+def captures_of(arguments: argparse.Namespace) -> list[Capture]:
+    """Read what --graph-capture names."""
+    if not arguments.graph_capture:
+        return []
+    from ..linker.pipeline import read_captures  # few runs have captures, and importing takes as long as many commands
+
+    return read_captures(arguments.graph_capture, progress=True)
+
+
+def with_captures(trace: Trace, captures: Sequence[Capture]) -> Trace:
+    """The trace, linked to captures if there are any."""
+    if not captures:
+        return trace
+    from ..linker.captured_graphs import link_captured_graphs
+
+    return link_captured_graphs(trace, captures)

@@ -17,10 +17,10 @@ from ..reshape.reshape import Reshaped
 from ..reshape.shape_change import parse_changes
 from ..trace.errors import UsageError
 from ..trace.text_tables import number, render, rewrap, share, shorten, terminal_width
-from .damage import all_damage
 from .inputs import add_inputs, find_inputs, read_all, read_input
 from .outputs import add_tables, one_or_all, write_tables
 from .parser import hidden_alias
+from .terminal import all_damage
 
 _ROWS = 15
 _LEAST_UNLIKE = 0.005

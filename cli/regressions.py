@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ..analysis.diff import Difference, regressions
+from ..analysis.trace_diff import Difference, regressions
 from ..trace.printable import printable
 
 _SLOWER = 4

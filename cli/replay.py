@@ -27,12 +27,12 @@ from ..trace.printable import shortened
 from ..trace.selection import step_range
 from ..trace.text_tables import number, render, rewrap, terminal_width
 from ..trace.trace import Trace
-from .damage import all_damage, warn_of_damage
-from .execution import add_execution, run_execution
+from .execute import add_execution, run_execution
 from .inputs import add_inputs, find_inputs, read_inputs
 from .options import add_steps
 from .outputs import add_tables, one_or_all, write_tables
 from .parser import hidden_alias
+from .terminal import all_damage, warn_of_damage
 
 _DESCRIPTION = """\
 Replay the dependency graph of ET+ files: when every call and kernel starts and

@@ -15,12 +15,18 @@ from ..schemas.kineto.python_frames import read_python_frames
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.selection import part_of
-from .damage import print_warnings, warn_of_damage
-from .graph_captures import add_graph_captures, captures_of, with_captures
 from .inputs import TraceInput, add_inputs, find_inputs, read_inputs
-from .kernel_delay import add_kernel_delay
-from .options import add_annotation, add_batch_size, add_device_spec, add_part
-from .terminal import say
+from .options import (
+    add_annotation,
+    add_batch_size,
+    add_device_spec,
+    add_graph_captures,
+    add_kernel_delay,
+    add_part,
+    captures_of,
+    with_captures,
+)
+from .terminal import print_warnings, say, warn_of_damage
 
 _EPILOG = """\
 examples:

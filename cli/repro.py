@@ -17,7 +17,7 @@ from ..trace.errors import UsageError
 from ..trace.index import CallIndex
 from ..trace.printable import shortened
 from ..trace.trace import Trace
-from .execution import add_execution, execution_options
+from .execute import add_execution, execution_options
 from .inputs import add_inputs, find_inputs, read_all
 from .terminal import say
 

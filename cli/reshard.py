@@ -21,10 +21,9 @@ from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.transaction import check_folder, check_outputs, make_folder
 from ..trace.errors import UsageError
 from ..trace.text_tables import number, render, rewrap, share, terminal_width
-from .damage import warn_of_damage
 from .inputs import add_inputs, find_inputs, input_files, read_inputs
 from .outputs import write_json
-from .terminal import print_text, say
+from .terminal import print_text, say, warn_of_damage
 
 _REPORT = "reshard.json"
 _MOST = 64

@@ -1,12 +1,13 @@
-"""Colour on terminals that want it: highlighted errors and warnings, bold headings; plain text everywhere else."""
+"""What commands say to people: warnings, lines on standard error, text with colour on terminals that want it."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import TextIO
+from collections.abc import Iterable
+from typing import Protocol, TextIO
 
-from ..trace.printable import escaped
+from ..trace.printable import escaped, printable
 
 _RESET = "\033[0m"
 
@@ -47,3 +48,26 @@ def _takes_colour(stream: TextIO) -> bool:
     https://no-color.org
     """
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in ("", "dumb") and stream.isatty()
+
+
+class _Damaged(Protocol):
+    """A trace, a document, or a result that was made of one."""
+
+    @property
+    def damage(self) -> tuple[str, ...]: ...
+
+
+def warn_of_damage(read: Iterable[_Damaged]) -> None:
+    """Print a warning for each kind of damage of what was read, each once."""
+    print_warnings(all_damage(read))
+
+
+def all_damage(read: Iterable[_Damaged]) -> list[str]:
+    """Each kind of damage of what was read, once, in sentences."""
+    return list(dict.fromkeys(sentence for one in read for sentence in one.damage))
+
+
+def print_warnings(sentences: Iterable[str]) -> None:
+    """Print warnings, without control characters of names in a trace, one a line."""
+    for sentence in sentences:
+        print(f"warning: {printable(sentence)}", file=sys.stderr)

@@ -12,9 +12,9 @@ from tqdm import tqdm
 from ..schemas.graph_arrays import read_dataset
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
+from .options import MISSING_LEARN
 from .outputs import add_json, write_json
 
-MISSING = "needs PyTorch and safetensors ({error}); install them with: pip install 'etplus[learn]'"
 _EPILOG = """\
 example:
   etplus convert runs/*.json.gz --to npz -o dataset
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         from ..predict.learned.training import EPOCHS, train, write_trained
     except ImportError as error:
-        raise UsageError("etplus train " + MISSING.format(error=error)) from None
+        raise UsageError("etplus train " + MISSING_LEARN.format(error=error)) from None
     most = EPOCHS[arguments.kind] if arguments.epochs is None else arguments.epochs
     if arguments.hidden < 1 or most < 1:
         raise UsageError("--hidden and --epochs must be at least 1")

@@ -38,7 +38,6 @@ from ..schemas.chakra.node_records import (
     ABSENT,
     ET_ATTRIBUTES,
     EVENT_NUMBERS,
-    FLAT_TENSORS,
     FURTHER_ATTRIBUTES,
     form_of,
     read_records,
@@ -46,6 +45,7 @@ from ..schemas.chakra.node_records import (
 from ..schemas.chakra.stream import messages_of, write_blocks
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import comm_rows
+from ..schemas.execution_trace.arguments import FLAT_TENSORS
 from ..schemas.text.secrets import mask
 from ..trace.columns import IntColumn
 from ..trace.conventions import COPY_CATEGORIES

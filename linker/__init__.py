@@ -9,8 +9,7 @@ from ..trace.lazy import lazy_names
 if TYPE_CHECKING:
     from ..trace.link_report import LinkReport
     from .captured_graphs import link_captured_graphs
-    from .captures import read_captures
-    from .pipeline import LinkOptions, link, trace_of_kineto
+    from .pipeline import LinkOptions, link, read_captures, trace_of_kineto
 
 __all__ = ["LinkOptions", "LinkReport", "link", "link_captured_graphs", "read_captures", "trace_of_kineto"]
 
@@ -18,8 +17,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         ".captured_graphs": "link_captured_graphs",
-        ".captures": "read_captures",
-        ".pipeline": "LinkOptions link trace_of_kineto",
+        ".pipeline": "LinkOptions link read_captures trace_of_kineto",
         "..trace.link_report": "LinkReport",
     },
     __all__,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.execution_trace.node_tensors import FlatTensors, Tensors
+from ..schemas.execution_trace.arguments import WholeSides, whole_sides
+from ..schemas.kineto.input_args import NO_TENSORS
 from ..schemas.kineto.kineto_calls import CpuCalls, cpu_calls, enclosing_call
 from ..schemas.kineto.launches import find_launches
 from ..schemas.kineto.read_kineto import EventTable, KinetoTrace, read_kineto
@@ -35,10 +36,11 @@ from ..trace.trace import Trace
 from .comm import RECORD_PARAM_COMMS, comm_of_node
 from .kineto_only import host_side
 from .naming import ET, KINETO, look_at
-from .pipeline import link
 
 CaptureSource = Source | tuple[Source, Source]
 """A Kineto trace of the capture phase, an ET and a Kineto trace of it, or a folder of these."""
+PairLink = Callable[[Source, Source], Trace]
+"""`etplus.link`, handed in: it reads captures itself."""
 
 _DETAILS = "execution_details.json"
 _BEGIN, _END = "StreamBeginCapture", "StreamEndCapture"
@@ -115,27 +117,14 @@ def batch_size_in(name: str) -> int | None:
     return sum(int(number) for number in found.groups() if number) if found else None
 
 
-def read_captures(sources: Sequence[CaptureSource], *, progress: bool = False) -> list[Capture]:
-    """Read the capture phase of a job.
-
-    Args:
-        sources: Kineto traces; tuples of an ET and a Kineto trace, whose ET gives inputs and outputs; or folders of
-            these. In a folder with `execution_details.json` the files are those that it lists.
-
-    Raises:
-        TraceFormatError: a file that cannot be read, or in which no graph is captured.
-        UsageError: a folder without traces.
-
-    Example:
-        >>> [capture.file for capture in read_captures(["capture.json.gz"])]  # doctest: +SKIP
-        ['capture.json.gz']
-    """
-    return [capture for source in sources for capture in _read_source(source, progress)]
+def captures_in(sources: Sequence[CaptureSource], link: PairLink, progress: bool) -> list[Capture]:
+    """What `read_captures` returns; `link` joins those with an ET."""
+    return [capture for source in sources for capture in _read_source(source, link, progress)]
 
 
-def _read_source(source: CaptureSource, progress: bool) -> list[Capture]:
+def _read_source(source: CaptureSource, link: PairLink, progress: bool) -> list[Capture]:
     """The captures of a file, or of those in a folder that hold any; `notes` of the first name the others."""
-    found = [(str(name), _read_capture(et, name, details, progress)) for et, name, details in _files(source)]
+    found = [(str(name), _read_capture(et, name, details, link, progress)) for et, name, details in _files(source)]
     captures = [capture for _, capture in found if capture is not None]
     if not captures:
         where = found[0][0] if isinstance(source, (str, os.PathLike)) else "the capture"
@@ -195,13 +184,15 @@ def _listed(folder: Path) -> list[_Listed]:
     return found
 
 
-def _read_capture(et: Source | None, source: Source, details: dict[str, Any], progress: bool) -> Capture | None:
+def _read_capture(
+    et: Source | None, source: Source, details: dict[str, Any], link: PairLink, progress: bool
+) -> Capture | None:
     """The captures in one trace, None if there are none."""
     kineto = read_kineto(source, progress=progress, modules=True)
     begin, end, thread = _windows(kineto)
     if not len(begin):
         return None
-    recorded = link(et, source, progress=progress) if et is not None else None
+    recorded = link(et, source) if et is not None else None
     rows, graph, lost = _launches(kineto, begin, end, thread)
     calls = cpu_calls(kineto, CPU_CATEGORIES | {PYTHON_CATEGORY})
     events = kineto.events
@@ -352,27 +343,18 @@ def _kinds(events: EventTable, rows: IntColumn) -> npt.NDArray[np.int8]:
     return kinds[events.category[rows]]
 
 
-class _Inputs(msgspec.Struct, gc=False):
-    shapes: msgspec.Raw = msgspec.Raw(b"[]")
-
-
 def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> list[bytes]:
     """Inputs and outputs of calls: the ET's where it has the call; else Kineto's, which records no outputs."""
     side = host_side(kineto, calls)
     node_of_call = scatter(len(calls), side.match.call, side.nodes.node)
-    nodes = [msgspec.json.decode(text, type=Tensors) for text in side.trace.texts.of(node_of_call[kept])]
-    shapes = (bytes(msgspec.json.decode(one.inputs, type=_Inputs).shapes) for one in nodes)
-    made = [Tensors() if of == b"[]" else Tensors(one.inputs) for one, of in zip(nodes, shapes, strict=True)]
+    nodes = map(whole_sides, side.trace.texts.tensors_of(node_of_call[kept]))
+    given = [WholeSides() if bytes(node.inputs) == NO_TENSORS else WholeSides(node.inputs) for node in nodes]
     if recorded is not None:
         rows = positions(recorded.kineto_event[: _node_count(recorded)], kineto.events.index[calls.row[kept]])
         has = np.flatnonzero(rows >= 0)
         for at, text in zip(has.tolist(), recorded.texts.texts(rows[has]), strict=True):
-            flat = recorded.flat
-            made[at] = msgspec.json.decode(text, type=FlatTensors).nested() if flat else _decode_node(text)
-    return [msgspec.json.encode(one) for one in made]
-
-
-_decode_node = msgspec.json.Decoder(Tensors).decode
+            given[at] = whole_sides(text)
+    return [msgspec.json.encode(sides) for sides in given]
 
 
 def _node_count(recorded: Trace) -> int:

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
 import numpy as np
 
+from ..schemas.execution_trace.arguments import DecodedSide, decode_call
 from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.kineto.read_kineto import EventTable
 from ..trace.columns import IntColumn, distinct, matching
@@ -95,7 +95,8 @@ def comm_records(et: ExecutionTrace, nodes: EtCalls, positions: IntColumn) -> li
 
 
 def _record_of(text: bytes) -> CommRecord | None:
-    values, at = _inputs(msgspec.json.decode(text))
+    inputs = decode_call(text).inputs
+    values, at = inputs.values, _name_at(inputs)
     if at < 0:
         return None
     sequence = values[at - 3] if at >= 3 else None
@@ -130,22 +131,17 @@ def _of_ancestors(
     return result
 
 
-def _inputs(node: dict[str, Any]) -> tuple[list[Any], int]:
-    """Input values of a record_param_comms, and the position of the collective's name among them, −1 for none."""
-    inputs = node.get("inputs", [])
-    values = inputs.get("values", []) if isinstance(inputs, dict) else inputs
-    types = inputs.get("types", []) if isinstance(inputs, dict) else node.get("input_types", [])
-    pairs = enumerate(zip(values, types, strict=False))
-    return values, next((i for i, (v, t) in pairs if t == "String" and isinstance(v, str)), -1)
+def _name_at(inputs: DecodedSide) -> int:
+    """The position of the collective's name among the inputs of a record_param_comms, −1 for none."""
+    pairs = enumerate(zip(inputs.values, inputs.types, strict=False))
+    return next((i for i, (v, t) in pairs if t == "String" and isinstance(v, str)), -1)
 
 
 def comm_of_node(text: bytes) -> dict[str, Any]:
     """Fields of `comm` in the text of a record_param_comms node: its attributes (schema 1.1.0 on), else its inputs."""
-    node: dict[str, Any] = msgspec.json.decode(text)
-    attrs = {a.get("name"): a.get("value") for a in node.get("attrs", []) if isinstance(a, dict)}
-    inputs = node.get("inputs", [])
-    types = inputs.get("types", []) if isinstance(inputs, dict) else node.get("input_types", [])
-    values, name_at = _inputs(node)
+    record = decode_call(text)
+    values, types = record.inputs.values, record.inputs.types
+    name_at = _name_at(record.inputs)
     tensors = _tensors(values[0]) if values else []
     comm: dict[str, Any] = {}
     if name_at >= 0:
@@ -158,10 +154,8 @@ def comm_of_node(text: bytes) -> dict[str, Any]:
     if tensors:
         comm["in_nelems"] = sum(t[3] for t in tensors)
         comm["dtype"] = _dtype(types[0] if types else "")
-        outputs = node.get("outputs", [])
-        out_values = outputs.get("values", []) if isinstance(outputs, dict) else outputs
-        comm["out_nelems"] = sum(t[3] for v in out_values for t in _tensors(v)) or comm["in_nelems"]
-    given = {field: attrs.get(name) for field, name in _ATTRS.items()}
+        comm["out_nelems"] = sum(t[3] for v in record.outputs.values for t in _tensors(v)) or comm["in_nelems"]
+    given = {field: record.attributes.get(name) for field, name in _ATTRS.items()}
     given["in_split"], given["out_split"] = int_list(given["in_split"]), int_list(given["out_split"])
     comm.update({key: value for key, value in given.items() if value not in (None, "")})
     return comm

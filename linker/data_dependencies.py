@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.execution_trace.et_tensors import MAX_STORAGE, Tensors, tensors_of
 from ..schemas.execution_trace.read_et import ExecutionTrace
+from ..schemas.execution_trace.tensor_uses import MAX_STORAGE, TensorUses, tensor_uses
 from ..schemas.kineto.read_kineto import KinetoTrace
 from ..trace.columns import IntColumn, distinct, inverse_positions, mask_at, matching, scatter
 from ..trace.conventions import ANNOTATION_SCOPE
@@ -119,7 +119,7 @@ def _matching(pattern: re.Pattern[str], et: ExecutionTrace, nodes: EtCalls) -> _
 def _accesses(et: ExecutionTrace, nodes: EtCalls, storage_only: _Flags) -> _Accesses:
     """What each call reads and writes by its inputs, outputs, name and schema."""
     touching = np.flatnonzero((et.scope[nodes.node] != ANNOTATION_SCOPE) & ~_matching(_IDLE, et, nodes))
-    tensors = tensors_of(et.texts.of(nodes.node[touching]), flat=et.flat)
+    tensors = tensor_uses(et.texts.of(nodes.node[touching]))
     call, output, given = touching[tensors.node], tensors.output, ~tensors.output
     key = call * MAX_STORAGE + tensors.storage
     fresh = output & ~_within(key, np.sort(key[given]))
@@ -185,7 +185,7 @@ def _marks(schema: str) -> tuple[str, int, int]:
     return schema.partition("(")[0].partition(".")[0], marks[0], marks[1]
 
 
-def _cut(call: IntColumn, tensors: Tensors, read: _Flags, write: _Flags) -> _Accesses:
+def _cut(call: IntColumn, tensors: TensorUses, read: _Flags, write: _Flags) -> _Accesses:
     """Reads and writes as pieces.
 
     Storages that are cut too finely (thousands of slices, and as many reads of the whole) count as one piece each, that

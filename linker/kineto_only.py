@@ -8,7 +8,6 @@ Systems, whose capture may begin in the middle of the program, what nobody in th
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.execution_trace.read_et import ExecutionTrace
+from ..schemas.kineto.input_args import NO_TENSORS, RecordedInputs, et_inputs, recorded_inputs
 from ..schemas.kineto.read_kineto import EventTable, KinetoTrace
 from ..trace.columns import IntColumn, inverse_positions
 from ..trace.conventions import ANNOTATION_SCOPE, UNATTACHED_REASONS
-from ..trace.dtypes import UNKNOWN_DTYPE
-from ..trace.errors import UNREADABLE
 from ..trace.kinds import CERTAIN
 from .attach import Attachment
 from .calls import CpuCalls, EtCalls, et_calls
@@ -34,14 +32,6 @@ _BEFORE = b'{"schema": "%b", "pid": %d, "time": "", "start_ts": 0, "finish_ts": 
 _NO_LAUNCHER = UNATTACHED_REASONS.index("no launcher in the trace")
 _BLOCK = 1024
 """Nodes whose texts are made at once."""
-_NOT_TENSORS = frozenset({"", "Scalar", "ScalarList"})
-"""Values of `Input type` for what is not a tensor; "" for None and for what Kineto does not record."""
-_TENSOR_LISTS = frozenset({"TensorList", "GenericList"})
-"""Values of `Input type` for lists of tensors, whose element types Kineto does not record."""
-_NO_TENSORS: dict[str, list[Any]] = {"values": [], "shapes": [], "types": []}
-
-
-_NO_TENSORS_TEXT = msgspec.json.encode(_NO_TENSORS)
 _NODE_NUMBERS = ("id", "parent", "rf_id", "seq_id", "scope", "tid")
 _NODE = (
     b'{"id":%%d,"name":%%b,"ctrl_deps":%%d,"inputs":%%b,"outputs":%b,"attrs":['
@@ -49,27 +39,8 @@ _NODE = (
     b'{"name":"seq_id","type":"int64","value":%%d},{"name":"scope","type":"uint64","value":%%d},'
     b'{"name":"tid","type":"uint64","value":%%d},{"name":"fw_tid","type":"uint64","value":0},'
     b'{"name":"op_schema","type":"string","value":""}]}'
-) % _NO_TENSORS_TEXT
+) % NO_TENSORS
 """A node, but for its numbers, name and inputs."""
-_NOTHING = msgspec.Raw(b"[]")
-_Recorded = tuple[bytes, bytes, bytes, bytes]
-"""What Kineto records of a call's inputs: the texts of values, shapes, types and strides."""
-
-
-class _Inputs(msgspec.Struct, gc=False):
-    """What Kineto records of a call's inputs with `record_shapes`, undecoded."""
-
-    values: msgspec.Raw = msgspec.field(default=_NOTHING, name="Concrete Inputs")
-    shapes: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Dims")
-    types: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input type")
-    strides: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Strides")
-
-
-class _Event(msgspec.Struct, gc=False):
-    args: _Inputs = msgspec.field(default_factory=_Inputs)
-
-
-_decode_event = msgspec.json.Decoder(_Event).decode
 
 
 @dataclass(frozen=True)
@@ -184,7 +155,7 @@ class _Texts:
         names: list[str],
     ) -> None:  # fmt: skip
         self._events, self._row, self._columns, self._name, self._names = events, row, columns, name, names
-        self._known: dict[_Recorded | None, bytes] = {None: _NO_TENSORS_TEXT}
+        self._known: dict[RecordedInputs | None, bytes] = {None: NO_TENSORS}
         self.first = np.append(np.arange(0, len(row), _BLOCK), len(row))
 
     def __len__(self) -> int:
@@ -201,13 +172,13 @@ class _Texts:
     def tensors_of(self, records: IntColumn) -> list[bytes]:
         """The inputs and outputs alone; those of equal calls are one object."""
         inputs = self._inputs_of(records)
-        whole = {text: b'{"inputs":%b,"outputs":%b}' % (text, _NO_TENSORS_TEXT) for text in set(inputs)}
+        whole = {text: b'{"inputs":%b,"outputs":%b}' % (text, NO_TENSORS) for text in set(inputs)}
         return [whole[text] for text in inputs]
 
     def _inputs_of(self, records: IntColumn) -> list[bytes]:
         rows = self._row[records]
-        inputs: npt.NDArray[np.object_] = np.full(len(rows), _NO_TENSORS_TEXT, object)
-        inputs[rows >= 0] = _inputs_texts(self._events.read(rows[rows >= 0], _recorded), self._known)
+        inputs: npt.NDArray[np.object_] = np.full(len(rows), NO_TENSORS, object)
+        inputs[rows >= 0] = et_inputs(self._events.read(rows[rows >= 0], recorded_inputs), self._known)
         texts: list[bytes] = inputs.tolist()
         return texts
 
@@ -225,77 +196,3 @@ def _tids(kineto: KinetoTrace, threads: IntColumn) -> list[int]:
     tids = [kineto.events.threads[code][1] for code in threads.tolist()]
     numbers = [tid for tid in tids if isinstance(tid, int) and 0 < tid < 2**62]
     return numbers if len(set(numbers)) == len(tids) else list(range(1, len(tids) + 1))
-
-
-def _recorded(event: bytes) -> _Recorded | None:
-    """The texts of values, shapes, types and strides in an event, None where they cannot be read."""
-    try:
-        given = _decode_event(event).args
-    except msgspec.MsgspecError:
-        return None
-    return bytes(given.values), bytes(given.shapes), bytes(given.types), bytes(given.strides)
-
-
-def _inputs_texts(recorded: list[_Recorded | None], known: dict[_Recorded | None, bytes]) -> list[bytes]:
-    """The JSON of each call's inputs in the ET's terms; equal ones, of which a trace has many, are made once.
-
-    Args:
-        known: gets the new ones.
-    """
-    for key in dict.fromkeys(recorded):
-        if key is not None and key not in known:
-            known[key] = _NO_TENSORS_TEXT
-            with contextlib.suppress(*UNREADABLE):  # lists in lists to any depth
-                known[key] = msgspec.json.encode(_inputs(*map(msgspec.json.decode, key)))
-    return [known[key] for key in recorded]
-
-
-def _inputs(values: Any, shapes: Any, types: Any, strides: Any) -> dict[str, list[Any]]:
-    """A call's inputs in the ET's terms: "Tensor(float)" for what Kineto calls "float"."""
-    values, shapes, types, strides = ([] if not isinstance(v, list) else v for v in (values, shapes, types, strides))
-    if len(shapes) != len(types) or any(not isinstance(t, str) for t in types):
-        return _NO_TENSORS
-    texts = values if len(values) == len(types) else [""] * len(types)
-    known = {"strides": strides} if len(strides) == len(types) > 0 else {}
-    return {
-        "values": [_value(text, kind) for text, kind in zip(texts, types, strict=True)],
-        "shapes": shapes,
-        "types": [_type(kind, shape) for kind, shape in zip(types, shapes, strict=True)],
-        **known,
-    }
-
-
-def _value(text: Any, kind: str) -> Any:
-    """A number as such, as ETs have it; anything else as Kineto wrote it."""
-    value = _concrete_value(text) if isinstance(text, str) and kind in _NOT_TENSORS else None
-    return text if value is None else value
-
-
-def _concrete_value(text: str) -> Any:
-    """The value of one of `Concrete Inputs`, which are texts; None for what is neither a number nor a list of them."""
-    text = text.strip()
-    if text.startswith("[") and text.endswith("]"):
-        return [_concrete_value(part) for part in text[1:-1].split(",") if part.strip()]
-    if text in ("True", "False"):
-        return text == "True"
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            return kind(text)
-    return None
-
-
-def _type(kind: str, shape: Any) -> str:
-    """An argument's type in the ET's spelling."""
-    if kind in _NOT_TENSORS:
-        return kind or "None"
-    lists = isinstance(shape, list) and any(isinstance(one, list) for one in shape)
-    return _list_type(shape) if lists or kind in _TENSOR_LISTS else f"Tensor({kind})"
-
-
-def _list_type(shape: Any) -> str:
-    """The type of a list of tensors, or of lists of them, of these shapes."""
-    members = shape if isinstance(shape, list) else []
-    nested = [isinstance(one, list) and any(isinstance(extent, list) for extent in one) for one in members]
-    unknown = f"Tensor({UNKNOWN_DTYPE})"
-    types = (_list_type(one) if deeper else unknown for one, deeper in zip(members, nested, strict=True))
-    return f"GenericList[{','.join(types)}]"

@@ -9,23 +9,22 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, count, islice
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from ..schemas.comm_types import HOST_COLLECTIVE
-from ..schemas.execution_trace.node_tensors import ATTRIBUTES, FlatTensors, Tensors
+from ..schemas.execution_trace.arguments import decode_call, made_node
 from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.kineto.host_calls import outermost_calls, pair_with_calls
+from ..schemas.kineto.input_args import input_shapes
 from ..schemas.text.records import RecordTexts
 from ..trace.columns import IntColumn, inverse_positions, matching, scatter
 from ..trace.conventions import ANNOTATION_SCOPE
-from ..trace.errors import UNREADABLE
 from ..trace.kinds import CERTAIN, EQUIVALENT
 from .calls import TracePair, et_calls
 from .match.result import Match
@@ -36,21 +35,12 @@ _CALL = "c10d::"
 _COLLECTIVE_OR_CALL = re.compile(rf"{HOST_COLLECTIVE.pattern}|{_CALL}\w+", re.ASCII)
 _MOST_NAMED = 4
 _NO_LIMIT = 2**63
-_COLUMNS = ("values", "shapes", "types")
 _TYPE = re.compile(r"Tensor\([^)]*\)")
 _PAIR = re.compile(rb"\[\s*(\d{1,18})\s*,\s*(\d{1,18})\s*,")
 """Tensor and storage id, as a tensor begins."""
 
-_Inputs = list[tuple[Any, Any, str]]
-"""Value, shape and type of each tensor."""
-
-
-class _Args(msgspec.Struct, gc=False):
-    shapes: list[Any] = msgspec.field(default_factory=list, name="Input Dims")
-
-
-class _Event(msgspec.Struct, gc=False):
-    args: _Args = msgspec.field(default_factory=_Args)
+_Tensors = list[tuple[Any, Any, str]]
+"""Value, shape and type of each."""
 
 
 @dataclass(frozen=True)
@@ -219,13 +209,14 @@ def _extended(pair: TracePair, lost: Sequence[_Lost], *, ids: bool) -> Execution
         "fw_tid": np.zeros(len(lost), np.int64),
     }
     names = list(dict.fromkeys([*et.names, *(one.name for one in lost)]))
-    shapes = events.read(rows, _shapes)
+    shapes = events.read(rows, input_shapes)
     of_calls = et.texts.of(issuing)
     texts = []
     for k, one in enumerate(lost):
         numbers = {key: int(column[k]) for key, column in columns.items()}
         made_of = f"{et.names[et.name[issuing[k]]]} (node {numbers['parent']}) and Kineto's event"
-        texts.append(_text(one.name, numbers, _inputs(of_calls[k], shapes[k], flat=et.flat), made_of, flat=et.flat))
+        inputs = _inputs(of_calls[k], shapes[k])
+        texts.append(made_node(one.name, numbers, inputs, flat=et.flat, **{MADE_OF: made_of}))
     longer: dict[str, Any] = {key: np.append(getattr(et, key), column) for key, column in columns.items()}
     return replace(
         et,
@@ -237,38 +228,18 @@ def _extended(pair: TracePair, lost: Sequence[_Lost], *, ids: bool) -> Execution
     )
 
 
-def _text(name: str, numbers: Mapping[str, int], inputs: _Inputs, made_of: str, *, flat: bool) -> bytes:
-    """A node as PyTorch writes it, in either layout."""
-    none: dict[str, list[Any]] = {"values": [], "shapes": [], "types": []}
-    given = dict(zip(none, map(list, zip(*inputs, strict=True)), strict=True)) if inputs else none
-    if flat:
-        node = {"name": name, **numbers, "op_schema": "", MADE_OF: made_of}
-        for side, of in (("input", given), ("output", none)):
-            node |= {f"{side}s": of["values"], f"{side}_shapes": of["shapes"], f"{side}_types": of["types"]}
-        return msgspec.json.encode(node)
-    attrs: list[dict[str, Any]] = [
-        {"name": key, "type": "int64" if key == "seq_id" else "uint64", "value": numbers[key]} for key in ATTRIBUTES
-    ]
-    attrs += [{"name": key, "type": "string", "value": value} for key, value in (("op_schema", ""), (MADE_OF, made_of))]
-    return msgspec.json.encode({
-        "id": numbers["id"], "name": name, "ctrl_deps": numbers["parent"], "inputs": given, "outputs": none,
-        "attrs": attrs,
-    })  # fmt: skip
-
-
-def _inputs(call: bytes, shapes: Sequence[Any], *, flat: bool) -> _Inputs:
+def _inputs(call: bytes, shapes: Sequence[Any]) -> _Tensors:
     """What the collective works on: of the tensors of its call those of the shapes that Kineto records.
 
     Without these all that the call reads: the second of its inputs, `(outputs, inputs, ...)`, or the first where the
     second is none, `(tensors, ...)`.
     """
-    given = msgspec.json.decode(call, type=FlatTensors).nested() if flat else msgspec.json.decode(call, type=Tensors)
-    columns = msgspec.json.decode(given.inputs)
-    each = [list(_tensors(*one)) for one in zip(*(columns.get(key, []) for key in _COLUMNS), strict=False)]
+    values, extents, types, *_ = decode_call(call).inputs
+    each = [list(_tensors(*argument)) for argument in zip(values, extents, types, strict=False)]
     read = each[1] if len(each) > 1 and each[1] else each[0] if each else []
-    everything = [*read, *(one for of in each[:2] if of is not read for one in of)]
-    fitting = [next((one for one in everything if one[1] == shape), None) for shape in shapes]
-    known = [one for one in fitting if one is not None]
+    everything = [*read, *(tensor for of in each[:2] if of is not read for tensor in of)]
+    fitting = [next((tensor for tensor in everything if tensor[1] == shape), None) for shape in shapes]
+    known = [tensor for tensor in fitting if tensor is not None]
     return known if known and len(known) == len(fitting) else read
 
 
@@ -282,11 +253,3 @@ def _tensors(value: Any, shape: Any, kind: Any) -> Iterator[tuple[Any, Any, str]
         for i, (part, extents) in enumerate(zip(value, shape, strict=False)):
             nested = isinstance(part, list) and bool(part) and isinstance(part[0], list)
             yield from _tensors(part, extents, kind if nested else types[min(i, len(types) - 1)])
-
-
-def _shapes(event: bytes) -> list[Any]:
-    """The shapes of an event's tensors, as far as Kineto records them."""
-    try:
-        return [shape for shape in msgspec.json.decode(event, type=_Event).args.shapes if shape]
-    except UNREADABLE:
-        return []

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,7 @@ from .segment import find_iterations
 from .time_zones import offsets_of
 
 if TYPE_CHECKING:
-    from .captures import CaptureSource
+    from .captures import Capture, CaptureSource
 
 _LOG = logging.getLogger("etplus")
 _HEADER_KEYS = ("schemaVersion", "deviceProperties", "distributedInfo")
@@ -148,10 +149,29 @@ def link(
     trace = _linked(et, kineto, options, progress=progress, jobs=jobs)
     if not graph_captures:
         return trace
-    from .captured_graphs import link_captured_graphs  # both link captures with `link`
-    from .captures import read_captures
+    from .captured_graphs import link_captured_graphs  # few runs have captures
 
     return link_captured_graphs(trace, read_captures(graph_captures, progress=progress))
+
+
+def read_captures(sources: Sequence[CaptureSource], *, progress: bool = False) -> list[Capture]:
+    """Read the capture phase of a job.
+
+    Args:
+        sources: Kineto traces; tuples of an ET and a Kineto trace, whose ET gives inputs and outputs; or folders of
+            these. In a folder with `execution_details.json` the files are those that it lists.
+
+    Raises:
+        TraceFormatError: a file that cannot be read, or in which no graph is captured.
+        UsageError: a folder without traces.
+
+    Example:
+        >>> [capture.file for capture in read_captures(["capture.json.gz"])]  # doctest: +SKIP
+        ['capture.json.gz']
+    """
+    from .captures import captures_in  # few runs have captures
+
+    return captures_in(sources, partial(link, progress=progress), progress)
 
 
 def _linked(et: Source | None, kineto: Source, options: LinkOptions, *, progress: bool, jobs: int) -> Trace:

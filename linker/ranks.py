@@ -8,7 +8,6 @@ on rooted collectives and messages that input is the root or the peer instead.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from ..schemas.comm_types import CollectiveCommType, collective_type, input_values
+from ..schemas.comm_types import CollectiveCommType, collective_type
+from ..schemas.execution_trace.arguments import decode_call
 from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.conventions import MAX_RANKS
 from ..trace.errors import UNREADABLE
 
 if TYPE_CHECKING:
+    from ..schemas.execution_trace.arguments import CallRecord
     from ..schemas.execution_trace.read_et import ExecutionTrace
     from ..schemas.kineto.read_kineto import KinetoTrace
 
@@ -183,19 +184,17 @@ def _members(ranks: Any) -> frozenset[int]:
     return frozenset(ranks) if isinstance(ranks, list) and all(map(_is_rank, ranks)) else frozenset()
 
 
-def _nodes(et: ExecutionTrace, name: str) -> Iterator[dict[str, Any]]:
+def _nodes(et: ExecutionTrace, name: str) -> Iterator[CallRecord]:
     """The nodes with a name, decoded, the first ones of many; those that cannot be decoded say nothing."""
     if name not in et.names:
         return
     rows = np.flatnonzero(et.name == et.names.index(name))[:_NODES_READ]
-    for text in et.texts.of(rows):
-        with contextlib.suppress(*UNREADABLE):
-            yield msgspec.json.decode(text, type=dict[str, Any])
+    yield from map(decode_call, et.texts.of(rows))
 
 
-def _listed(init: dict[str, Any]) -> list[Any]:
+def _listed(init: CallRecord) -> list[Any]:
     """The process groups in a `## process_group:init ##` node."""
-    for value in input_values(init.get("inputs")):
+    for value in init.inputs.values:
         try:
             groups = msgspec.json.decode(value) if isinstance(value, str) else None
         except UNREADABLE:
@@ -205,13 +204,13 @@ def _listed(init: dict[str, Any]) -> list[Any]:
     return []
 
 
-def _rank_of_collective(node: dict[str, Any]) -> tuple[int, int | None] | None:
+def _rank_of_collective(node: CallRecord) -> tuple[int, int | None] | None:
     """Rank in the job and, if known, number of ranks of a `record_param_comms` node of schema 1.0.2 on.
 
     Its inputs have in a row: group name and description, rank in the group, name of the collective. Older ones have a
     number for the group, which does not say which group it is.
     """
-    values = input_values(node.get("inputs"))
+    values = node.inputs.values
     for group, rank, name in zip(values, values[1:], values[2:], strict=False):
         if isinstance(group, list) and len(group) == 2 and _is_rank(rank) and isinstance(name, str):
             break
@@ -219,20 +218,17 @@ def _rank_of_collective(node: dict[str, Any]) -> tuple[int, int | None] | None:
         return None
     if collective_type(Comm(), name) not in _NOT_ROOTED:
         return None
-    given = node.get("attrs")
-    listed = [a for a in given if isinstance(a, dict)] if isinstance(given, list) else []
-    attrs = {str(a.get("name")): a.get("value") for a in listed}
     if group[1] == _DEFAULT_GROUP:
-        size = attrs.get("pg_size")
+        size = node.attributes.get("pg_size")
         return rank, size if _is_count(size) else None
-    start, stride = attrs.get("global_rank_start"), attrs.get("global_rank_stride")
+    start, stride = node.attributes.get("global_rank_start"), node.attributes.get("global_rank_stride")
     if type(start) is int and type(stride) is int and start >= 0 and stride > 0:
         return start + stride * rank, None
     return None
 
 
-def _peer(node: dict[str, Any]) -> int:
+def _peer(node: CallRecord) -> int:
     """The other rank of a message, −1 if it is not known."""
-    values = input_values(node.get("inputs"))
+    values = node.inputs.values
     peer = values[_PEER_AT] if len(values) > _PEER_AT else None
     return peer if type(peer) is int else -1

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import numpy as np
 
+from ..schemas.execution_trace.arguments import CallRecord, DecodedSide, call_records
 from ..trace.dtypes import itemsize, standard_dtype
-from ..trace.errors import UNREADABLE
 from ..trace.index import CallIndex
 from ..trace.tables import OP
-from ..trace.trace import Record, Trace
+from ..trace.trace import Trace
 from .recorded_calls import RecordedCall, TensorArg
 from .resize import dense, resized
 from .schema import OpSchema, parse_schema, refused
@@ -38,44 +37,32 @@ def recorded_calls(trace: Trace) -> Iterator[tuple[CallIndex, RecordedCall | str
     """
     ops = np.flatnonzero(trace.calls.kind == OP)
     host = "cpu" if len(trace.gpu) else _ANYWHERE
-    records = trace.records(trace.calls.source[ops])
+    records = call_records(trace, trace.calls.source[ops])
     for at, record in zip(ops.tolist(), records, strict=True):
-        call, text = CallIndex(at), schema_text(trace, record)
-        if not text:
+        call = CallIndex(at)
+        if not record.schema:
             if _OPERATOR.match(name := trace.name_at(trace.calls.name[call])):
                 namespace, _, op = name.partition("::")
                 yield call, refused(OpSchema(namespace, op, "", ())) or NOT_RECORDED
             continue
         try:
-            yield call, _recorded(trace, call, record, text, host)
+            yield call, _recorded(trace, call, record, host)
         except _UncallableError as error:
             yield call, str(error)
 
 
-def schema_text(trace: Trace, record: Record) -> str:
-    """The operator's schema in a node's record, "" without one."""
-    with contextlib.suppress(*UNREADABLE, TypeError, KeyError):  # written by others
-        if trace.flat:
-            found = msgspec.json.decode(record["op_schema"])
-        else:
-            attributes = msgspec.json.decode(record["attrs"], type=list[dict[str, Any]])
-            found = next((one.get("value") for one in attributes if one.get("name") == "op_schema"), "")
-        return found if isinstance(found, str) else ""
-    return ""
-
-
-def _recorded(trace: Trace, call: CallIndex, record: Record, text: str, host: str) -> RecordedCall:
-    schema = parse_schema(text)
+def _recorded(trace: Trace, call: CallIndex, record: CallRecord, host: str) -> RecordedCall:
+    schema = parse_schema(record.schema)
     if schema is None:
         raise _UncallableError("its operator schema cannot be parsed")
     if why := refused(schema):
         raise _UncallableError(why)
     inputs, outputs = _Arguments(host), _Arguments(host)
     try:
-        args = inputs.read(_columns(trace, record, "inputs"))
+        args = inputs.read(record.inputs)
         with contextlib.suppress(_UncallableError):
-            outputs.read(_columns(trace, record, "outputs"))
-    except (*UNREADABLE, TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+            outputs.read(record.outputs)
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
         raise _UncallableError("its arguments are not recorded as torch does") from error
     if len(args) > len(schema.arguments):
         raise _UncallableError(f"{len(args)} arguments are recorded, its schema has {len(schema.arguments)}")
@@ -84,21 +71,6 @@ def _recorded(trace: Trace, call: CallIndex, record: Record, text: str, host: st
     if signature is None:
         return found
     return resized(found, *([one.shape for one in side] for side in (signature.tensors, signature.outputs or ())))
-
-
-def _columns(trace: Trace, record: Record, side: str) -> list[tuple[Any, Any, str, Any]]:
-    """Value, shape, type and strides of each argument; strides None where they are not recorded."""
-    if trace.flat:
-        of = side.removesuffix("s")
-        keys = (side, f"{of}_shapes", f"{of}_types", f"{of}_strides")
-        values, shapes, types, strides = (msgspec.json.decode(record[k]) if k in record else None for k in keys)
-    else:
-        given = msgspec.json.decode(record[side])
-        values, shapes, types, strides = (given.get(k) for k in ("values", "shapes", "types", "strides"))
-    if not isinstance(values, list):
-        raise ValueError("no list of arguments")
-    known = strides if isinstance(strides, list) and len(strides) == len(values) else [None] * len(values)
-    return list(zip(values, msgspec.convert(shapes, list[Any]), msgspec.convert(types, list[str]), known, strict=True))
 
 
 class _Arguments:
@@ -112,9 +84,9 @@ class _Arguments:
         self.tensors: list[TensorArg] = []
         self._host = host
 
-    def read(self, columns: Sequence[tuple[Any, Any, str, Any]]) -> tuple[Any, ...]:
+    def read(self, side: DecodedSide) -> tuple[Any, ...]:
         """The values, {"tensor": k} for tensors."""
-        return tuple(self._argument(*one) for one in columns)
+        return tuple(self._argument(*argument) for argument in side.rows())
 
     def _argument(self, value: Any, shape: Any, kind: str, strides: Any) -> Any:
         if kind.startswith("GenericList["):

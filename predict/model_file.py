@@ -16,7 +16,7 @@ from ..trace.conventions import MAX_NS
 from ..trace.errors import TraceFormatError
 from .costs.kernel_model import KernelModel
 from .costs.measured_tasks import MeasuredTask
-from .costs.registry import ORDER, Costs
+from .costs.registry import Costs
 
 VERSION = 1
 _LITTLE, _MUCH = 0.1, 2.0
@@ -95,8 +95,10 @@ class FittedModel(msgspec.Struct, frozen=True):
 
     def costs(self, *, beyond: bool = False) -> Costs:
         """Prices of GPU events and CPU operators; `beyond` as in `Costs`."""
-        order, fitted = (ORDER, None) if self.kernels is None else (self.kernels.order, self.kernels.utilisation)
-        return Costs((*self.gpu, *self.cpu), self.records(), order, beyond=beyond, utilisation=fitted)
+        measured, kernels, records = (*self.gpu, *self.cpu), self.kernels, self.records()
+        if kernels is None:
+            return Costs(measured, records, beyond=beyond)
+        return Costs(measured, records, kernels.order, beyond=beyond, fitted=kernels.fitted(measured, records))
 
 
 def write_model(model: FittedModel, path: str) -> None:

@@ -13,16 +13,18 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from ..analysis.devices import Device
+from ..reshape.shape_change import FLOATING
 from ..trace.brief import brief
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
+from ..trace.tensors import Tensor
 from ..trace.trace import Trace
-from .costs.bound import bound_of
+from .costs.bound import bound_of, times_at_peak
 from .costs.familiarity import NEW, Familiarity
 from .costs.kernel_model import interval_group
-from .costs.measured_tasks import MeasuredTask, gpu_tasks
+from .costs.measured_tasks import CPU_OP, MeasuredTask, gpu_tasks
 from .costs.prediction_intervals import PredictionIntervals, Spread
-from .costs.retyped import retyped, time_ratio
 from .costs.similar import MeasuredTable
 from .costs.task import Estimate, Task
 from .costs.utilisation import Utilisation, kernel_family
@@ -311,3 +313,42 @@ def interval(predicted: int, low: int, high: int, half: float) -> tuple[int, int
         return 0, 0
     down, up = (hypot(half, abs(log(max(end, 1) / predicted))) for end in (min(low, predicted), max(high, predicted)))
     return round(predicted * exp(-down)), round(predicted * exp(up))
+
+
+def retyped(task: Task, dtype: str) -> Task:
+    """A task whose floating-point tensors are of another type; its bytes shrink or grow as those tensors do.
+
+    The kernel is left open: a library chooses others for another type.
+
+    Example:
+        >>> from etplus.trace.tensors import Tensor
+        >>> done = retyped(Task("aten::relu", inputs=(Tensor((8, 8), "float32"),), bytes=512), "bfloat16")
+        >>> done.inputs[0].dtype, done.bytes
+        ('bfloat16', 256)
+    """
+    before = (*task.inputs, *task.outputs)
+    if not any(one.dtype in FLOATING and one.dtype != dtype for one in before):
+        return task
+    inputs, outputs = (tuple(_retyped(one, dtype) for one in some) for some in (task.inputs, task.outputs))
+    sizes = [sum(one.numel * FLOATING.get(one.dtype, 0) for one in some) for some in (before, (*inputs, *outputs))]
+    moved = None if task.bytes is None else round(task.bytes * sizes[1] / sizes[0]) if sizes[0] else task.bytes
+    counted = dtype if task.dtype in FLOATING else task.dtype
+    return msgspec.structs.replace(task, inputs=inputs, outputs=outputs, bytes=moved, dtype=counted, kernel="")
+
+
+def _retyped(tensor: Tensor, dtype: str) -> Tensor:
+    return Tensor(tensor.shape, dtype) if tensor.dtype in FLOATING else tensor
+
+
+def time_ratio(old: Task, new: Task, device: Device | None) -> float:
+    """How much longer a task takes with another type if it reaches the same share of what bounds it.
+
+    On a device with a record that is the greater of FLOPs by the type's peak and bytes by the bandwidth; without one,
+    as on a CPU, the bytes, but for work with FLOPs, whose rate is unknown: that takes as long as before.
+    """
+    if old == new or old.collective:
+        return (new.bytes or 1) / (old.bytes or 1)
+    if device is not None and old.category != CPU_OP:
+        bounds = [times_at_peak(one, device).ns for one in (old, new)]
+        return bounds[1] / bounds[0] if bounds[0] and bounds[1] else 1.0
+    return 1.0 if old.flops else (new.bytes or 1) / (old.bytes or 1)

@@ -1,6 +1,12 @@
 """Now in `etplus.replaying`; kept for programs that import it from here."""
 
-from ..replaying.constants import fit_constants
-from ..replaying.replay import build_graph, replay
+from ..replaying.constants import Constants, fit_constants
+from ..replaying.replay import Replay, Unexplained, build_graph, predicted_traces, relative_error, replay
+from ..replaying.replay_graph import ReplayGraph
 
-__all__ = ["build_graph", "fit_constants", "replay"]
+predicted_documents = predicted_traces
+
+__all__ = [
+    "Constants", "Replay", "ReplayGraph", "Unexplained", "build_graph", "fit_constants", "predicted_documents",
+    "relative_error", "replay",
+]  # fmt: skip

@@ -24,8 +24,8 @@ _SCRIPTS = (
     "base.js", "table.js", "blocks.js", "packed.js", "tiles.js", "details.js", "facts.js", "inspector.js",
     "critical.js", "span.js", "overlay.js", "keys.js", "timeline.js", "job.js", "ranks.js", "overview.js",
     "breakdown.js", "flame.js", "operators.js", "kernels.js", "idle.js", "counters.js", "host.js", "diff.js",
-    "main.js",
 )  # fmt: skip
+_START = "main.js"
 _STYLES = ("style.css", "drawings.css", "details.css", "access.css")
 _LIBRARY = "echarts.min.js.gz"
 _SUFFIXES = ("", ".html", ".htm")
@@ -37,17 +37,20 @@ _COPIES = 3
 """Times its size: the memory that the data take until the page is written."""
 
 
-def page(report: dict[str, Any], title: str) -> bytes:
+def page(report: dict[str, Any], title: str, further: Sequence[str] = ()) -> bytes:
     """The page that shows a report; the same report gives the same bytes.
 
     The content security policy lets only the page's own two scripts run, by their hashes, and nothing be fetched: a
     name in a trace could do nothing even if it got into the markup.
 
+    Args:
+        further: scripts of which only some reports have use.
+
     Raises:
         EtplusError: it would be larger than a browser opens, or than the memory.
     """
     library = gzip.decompress((_PARTS / _LIBRARY).read_bytes()).decode()
-    script = '"use strict";\n{\n' + _joined(_SCRIPTS) + "}\n"
+    script = '"use strict";\n{\n' + _joined((*_SCRIPTS, *further, _START)) + "}\n"
     allowed = " ".join(f"'sha256-{_sha256(text)}'" for text in (library, script))
     data, remedy = embedded(report), "show less of it with --steps or --window, or fewer files"
     if len(data) > _LARGEST:

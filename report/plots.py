@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..analysis.devices import Device
-from ..analysis.roofline import KernelRow
+from ..analysis.kernel_peaks import KernelRow
 from ..analysis.summary import Analysis
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError

@@ -8,9 +8,10 @@ from typing import Any
 
 from .. import __version__
 from ..analysis.counters import counters, drawn
-from ..analysis.diff import Difference, json_of_difference
-from ..analysis.launches import longest_gaps
+from ..analysis.launch_queues import longest_gaps
 from ..analysis.summary import Analysis, json_of
+from ..analysis.table import SCALES, Table
+from ..analysis.trace_diff import Difference, json_of_difference
 from ..replaying.critical_chain import CriticalChain
 from ..schemas.kineto.python_frames import PythonFrames
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
@@ -56,6 +57,7 @@ def rank_report(
     tree = time_tree(analysis.breakdown, comm)
     rows = min(_ROWS, max(_LEAST_ROWS, _ROWS_OF_A_JOB // files))
     kinds = [gpu_kind(row.kernel, row.category, row.kernel in comm) for row in analysis.kernels[:rows]]
+    others = [_other(name, table, rows) for name, table in analysis.others.items()]
     return {
         "file": PurePath(trace.file).name,
         "rank": trace.rank,
@@ -77,7 +79,23 @@ def rank_report(
         "timeline": timeline_of(
             trace, analysis.work, min(_BLOCKS, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // files)), chain, files
         ),
-    }
+    } | ({"tables": others} if others else {})
+
+
+def _other(name: str, table: Table[Any], most: int) -> dict[str, Any]:
+    """A table of another package: columns as the page's `table` takes them, and its first rows."""
+    columns = table.kind.columns
+    rows = [[column.value_in(row) for column in columns] for row in table[:most]]
+    texts = [any(isinstance(row[at], str) for row in rows) for at in range(len(columns))]
+    heads = [
+        {
+            "key": str(at),
+            "title": one.heading,
+            "unit": SCALES[one.unit].quantity if one.unit else "text" if text else "count",
+        }
+        for at, (one, text) in enumerate(zip(columns, texts, strict=True))
+    ]
+    return {"name": name, "title": table.kind.title or name, "columns": heads, "rows": rows}
 
 
 def _job(ranks: list[RankReport]) -> dict[str, Any] | None:
@@ -111,7 +129,7 @@ def report_html(ranks: Iterable[RankReport], title: str = "", warnings: Sequence
         "job": job,
         "ranks": [one | {"label": label} for one, label in zip(found, labels, strict=True)],
     }
-    return page(shown, f"{name} · etplus report")
+    return page(shown, f"{name} · etplus report", ["tables.js"] if any("tables" in one for one in found) else [])
 
 
 def _coverage(report: Mapping[str, Any]) -> dict[str, Any] | None:

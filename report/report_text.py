@@ -41,6 +41,7 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15, by_shape: bool = F
     parts += [_memory(analysis, width), _holders(analysis, width, top), table_text(outliving, width, top)]
     if len(analysis.overhead_rows.value):
         parts.append(overheads_text(analysis.overheads, width, top))
+    parts += [table_text(table, width, top) for table in analysis.others.values()]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import structs
 
-from ..analysis.relations import RELATIONS, relations_of
-from ..analysis.roofline import Work
+from ..analysis.event_relations import RELATIONS, relations_of
+from ..analysis.kernel_peaks import Work
 from ..replaying.critical_chain import CriticalChain
 from ..trace.captured import CapturedOp
 from ..trace.columns import IntColumn, StringTable, distinct_rows
@@ -26,10 +26,9 @@ from ..trace.printable import shortened, stream_label, thread_label
 from ..trace.tables import OP
 from ..trace.tensors import Signature
 from ..trace.trace import Trace
-from .chain_elements import chain_of
 from .packed import Field, fields_of, pack, pack_json
 from .tiles import Layout, tiles_of
-from .timeline import condense, nest
+from .timeline import chain_of, condense, nest
 
 _HOST_KINDS = ("Operator", "Annotation and module", "Runtime call")
 KIND_COLOURS = {

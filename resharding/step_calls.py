@@ -9,12 +9,11 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from ..measuring.reader import schema_text
 from ..reshape.shapes.followed_calls import Shapes
 from ..reshape.shapes.terms import Shape
+from ..schemas.execution_trace.arguments import CallRecord, call_records
 from ..trace.brief import brief
 from ..trace.conventions import PROFILER_STEP
 from ..trace.errors import UsageError
@@ -143,7 +142,7 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
     begin, end = _window(trace, step)
     inside = np.flatnonzero((calls.ts >= begin) & (calls.end <= end))
     kept = [i for i in inside.tolist() if not PROFILER_STEP.fullmatch(trace.names[calls.name[i]])]
-    records = trace.records(calls.source[kept])
+    records = call_records(trace, calls.source[kept])
     made: dict[int, Call] = {}
     roots: list[Call] = []
     for i, record in zip(kept, records, strict=True):
@@ -151,7 +150,7 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
         made[i] = call = Call(
             row, CallIndex(i), trace.names[calls.name[i]], bool(calls.kind[i] == OP), int(calls.ts[i]),
             int(calls.end[i]), int(trace.seq_id[row]), shapes.inputs.get(row, ()), shapes.results.get(row, ()),
-            trace.signature_of(CallIndex(i)), _decoded(record), schema_text(trace, record),
+            trace.signature_of(CallIndex(i)), _sides(record), record.schema,
         )  # fmt: skip
         above = made.get(_around(trace, i))
         (roots if above is None else above.children).append(call)
@@ -197,18 +196,10 @@ def _window(trace: Trace, step: int | None) -> tuple[int, int]:
     return int(calls.ts[chosen]), int(calls.end[chosen])
 
 
-def _decoded(record: dict[str, msgspec.Raw]) -> dict[str, Any]:
+def _sides(record: CallRecord) -> dict[str, Any]:
     """Inputs and outputs in the layout of schema 1.0.2 and later."""
-    found = {}
-    for side in ("inputs", "outputs"):
-        given = msgspec.json.decode(record[side]) if side in record else None
-        if isinstance(given, list):  # schema 1.0.1
-            keys = f"{side[:-1]}_shapes", f"{side[:-1]}_types"
-            shapes, types = (msgspec.json.decode(record[key]) if key in record else [] for key in keys)
-            given = {"values": given, "shapes": shapes, "types": types}
-        if isinstance(given, dict):
-            found[side] = given
-    return found
+    sides = {"inputs": record.inputs, "outputs": record.outputs}
+    return {name: side.as_object() for name, side in sides.items() if side.whole}
 
 
 def _kept(calls: Sequence[Call]) -> list[Call]:

@@ -10,12 +10,12 @@ from itertools import accumulate, chain
 from math import prod
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from ..reshape.shapes.extents import Extents
 from ..reshape.shapes.followed_calls import Shapes, shapes_of
 from ..reshape.shapes.terms import Shape
+from ..schemas.execution_trace.arguments import call_records
 from ..trace.brief import brief
 from ..trace.dtypes import itemsize
 from ..trace.errors import UsageError
@@ -349,11 +349,8 @@ def _aliases(trace: Trace) -> dict[int, int]:
     """Tensors that are results of communication, by what they were made of."""
     alias: dict[int, int] = {}
     codes = [code for code, name in enumerate(trace.names) if COMMUNICATES.fullmatch(name)]
-    for record in trace.records(np.flatnonzero(np.isin(trace.name, codes))):
-        sides = []
-        for side in ("inputs", "outputs"):
-            given = msgspec.json.decode(record[side]) if side in record else None
-            sides.append([one[0] for one in tensor_values(given)])
+    for record in call_records(trace, np.flatnonzero(np.isin(trace.name, codes))):
+        sides = [[tensor[0] for tensor in tensor_values(side.values)] for side in (record.inputs, record.outputs)]
         if sides[0] and sides[1] and sides[0][0] != sides[1][0]:
             alias.setdefault(sides[1][0], alias.get(sides[0][0], sides[0][0]))
     return alias

@@ -122,12 +122,6 @@ def with_inputs(comm: Comm, values: list[Any], caller: list[Any] | None) -> Comm
     return msgspec.structs.replace(comm, src_rank=peer, dst_rank=peer)
 
 
-def input_values(inputs: Any) -> list[Any]:
-    """The values in a node's `inputs`, of either layout."""
-    values = inputs.get("values") if isinstance(inputs, dict) else inputs
-    return values if isinstance(values, list) else []
-
-
 def _tensors(value: Any) -> Iterator[list[Any]]:
     """All tensors [tensor, storage, offset, numel, itemsize, device] in a value."""
     if not isinstance(value, list):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -14,7 +13,7 @@ from ..trace.columns import IntColumn, matching, positions
 from ..trace.comm_kernels import Comm
 from ..trace.conventions import MAX_RANKS
 from ..trace.kinds import CPU, GPU
-from ..trace.trace import Record, Trace
+from ..trace.trace import Trace
 from .comm_types import (
     HOST_COLLECTIVE,
     RECV,
@@ -22,10 +21,10 @@ from .comm_types import (
     Group,
     collective_type,
     group_of,
-    input_values,
     message_bytes,
     with_inputs,
 )
+from .execution_trace.arguments import call_records
 from .kineto.host_calls import WAIT, group_size_of, named_group, outermost_calls, pair_with_calls, remaining_group
 
 _MAX_SEQ = 2**62
@@ -179,11 +178,11 @@ def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
     runs, call = np.array(list(calls.items()), np.int64).reshape(-1, 2).T
     functional = matching(trace.name, trace.names, lambda name: name.startswith(_FUNCTIONAL))
     around = nearest(call, trace.parent_row, functional)
-    records = trace.records(np.stack([call, np.where(around >= 0, around, call)], axis=1).reshape(-1))
+    records = call_records(trace, np.stack([call, np.where(around >= 0, around, call)], axis=1).reshape(-1))
     named: dict[int, str] = {}
     sizes: dict[int, int | None] = {}
     for run, by, above in zip(runs.tolist(), call.tolist(), around.tolist(), strict=True):
-        own, of_above = _inputs(next(records)), _inputs(next(records))
+        own, of_above = next(records).inputs.values, next(records).inputs.values
         name = named_group(of_above, groups) if above >= 0 else None
         if name is None:
             sizes[run] = group_size_of(trace.name_of(by), own)
@@ -206,20 +205,15 @@ def _with_inputs(trace: Trace, rows: IntColumn, calls: Mapping[int, int]) -> Ite
     on_gpu = trace.kind[lacking] == GPU
     issued_by = np.array([calls.get(row, -1) for row in lacking.tolist()], np.int64)
     caller = np.where(on_gpu, trace.parent_row[lacking], issued_by)
-    records = trace.records(np.stack([lacking, np.where(caller >= 0, caller, lacking)], axis=1).reshape(-1))
+    records = call_records(trace, np.stack([lacking, np.where(caller >= 0, caller, lacking)], axis=1).reshape(-1))
     known = zip((caller >= 0).tolist(), on_gpu.tolist(), records, records, strict=True)
     for comm, lacks in zip(comms, bare, strict=True):
         if not lacks:
             yield comm
             continue
         called, gpu, own, called_by = next(known)
-        inputs, of_caller = _inputs(own), _inputs(called_by) if called else []
+        inputs, of_caller = own.inputs.values, called_by.inputs.values if called else []
         if gpu:
             yield with_inputs(comm, inputs or of_caller, None)
         else:
             yield with_inputs(comm, inputs, of_caller if called else None)
-
-
-def _inputs(record: Record) -> list[Any]:
-    inputs = record.get("inputs")
-    return [] if inputs is None else input_values(msgspec.json.decode(inputs))

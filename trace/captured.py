@@ -21,7 +21,7 @@ from .comm_kernels import Comm
 from .index import as_column, as_positions
 from .kinds import LINK_NAMES, UNLINKED
 from .tables import OP, Calls
-from .tensors import Signature, Signatures, numbers_matter
+from .tensors import Signature, SignatureTable, numbers_matter
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -334,7 +334,7 @@ def attribution_of(trace: Trace) -> Attribution:
     return Attribution(joined, call, trace.hierarchy_of(joined))
 
 
-def captured_calls(trace: Trace, table: Signatures) -> Calls:
+def captured_calls(trace: Trace, table: SignatureTable) -> Calls:
     """The calls of the captured graphs as a table, without times.
 
     Args:
@@ -345,7 +345,7 @@ def captured_calls(trace: Trace, table: Signatures) -> Calls:
         return Calls.none()
     none, zero = as_positions(np.full(len(graphs), -1, np.int64)), as_column(np.zeros(len(graphs), np.int64))
     wanted = [numbers_matter(name) for name in graphs.names]
-    signature = np.where(graphs.kind == OP, table.from_et(graphs.texts, wanted, flat=False), -1).astype(np.int32)
+    signature = np.where(graphs.kind == OP, table.codes(graphs.texts, wanted), -1).astype(np.int32)
     names = StringTable(trace.names).codes(graphs.names)
     return Calls(
         as_column(names), as_column(graphs.kind), as_positions(graphs.parent), none, zero, zero, as_column(signature),

@@ -16,7 +16,7 @@ from .conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
 from .index import CallIndex, Column, GpuIndex, Positions, Row, RuntimeIndex, as_column, as_positions
 from .kinds import CPU, GPU, RUNTIME
 from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Tables, reasons
-from .tensors import Signatures, numbers_matter
+from .tensors import SignatureTable, numbers_matter
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -35,7 +35,7 @@ def tables_of(trace: Trace) -> Tables:
     launcher: Positions[Row, RuntimeIndex] = as_positions(np.full(len(trace), -1, np.int64))
     launcher[target] = inverse_positions(len(trace), runtime_rows)[source]
     caller = _timed_caller(trace, as_positions(inverse_positions(len(trace), call_rows)))
-    signatures = Signatures()
+    signatures = trace.texts.signature_table()
     calls = _calls(trace, call_rows, caller, signatures)
     gpu = _gpu_events(trace, gpu_rows, caller, launcher)
     runtime = _runtime_calls(trace, runtime_rows, caller, gpu.runtime)
@@ -61,15 +61,15 @@ def _timed_caller(trace: Trace, position: Positions[Row, CallIndex]) -> Position
 
 
 def _calls(
-    trace: Trace, rows: Positions[CallIndex, Row], caller: Positions[Row, CallIndex], signatures: Signatures
+    trace: Trace, rows: Positions[CallIndex, Row], caller: Positions[Row, CallIndex], signatures: SignatureTable
 ) -> Calls:
     kind = np.where(trace.scope[rows] == ANNOTATION_SCOPE, ANNOTATION, OP).astype(np.int8)
     kind[(kind == ANNOTATION) & matching(trace.name[rows], trace.names, _MODULE)] = MODULE
     signature = np.full(len(rows), -1, np.int32)
     ops = np.flatnonzero(kind == OP)
     wanted = matching(trace.name[rows[ops]], trace.names, numbers_matter)
-    signature[ops] = signatures.from_et(
-        trace.texts.tensor_texts(rows[ops]), wanted.tolist(), flat=trace.flat, outputs_recorded=trace.outputs_recorded
+    signature[ops] = signatures.codes(
+        trace.texts.tensor_texts(rows[ops]), wanted.tolist(), outputs_recorded=trace.outputs_recorded
     )
     return Calls(
         trace.name[rows], as_column(kind), caller[rows], trace.thread[rows], trace.ts[rows], trace.finish[rows],

@@ -32,7 +32,7 @@ from .link_report import LinkReport
 from .memory_events import MemoryEvents
 from .steps import Steps, find_marks
 from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Tables
-from .tensors import Signature
+from .tensors import Signature, SignatureTable
 from .unattached_events import UnattachedEvents
 from .views import DeviceEvents, Ops
 
@@ -57,6 +57,9 @@ class RecordStore(Protocol):
 
         Where many are equal they are one object.
         """
+
+    def signature_table(self) -> SignatureTable:
+        """An empty table that decodes `tensor_texts`."""
 
     def other_events(self) -> Iterator[tuple[int, bytes]]:
         """Index and JSON text of the recorded Python calls and GPU annotations, which are no rows but for modules; none

@@ -1,8 +1,9 @@
-"""Plain estimates, to compare the other models with: means, an untuned roofline, ridge, ExtraTrees."""
+"""Plain estimates: means, rooflines, ExtraTrees. They compare with what the other models say, or are asked last."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 
 import numpy as np
@@ -10,16 +11,16 @@ import numpy.typing as npt
 
 from ...analysis.devices import Device
 from .bound import device_of, times_at_peak
+from .cost_model import CostModel, FromMeasured
 from .features import family, features
 from .measured_tasks import MeasuredTask
 from .task import Estimate, Task
 
-_PENALTY = 1.0
 _TREES = 200
 _OF_PEAK, _OF_BANDWIDTH, _FLOOR_NS = 0.5, 0.6, 2000.0
 
 
-class KindMean:
+class KindMean(FromMeasured):
     """Geometric mean of the tasks of one kind, else of all."""
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
@@ -34,7 +35,7 @@ class KindMean:
         return Estimate(self._kinds.get(task.kind, self._all), "mean of its kind")
 
 
-class NameMean:
+class NameMean(FromMeasured):
     """Geometric mean of the events of one kernel's name, else as `KindMean`."""
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
@@ -65,30 +66,13 @@ class UntunedRoofline:
         return Estimate(max(at_peak.compute / _OF_PEAK, at_peak.memory / _OF_BANDWIDTH, _FLOOR_NS), "untuned roofline")
 
 
-class Ridge:
-    """Ridge regression of log time on `features` and on device, category, operator and family of kernels."""
-
-    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
-        self._design = _Design([one.task for one in measured])
-        rows = self._design.rows([one.task for one in measured])
-        log_ns = np.log([max(one.ns, 1.0) for one in measured])
-        self._mean = float(log_ns.mean())
-        gram = rows.T @ rows + _PENALTY * np.eye(rows.shape[1])
-        self._weights = np.linalg.solve(gram, rows.T @ (log_ns - self._mean))
-
-    def predict(self, task: Task) -> Estimate:
-        """ns of any task."""
-        log_ns = self._mean + float((self._design.rows([task]) @ self._weights)[0])
-        return Estimate(float(np.exp(np.clip(log_ns, 0, 40))), "ridge")
-
-
 def have_trees() -> bool:
     """Whether scikit-learn is installed."""
     return find_spec("sklearn") is not None
 
 
-class ExtraTrees:
-    """Extremely randomised trees of scikit-learn on the same columns as `Ridge`."""
+class ExtraTrees(FromMeasured):
+    """Extremely randomised trees of scikit-learn on `features` and the classes of `_Design`."""
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         from sklearn.ensemble import ExtraTreesRegressor
@@ -125,3 +109,58 @@ class _Design:
 
 def _classes(task: Task) -> list[tuple[str, str]]:
     return [("device", task.device), ("category", task.category), ("op", task.op), ("family", family(task.kernel))]
+
+
+_CPU = Device(name="a CPU of 100 GFLOP/s and 20 GB/s", tflops={"float32": 0.1}, memory_gb_s=20)
+"""Stands for every CPU; the fitted efficiency makes up for what is wrong in it, so it may exceed 1."""
+
+
+@dataclass(frozen=True)
+class Roofline(CostModel):
+    """t = max(latency, bound / efficiency); bound = max(FLOPs / peak, bytes / bandwidth).
+
+    Attributes:
+        devices: records, by name.
+        efficiency: by class (device and family of kernels, or operator of a CPU; device alone for the rest), the
+            sum of bounds over the sum of measured times.
+        latency_ns: by device, the tenth percentile of measured times: what the shortest kernels take.
+    """
+
+    devices: Mapping[str, Device]
+    efficiency: Mapping[tuple[str, str], float]
+    latency_ns: Mapping[str, float]
+
+    @classmethod
+    def fit(cls, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Roofline:
+        """Efficiencies and latencies of measured tasks."""
+        shares: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        times: dict[str, list[float]] = {}
+        for one in measured:
+            times.setdefault(one.task.device, []).append(one.ns)
+        latency = {device: float(np.percentile(ns, 10)) for device, ns in times.items()}
+        for one in measured:
+            bound = _bound(one.task, devices)
+            if bound is not None and one.ns > 0 and one.ns > latency[one.task.device]:
+                for key in _keys(one.task):
+                    shares.setdefault(key, []).append((bound, one.ns))
+        return cls(devices, {key: sum(b for b, _ in of) / sum(t for _, t in of) for key, of in shares.items()}, latency)
+
+    def predict(self, task: Task) -> Estimate | None:
+        """ns of a task whose bytes are known; None for others and unknown devices."""
+        bound = _bound(task, self.devices)
+        share = next((self.efficiency[key] for key in _keys(task) if key in self.efficiency), None)
+        if bound is None or share is None:
+            return None
+        return Estimate(max(bound / share, self.latency_ns.get(task.device, 0.0)), f"roofline at {share:.0%}")
+
+
+def _keys(task: Task) -> tuple[tuple[str, str], ...]:
+    return (task.device, family(task.kernel) or task.op), (task.device, "")
+
+
+def _bound(task: Task, devices: Mapping[str, Device]) -> float | None:
+    """ns at the device's peaks; None if bytes or device are not known, or nothing is computed or moved."""
+    device = devices.get(task.device, _CPU if task.category == "cpu_op" else None)
+    if device is None or task.bytes is None:
+        return None
+    return times_at_peak(task, device).ns or None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import log
 
 import numpy as np
@@ -11,15 +12,20 @@ import numpy.typing as npt
 
 from ...analysis.devices import Device
 from .baselines import ExtraTrees, have_trees
+from .card_models import Embeddings, Products
+from .cost_model import CostModel
 from .measured_tasks import MeasuredTask
-from .registry import MODELS, ORDER, Costs, fit_model
+from .registry import ORDER, Costs, cost_models
 from .similar import Similar
-from .task import CostModel, Estimate
+from .task import Estimate
 
 _LEAST_ERROR = 1e-3
 """Errors below a thousandth count as that, so that an exact hit does not make a geometric mean zero."""
 _LEAST_TOTAL = 1e-9
 _CHOSEN = "in order"
+
+BASELINES: dict[str, type[CostModel]] = {"product": Products, "embedding": Embeddings}
+"""Further models to compare with, by name; no prediction uses them."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -123,13 +129,13 @@ def cross_validate(
     group = np.array([groups.setdefault(one.task.group, len(groups)) for one in measured], np.int64)
     dealt = np.empty(len(groups), np.int64)
     dealt[np.random.default_rng(seed).permutation(len(groups))] = np.arange(len(groups)) % folds
-    names = [name for name in MODELS if name not in ("measured", "close")]
-    makers: dict[str, Callable[[Sequence[MeasuredTask]], CostModel]] = {
-        name: lambda given, name=name: fit_model(name, given, devices) for name in names  # type: ignore[misc]
-    }  # fmt: skip
-    makers[_CHOSEN] = lambda given: Costs(given, devices, ORDER)
+    classes = {name: one for name, one in {**cost_models(), **BASELINES}.items() if name not in ("measured", "close")}
     if have_trees():
-        makers["ExtraTrees"] = ExtraTrees
+        classes["ExtraTrees"] = ExtraTrees
+    makers: dict[str, Callable[[Sequence[MeasuredTask]], CostModel | Costs]] = {
+        name: partial(one.fit, devices=devices) for name, one in classes.items()
+    }
+    makers[_CHOSEN] = lambda given: Costs(given, devices, ORDER)
     makers = {name: make for name, make in makers.items() if models is None or name in models}
     predicted = {name: np.full(len(measured), np.nan) for name in makers}
     for fold in range(min(folds, len(groups))):
@@ -142,7 +148,7 @@ def cross_validate(
     return CrossValidation(measured, predicted)
 
 
-def _predict(model: CostModel, held: Sequence[MeasuredTask]) -> Floats:
+def _predict(model: CostModel | Costs, held: Sequence[MeasuredTask]) -> Floats:
     tasks = [one.task for one in held]
     found: list[Estimate | None]
     if isinstance(model, (ExtraTrees, Similar)):  # one call is much faster than many

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from ...analysis.devices import Device
 from ...trace.brief import brief
+from .cost_model import CostModel
 from .familiarity import Familiarity
 from .measured_tasks import MeasuredTask, pooled
 from .prediction_intervals import PredictionIntervals, fit_intervals
-from .registry import CANDIDATES, ORDER, Costs
+from .registry import CANDIDATES, MODELS, ORDER, UTILISATION, Costs, Utilised, candidates, fit_model, model_class
 from .task import Estimate
 from .utilisation import Utilisation
 from .utilisation_fit import fit_utilisation
@@ -28,6 +30,7 @@ class KernelModel(msgspec.Struct, frozen=True):
         order: names of cost models; the first that serves an event prices it.
         intervals: factors around predicted times. held_out: how many traces they are from; 0 where there was one
             trace, whose own work was held out by operator and shapes.
+        states: of the cost models of other packages in the order, what they keep (`CostModel.state`).
         errors: by candidate order (names joined by " > ") factor and total error of each held-out trace's GPU events.
     """
 
@@ -36,8 +39,22 @@ class KernelModel(msgspec.Struct, frozen=True):
     intervals: PredictionIntervals = PredictionIntervals()
     held_out: int = 0
     errors: dict[str, tuple[tuple[float, float], ...]] = {}
+    states: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET  # not in the file where there are none
 
     __repr__ = brief
+
+    def fitted(self, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> dict[str, CostModel]:
+        """The models that need not be fitted again, by name.
+
+        Args:
+            measured: the tasks that were fitted on. devices: records by name.
+
+        Raises:
+            UsageError: a cost model of a package that is not installed.
+        """
+        states = self.states or {}
+        restored = {name: model_class(name).restored(state, measured, devices) for name, state in states.items()}
+        return {UTILISATION: Utilised(self.utilisation, devices), **restored}
 
 
 def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, Device]) -> KernelModel | None:
@@ -56,9 +73,12 @@ def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, 
     several = sum(1 for trace in traces if trace) > 1
     held = by_traces(traces, devices) if several else by_groups(everything, devices)
     order, errors = chosen_order(held)
+    others = [name for name in order if name not in MODELS]
+    states = {name: state for name in others if (state := fit_model(name, everything, devices).state()) is not None}
     return KernelModel(
-        fit_utilisation(everything, devices), order, _intervals(held, order), len(traces) if several else 0, errors
-    )
+        fit_utilisation(everything, devices), order, _intervals(held, order), len(traces) if several else 0, errors,
+        states or msgspec.UNSET,
+    )  # fmt: skip
 
 
 def _intervals(held: Sequence[HeldOutEvents], order: tuple[str, ...]) -> PredictionIntervals:
@@ -79,7 +99,7 @@ Order = tuple[str, ...]
 _FOLDS = 5
 _CLEARLY = 0.1
 _MOST_TASKS = 500
-"""Up to so many distinct events all candidates are tried, the first one alone with more."""
+"""Up to so many distinct events all candidates are tried; with more, of the built-in ones the first alone."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +117,10 @@ class HeldOutEvents:
 
 
 def by_traces(
-    traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, Device], orders: Sequence[Order] = CANDIDATES
+    traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, Device], orders: Sequence[Order] | None = None
 ) -> list[HeldOutEvents]:
-    """Every trace by models fitted on the others; by those of several orders where the others' events are few."""
+    """Every trace by models fitted on the others, of `candidates` by default."""
+    orders = candidates() if orders is None else orders
     others = [pooled(one for k, of in enumerate(traces) if k != held for one in of) for held in range(len(traces))]
     return [_predict(of, given, devices, orders) for of, given in zip(traces, others, strict=True) if of and given]
 
@@ -113,7 +134,7 @@ def by_groups(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -
         mine = [one for one, of in zip(measured, fold, strict=True) if of == held]
         given = [one for one, of in zip(measured, fold, strict=True) if of != held]
         if given:
-            found.append(_predict(mine, given, devices, CANDIDATES))
+            found.append(_predict(mine, given, devices, candidates()))
     return found
 
 
@@ -121,13 +142,13 @@ def _predict(
     held: Sequence[MeasuredTask], given: Sequence[MeasuredTask], devices: Mapping[str, Device], orders: Sequence[Order]
 ) -> HeldOutEvents:
     familiar = Familiarity(given, devices)
-    orders = orders if len(given) <= _MOST_TASKS else orders[:1]
-    utilisation = None
+    slow = CANDIDATES[1:] if len(given) > _MOST_TASKS else ()
+    fitted: Mapping[str, CostModel] = {}
     estimates: dict[Order, list[Estimate]] = {}
-    for order in orders:
-        costs = Costs(given, devices, order, utilisation=utilisation)
+    for order in (one for one in orders if one not in slow):
+        costs = Costs(given, devices, order, fitted=fitted)
         estimates[order] = [costs.predict(one.task) or Estimate(1.0, "unknown") for one in held]
-        utilisation = utilisation or costs.utilisation
+        fitted = costs.fitted
     return HeldOutEvents(held, estimates, [familiar.group(one.task) for one in held])
 
 
@@ -144,7 +165,7 @@ def chosen_order(held: Sequence[HeldOutEvents]) -> tuple[Order, dict[str, tuple[
     errors of all; the first candidate unless another one's sum is a tenth less."""
     errors = {
         order: tuple(errors_of(one, order) for one in held)
-        for order in CANDIDATES if held and all(order in one.estimates for one in held)
+        for order in candidates() if held and all(order in one.estimates for one in held)
     }  # fmt: skip
     badness = {
         order: sum(log(1 + factor) + abs(log(max(1 + total, 1e-9))) for factor, total in of)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ...analysis.devices import Device
 from ...analysis.flops import bytes_moved, flops
-from ...analysis.roofline import find_devices, work_of_events
+from ...analysis.kernel_peaks import find_devices, work_of_events
 from ...trace.brief import brief
 from ...trace.columns import IntColumn
 from ...trace.index import CallIndex

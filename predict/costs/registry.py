@@ -2,115 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence
+from functools import cache
 from math import exp
 
 import numpy as np
 
 from ...analysis.devices import Device
-from .baselines import KindMean, Ridge
-from .between import Interpolated
+from ...trace.errors import UsageError
+from .baselines import KindMean, Roofline
 from .bound import bound_of
-from .embedding import EmbeddingBackwardAdagrad, EmbeddingBackwardSgd, EmbeddingForward
+from .cost_model import CostModel
 from .features import distances, features
-from .gemm import GemmTable, Size, gemm_size
-from .grown import Extrapolated
 from .measured_tasks import CPU_OP, MeasuredTask
-from .roofline import Roofline
-from .similar import MeasuredTable, Nearest, Similar
-from .task import CostModel, Estimate, Task
-from .transfer import Transfers
+from .similar import Close, MeasuredTable, Nearest, Similar
+from .task import Estimate, Task
+from .unmeasured_sizes import Extrapolated, Interpolated
 from .utilisation import START, THREADS, EventWork, Law, Utilisation, kernel_family, work_of
 from .utilisation_fit import fit_utilisation
 
+GROUP = "etplus.cost_models"
+"""Group of the entry points: the name is the model's, the value a class that is a `CostModel`."""
 UTILISATION = "utilisation"
 
-_CLOSE = 4.0
-"""Distance up to which the nearest measured task is taken as it is."""
+_LOG = logging.getLogger("etplus")
 
 
-class _First:
-    """Several models; the first one that serves a task answers."""
+class Utilised(CostModel):
+    """The utilisation model, for all GPU events. Model files have its laws under `kernels`, which intervals need, too.
 
-    def __init__(self, models: Iterable[CostModel]) -> None:
-        self._models = tuple(models)
-
-    def predict(self, task: Task) -> Estimate | None:
-        return next((found for model in self._models if (found := model.predict(task)) is not None), None)
-
-
-class _Products:
-    """A table of matrix products for each device and element type that was measured."""
-
-    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
-        times: dict[tuple[str, str], dict[Size, float]] = {}
-        for one in measured:
-            size = gemm_size(one.task)
-            if size is not None and one.task.main and one.task.kernel:
-                times.setdefault((one.task.device, one.task.dtype), {})[size] = one.ns
-        self._tables = {key: GemmTable(of, device=key[0]) for key, of in times.items()}
-
-    def predict(self, task: Task) -> Estimate | None:
-        table = self._tables.get((task.device, task.dtype))
-        return None if table is None else table.predict(task)
-
-
-class _Utilised:
-    """The utilisation model, for all GPU events."""
+    Args:
+        fitted: the laws. devices: records by name.
+    """
 
     def __init__(self, fitted: Utilisation, devices: Mapping[str, Device]) -> None:
         self.fitted, self._devices = fitted, devices
 
+    @classmethod
+    def fit(cls, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Utilised:
+        """Of the GPU events among measured tasks."""
+        events = [one for one in measured if one.task.category != CPU_OP and one.ns > 0]
+        return cls(fit_utilisation(events, devices), devices)
+
     def predict(self, task: Task) -> Estimate | None:
+        """ns of a GPU event; None for a CPU operator."""
         if task.category == CPU_OP:
             return None
         return Estimate(self.fitted.nanoseconds(task, self._devices), UTILISATION)
 
 
-def _utilised(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> CostModel:
-    events = [one for one in measured if one.task.category != CPU_OP and one.ns > 0]
-    return _Utilised(fit_utilisation(events, devices), devices)
-
-
-def _transfers(measured: Sequence[MeasuredTask], _: Mapping[str, Device]) -> CostModel:
-    return Transfers.fit([one.task for one in measured], [one.ns for one in measured])
-
-
-def _embedding(_: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> CostModel:
-    return _First([EmbeddingForward(devices), EmbeddingBackwardSgd(devices), EmbeddingBackwardAdagrad(devices)])
-
-
-MODELS: dict[str, Callable[[Sequence[MeasuredTask], Mapping[str, Device]], CostModel]] = {
-    "measured": lambda measured, _: MeasuredTable(measured),
-    UTILISATION: _utilised,
-    "between": lambda measured, _: Interpolated(measured),
-    "close": lambda measured, _: Nearest(measured, _CLOSE),
-    "nearest": lambda measured, _: Nearest(measured),
-    "similar": lambda measured, _: Similar(measured),
-    "grown": lambda measured, _: Extrapolated(measured),
-    "roofline": Roofline.fit,
-    "product": lambda measured, _: _Products(measured),
-    "transfer": _transfers,
-    "embedding": _embedding,
-    "ridge": lambda measured, _: Ridge(measured),
-    "mean": lambda measured, _: KindMean(measured),
+MODELS: dict[str, type[CostModel]] = {
+    "measured": MeasuredTable,
+    UTILISATION: Utilised,
+    "between": Interpolated,
+    "close": Close,
+    "nearest": Nearest,
+    "similar": Similar,
+    "grown": Extrapolated,
+    "roofline": Roofline,
+    "mean": KindMean,
 }
-"""By name, how each model is made from measured tasks and records of devices."""
+"""The built-in ones, by name."""
 ORDER = ("measured", UTILISATION)
 """Models asked for a GPU event, the first that serves it answers."""
 CANDIDATES = (ORDER, ("measured", "close", UTILISATION), ("measured", "close", "similar", "roofline", "mean"))
-"""Orders among which `etplus fit` chooses."""
+"""Orders among which `etplus fit` chooses; see `candidates`."""
 CPU_ORDER = ("measured", "between", "similar", "nearest", "roofline", "mean")
 """The order of models for a CPU operator, whose time follows its sizes more closely than the nearest task's."""
 
 
+@cache
+def cost_models() -> Mapping[str, type[CostModel]]:
+    """All models by name, the built-in ones first. One of another package that cannot be loaded is left out."""
+    from importlib.metadata import entry_points
+
+    found = dict(MODELS)
+    for point in sorted(entry_points(group=GROUP), key=lambda one: (one.name, one.value)):
+        if point.name in found:
+            _LOG.warning("cost model %s (%s) is ignored: another one has this name", point.name, point.value)
+            continue
+        try:
+            found[point.name] = point.load()
+        except Exception as error:  # whatever another package raises must not keep the others from working
+            _LOG.warning("cost model %s (%s) cannot be loaded: %s", point.name, point.value, error)
+    return found
+
+
+def candidates() -> tuple[tuple[str, ...], ...]:
+    """CANDIDATES, and one for each model of another package: what it serves it prices, what it does not the rest."""
+    return (*CANDIDATES, *(("measured", name, UTILISATION) for name in cost_models() if name not in MODELS))
+
+
+def model_class(name: str) -> type[CostModel]:
+    """The model of a name.
+
+    Raises:
+        UsageError: no package that is installed has one.
+    """
+    known = MODELS.get(name) or cost_models().get(name)  # entry points are searched for other names alone: that is slow
+    if known is None:
+        raise UsageError(
+            f"unknown cost model {name!r}; install the package that it is of, or fit the model without it; known: "
+            f"{', '.join(cost_models())}"
+        )
+    return known
+
+
 def fit_model(name: str, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> CostModel:
-    """One of MODELS, made from measured tasks."""
-    return MODELS[name](measured, devices)
+    """The model of a name, made from measured tasks."""
+    return model_class(name).fit(measured, devices)
 
 
 class Costs:
-    """All models of ORDER over measured tasks; each is made when it is first asked.
+    """All models of an order over measured tasks; each is made when it is first asked.
 
     No GPU event is predicted to take less than its bound, but one that was measured so.
 
@@ -120,18 +125,16 @@ class Costs:
         beyond: ask for what is between measured sizes first "between", so that it takes a time between theirs, and
             for what is larger than all that was measured "grown", of GPU events only where the utilisation model, which
             grows with size by itself, is not in the order.
-        utilisation: fitted before on these tasks; fitted anew when it is first asked if None.
+        fitted: models by name that were fitted before on these tasks; the others are when they are first asked.
     """
 
     def __init__(
         self, measured: Sequence[MeasuredTask], devices: Mapping[str, Device], order: Sequence[str] = ORDER,
-        *, beyond: bool = False, utilisation: Utilisation | None = None,
+        *, beyond: bool = False, fitted: Mapping[str, CostModel] | None = None,
     ) -> None:  # fmt: skip
         self._measured, self._devices, self._order = measured, devices, tuple(order)
         self._beyond = beyond
-        self._models: dict[str, CostModel] = {}
-        if utilisation is not None:
-            self._models[UTILISATION] = _Utilised(utilisation, devices)
+        self._models: dict[str, CostModel] = dict(fitted or {})
         self._known: dict[Task, Estimate] = {}
 
     def predict(self, task: Task) -> Estimate | None:
@@ -142,7 +145,7 @@ class Costs:
             order = CPU_ORDER if task.category == CPU_OP else self._order
             if self._beyond:
                 order = ("measured", *(() if UTILISATION in order else ("grown",)), "between", *order)
-            found = next((one for name in order if (one := self._model(name).predict(task)) is not None), None)
+            found = next((one for name in order if (one := self.model(name).predict(task)) is not None), None)
             if found is None:
                 return None
             if found.how != "measured" and task.category != CPU_OP:
@@ -152,12 +155,12 @@ class Costs:
         return self._known[task]
 
     @property
-    def utilisation(self) -> Utilisation | None:
-        """The fitted utilisation model, if it was asked."""
-        model = self._models.get(UTILISATION)
-        return model.fitted if isinstance(model, _Utilised) else None
+    def fitted(self) -> Mapping[str, CostModel]:
+        """The models that were asked, by name."""
+        return self._models
 
-    def _model(self, name: str) -> CostModel:
+    def model(self, name: str) -> CostModel:
+        """One of the models."""
         if name not in self._models:
             self._models[name] = fit_model(name, self._measured, self._devices)
         return self._models[name]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from .cost_model import FromMeasured
 from .features import class_keys, distances, features, words
 from .measured_tasks import MeasuredTask
 from .task import Estimate, Task
@@ -14,9 +16,11 @@ from .task import Estimate, Task
 _NOISE = 0.01
 _NEAR, _FAR = 20.0, 160.0
 _MOST_TASKS = 1500
+_CLOSE = 4.0
+"""Distance (`distances`) up to which the nearest measured task is taken as it is."""
 
 
-class MeasuredTable:
+class MeasuredTable(FromMeasured):
     """The median of the same operator, shapes, types and kernel, launched with the same grid, on the same device.
 
     Work whose shapes are known is the same whatever is recorded of its launch.
@@ -36,15 +40,12 @@ class MeasuredTable:
         return None if one is None else Estimate(one.ns, "measured")
 
 
-class Nearest:
-    """The time of the measured task that is least different, of the narrowest class that has any (`class_keys`).
+class Nearest(FromMeasured):
+    """The time of the measured task that is least different, of the narrowest class that has any (`class_keys`)."""
 
-    Args:
-        reach: greatest distance (`distances`) to serve; infinite by default.
-    """
+    reach: ClassVar[float] = float("inf")
 
-    def __init__(self, measured: Sequence[MeasuredTask], reach: float = float("inf")) -> None:
-        self._reach = reach
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         self._ns = np.array([one.ns for one in measured])
         self._rows = features([one.task for one in measured])
         self._members: dict[Hashable, list[int]] = {}
@@ -60,12 +61,18 @@ class Nearest:
             return None
         apart = distances(features([task]), self._rows[members])[0]
         best = int(np.argmin(apart))
-        if apart[best] > self._reach:
+        if apart[best] > self.reach:
             return None
         return Estimate(float(self._ns[members[best]]), "nearest measured")
 
 
-class Similar:
+class Close(Nearest):
+    """The same, where the least different task is close."""
+
+    reach = _CLOSE
+
+
+class Similar(FromMeasured):
     """`Gaussian` over all measured tasks, or, where they are many, over those of each operator apart."""
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:

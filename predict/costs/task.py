@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
@@ -94,11 +93,3 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     def kind(self) -> str:
         """Operator, collective or category, whichever says most."""
         return self.collective or (self.category if self.category.startswith("gpu_mem") else self.op or self.category)
-
-
-class CostModel(Protocol):
-    """What every model offers."""
-
-    @property
-    def predict(self) -> Callable[[Task], Estimate | None]:
-        """The time of a task; None for one that the model does not serve."""

@@ -28,7 +28,6 @@ from ...trace.brief import brief
 from ...trace.kernel_kinds import GPU_KINDS, gpu_kind
 from .bound import bound_of, device_of
 from .task import Task
-from .transfer import wire_factor
 
 START, COMPUTE, MEMORY, THREADS = "start", "compute", "memory", "threads"
 """The terms of the law; the names of labels begin with them."""
@@ -99,6 +98,21 @@ def kind_of(task: Task) -> str:
 @cache
 def _kind(kernel: str, category: str) -> str:
     return GPU_KINDS[gpu_kind(kernel, category, is_comm=False)]
+
+
+_ALL_REDUCE = ("allreduce", "all_reduce")
+_SCATTERED = ("alltoall", "all_to_all", "allgather", "all_gather", "reducescatter", "reduce_scatter")
+
+
+def wire_factor(collective: str, ranks: int | None) -> float:
+    """What of a buffer passes the slowest link: 2(n−1)/n for all-reduce, (n−1)/n for all-to-all, all-gather and
+    reduce-scatter, else 1."""
+    name = collective.lower().replace("-", "_")
+    if not ranks or ranks < 2:
+        return 1.0
+    if any(part in name for part in _ALL_REDUCE):
+        return 2 * (ranks - 1) / ranks
+    return (ranks - 1) / ranks if any(part in name for part in _SCATTERED) else 1.0
 
 
 class EventWork(msgspec.Struct, frozen=True):

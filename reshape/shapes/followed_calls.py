@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
-from ...trace.errors import UNREADABLE
+from ...schemas.execution_trace.arguments import CallRecord, DecodedSide, call_records
 from ...trace.index import Positions, Row, as_positions
 from ...trace.kinds import CPU
-from ...trace.trace import Record, Trace
+from ...trace.trace import Trace
 from .extents import Extents
 from .layer_rules import LAYER_RULES
 from .tensor_rules import FREE_SIZED, RANDOM, TENSOR_RULES
@@ -85,8 +84,8 @@ def shapes_of(trace: Trace) -> Shapes:
     """Follow the tensors of a trace through its calls and relate their extents by what the operators do."""
     walk = _Walk(trace)
     order = _in_order_of_start(trace)
-    records = trace.records(order)
-    open_records: dict[Row, Record] = {}  # of the calls that have begun and not ended
+    records = call_records(trace, order)
+    open_records: dict[Row, CallRecord] = {}  # of the calls that have begun and not ended
     for row, begins in _events(trace, order):
         if begins:
             open_records[row] = next(records)
@@ -165,7 +164,7 @@ class _Walk:
         self._open: dict[int, _Open] = {}
         self._time = 0
 
-    def begin(self, row: Row, record: Record) -> None:
+    def begin(self, row: Row, record: CallRecord) -> None:
         """The inputs of a call are what they were where they were seen last, or come from outside."""
         self._time += 1
         name = self._trace.name_of(row).removeprefix("aten::")
@@ -176,7 +175,7 @@ class _Walk:
         else:
             gathers, parameters = above.gathers, above.parameters
         parameters |= name.startswith(_OF_PARAMETERS) or (gathers and name.startswith(_REDUCTIONS))
-        arguments, given = list[Operand](), _arguments(self._trace, record, "inputs")
+        arguments, given = list[Operand](), _arguments(record.inputs)
         taken = frozenset(one.id for tensors, _ in given for one in tensors if one is not None)
         forward = not (backward or parameters or (above is not None and above.basis))
         for position, (tensors, value) in enumerate(given):
@@ -191,11 +190,11 @@ class _Walk:
         loads = LOADER in name or (above is not None and above.loads)
         self._open[row] = _Open(name, tuple(arguments), self._time, basis, backward, gathers, parameters, loads, taken)
 
-    def end(self, row: Row, record: Record) -> None:
+    def end(self, row: Row, record: CallRecord) -> None:
         """The results of a call are tensors that were seen since it began, or new ones."""
         call = self._open.pop(row)
         results = []
-        for tensors, _ in _arguments(self._trace, record, "outputs"):
+        for tensors, _ in _arguments(record.outputs):
             results.append(tuple(self._result(row, one, call) for one in tensors))
         self.shapes.results[row] = tuple(results)
         flat = tuple(shape for one in results for shape in one if shape is not None)
@@ -269,17 +268,10 @@ class _Walk:
         self._by_id[tensor.id] = _Held(shape, tensor, self._time)
 
 
-def _arguments(trace: Trace, record: Record, side: str) -> list[tuple[list[_Tensor | None], Any]]:
+def _arguments(side: DecodedSide) -> list[tuple[list[_Tensor | None], Any]]:
     """Of each argument the tensors, None for undefined ones; and the value of what is none."""
-    with contextlib.suppress(*UNREADABLE, TypeError, ValueError, KeyError):  # written by others
-        if trace.flat:
-            of = side.removesuffix("s")
-            columns = [msgspec.json.decode(record[key]) for key in (side, f"{of}_shapes", f"{of}_types")]
-        else:
-            given = msgspec.json.decode(record[side])
-            columns = [given[key] for key in ("values", "shapes", "types")]
-        kinds = msgspec.convert(columns.pop(), list[str])
-        return [_argument(*one) for one in zip(*columns, kinds, strict=True)]
+    with contextlib.suppress(TypeError, ValueError):  # written by others
+        return [_argument(value, shape, kind) for value, shape, kind, _ in side.rows()]
     return []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...analysis.outputs import POINTWISE
+from ...analysis.operator_outputs import POINTWISE
 from .extents import Extents
 from .terms import OpCall, Rule, broadcast, equal, match, part, product, table
 

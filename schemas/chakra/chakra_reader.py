@@ -26,12 +26,14 @@ from ...trace.trace import Trace
 from ..etplus.captured_graphs import CapturedBy
 from ..etplus.read_etplus import Node as EtPlusNode
 from ..etplus.read_etplus import NodeRows
+from ..etplus.record_store import DecodingRecords
 from ..etplus.write_etplus import FORMAT_VERSION
-from ..execution_trace.node_tensors import ATTRIBUTES
+from ..execution_trace.arguments import FLAT_TENSORS, TENSOR_KEYS
+from ..execution_trace.node_attributes import ATTRIBUTES
 from ..text.files import open_output, shown_name
 from .attributes import KIND_BITS, values_of
 from .et_def_pb2 import CollectiveCommType, GlobalMetadata, Node, NodeType
-from .node_records import ET_ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS
+from .node_records import ET_ATTRIBUTES
 from .stream import read_encoded
 
 _SEPARATOR = b",\n    "
@@ -145,7 +147,7 @@ def _add(rows: NodeRows, block: list[_ReadNode], times: dict[str, IntColumn], *,
 
 
 @dataclass(frozen=True)
-class _ChakraRecords:
+class _ChakraRecords(DecodingRecords):
     """Makes the records of rows when they are asked for.
 
     Attributes:

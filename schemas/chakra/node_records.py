@@ -15,6 +15,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from ...trace.errors import UNREADABLE
 from ...trace.kinds import CPU, GPU, RUNTIME
 from ...trace.trace import Record
+from ..execution_trace.arguments import FLAT_TENSORS, TENSOR_KEYS
 from .attributes import attribute
 from .et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
 
@@ -29,12 +30,6 @@ ET_ATTRIBUTES = {
 }
 """Attributes of every ET node, in the order of the `attrs` layout: their types, and the values for "none"."""
 EVENT_NUMBERS = ("stream", "device", "correlation", "kineto_event")
-TENSOR_KEYS = ("values", "shapes", "types")
-FLAT_TENSORS = {
-    "inputs": ("inputs", "input_shapes", "input_types"),
-    "outputs": ("outputs", "output_shapes", "output_types"),
-}
-"""Keys of the flat layout for what TENSOR_KEYS are inside `inputs` and `outputs` of the other layout."""
 
 FURTHER_ATTRIBUTES = tuple(f"further_{k}" for k in range(16))
 """Fields of `EtAttributes` for what follows on ET_ATTRIBUTES; PyTorch 2.8 writes three more."""

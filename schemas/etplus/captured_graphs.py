@@ -15,13 +15,13 @@ from ...trace.comm_kernels import Comm
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.kinds import CERTAIN, EQUIVALENT, LINK_NAMES
 from ...trace.trace import Record, Trace
+from ..execution_trace.arguments import ABSENT, WholeSides, decode_whole_sides
 from .record_store import FileRecords
 
 CAPTURED_VERSION = "1.2"
 """`etplus.version` of files with captured graphs, which a reader of 1.1 takes for files without."""
 _KEY = "captured_graphs"
 _REMEDY = "make the file again with trace-link"
-_NO_TEXT = msgspec.Raw(b"")
 
 Position = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 
@@ -39,14 +39,9 @@ class _Call(msgspec.Struct, gc=False, omit_defaults=True):
     kind: CallKind
     parent: Position | None
     graph: Position | None
-    inputs: msgspec.Raw = _NO_TEXT
-    outputs: msgspec.Raw = _NO_TEXT
+    inputs: msgspec.Raw = ABSENT
+    outputs: msgspec.Raw = ABSENT
     comm: Comm | None = None
-
-
-class _Tensors(msgspec.Struct, gc=False, omit_defaults=True):
-    inputs: msgspec.Raw = _NO_TEXT
-    outputs: msgspec.Raw = _NO_TEXT
 
 
 class _Section(msgspec.Struct, gc=False):
@@ -61,7 +56,6 @@ class _Event(msgspec.Struct, gc=False):
     captured_by: CapturedBy | None = None
 
 
-_decode_tensors = msgspec.json.Decoder(_Tensors).decode
 _decode_record = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.encode
 
@@ -70,7 +64,7 @@ def section_of(captured: CapturedGraphs) -> bytes:
     """The value of `captured_graphs`."""
     columns = zip(
         captured.names, captured.kind.tolist(), captured.parent.tolist(), captured.graph.tolist(),
-        map(_decode_tensors, captured.texts), range(len(captured)), strict=True,
+        map(decode_whole_sides, captured.texts), range(len(captured)), strict=True,
     )  # fmt: skip
     calls = [
         _Call(name, CALL_KINDS[kind], _optional(parent), _optional(graph), tensors.inputs, tensors.outputs,
@@ -119,7 +113,7 @@ def read_captured(file: str, header: Record, found: dict[int, CapturedBy]) -> Ca
         graphs=tuple(section.graphs), replays=tuple(section.replays), names=[one.name for one in calls],
         kind=np.array([CALL_KINDS.index(one.kind) for one in calls], np.int8),
         parent=_positions([one.parent for one in calls]), graph=_positions([one.graph for one in calls]),
-        texts=[_encode(_Tensors(one.inputs, one.outputs)) for one in calls],
+        texts=[_encode(WholeSides(one.inputs, one.outputs)) for one in calls],
         comm={i: one.comm for i, one in enumerate(calls) if one.comm is not None},
         links=_links(found), unattached=_links(unattached), notes=tuple(section.notes),
     )  # fmt: skip

@@ -27,7 +27,7 @@ from ...trace.unattached_events import UnattachedEvents
 from ..text.gc_control import gc_disabled
 from ..text.secrets import mask
 from .captured_graphs import CAPTURED_VERSION, captured_by_texts, edited_file, section_of
-from .record_store import FileRecords
+from .record_store import DecodingRecords, FileRecords
 from .write_etplus import EtPlus
 
 
@@ -181,7 +181,7 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class _LinkedRecords:
+class _LinkedRecords(DecodingRecords):
     """Makes the texts as `EtPlus.write` does."""
 
     linked: EtPlus

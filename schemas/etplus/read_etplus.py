@@ -25,7 +25,7 @@ from ...trace.kinds import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED
 from ...trace.memory_events import read_memory
 from ...trace.trace import Record, RecordStore, Trace
 from ...trace.unattached_events import read_unattached
-from ..execution_trace.node_tensors import ATTRIBUTES, Attr, attribute_type
+from ..execution_trace.node_attributes import ATTRIBUTES, Attr, attribute_type
 from ..text.files import Blob, Source, load
 from .captured_graphs import CapturedBy, read_captured
 from .inferred import infer_edges

@@ -1,4 +1,4 @@
-"""Undecoded records of an ET+ file that is in memory."""
+"""Records of the rows of a trace: what every store of their texts decodes alike, and that of a file in memory."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...trace.columns import IntColumn
+from ..execution_trace.signatures import Signatures
 from ..text.files import open_output
 
 
+class DecodingRecords:
+    """Typed values out of the texts of records; see `RecordStore`."""
+
+    def signature_table(self) -> Signatures:
+        """An empty table that decodes `tensor_texts`."""
+        return Signatures()
+
+
 @dataclass(frozen=True)
-class FileRecords:
+class FileRecords(DecodingRecords):
     """The records of a file that is in memory.
 
     Attributes:

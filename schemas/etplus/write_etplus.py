@@ -19,7 +19,7 @@ from ...trace.brief import brief
 from ...trace.columns import IntColumn, inverse_positions, scatter
 from ...trace.conventions import EDGE_KINDS, UNATTACHED_REASONS
 from ...trace.errors import UNREADABLE
-from ..execution_trace.node_tensors import FlatTensors, Tensors
+from ..execution_trace.arguments import tensor_members
 from ..execution_trace.read_et import ExecutionTrace
 from ..kineto.read_kineto import EventTable, MemoryTable
 from ..text.files import open_output, write_all
@@ -38,12 +38,14 @@ _WORTH_A_PROCESS = 8
 _FEWEST = 16
 """Nodes are made in so many pieces at least, if they are in more blocks than that."""
 _SEPARATOR = b",\n    "
-_GPU_ATTRS = (
+_GPU_NODE = (
+    b'%b, "attrs": '
     b'[{"name": "rf_id", "type": "uint64", "value": 0}, {"name": "fw_parent", "type": "uint64", "value": 0}, '
     b'{"name": "seq_id", "type": "int64", "value": -1}, {"name": "scope", "type": "uint64", "value": 0}, '
     b'{"name": "tid", "type": "uint64", "value": 0}, {"name": "fw_tid", "type": "uint64", "value": 0}, '
     b'{"name": "op_schema", "type": "string", "value": ""}]'
 )
+_FLAT_GPU_NODE = b'"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0, "op_schema": "", %b'
 _LINKS = (b'"equivalent"', b'"certain"')
 _INDEPENDENT = b', "inter_thread_dep": null, "sync_dep": []'
 _END = b"}" + _SEPARATOR
@@ -51,10 +53,6 @@ _Pieces = tuple[Sequence[bytes], ...]
 """Texts that, put one after the other, are a node and the separator; one of each sequence for each node."""
 _Piece = Callable[[], bytes]
 """What makes a part of the output."""
-
-
-_decode_tensors = msgspec.json.Decoder(Tensors).decode
-_decode_flat_tensors = msgspec.json.Decoder(FlatTensors).decode
 
 
 @dataclass(frozen=True)
@@ -319,22 +317,10 @@ class EtPlus:
         ]  # fmt: skip
 
     def _parents_tensors(self, parents: IntColumn) -> list[bytes]:
-        tensors = self._flat_tensors if self.et.flat else self._tensors
         known, back = np.unique(parents, return_inverse=True)
-        texts = list(map(tensors, self.et.texts.of(known)))
+        form = _FLAT_GPU_NODE if self.et.flat else _GPU_NODE
+        texts = [form % tensor_members(text, flat=self.et.flat) for text in self.et.texts.of(known)]
         return [texts[i] for i in back.tolist()]
-
-    @staticmethod
-    def _tensors(node: bytes) -> bytes:
-        parent = _decode_tensors(node)
-        return b'"inputs": %b, "outputs": %b, "attrs": %b' % (parent.inputs, parent.outputs, _GPU_ATTRS)
-
-    @staticmethod
-    def _flat_tensors(node: bytes) -> bytes:
-        parent = _decode_flat_tensors(node)
-        fields = b", ".join(b'"%b": %b' % (f.encode(), getattr(parent, f)) for f in parent.__struct_fields__)
-        none = b'"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0, "op_schema": "", '
-        return none + fields
 
     def _ends(self, gpu: IntColumn) -> list[bytes]:
         """What ends each of some GPU nodes: its `comm` if it has one, and further members."""

@@ -30,7 +30,7 @@ from ..text.records import Block, RecordTexts, check_utf8, decode_raws, locate, 
 from ..text.recover import Loss
 from ..text.text import Text
 from ..text.tolerant import Document, read_tolerantly
-from .node_tensors import ATTRIBUTES, Attr, attribute_type
+from .node_attributes import ATTRIBUTES, Attr, attribute_type
 
 
 class _FlatNode(msgspec.Struct, gc=False):

@@ -19,19 +19,15 @@ from ...trace.errors import UNREADABLE
 from ...trace.index import Row
 from ...trace.kinds import GPU, RUNTIME
 from ...trace.trace import Record, Trace
+from ..execution_trace.arguments import arguments_in
 from ..text.secrets import mask
+from .input_args import input_args
 from .kineto_decode import MODULE
 
 _DRIVER = re.compile(r"cu[A-Z]")
 _XPU = re.compile(r"ur[A-Z]|ze[A-Z]")
-_TENSOR = re.compile(r"Tensor\(([^)]*)\)")
-_NUMBERS = {"Int", "Double", "Bool"}
-_KINETO_KINDS = {"Scalar", "ScalarList"}
-"""In nodes that were made of Kineto's events."""
 _NAMES = {"schema_version": "schemaVersion", "device_properties": "deviceProperties",
           "distributed_info": "distributedInfo"}  # fmt: skip
-_WHOLE = 1e10
-"""Doubles below this without a fraction are written as whole numbers with a point."""
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -86,7 +82,7 @@ def arguments(trace: Trace, row: int, record: Record) -> dict[str, Any]:
     args: dict[str, Any] = {"External id": own, "Record function id": int(trace.rf_id[row])}
     if trace.seq_id[row] >= 0:
         args |= {"Sequence number": int(trace.seq_id[row]), "Fwd thread id": int(trace.fw_tid[row])}
-    inputs = _inputs(trace, record)
+    inputs = input_args(arguments_in(record).inputs.decoded(), from_et=trace.outputs_recorded)
     if trace.scope[row] != ANNOTATION_SCOPE or inputs.get("Input Dims"):
         args |= inputs
     return {**args, **more}
@@ -98,47 +94,6 @@ def _given(record: Record, without: set[str]) -> dict[str, Any]:
     except (KeyError, *UNREADABLE):
         return {}
     return {k: orjson.Fragment(bytes(v).decode("utf-8", "replace")) for k, v in given.items() if k not in without}
-
-
-def _inputs(trace: Trace, record: Record) -> dict[str, Any]:
-    """What Kineto records with `record_shapes`: dimensions, element types, and as texts the values of scalars."""
-    try:
-        fields = record if trace.flat else _decode(record["inputs"])
-        keys = ("input_shapes", "input_types", "inputs") if trace.flat else ("shapes", "types", "values")
-        shapes, types, values = (msgspec.json.decode(fields[key]) for key in keys)
-        strides = msgspec.json.decode(fields["strides"]) if "strides" in fields and not trace.flat else None
-        if not len(shapes) == len(types) == len(values):
-            return {}
-        kinds = [_kind(str(one), from_et=trace.outputs_recorded) for one in types]
-    except (KeyError, TypeError, *UNREADABLE):
-        return {}
-    texts = ["" if "Tensor" in str(kind) else _text(value) for kind, value in zip(types, values, strict=True)]
-    steps = {"Input Strides": strides} if isinstance(strides, list) and len(strides) == len(shapes) else {}
-    return {"Input Dims": shapes, "Input type": kinds, **steps, "Concrete Inputs": texts}
-
-
-def _kind(of_et: str, *, from_et: bool) -> str:
-    """Kineto's name for a type of the ET; nodes that were made of Kineto's events have lists of tensors alone."""
-    tensor = _TENSOR.fullmatch(of_et)
-    if tensor:
-        return tensor[1]
-    if of_et.startswith("GenericList["):
-        return "ScalarList" if from_et and "Tensor(" not in of_et else "TensorList"
-    if of_et in _KINETO_KINDS:
-        return of_et
-    return "Scalar" if of_et in _NUMBERS else ""
-
-
-def _text(value: Any) -> str:
-    """A value as Kineto writes it: 1, 0.5, 2., True, [1, 1], "" for none.
-
-    Of numbers that is `operator<<` in aten/src/ATen/core/ivalue.cpp.
-    """
-    if isinstance(value, float):
-        return f"{value:.0f}." if abs(value) < _WHOLE and value.is_integer() else f"{value:.17g}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_text, value)) + "]"
-    return "" if value is None or value == "<None>" else str(value)
 
 
 def decoded(args: dict[str, Any]) -> dict[str, Any]:

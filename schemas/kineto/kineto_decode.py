@@ -1,32 +1,29 @@
-"""Decode a block of Kineto events into what matters of them, as lists and columns."""
+"""Decode blocks of Kineto events; which events are kept, and what is kept of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from functools import reduce
 from itertools import compress
 from operator import attrgetter, not_, or_
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from ...trace.columns import IntColumn, exact_ns, int_column
 from ...trace.conventions import EXACT_US, MAX_DURATION_NS, MAX_NS, PYTHON_CATEGORY
 from ...trace.errors import UNREADABLE
 from ...trace.printable import shortened
 from ..text.number_rows import NumberRows
-from ..text.records import decode_raws
+from ..text.records import Block, check_utf8, decode_raws
 from .cuspy import GRAPH_ARROW, LAUNCH_FLOW
+from .kineto_events import MEMORY_NUMBERS, NUMBERS, EventColumns, EventPart
 
 MODULE = "nn.Module: "
 """How the names of Python calls begin that are a module's forward."""
 
-NUMBERS = ("external_id", "rf_id", "seq", "correlation", "stream", "device", "original_stream")
-"""The arguments that linking needs; all are numbers, −1 for none."""
 _WRITTEN = (
     "External id",
     "Record function id",
@@ -36,74 +33,18 @@ _WRITTEN = (
     "device",
     "original_stream",
 )
-"""What they are called in a file."""
+"""What NUMBERS are called in a file."""
 
 _MEMORY = "[memory]"
 """Name of the instant events that say what an allocator did (`profile_memory=True`)."""
-MEMORY_NUMBERS = ("bytes", "address", "allocated", "reserved", "device_type", "device")
-"""The arguments of memory events, integers; −1 for none."""
 MEMORY_ARGUMENTS = ("Bytes", "Addr", "Total Allocated", "Total Reserved", "Device Type", "Device Id")
-"""What they are called in a file."""
+"""What MEMORY_NUMBERS are called in a file."""
 
 _EXACT_INTEGER = 2**53
 _LONGEST_NAME = 60
 _NO_OBJECT, _NEGATIVE = "an event whose `args` are not an object", "a negative time stamp"
 _TOO_LATE = "a time of over 146 years"
 _NONE = np.zeros(0, np.int64)
-
-
-class Instants(NamedTuple):
-    """The memory events (ph "i", name "[memory]") of a block, one entry each.
-
-    Attributes:
-        at: int64, positions among all events.
-        ts: int64 ns.
-        thread: (pid, tid), numbers or texts.
-        numbers: int64 columns MEMORY_NUMBERS.
-    """
-
-    at: IntColumn
-    ts: IntColumn
-    thread: list[tuple[int | str, int | str]]
-    numbers: dict[str, IntColumn]
-
-
-def no_instants() -> Instants:
-    """None at all."""
-    return Instants(_NONE, _NONE, [], dict.fromkeys(MEMORY_NUMBERS, _NONE))
-
-
-@dataclass(frozen=True)
-class Decoded:
-    """What a block of events holds.
-
-    Attributes:
-        count: how many events there are.
-        at: int64, positions of the duration events (ph "X") that are kept; the next six have one entry for each.
-        category, name: their texts.
-        thread: (pid, tid), numbers or texts.
-        ts, dur: int64 ns.
-        numbers: int64 columns external_id, rf_id, seq, correlation, stream, device, original_stream; −1 for none.
-        flow_start: for each flow event (ph "s" and "f", but no end of a launch) whether it is a start.
-        flow_category, flow_thread: as those of duration events.
-        flow_id: int64, −1 for none. flow_ts: int64 ns.
-        memory: what allocators did.
-    """
-
-    count: int
-    at: IntColumn
-    category: list[str]
-    name: list[str]
-    thread: list[tuple[int | str, int | str]]
-    ts: IntColumn
-    dur: IntColumn
-    numbers: dict[str, IntColumn]
-    flow_start: npt.NDArray[np.bool_]
-    flow_category: list[str]
-    flow_thread: list[tuple[int | str, int | str]]
-    flow_id: IntColumn
-    flow_ts: IntColumn
-    memory: Instants = field(default_factory=no_instants)
 
 
 def _args_type(number: Any, none: float) -> type[msgspec.Struct]:
@@ -173,19 +114,47 @@ _decode_plain = msgspec.json.Decoder(list[_PlainEvent]).decode  # type: ignore[v
 _number_rows = NumberRows(_NO_NUMBERS, {name: key.encode() for name, key in zip(NUMBERS, _WRITTEN, strict=True)})
 
 
-def decode_plain(array: bytes | memoryview, *, modules: bool) -> Decoded | None:
-    """Decode events that are written as PyTorch does since 2024; None if `decode_any` is needed.
+def read_events(
+    blocks: Iterable[Block], *, modules: bool, invalid: Callable[[Exception], object] | None = None
+) -> EventPart:
+    """Decode blocks of events, so that no block's Python objects outlive it.
+
+    Args:
+        modules: keep Python calls that are a module's forward.
+        invalid: leave out invalid events, and call this with what is wrong with each.
+
+    Raises:
+        msgspec.MsgspecError, UnicodeDecodeError: an invalid event, without `invalid`.
+    """
+    columns, plain = EventColumns(), True
+    for begin, end, array in blocks:
+        check_utf8(array)
+        try:
+            plain = plain and decode_plain(array, columns, modules=modules)  # one block of another kind is hardly alone
+            if not plain:
+                decode_any(array, columns, modules=modules)
+        except UNREADABLE:
+            if invalid is None:
+                raise
+            _decode_sound(array, columns, modules=modules, invalid=invalid)
+        columns.end_block(begin, end)
+    return columns.part()
+
+
+def decode_plain(array: bytes | memoryview, columns: EventColumns, *, modules: bool) -> bool:
+    """Decode events that are written as PyTorch does since 2024; False, and nothing done, if `decode_any` is needed.
 
     Times are relative to the file's base, and numbers are numbers that a double holds exactly.
 
     Args:
         array: a JSON array of events.
+        columns: what is kept of the events is added to them.
         modules: keep Python calls that are a module's forward; others are left out.
     """
     try:
         decoded: list[Any] = _decode_plain(array)
     except msgspec.ValidationError:
-        return None
+        return False
     kinds = list(map(type, decoded))
     complete = [kind is _Complete for kind in kinds]
     events, at = _kept(decoded, complete, modules)
@@ -195,19 +164,20 @@ def decode_plain(array: bytes | memoryview, *, modules: bool) -> Decoded | None:
         e for e in others if type(e) is _Start or (type(e) is _End and (e.cat != LAUNCH_FLOW or not _ends_launch(e)))
     ]
     instants = np.flatnonzero([kind is _Instant for kind in kinds]) if _Instant in set(kinds) else _NONE
-    places = instants[[decoded[k].name == _MEMORY for k in instants.tolist()]] if len(instants) else _NONE
-    memory = [decoded[k] for k in places.tolist()]
+    memory_at = instants[[decoded[k].name == _MEMORY for k in instants.tolist()]] if len(instants) else _NONE
+    memory = [decoded[k] for k in memory_at.tolist()]
     of_times = ((_TS, events), (_DUR, events), (_TS, flows), (_TS, memory))
     times = [np.fromiter(map(get, of), np.float64, len(of)) for get, of in of_times]
     if numbers is None or any(np.abs(us).max(initial=0.0) >= EXACT_US for us in times):
-        return None
-    starts = [type(e) is _Start for e in flows]
-    *exact, memory_ts = map(exact_ns, times)
+        return False
+    times_ns = list(map(exact_ns, times))
     try:
-        allocations = _instants(memory, [event.args for event in memory], places, memory_ts)
+        allocated = _allocations([event.args for event in memory], times_ns[-1])
     except msgspec.ValidationError:
-        return None
-    return _decoded(len(decoded), at, events, exact, numbers, flows, starts, allocations)
+        return False
+    starts = [type(e) is _Start for e in flows]
+    _add(columns, len(decoded), (events, at), (flows, starts), (memory, memory_at), times_ns, numbers, allocated)
+    return True
 
 
 def _kept(decoded: list[Any], complete: list[bool], modules: bool) -> tuple[list[Any], IntColumn]:
@@ -246,11 +216,11 @@ class _ExactEvent(_AnyEvent, gc=False):
 _decode_any, _decode_exact = (msgspec.json.Decoder(list[kind]).decode for kind in (_AnyEvent, _ExactEvent))  # type: ignore[valid-type]
 
 
-def decode_any(array: bytes | memoryview, *, modules: bool) -> Decoded:
+def decode_any(array: bytes | memoryview, columns: EventColumns, *, modules: bool) -> None:
     """Decode events of any generation of files, more slowly.
 
     Args:
-        array, modules: see `decode_plain`.
+        array, columns, modules: see `decode_plain`.
 
     Raises:
         msgspec.ValidationError: an invalid event, a time before the trace's base, or beyond 2**62 ns, 146 years, or
@@ -269,20 +239,19 @@ def decode_any(array: bytes | memoryview, *, modules: bool) -> Decoded:
     memory_at = [k for k, e in enumerate(decoded) if e.ph == "i" and e.name == _MEMORY]
     memory = [decoded[k] for k in memory_at]
     of_times = ((_TS, events), (_DUR, events), (_TS, flows), (_TS, memory))
-    *times, memory_ts = (_nanoseconds(of, get) for get, of in of_times)
+    times = [_nanoseconds(of, get) for get, of in of_times]
     numbers = {name: int_column(list(map(attrgetter(name), args)), -1) for name in NUMBERS}
     texts: list[Any] = _decode_raw_args(array) if memory else []  # decoded again, which files without them need not be
-    instants = _instants(memory, [texts[k].args for k in memory_at], np.array(memory_at, np.int64), memory_ts)
-    return _decoded(len(decoded), at, events, times, numbers, flows, [e.ph == "s" for e in flows], instants)
+    allocated = _allocations([texts[k].args for k in memory_at], times[-1])
+    kept_memory = memory, np.array(memory_at, np.int64)
+    starts = [e.ph == "s" for e in flows]
+    _add(columns, len(decoded), (events, at), (flows, starts), kept_memory, times, numbers, allocated)
 
 
-def decode_sound(array: bytes | memoryview, *, modules: bool, invalid: Callable[[Exception], object]) -> Decoded:
-    """Decode the events of a block that are valid, one by one; an invalid one counts as an event of no kind.
-
-    Args:
-        array, modules: see `decode_plain`.
-        invalid: called with what is wrong with each of the others.
-    """
+def _decode_sound(
+    array: bytes | memoryview, columns: EventColumns, *, modules: bool, invalid: Callable[[Exception], object]
+) -> None:
+    """Decode the events of a block that are valid, one by one; an invalid one counts as an event of no kind."""
     sound: list[bytes | msgspec.Raw] = []
     for text in decode_raws(array):
         try:
@@ -291,7 +260,7 @@ def decode_sound(array: bytes | memoryview, *, modules: bool, invalid: Callable[
         except UNREADABLE as error:
             invalid(error)
             sound.append(b"{}")
-    return decode_any(b"[%b]" % b",".join(sound), modules=modules)
+    decode_any(b"[%b]" % b",".join(sound), columns, modules=modules)
 
 
 def _check(array: bytes, modules: bool) -> None:
@@ -310,7 +279,7 @@ def _check(array: bytes, modules: bool) -> None:
     elif event.ph in ("s", "f"):
         _check_times(event.ts)
     elif event.ph == "i" and event.name == _MEMORY:
-        decode_any(array, modules=modules)
+        decode_any(array, EventColumns(), modules=modules)
 
 
 def _check_times(*times: float) -> None:
@@ -324,40 +293,48 @@ def _too_long(us: int, name: str) -> msgspec.ValidationError:
     )
 
 
-def _decoded(
-    count: int, at: IntColumn, events: list[Any], times: list[IntColumn], numbers: dict[str, IntColumn],
-    flows: list[Any], starts: list[bool], memory: Instants,
-) -> Decoded:  # fmt: skip
-    """What both decoders return; `times` are the events' ts and dur, and the flows' ts."""
-    ts, dur, flow_ts = times
-    if len(ts) and ts.min() < 0:
-        raise msgspec.ValidationError(_NEGATIVE)
-    if len(dur) and dur.max() >= MAX_DURATION_NS:
-        longest = int(np.argmax(dur))
-        raise _too_long(int(dur[longest]) // 1000, events[longest].name)
-    return Decoded(
-        count, at, list(map(_CATEGORY, events)), list(map(_NAME, events)), list(map(_THREAD, events)), ts, dur, numbers,
-        np.array(starts, np.bool_), list(map(_CATEGORY, flows)), list(map(_THREAD, flows)),
-        int_column([e.id for e in flows], -1), flow_ts, memory,
-    )  # fmt: skip
-
-
-def _instants(events: list[Any], texts: list[msgspec.Raw], at: IntColumn, ts: IntColumn) -> Instants:
-    """Columns of memory events.
+def _add(
+    columns: EventColumns, count: int, kept: tuple[list[Any], IntColumn], arrows: tuple[list[Any], list[bool]],
+    instants: tuple[list[Any], IntColumn], times: list[IntColumn], numbers: dict[str, IntColumn],
+    allocated: dict[str, IntColumn],
+) -> None:  # fmt: skip
+    """What both decoders do with a block of `count` events.
 
     Args:
-        texts: their undecoded arguments.
+        kept: duration events and their positions. arrows: flow events, and which of them are starts.
+        instants: memory events and their positions.
+        times: ns, the duration events' ts and dur, the flows' ts, the memory events' ts.
+        numbers, allocated: columns of the duration events' and of the memory events' arguments.
+    """
+    (events, at), (flows, starts), (memory, memory_at), (ts, dur, flow_ts, memory_ts) = kept, arrows, instants, times
+    if ts.min(initial=0) < 0:
+        raise msgspec.ValidationError(_NEGATIVE)
+    if dur.max(initial=0) >= MAX_DURATION_NS:
+        longest = int(np.argmax(dur))
+        raise _too_long(int(dur[longest]) // 1000, events[longest].name)
+    threads = list(map(_THREAD, events))
+    columns.add(list(map(_CATEGORY, events)), list(map(_NAME, events)), threads, ts, dur, at=at, **numbers)
+    arrow_ids, arrow_threads = int_column([e.id for e in flows], -1), list(map(_THREAD, flows))
+    columns.add_flows(np.array(starts, np.bool_), list(map(_CATEGORY, flows)), arrow_threads, arrow_ids, flow_ts)
+    columns.add_memory(memory_at, memory_ts, list(map(_THREAD, memory)), allocated)
+    columns.count += count
+
+
+def _allocations(texts: list[msgspec.Raw], ts: IntColumn) -> dict[str, IntColumn]:
+    """Columns of the arguments of memory events.
+
+    Args:
+        texts: the undecoded arguments. ts: times.
 
     Raises:
         msgspec.ValidationError: arguments that are not an object, a time before the trace's base, no or absurd sizes.
     """
     args: list[Any] = [_decode_memory(text) for text in texts]
-    numbers = {key: int_column(list(map(attrgetter(key), args)), -1) for key in MEMORY_NUMBERS}
     if ts.min(initial=0) < 0:
         raise msgspec.ValidationError(_NEGATIVE)
     if any(type(one.bytes) is not int or abs(one.bytes) >= _EXACT_INTEGER for one in args):
         raise msgspec.ValidationError('a memory event without its number of "Bytes"')
-    return Instants(at, ts, list(map(_THREAD, events)), numbers)
+    return {key: int_column(list(map(attrgetter(key), args)), -1) for key in MEMORY_NUMBERS}
 
 
 def _nanoseconds(events: list[Any], of: Callable[[Any], Any]) -> IntColumn:

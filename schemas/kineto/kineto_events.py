@@ -1,26 +1,28 @@
-"""Read blocks of Kineto events into columns; which events are kept, and what is kept of them."""
+"""Events gathered as columns, from whatever recorder's file: what an `EventTable` consists of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ...trace.columns import StringTable, joined_columns
+from ...trace.columns import IntColumn, StringTable, joined_columns
 from ...trace.conventions import CPU_CATEGORIES
-from ...trace.errors import UNREADABLE
-from ..text.records import Block, check_utf8
-from .kineto_decode import Decoded, Instants, decode_any, decode_plain, decode_sound
 
+NUMBERS = ("external_id", "rf_id", "seq", "correlation", "stream", "device", "original_stream")
+"""The arguments that linking needs; all are numbers, −1 for none."""
+MEMORY_NUMBERS = ("bytes", "address", "allocated", "reserved", "device_type", "device")
+"""The arguments of memory events, integers; −1 for none."""
 _HOST_SIDE = frozenset({"hpu_op"})
 """Runtime calls by Kineto's definition ("HPU host side runtime event") whose category does not say so."""
 _ON_CPU_ONLY, _ELSEWHERE_ONLY = ("rf_id", "seq"), ("correlation", "stream", "device")
 """Arguments that only events of CPU ops and annotations have, and those that only others have."""
 
 Codes = npt.NDArray[np.int32]
+Values = list[Any] | tuple[IntColumn, list[Any]]
+"""A value for each event; or for each the position of its value, and the values."""
 _Columns = dict[str, npt.NDArray[Any]]
 
 
@@ -42,31 +44,92 @@ class EventPart:
     values: dict[str, list[Any]]
 
 
-def read_events(
-    blocks: Iterable[Block], *, modules: bool, invalid: Callable[[Exception], object] | None = None
-) -> EventPart:
-    """Decode blocks of events, so that no block's Python objects outlive it.
+class EventColumns:
+    """Events gathered so far.
 
-    Args:
-        modules: keep Python calls that are a module's forward.
-        invalid: leave out invalid events, and call this with what is wrong with each.
-
-    Raises:
-        msgspec.MsgspecError, UnicodeDecodeError: an invalid event, without `invalid`.
+    Attributes:
+        count: how many events there are, those that are not kept included.
     """
-    reader = _Reader(modules, invalid)
-    for begin, end, array in blocks:
-        reader.add(begin, end, array)
-    if not reader.spans:
-        reader.add(0, 0, b"[]")
-    return reader.part()
 
+    def __init__(self) -> None:
+        self.count = self._blocks_end = 0
+        self._texts = {kind: StringTable() for kind in ("category", "name", "thread")}
+        self._events: list[_Columns] = []
+        self._flows: list[_Columns] = []
+        self._memory: list[_Columns] = []
+        self._spans: list[tuple[int, int, int]] = []
+        none = np.zeros(0, np.int64)  # so that there are columns, whatever is added
+        self.add([], [], [], none, none)
+        self.add_flows(none.astype(np.bool_), [], [], none, none)
+        self.add_memory(none, none, [], dict.fromkeys(MEMORY_NUMBERS, none))
 
-def part_of(decoded: Decoded) -> EventPart:
-    """Events that come from another format, as one block."""
-    reader = _Reader(modules=True, invalid=None)
-    reader.take(0, 0, decoded)
-    return reader.part()
+    def add(
+        self, category: Values, name: Values, thread: Values, ts: IntColumn, dur: IntColumn, *,
+        at: IntColumn | None = None, **numbers: IntColumn,
+    ) -> None:  # fmt: skip
+        """Append duration events (ph "X").
+
+        Args:
+            category, name: texts. thread: (pid, tid) of each, numbers or texts. ts, dur: int64 ns.
+            at: int64, positions of the events that are kept among those that `count` is then raised by; None if all
+                are kept, which raises it.
+            numbers: int64 columns of NUMBERS; those that are not given are −1.
+        """
+        none = {} if len(numbers) == len(NUMBERS) else dict.fromkeys(NUMBERS, np.full(len(ts), -1, np.int64))
+        texts = {"category": category, "name": name, "thread": thread}
+        codes = {kind: self._codes(kind, values) for kind, values in texts.items()}
+        index = self.count + (np.arange(len(ts)) if at is None else at)
+        self._events.append({"index": index, "ts": ts, "dur": dur, **codes, **none, **numbers})
+        self.count += len(ts) if at is None else 0
+
+    def add_flows(
+        self, start: npt.NDArray[np.bool_], category: Values, thread: Values, flow_id: IntColumn, ts: IntColumn
+    ) -> None:
+        """Append flow events (ph "s" and "f").
+
+        Args:
+            start: which are starts. category, thread: see `add`. flow_id: −1 for none. ts: int64 ns.
+        """
+        codes = {"category": self._codes("category", category), "thread": self._codes("thread", thread)}
+        self._flows.append({"start": start, "id": flow_id, "ts": ts, **codes})
+
+    def add_memory(self, at: IntColumn, ts: IntColumn, thread: Values, numbers: dict[str, IntColumn]) -> None:
+        """Append what allocators did (ph "i", name "[memory]").
+
+        Args:
+            at, ts, thread: see `add`. numbers: int64 columns of MEMORY_NUMBERS.
+        """
+        self._memory.append({"index": at + self.count, "ts": ts, "thread": self._codes("thread", thread), **numbers})
+
+    def end_block(self, begin: int, end: int) -> None:
+        """What was added since the last call is a block of the file that begins and ends there."""
+        self._spans.append((begin, end, self.count - self._blocks_end))
+        self._blocks_end = self.count
+
+    @property
+    def values(self) -> dict[str, list[Any]]:
+        """The texts of the codes of `category`, `name` and `thread`."""
+        return {kind: table.values for kind, table in self._texts.items()}
+
+    def events(self) -> dict[str, npt.NDArray[Any]]:
+        """The columns of `EventTable`; they are not kept here."""
+        events = joined_columns(self._events)
+        original = events.pop("original_stream")
+        return events | {"stream": np.where(original >= 0, original, events["stream"])}
+
+    def part(self) -> EventPart:
+        """All blocks, of an event's arguments only those that Kineto writes for its category."""
+        values, events = self.values, self.events()
+        on_cpu = np.array([name in CPU_CATEGORIES for name in values["category"]], np.bool_)[events["category"]]
+        for have, only in ((on_cpu, _ON_CPU_ONLY), (~on_cpu, _ELSEWHERE_ONLY)):
+            events |= {name: np.where(have, events[name], -1) for name in only}
+        return EventPart(self._spans, events, joined_columns(self._flows), joined_columns(self._memory), values)
+
+    def _codes(self, kind: str, values: Values) -> Codes:
+        if isinstance(values, list):
+            return self._texts[kind].codes(values)
+        position, distinct = values
+        return self._texts[kind].codes(distinct)[position]
 
 
 def is_runtime(category: str) -> bool:
@@ -77,68 +140,3 @@ def is_runtime(category: str) -> bool:
         [True, True, True, False]
     """
     return category.endswith(("_runtime", "_driver")) or category.startswith("hip") or category in _HOST_SIDE
-
-
-class _Reader:
-    def __init__(self, modules: bool, invalid: Callable[[Exception], object] | None) -> None:
-        self.modules, self.invalid, self.plain = modules, invalid, True
-        self.categories, self.names, self.threads = StringTable(), StringTable(), StringTable()
-        self.spans: list[tuple[int, int, int]] = []
-        self.events: list[_Columns] = []
-        self.flows: list[_Columns] = []
-        self.memory: list[_Columns] = []
-        self.count = 0
-
-    def add(self, begin: int, end: int, array: bytes | memoryview) -> None:
-        check_utf8(array)
-        try:
-            decoded = decode_plain(array, modules=self.modules) if self.plain else None
-            self.plain = decoded is not None  # one block of another kind is hardly alone
-            self.take(begin, end, decoded or decode_any(array, modules=self.modules))
-        except UNREADABLE:
-            if self.invalid is None:
-                raise
-            self.take(begin, end, decode_sound(array, modules=self.modules, invalid=self.invalid))
-
-    def take(self, begin: int, end: int, decoded: Decoded) -> None:
-        self.events.append(self._event_columns(decoded))
-        self.flows.append(self._flow_columns(decoded))
-        self.memory.append(self._memory_columns(decoded.memory))
-        self.spans.append((begin, end, decoded.count))
-        self.count += decoded.count
-
-    def part(self) -> EventPart:
-        values = {"category": self.categories.values, "name": self.names.values, "thread": self.threads.values}
-        events, flows, memory = map(joined_columns, (self.events, self.flows, self.memory))
-        return EventPart(self.spans, events, flows, memory, values)
-
-    def _event_columns(self, events: Decoded) -> _Columns:
-        category = self.categories.codes(events.category)
-        on_cpu = np.array([name in CPU_CATEGORIES for name in self.categories.values], np.bool_)[category]
-        numbers = dict(events.numbers)
-        original = numbers.pop("original_stream")
-        numbers["stream"] = np.where(original >= 0, original, numbers["stream"])
-        for have, only in ((on_cpu, _ON_CPU_ONLY), (~on_cpu, _ELSEWHERE_ONLY)):
-            numbers |= {name: np.where(have, numbers[name], -1) for name in only}
-        return {
-            "index": events.at + self.count,
-            "ts": events.ts,
-            "dur": events.dur,
-            "category": category,
-            "name": self.names.codes(events.name),
-            "thread": self.threads.codes(events.thread),
-            **numbers,
-        }
-
-    def _flow_columns(self, events: Decoded) -> _Columns:
-        return {
-            "start": events.flow_start,
-            "category": self.categories.codes(events.flow_category),
-            "id": events.flow_id,
-            "ts": events.flow_ts,
-            "thread": self.threads.codes(events.flow_thread),
-        }
-
-    def _memory_columns(self, events: Instants) -> _Columns:
-        thread = self.threads.codes(events.thread)
-        return {"index": events.at + self.count, "ts": events.ts, "thread": thread, **events.numbers}

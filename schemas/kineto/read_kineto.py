@@ -29,7 +29,8 @@ from ..text.sniff import HEAD, is_pftrace
 from ..text.text import Text
 from ..text.tolerant import Document, read_tolerantly
 from .cuspy import whole_us, with_copy_names
-from .kineto_events import Codes, EventPart, is_runtime, read_events
+from .kineto_decode import read_events
+from .kineto_events import Codes, EventPart, is_runtime
 
 __all__ = [
     "EventTable", "EventTexts", "FlowTable", "KinetoTrace", "MemoryTable", "is_runtime", "parse_kineto", "read_kineto",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...trace.columns import IntColumn, distinct_rows, scatter
-from .columns import EventColumns, Values
+from ..kineto.kineto_events import EventColumns, Values
 from .database import Database
 from .ranks import GPU_TABLES, PROCESS, NsysRank
 

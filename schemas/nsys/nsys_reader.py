@@ -19,10 +19,10 @@ from ...trace.conventions import MAX_DURATION_NS, MAX_NS
 from ...trace.dtypes import UNKNOWN_DTYPE
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.printable import shortened
+from ..kineto.kineto_events import EventColumns
 from ..kineto.read_kineto import EventTable, FlowTable, KinetoTrace
 from ..text.files import Blob, Source
 from ..text.text import Text
-from .columns import EventColumns
 from .database import Database, open_database
 from .device_events import GpuArguments, add_calls, add_gpu_work, add_synchronisation
 from .range_events import RangeDetails, add_ranges
@@ -78,7 +78,10 @@ def _read(database: Database, rank: NsysRank, machine_pids: tuple[int, ...]) -> 
     ranges = add_ranges(database, rank.process, columns)
     add_calls(database, rank, columns)
     gpu = [*add_gpu_work(database, rank, columns), add_synchronisation(database, rank, columns)]
-    events = columns.table(_EventArguments(ranges, gpu))
+    categories, names, threads = columns.values.values()
+    events = EventTable(
+        **columns.events(), categories=categories, names=names, threads=threads, _texts=_EventArguments(ranges, gpu)
+    )
     if not len(events):
         raise TraceFormatError(database.name, rank.label, "no events", "choose another rank")
     if problem := _strange_time(events):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ...trace.call_tree import nesting
 from ...trace.columns import IntColumn, StringTable, distinct_rows, scatter
 from ...trace.conventions import PYTHON_CATEGORY
-from .columns import EventColumns
+from ..kineto.kineto_events import EventColumns
 from .database import Database
 from .ranks import PROCESS
 

@@ -16,8 +16,8 @@ from ...trace.columns import IntColumn, StringTable, int_column
 from ...trace.conventions import EPOCH_NS, MAX_DURATION_NS, MAX_NS, PYTHON_CATEGORY
 from ...trace.errors import TraceFormatError
 from ..kineto.cuspy import GRAPH_ARROW, LAUNCH_FLOW, whole_us
-from ..kineto.kineto_decode import MODULE, NUMBERS, Decoded
-from ..kineto.kineto_events import EventPart, part_of
+from ..kineto.kineto_decode import MODULE
+from ..kineto.kineto_events import NUMBERS, EventColumns, EventPart
 from ..text.files import Blob, progress_bar
 from ..text.memory_limit import Expansion
 from ..text.records import RecordTexts
@@ -43,7 +43,7 @@ _ARGUMENTS = {
 _WRITTEN = {"external_id": "External id", "rf_id": "Record function id", "seq": "Sequence number"}
 _NAMES = [_ARGUMENTS.get(key, (_WRITTEN.get(key, key),)) for key in NUMBERS]
 _Arguments = tuple[bytes, tuple[Any, ...]]
-"""Of an event: its record, `{"args": …}`, and the numbers of `Decoded.numbers` as they are written."""
+"""Of an event: its record, `{"args": …}`, and the values of NUMBERS as they are written."""
 _TOO_LONG = "events with a duration of over 104 days"
 _CHECK = "record it again; if it opens in ui.perfetto.dev, please report it"
 _encode = msgspec.json.Encoder().encode
@@ -240,15 +240,14 @@ class _Reader:
         for k in np.flatnonzero(on_gpu).tolist():
             threads[k] = (int(numbers["device"][k]), int(numbers["stream"][k]))
         times = np.concatenate([ts[start[kept]], gpu_ts]) - base
-        arrows = self._arrows(gpu_ts - base, gpu_dur, threads[len(kept) :])
         names = [slices.name[k] for k in kept.tolist()] + [one.name for one in stages]
-        decoded = Decoded(
-            len(args), np.arange(len(args)), category, names, threads,
-            times, np.concatenate([dur[kept], gpu_dur]), numbers, *arrows,
-        )  # fmt: skip
+        columns = EventColumns()
+        columns.add(category, names, threads, times, np.concatenate([dur[kept], gpu_dur]), **numbers)
+        self._add_arrows(columns, gpu_ts - base, gpu_dur, threads[len(kept) :])
+        columns.end_block(0, 0)
         losses = tuple(Loss("dropped_record", count, -1, what) for what, count in self.left_out.items() if count)
         texts = RecordTexts.joined([text for text, _ in args])
-        return PerfettoEvents({"baseTimeNanoseconds": msgspec.Raw(b"%d" % base)}, texts, part_of(decoded), losses)
+        return PerfettoEvents({"baseTimeNanoseconds": msgspec.Raw(b"%d" % base)}, texts, columns.part(), losses)
 
     def _thread(self, uuid: int) -> tuple[int | str, int | str]:
         """Process and thread of a track."""
@@ -261,16 +260,18 @@ class _Reader:
         pid = next((one.process.pid for one in (found, parent) if one is not None and one.HasField("process")), -1)
         return pid, text_of(found.name or found.static_name) or str(uuid)
 
-    def _arrows(self, ts: IntColumn, dur: IntColumn, threads: list[tuple[int | str, int | str]]) -> tuple[Any, ...]:
-        """Dependencies between GPU events as flows: the last five columns of `Decoded`."""
+    def _add_arrows(
+        self, columns: EventColumns, ts: IntColumn, dur: IntColumn, threads: list[tuple[int | str, int | str]]
+    ) -> None:
+        """Add dependencies between GPU events as flows."""
         at = {one.id: k for k, one in enumerate(self.stages) if one.id}
         pairs = [(at[w], k) for k, one in enumerate(self.stages) for w in one.waits if w in at]
         ends = np.array(pairs, np.int64).reshape(-1)
-        start = np.arange(len(ends)) % 2 == 0
-        return (
-            start, [LAUNCH_FLOW] * len(ends), [threads[k] for k in ends.tolist()],
-            GRAPH_ARROW + np.arange(len(ends)) // 2, ts[ends] + np.where(start, dur[ends], 0),
-        )  # fmt: skip
+        start, arrow = np.arange(len(ends)) % 2 == 0, GRAPH_ARROW + np.arange(len(ends)) // 2
+        threads_of_ends = [threads[k] for k in ends.tolist()]
+        columns.add_flows(
+            start, [LAUNCH_FLOW] * len(ends), threads_of_ends, arrow, ts[ends] + np.where(start, dur[ends], 0)
+        )
 
 
 def _times(values: list[int], name: str) -> IntColumn:
@@ -285,7 +286,7 @@ def _arguments(args: dict[str, Any]) -> _Arguments:
 
 
 def _numbers(args: list[_Arguments]) -> dict[str, IntColumn]:
-    """The columns of `Decoded.numbers`."""
+    """Columns of NUMBERS."""
     columns = zip(*(numbers for _, numbers in args), strict=True) if args else [()] * len(NUMBERS)
     return {key: int_column(list(column), -1) for key, column in zip(NUMBERS, columns, strict=True)}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from etplus.analysis.counters import counters
-from etplus.analysis.roofline import kernel_table, work_of_events
+from etplus.analysis.kernel_peaks import kernel_table, work_of_events
 from etplus.converters.augment import ARGUMENTS, augment
 from etplus.converters.open import load as read_trace
 from etplus.schemas.text.secrets import mask

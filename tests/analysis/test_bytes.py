@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.analysis.flops import bytes_moved, flops
-from etplus.analysis.roofline import work_of_events
+from etplus.analysis.kernel_peaks import work_of_events
 from etplus.converters.open import load as read_trace
 from etplus.trace.tensors import Argument, Signature, Tensor
 from support import run

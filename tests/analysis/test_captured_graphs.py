@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from captured import capture_events, encode, replay_events
 from etplus import link
-from etplus.analysis.diff import difference
+from etplus.analysis.trace_diff import difference
 from etplus.converters.npz import NODE_NAMES, graph_arrays
 from support import read_json, shared_trace
 

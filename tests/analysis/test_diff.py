@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from etplus.analysis.breakdown import launched_in
-from etplus.analysis.diff import diff_text, difference, json_of_difference
 from etplus.analysis.summary import analyse
+from etplus.analysis.trace_diff import diff_text, difference, json_of_difference
 from etplus.converters.open import load as read_trace
 from traces import GPU_SHAPED, REAL, analysis_of, kernel, kineto_of, launch, op, trace_of
 

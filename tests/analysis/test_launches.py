@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from etplus.analysis.bandwidth import bandwidth_series, copy_bandwidth
 from etplus.analysis.breakdown import stream_use
-from etplus.analysis.launches import idle_causes, launch_statistics, queue_lengths, queue_use
+from etplus.analysis.launch_queues import idle_causes, launch_statistics, queue_lengths, queue_use
 from etplus.analysis.sequences import kernel_sequences
 from etplus.analysis.summary import analyse
 from etplus.converters.open import load

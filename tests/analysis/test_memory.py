@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 import pytest
 from etplus.analysis.counters import counters
-from etplus.analysis.memory import device_memory, thinned
+from etplus.analysis.device_memory import device_memory, thinned
 from etplus.analysis.storages import storages_of
 from etplus.analysis.summary import analyse, tables_of
 from etplus.converters.open import load

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from etplus.analysis.devices import Device, known_devices
 from etplus.analysis.gemms import gemm_table
-from etplus.analysis.roofline import find_devices, from_memory, kernel_table, work_of_events
+from etplus.analysis.kernel_peaks import find_devices, from_memory, kernel_table, work_of_events
 from etplus.converters.open import load
 from etplus.linker.captured_graphs import link_captured_graphs
-from etplus.linker.captures import read_captures
+from etplus.linker.pipeline import read_captures
 from etplus.predict.costs.bound import bound_of
 from etplus.predict.costs.measured_tasks import gpu_tasks
 from etplus.trace.trace import Trace

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from etplus.linker import link
+from etplus.schemas.execution_trace.signatures import Signatures
 from etplus.trace.dtypes import standard_dtype
-from etplus.trace.tensors import Argument, Signature, Signatures, Tensor
+from etplus.trace.tensors import Argument, Signature, Tensor
 from traces import trace_of
 
 
@@ -23,9 +24,9 @@ def kineto(*args: dict[str, Any] | str) -> list[Signature | None]:
     return [trace.signature_of(call) for call in range(len(trace.calls))]
 
 
-def et(node: dict[str, Any], *, flat: bool = True) -> Signature | None:
+def et(node: dict[str, Any]) -> Signature | None:
     table = Signatures()
-    (code,) = table.from_et([json.dumps(node).encode()], [True], flat=flat)
+    (code,) = table.codes([json.dumps(node).encode()], [True])
     return table.values[code] if code >= 0 else None
 
 
@@ -58,7 +59,7 @@ def test_et_of_both_layouts() -> None:
             "output_types": ["Tensor(float)"]}  # fmt: skip
     nested = {"inputs": {"values": values, "shapes": shapes, "types": types},
               "outputs": {"values": [], "shapes": [[2]], "types": ["Tensor(float)"]}}  # fmt: skip
-    assert et(flat) == expected == et(nested, flat=False)
+    assert et(flat) == expected == et(nested)
     undefined = et({"input_shapes": [[]], "input_types": ["Tensor(nullptr (uninitialized))"], "inputs": [0]})
     assert undefined is not None and undefined.tensors == ()
     complex_ = et({"input_shapes": [[2]], "input_types": ["Tensor(c10::complex<float>)"], "inputs": [0]})

@@ -13,7 +13,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
-from etplus.analysis.roofline import kernel_table
+from etplus.analysis.kernel_peaks import kernel_table
 from etplus.converters.chakra import rounded, write_et
 from etplus.converters.convert import convert
 from etplus.converters.preflight import check

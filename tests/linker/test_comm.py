@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 import pytest
+from etplus.analysis.bandwidth import communication
 from etplus.analysis.breakdown import device_use
-from etplus.analysis.communication import communication
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.trace.comm_kernels import collective_of, is_comm_kernel

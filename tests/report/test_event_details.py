@@ -9,8 +9,8 @@ import numpy as np
 import orjson
 import pytest
 from captured import capture_events, encode, replay_events
-from etplus.analysis.relations import RELATIONS, backward_of
-from etplus.analysis.roofline import work_of_events
+from etplus.analysis.event_relations import RELATIONS, backward_of
+from etplus.analysis.kernel_peaks import work_of_events
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.replaying.critical_chain import critical_chain

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from etplus.analysis.communication import CommunicationRow
-from etplus.analysis.launches import longest_gaps
-from etplus.analysis.roofline import work_of_events
+from etplus.analysis.bandwidth import CommunicationRow
+from etplus.analysis.kernel_peaks import work_of_events
+from etplus.analysis.launch_queues import longest_gaps
 from etplus.converters.open import load as read_trace
 from etplus.report import tiles
 from etplus.report.timeline import Blocks, Branch, condense, nest, time_tree

@@ -13,13 +13,13 @@ import numpy as np
 import orjson
 import pytest
 from etplus.analysis.devices import known_devices
-from etplus.predict.costs.between import Interpolated
 from etplus.predict.costs.measured_tasks import MeasuredTask
-from etplus.predict.costs.retyped import retyped, time_ratio
 from etplus.predict.costs.task import Task
+from etplus.predict.costs.unmeasured_sizes import Interpolated
 from etplus.predict.end_to_end import predict
 from etplus.predict.fitting import fit
 from etplus.predict.model_file import write_model
+from etplus.predict.pricing import retyped, time_ratio
 from etplus.reshape.reshape import Reshaped, reshaped
 from etplus.reshape.second_recording import counterparts
 from etplus.reshape.shape_change import ShapeChange, SizeChange, batch_change, parse_changes

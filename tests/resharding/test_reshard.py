@@ -26,6 +26,8 @@ from etplus.resharding.job import Resharded, Scaled, reshard
 from etplus.resharding.layout import Layout, parse_layout
 from etplus.resharding.schedule import actions
 from etplus.resharding.step_calls import COMMUNICATES
+from etplus.schemas.etplus.read_etplus import read_etplus
+from etplus.trace.build import ROW_COLUMNS
 from etplus.trace.errors import UsageError
 from etplus.trace.tables import OP
 from etplus.trace.trace import Trace
@@ -412,3 +414,33 @@ def test_a_product_whose_factors_are_not_recorded(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(json.dumps(document))
     done = call("reshard", tmp_path / "x.json", "--tp", "2", "--dp", "2", "--json", tmp_path / "r.json")
     assert b"a bug in etplus" not in done.stderr and done.returncode in (0, 2), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "layout", "kind", "rank"),
+    [
+        ("block.single1", Layout(tp=2, dp=2, pp=2, batch=_BATCH), Resharded, 5),
+        ("mlp.single1", Layout(dp=2, zero=3, batch=_BATCH), Resharded, 1),
+        ("block.ddp2", Layout(dp=8), Scaled, 3),
+    ],
+)
+def test_a_rank_is_what_its_file_reads_as(source: str, layout: Layout, kind: type, rank: int) -> None:
+    """No file is read to make it: every column and record is that of the file that it is written to."""
+    traces = [_recorded(source, k) for k in range(2 if kind is Scaled else 1)]
+    job = reshard(traces if kind is Scaled else traces[0], layout)
+    assert isinstance(job, kind)
+    made = job.trace(rank)
+    read = read_etplus(b"".join(made.chunks()))
+    rows = np.arange(len(made))
+    assert made.file == read.file and made.summary == read.summary and made.flat == read.flat
+    assert {key: bytes(text) for key, text in made.header.items()} == {
+        key: bytes(text) for key, text in read.header.items()
+    }
+    for name in ROW_COLUMNS:
+        if name not in ("name", "category"):  # codes
+            assert getattr(made, name).tolist() == getattr(read, name).tolist(), name
+            assert getattr(made, name).dtype == getattr(read, name).dtype, name
+    assert [made.name_of(row) for row in rows] == [read.name_of(row) for row in rows]
+    assert [made.categories[code] for code in made.category] == [read.categories[code] for code in read.category]
+    assert made.comm == read.comm and made.sync_dep == read.sync_dep and made.edges.tolist() == read.edges.tolist()
+    assert made.texts.texts(rows[::7]) == read.texts.texts(rows[::7])

@@ -10,7 +10,7 @@ import pytest
 from captured import capture_events, encode, replay_events
 from etplus import Trace, link, load
 from etplus.linker.captured_graphs import link_captured_graphs
-from etplus.linker.captures import read_captures
+from etplus.linker.pipeline import read_captures
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.captured import EVIDENCE, GRAPH_REASONS
 from etplus.trace.errors import TraceFormatError

@@ -19,7 +19,7 @@ from ..trace.tables import OP
 from ..trace.trace import Trace
 from .devices import Device, find_device
 from .flops import bytes_moved, flops, operator
-from .table import GB_PER_S, SHARE, TERAFLOPS, US, Column, Row, Table, WithMean, per_second
+from .table import Column, Row, Table, WithMean, per_second
 
 _TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
 
@@ -88,10 +88,10 @@ class KernelRow(WithMean, Row):
 
     title = "kernels, and what of the device's peaks they reach"
     columns = (
-        Column("type", lambda row: f"  {row.dtype or '-'}"), Column("count", "count"), Column("mean µs", "mean_ns", US),
-        Column("TFLOP/s", "flops_per_second", TERAFLOPS), Column("of op", "operator_flops_per_second", TERAFLOPS),
-        Column("GB/s", "bytes_per_second", GB_PER_S, 1), Column("FLOPs", "flops_share", SHARE),
-        Column("memory", "bytes_share", SHARE), Column("bound", "bound"),
+        Column("type", lambda row: f"  {row.dtype or '-'}"), Column("count", "count"),
+        Column("mean µs", "mean_ns", "µs"), Column("TFLOP/s", "flops_per_second", "TFLOP/s"),
+        Column("of op", "operator_flops_per_second", "TFLOP/s"), Column("GB/s", "bytes_per_second", "GB/s", 1),
+        Column("FLOPs", "flops_share", "share"), Column("memory", "bytes_share", "share"), Column("bound", "bound"),
     )  # fmt: skip
     derived = ("mean_ns", "flops_per_second", "operator_flops_per_second", "bytes_per_second", "intensity")
     left_out = ("flops_ns", "bytes_ns", "operator_ns")

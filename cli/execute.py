@@ -19,9 +19,9 @@ from ..trace.errors import UsageError
 from ..trace.selection import step_range
 from ..trace.text_tables import Cell, number, render, rewrap, share, terminal_width
 from ..trace.trace import Trace
-from .damage import all_damage
 from .inputs import find_inputs, read_all
 from .outputs import one_or_all, write_tables
+from .terminal import all_damage
 
 _ROWS = 15
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", re.ASCII | re.IGNORECASE)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from ...trace.columns import IntColumn
-from ...trace.errors import UNREADABLE
+from .arguments import Arguments, arguments_of
 
 MAX_STORAGE = 2**31
 """Storage ids are below this: ids count objects."""
@@ -28,27 +27,9 @@ _KINDS = bytes(_KIND.get(chr(byte), 0) for byte in range(256))
 _DEPTH = np.array([0, 1, -1, 0, 0], np.int32)
 _TENSOR = (_OPEN, *[_COMMA] * 5, _QUOTE, _QUOTE, _CLOSE)
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
-_NOTHING = msgspec.Raw(b"[]")
 
 
-class _Values(msgspec.Struct, gc=False, frozen=True):
-    values: msgspec.Raw = _NOTHING
-
-
-class _Node(msgspec.Struct, gc=False):
-    inputs: _Values = _Values()
-    outputs: _Values = _Values()
-
-
-class _FlatNode(msgspec.Struct, gc=False):
-    inputs: msgspec.Raw = _NOTHING
-    outputs: msgspec.Raw = _NOTHING
-
-
-_S = TypeVar("_S", _Values, _FlatNode)
-
-
-class Tensors(NamedTuple):
+class TensorUses(NamedTuple):
     """Tensors of some calls, one entry for each time that one is given or given back.
 
     Attributes:
@@ -75,22 +56,23 @@ class Tensors(NamedTuple):
         return self.text[begin:end].decode(errors="replace")
 
 
-def tensors_of(records: Sequence[bytes], *, flat: bool) -> Tensors:
+def tensor_uses(records: Sequence[bytes]) -> TensorUses:
     """All tensors with a storage and at least one element in the inputs and outputs of nodes.
 
     The values' texts are joined, each in brackets of its own, and searched for what a tensor is when its numbers and
     its device are left out, `[,,,,,""]`. Other values are skipped, and so are numbers out of range.
 
     Args:
-        records: texts of ET nodes. flat: their layout is that of schema 1.0.1.
+        records: texts of ET nodes.
 
     Example:
         >>> values = b'"inputs": {"values": []}, "outputs": {"values": [[7, 8, 0, 24, 8, "cpu"]]}'
-        >>> found = tensors_of([b"{%b}" % values], flat=False)
+        >>> found = tensor_uses([b"{%b}" % values])
         >>> found.storage.tolist(), found.end.tolist(), found.device(0)
         ([8], [192], 'cpu')
     """
-    text = b"[" + b"][".join(_values(records, flat)) + b"]"
+    each = [Arguments() if found is None else found for found in arguments_of(records)]
+    text = b"[" + b"][".join([side.values for found in each for side in (found.inputs, found.outputs)]) + b"]"
     text = (_ESCAPE.sub(b"__", text) if b"\\" in text else text).translate(None, b" \t\r\n")
     kinds = np.frombuffer(text.translate(_KINDS), np.uint8)
     at = np.flatnonzero(kinds.astype(np.bool_))
@@ -116,29 +98,7 @@ def tensors_of(records: Sequence[bytes], *, flat: bool) -> Tensors:
     )
     begin = offset * itemsize
     quotes = np.stack([at[first + 6] + 1, at[first + 7]], axis=1)
-    return Tensors(section // 2, section % 2 == 1, argument, storage, begin, begin + numel * itemsize, text, quotes)
-
-
-def _values(texts: Sequence[bytes], flat: bool) -> list[msgspec.Raw]:
-    """The undecoded values of each node's inputs and outputs, in turn."""
-    try:
-        if flat:
-            decode_flat = msgspec.json.Decoder(_FlatNode).decode
-            return [side for node in map(decode_flat, texts) for side in (node.inputs, node.outputs)]
-        decode = msgspec.json.Decoder(_Node).decode
-        return [side.values for node in map(decode, texts) for side in (node.inputs, node.outputs)]
-    except UNREADABLE:
-        nodes = [_decoded(text, _FlatNode) for text in texts]
-        sides = [side for node in nodes for side in (node.inputs, node.outputs)]
-        return sides if flat else [_decoded(side, _Values).values for side in sides]
-
-
-def _decoded(text: bytes | msgspec.Raw, kind: type[_S]) -> _S:
-    """A text as a struct; anything else gives one without values."""
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except UNREADABLE:
-        return kind()
+    return TensorUses(section // 2, section % 2 == 1, argument, storage, begin, begin + numel * itemsize, text, quotes)
 
 
 def _occurrences(kind: npt.NDArray[np.uint8]) -> IntColumn:

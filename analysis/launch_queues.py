@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn, grouped
 from ..trace.intervals import step_function
 from ..trace.trace import Trace
-from .table import US, Column, Row, Table
+from .table import Column, Row, Table
 
 KERNEL_DELAY_NS = 30_000
 """Gaps below this are the device's own delay between two kernels: HTA's `consecutive_kernel_delay`, whose default of 30
@@ -87,9 +87,9 @@ class LaunchRow(Row):
 
     title = "launches: median call and delay, events shorter than their call, delays of over 100 µs"
     columns = (
-        Column("launch call", "call"), Column("events", "count"), Column("call µs", "median_call_ns", US),
-        Column("delay µs", "median_delay_ns", US), Column("max µs", "max_delay_ns", US, 1), Column("shorter", "short"),
-        Column("> 50 µs", "long_calls"), Column("late", "long_delays"),
+        Column("launch call", "call"), Column("events", "count"), Column("call µs", "median_call_ns", "µs"),
+        Column("delay µs", "median_delay_ns", "µs"), Column("max µs", "max_delay_ns", "µs", 1),
+        Column("shorter", "short"), Column("> 50 µs", "long_calls"), Column("late", "long_delays"),
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from ..trace.memory_events import device_label
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .storages import Storages, storages_of
-from .table import MB, Column, Row
+from .table import Column, Row
 
 EVENTS, TENSORS = "allocator events", "tensors of the ET"
 """Values of `DeviceMemory.source`."""
@@ -99,8 +99,8 @@ class OutlivingRow(Row):
     title = "memory that outlives the iteration it was allocated in"
     columns = (
         Column("allocated by", lambda row: f"{row.device} {row.operator}"), Column("category", "category"),
-        Column("blocks", "blocks"), Column("MB", "bytes", MB), Column("freed in next", "next_bytes", MB),
-        Column("never freed", "kept_bytes", MB),
+        Column("blocks", "blocks"), Column("MB", "bytes", "MB"), Column("freed in next", "next_bytes", "MB"),
+        Column("never freed", "kept_bytes", "MB"),
     )  # fmt: skip
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+import numpy as np
 import orjson
 
 from .. import __version__
@@ -17,9 +22,14 @@ from ..measuring.resize import resized
 from ..replaying.network import Network
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND
-from ..schemas.etplus.read_etplus import read_etplus
+from ..schemas.etplus.record_store import DecodingRecords
 from ..schemas.etplus.write_etplus import FORMAT_VERSION
+from ..schemas.text.files import open_output
+from ..trace.build import TraceBuilder
+from ..trace.columns import IntColumn
+from ..trace.comm_kernels import Comm
 from ..trace.conventions import ANNOTATION_SCOPE, EDGE_KINDS
+from ..trace.kinds import CERTAIN, CPU, GPU, RUNTIME, UNLINKED
 from ..trace.trace import Trace
 from .items import CommOp, CommWait, Item, RecordedOp, Shard, SyntheticOp
 from .layout import Layout
@@ -56,11 +66,19 @@ _ET_TYPES = {
 }  # fmt: skip
 _KINETO_TYPES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long"}
 _TENSOR = re.compile(r"Tensor\(")
+_LAUNCH = "cudaLaunchKernel"
 _ISSUE_NS, _LAUNCH_NS, _MADE_NS = 20_000, 5_000, 5_000
 _MADE_BYTES_PER_NS = 10.0
 _COMM_THREAD = 90
 _COMM_STREAM = 90
 _FLOOR_NS = 1_000
+IN_MEMORY = "<bytes>"  # what a trace that is read from memory is called in messages
+_NO_ARGUMENTS: dict[str, Any] = {"values": [], "shapes": [], "types": []}
+
+Arguments = dict[str, Any] | None
+"""Inputs or outputs of a node, as in an ET; None for none at all."""
+_Tensors = tuple[Arguments, Arguments]
+"""Inputs and outputs."""
 
 
 def build_trace(derivation: Derivation, rank: int, network: Network, times: Mapping[int, int] | None = None) -> Trace:
@@ -78,6 +96,141 @@ def build_trace(derivation: Derivation, rank: int, network: Network, times: Mapp
     return builder.trace()
 
 
+@dataclass(slots=True)
+class _Node:
+    """A call, or with a category a GPU event; what is in the file and not in columns is made when it is asked for."""
+
+    id: int
+    name: str
+    parent: int
+    tid: int = 0
+    scope: int = 0
+    sequence: int = -1
+    schema: str = ""
+    tensors: _Tensors | Callable[[], _Tensors] = (None, None)
+    begin: int = -1
+    dur: int = 0
+    own: int = 0
+    comm: dict[str, Any] | None = None
+    category: str = ""
+    stream: int = -1
+    device: int = -1
+    correlation: int = -1
+    args: Callable[[], dict[str, Any]] = dict
+
+    def close(self, begin: int, end: int, own: int) -> None:
+        """Say when it ran, ns."""
+        self.begin, self.dur = begin, max(end - begin, 0)
+        self.own = max(min(own, self.dur), 0)
+
+    def record(self) -> dict[str, Any]:
+        """The node as the file has it."""
+        inputs, outputs = self.tensors() if callable(self.tensors) else self.tensors
+        found: dict[str, Any] = {
+            "id": self.id, "name": self.name, "ctrl_deps": self.parent, "inputs": inputs or _NO_ARGUMENTS,
+            "outputs": outputs or _NO_ARGUMENTS, "attrs": [] if self.category else self._attrs(),
+        }  # fmt: skip
+        times = {"ts": _us(self.begin), "dur": _us(self.dur), "inclusive_dur": _us(self.dur)}
+        if self.category:
+            found |= {
+                "cat": self.category, "ph": "X", **times, "exclusive_dur": _us(self.dur), "stream": self.stream,
+                "device": self.device, "correlation": self.correlation, "kineto_event": 0, "args": self.args(),
+            }  # fmt: skip
+        elif self.begin >= 0:
+            found |= {
+                **times, "exclusive_dur": _us(self.own), "kineto_event": 0, "link": "certain", "inter_thread_dep": None,
+                "sync_dep": [],
+            }  # fmt: skip
+        return found if self.comm is None else found | {"comm": self.comm, "pg_name": self.comm["pg_name"]}
+
+    def _attrs(self) -> list[dict[str, Any]]:
+        return [
+            {"name": "rf_id", "type": "uint64", "value": self.id},
+            {"name": "fw_parent", "type": "uint64", "value": 0},
+            {"name": "seq_id", "type": "int64", "value": self.sequence},
+            {"name": "scope", "type": "uint64", "value": self.scope},
+            {"name": "tid", "type": "uint64", "value": self.tid},
+            {"name": "fw_tid", "type": "uint64", "value": 0},
+            {"name": "op_schema", "type": "string", "value": self.schema},
+        ]
+
+
+class _Launch(NamedTuple):
+    """A runtime call that launches an event."""
+
+    id: int
+    begin: int
+    tid: int
+    correlation: int
+    parent: int
+
+    def record(self) -> dict[str, Any]:
+        """The call as the file has it."""
+        return {
+            "id": self.id, "name": _LAUNCH, "ts": _us(self.begin), "dur": _us(_LAUNCH_NS), "tid": str(self.tid),
+            "correlation": self.correlation, "parent": self.parent, "kineto_event": 0,
+        }  # fmt: skip
+
+
+class MadeRecords(DecodingRecords, ABC):
+    """Records that are made when they are asked for, of a trace that no file has."""
+
+    @abstractmethod
+    def texts(self, rows: IntColumn) -> list[bytes]:
+        """The JSON objects of rows, braces included."""
+
+    def tensor_texts(self, rows: IntColumn) -> list[bytes]:
+        """The same."""
+        return self.texts(rows)
+
+    def other_events(self) -> Iterator[tuple[int, bytes]]:
+        """None."""
+        return iter(())
+
+    @abstractmethod
+    def chunks(self) -> Iterator[bytes]:
+        """The file's text."""
+
+    def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
+        """Write the file's text; `jobs` has no effect."""
+        with open_output(path) as file:
+            for chunk in self.chunks():
+                file.write(chunk)
+
+
+@dataclass(frozen=True)
+class _Records(MadeRecords):
+    """Of a rank's nodes and launches.
+
+    Attributes:
+        root: the members of the file's object; those of `nodes`, `runtime` and `edges` only keep their place.
+        rows: nodes, then runtime calls. nodes: how many are nodes. edges: between ids.
+    """
+
+    root: Mapping[str, Any]
+    rows: Sequence[_Node | _Launch]
+    nodes: int
+    edges: Sequence[tuple[int, int, str]]
+
+    def texts(self, rows: IntColumn) -> list[bytes]:
+        """The JSON objects of rows, braces included."""
+        return [orjson.dumps(self.rows[row].record()) for row in rows.tolist()]
+
+    def chunks(self) -> Iterator[bytes]:
+        """The file's text."""
+        nodes, runtime = (
+            b"[" + b",".join(orjson.dumps(one.record()) for one in rows) + b"]"
+            for rows in (self.rows[: self.nodes], self.rows[self.nodes :])
+        )
+        parts = {"nodes": nodes, "runtime": runtime, "edges": orjson.dumps(self.edges)}
+        members = (b'"%b":%b' % (key.encode(), parts.get(key) or orjson.dumps(of)) for key, of in self.root.items())
+        yield b"{" + b",".join(members) + b"}"
+
+
+_COLUMNS = ("id", "parent", "name", "category", "dur", "scope", "tid", "stream", "device", "correlation")
+"""Columns of nodes that are attributes of `_Node`."""
+
+
 class _Builder:
     """Writes nodes in program order and keeps the clocks of the host, of streams and of communication."""
 
@@ -90,8 +243,8 @@ class _Builder:
         self.source = self.model.trace
         self.on_gpu = len(self.source.gpu) > 0
         self.times = times or {}
-        self.nodes: list[dict[str, Any]] = []
-        self.runtime: list[dict[str, Any]] = []
+        self.nodes: list[_Node] = []
+        self.runtime: list[_Launch] = []
         self.edges: set[tuple[int, int, str]] = set()
         self.begin = self.now = 1_000_000
         self.ids = 2
@@ -105,47 +258,74 @@ class _Builder:
         for event, call in enumerate(self.source.gpu.call.tolist()):
             if call >= 0:
                 self.kernels[call].append(event)
+        self.sizes: dict[int, tuple[Mapping[int, int], dict[int, int]]] = {}  # by id of what changed: of extents
         self.seq: defaultdict[str, int] = defaultdict(int)
-        process = self._node("[pytorch|profiler|execution_trace|process]", 1, 0)["id"]
-        thread = self._node("[pytorch|profiler|execution_trace|thread]", process, 1)["id"]
+        process = self._node("[pytorch|profiler|execution_trace|process]", 1, 0).id
+        thread = self._node("[pytorch|profiler|execution_trace|thread]", process, 1).id
         self.step = self._node("ProfilerStep#0", thread, 1, scope=ANNOTATION_SCOPE)
 
     def add(self, item: Item) -> None:
         """Write one item."""
         if isinstance(item, RecordedOp):
             self.now += item.call.lead
-            self._call(item, item.call, self.step["id"], top=True)
+            self._call(item, item.call, self.step.id, top=True)
         elif isinstance(item, SyntheticOp):
             self._made(item)
         elif isinstance(item, CommOp):
-            self._comm(item, self.step["id"])
+            self._comm(item, self.step.id)
         else:
             self._wait(item)
 
     def trace(self) -> Trace:
-        """All of it, read as any ET+ is."""
+        """All of it."""
         self._wait(CommWait(tuple(self.pending)))
         end = max([self.now, *(end for end, _ in self.busy.values())])
-        self._close(self.step, self.begin, end, end - self.begin)
+        self.step.close(self.begin, end, end - self.begin)
         groups, kineto = self._groups(), self.source.summary.get("kineto")
         edges = sorted(self.edges, key=lambda one: (*one[:2], EDGE_KINDS.index(one[2])))
-        document = {
-            "schema": "1.1.1-chakra.0.0.4", "pid": self.rank + 1, "time": "", "start_ts": 0, "finish_ts": 0,
-            "nodes": self.nodes, "runtime": self.runtime, "edges": edges, "unattached": [],
-            "etplus": {
-                "version": FORMAT_VERSION, "tool_version": __version__,
-                "kineto": {
-                    "file_name": self.source.file, "base_time_ns": 0, "schema_version": 1,
-                    "device_properties": kineto.get("device_properties", []) if isinstance(kineto, dict) else [],
-                    "distributed_info": {
-                        "backend": "nccl" if self.on_gpu else "gloo", "rank": self.rank,
-                        "world_size": self.layout.ranks, "pg_count": len(groups), "pg_config": groups,
-                    },
+        header = {"schema": "1.1.1-chakra.0.0.4", "pid": self.rank + 1, "time": "", "start_ts": 0, "finish_ts": 0}
+        summary = {
+            "version": FORMAT_VERSION, "tool_version": __version__,
+            "kineto": {
+                "file_name": self.source.file, "base_time_ns": 0, "schema_version": 1,
+                "device_properties": kineto.get("device_properties", []) if isinstance(kineto, dict) else [],
+                "distributed_info": {
+                    "backend": "nccl" if self.on_gpu else "gloo", "rank": self.rank,
+                    "world_size": self.layout.ranks, "pg_count": len(groups), "pg_config": groups,
                 },
-                "damage": [], "unattached": {}, "inferred_edges": [],
             },
+            "damage": [], "unattached": {}, "inferred_edges": [],
         }  # fmt: skip
-        return read_etplus(orjson.dumps(document))
+        root = {**header, "nodes": [], "runtime": [], "edges": [], "unattached": [], "etplus": summary}
+        builder = self._rows()
+        return builder.build(
+            _Records(root, (*self.nodes, *self.runtime), len(self.nodes), edges), summary=summary,
+            header={key: msgspec.Raw(orjson.dumps(value)) for key, value in (*header.items(), ("unattached", []))},
+            edges=np.array([(a, b, EDGE_KINDS.index(kind)) for a, b, kind in edges], np.int64).reshape(-1, 3),
+        )  # fmt: skip
+
+    def _rows(self) -> TraceBuilder:
+        """All nodes and runtime calls."""
+        builder, nodes, runtime = TraceBuilder(IN_MEMORY), self.nodes, self.runtime
+        on_device = np.array([bool(node.category) for node in nodes], np.bool_)
+        begin = np.array([node.begin for node in nodes], np.int64)
+        columns = {name: [getattr(node, name) for node in nodes] for name in _COLUMNS}
+        columns["rf_id"] = [0 if node.category else node.id for node in nodes]
+        builder.add(
+            np.where(on_device, np.int8(GPU), np.int8(CPU)), ts=begin, exclusive=[node.own for node in nodes],
+            kineto_event=np.where(begin < 0, -1, 0), seq_id=[node.sequence for node in nodes],
+            link=np.where((begin < 0) | on_device, UNLINKED, CERTAIN), **columns,
+        )  # fmt: skip
+        builder.add(
+            RUNTIME, id=[one.id for one in runtime], name=[_LAUNCH] * len(runtime),
+            parent=[one.parent for one in runtime], ts=[one.begin for one in runtime],
+            dur=[_LAUNCH_NS] * len(runtime), tid=[str(one.tid) for one in runtime],
+            correlation=[one.correlation for one in runtime], kineto_event=[0] * len(runtime),
+        )  # fmt: skip
+        builder.comm = {
+            row: msgspec.convert(node.comm, Comm) for row, node in enumerate(nodes) if node.comm is not None
+        }
+        return builder
 
     def _groups(self) -> list[dict[str, Any]]:
         every = list(range(self.layout.ranks)) if self.layout.ranks <= 1024 else []
@@ -159,44 +339,23 @@ class _Builder:
 
     # nodes
 
-    def _node(self, name: str, parent: int, tid: int, inputs: Any = None, outputs: Any = None, *, scope: int = 0,
-              sequence: int = -1, schema: str = "") -> dict[str, Any]:  # fmt: skip
+    def _node(
+        self, name: str, parent: int, tid: int, tensors: _Tensors | Callable[[], _Tensors] = (None, None), *,
+        scope: int = 0, sequence: int = -1, schema: str = "",
+    ) -> _Node:  # fmt: skip
         self.ids += 1
-        attrs = [
-            {"name": "rf_id", "type": "uint64", "value": self.ids},
-            {"name": "fw_parent", "type": "uint64", "value": 0},
-            {"name": "seq_id", "type": "int64", "value": sequence},
-            {"name": "scope", "type": "uint64", "value": scope},
-            {"name": "tid", "type": "uint64", "value": tid},
-            {"name": "fw_tid", "type": "uint64", "value": 0},
-            {"name": "op_schema", "type": "string", "value": schema},
-        ]
-        none = _arguments([], [], [])
-        self.nodes.append({
-            "id": self.ids, "name": name, "ctrl_deps": parent, "inputs": inputs or none, "outputs": outputs or none,
-            "attrs": attrs,
-        })  # fmt: skip
+        self.nodes.append(_Node(self.ids, name, parent, tid, scope, sequence, schema, tensors))
         return self.nodes[-1]
-
-    def _close(self, node: dict[str, Any], begin: int, end: int, own: int) -> None:
-        dur = max(end - begin, 0)
-        node |= {
-            "ts": _us(begin), "dur": _us(dur), "inclusive_dur": _us(dur), "exclusive_dur": _us(max(min(own, dur), 0)),
-            "kineto_event": 0, "link": "certain", "inter_thread_dep": None, "sync_dep": [],
-        }  # fmt: skip
 
     def _call(self, item: RecordedOp, call: Call, parent: int, *, top: bool) -> None:
         tid = max(int(self.source.thread[call.row]), 1)
-        made = self._resized(item, call)
-        inputs, outputs = (self._tensors_of(item, call, side, made) for side in ("inputs", "outputs"))
         scope = int(self.source.scope[call.row])
-        node = self._node(
-            call.name, parent, tid, inputs, outputs, scope=scope, sequence=call.sequence, schema=call.schema
-        )
-        number, begin = node["id"], self.now
+        tensors = partial(self._tensors_of, item, call)
+        node = self._node(call.name, parent, tid, tensors, scope=scope, sequence=call.sequence, schema=call.schema)
+        number, begin = node.id, self.now
         if call.operator:
             self._reads(number)
-        factor = _factor(self.model, call, item.changed, item.shard)
+        factor = self._factor(call, item.changed, item.shard)
         own = self.times.get(number, max(round(int(self.source.self_ns[call.index]) * factor), 1))
         gap, left = divmod(own, len(call.children) + 1)
         self.now += gap + left
@@ -205,7 +364,7 @@ class _Builder:
             self.now += gap
         for event in self.kernels.get(call.index, ()):
             self._kernel(event, number, factor, tid)
-        self._close(node, begin, self.now, own)
+        node.close(begin, self.now, own)
         if top and call.operator:
             self._in_order(number, tid)
         for comm in item.after.get(call.row, ()):
@@ -237,29 +396,29 @@ class _Builder:
             )
             for shapes in (item.inputs, item.outputs)
         )  # fmt: skip
-        node = self._node(item.name, self.step["id"], 1, inputs, outputs, schema=item.schema)
-        number, begin = node["id"], self.now
+        node = self._node(item.name, self.step.id, 1, (inputs, outputs), schema=item.schema)
+        number, begin = node.id, self.now
         self._reads(number)
         self.now += _MADE_NS + (0 if self.on_gpu else round(item.bytes / _MADE_BYTES_PER_NS))
         if self.on_gpu:
             stream = max((lane[1] for lane in self.busy if lane != ("comm",)), default=7)
             dur = max(_FLOOR_NS, round(item.bytes / 1000))
-            self._device_event("copy_kernel", "kernel", ("gpu", stream), dur, number, 1, inputs, {})
-        self._close(node, begin, self.now, self.now - begin)
+            self._device_event("copy_kernel", "kernel", ("gpu", stream), dur, number, 1, inputs)
+        node.close(begin, self.now, self.now - begin)
         self._in_order(number, 1)
 
     def _tensor(self, shape: Sequence[int], size: int) -> list[Any]:
         self.tensors += 1
         return [self.tensors, self.tensors, 0, prod(shape), size, "cuda:0" if self.on_gpu else "cpu"]
 
-    def _tensors_of(
-        self, item: RecordedOp, call: Call, side: Literal["inputs", "outputs"], made: RecordedCall | None
-    ) -> dict[str, Any] | None:
-        """Inputs or outputs of a call at the new sizes.
+    def _tensors_of(self, item: RecordedOp, call: Call) -> _Tensors:
+        """Inputs and outputs of a call at the new sizes; where not all are known strides and numbers stay."""
+        made = self._resized(item, call)
+        return self._side_of(item, call, "inputs", made), self._side_of(item, call, "outputs", made)
 
-        Args:
-            made: the call at these sizes; without it strides and numbers are as recorded.
-        """
+    def _side_of(
+        self, item: RecordedOp, call: Call, side: Literal["inputs", "outputs"], made: RecordedCall | None
+    ) -> Arguments:
         given = call.record.get(side)
         if given is None:
             return None
@@ -305,8 +464,36 @@ class _Builder:
         return [value[0] + apart, value[1] + apart, offset, prod(shape), *value[4:]], shape, strides
 
     def _sizes(self, item: RecordedOp, shape: Sequence[int]) -> list[int]:
-        new = self.model.shape(shape, item.changed)
+        new = self._shape(shape, item.changed)
         return item.shard.of(new) if item.shard is not None and new else new
+
+    def _shape(self, shape: Iterable[int], changed: Mapping[int, int]) -> list[int]:
+        """As `Model.shape`; the extents of a model are few, so each is found once."""
+        _, known = self.sizes.setdefault(id(changed), (changed, {}))  # kept, so that no other one gets its id
+        found = []
+        for extent in shape:
+            if extent not in known:
+                known[extent] = self.model.size(extent, changed)
+            found.append(known[extent])
+        return found
+
+    def _factor(self, call: Call, changed: Mapping[int, int], shard: Shard | None) -> float:
+        """By what factor the work of a call changes."""
+        shapes = call.shapes
+        if shard is not None and shapes:
+            return 1 / shard.count
+        if not changed or not shapes:
+            return 1.0
+        work: Sequence[Sequence[int]] = shapes
+        if call.name in PRODUCTS and len(call.inputs) > max(PRODUCTS[call.name]):
+            first, second = (call.inputs[at] for at in PRODUCTS[call.name])
+            if first and second and first[0] and second[0]:
+                work = [(*first[0], second[0][-1])]
+        elif "attention" in call.name and len(shapes) >= 3:
+            work = [(*shapes[0], shapes[1][-2])]
+        old = sum(prod(self.model.extents.value[one] for one in shape) for shape in work)
+        new = sum(prod(self._shape(shape, changed)) for shape in work)
+        return new / old if old else 1.0
 
     # work on a device
 
@@ -316,40 +503,36 @@ class _Builder:
             return
         recorded = int(gpu.dur[event])
         dur = max(round(recorded * factor), min(recorded, _FLOOR_NS))
-        record = msgspec.json.decode(next(trace.records(gpu.source[[event]]))["args"]) or {}
         self._device_event(
             trace.names[gpu.name[event]], trace.categories[gpu.category[event]], ("gpu", int(gpu.stream[event])),
-            dur, caller, tid, None, record,
+            dur, caller, tid, None, partial(self._args_of, event),
         )  # fmt: skip
 
+    def _args_of(self, event: int) -> dict[str, Any]:
+        """What Kineto recorded of an event beside its times."""
+        record = next(self.source.records(self.source.gpu.source[[event]]))
+        return msgspec.json.decode(record["args"]) or {}
+
     def _device_event(
-        self, name: str, category: str, lane: tuple[Any, ...], dur: int, caller: int, tid: int, inputs: Any,
-        args: dict[str, Any], comm: dict[str, Any] | None = None, after: Iterable[int] = (), ready: int = 0,
+        self, name: str, category: str, lane: tuple[Any, ...], dur: int, caller: int, tid: int, inputs: Arguments,
+        args: Callable[[], dict[str, Any]] = dict, comm: dict[str, Any] | None = None, after: Iterable[int] = (),
+        ready: int = 0,
     ) -> int:  # fmt: skip
         """Launch an event on a stream."""
         launch, number = self.ids + 1, self.ids + 2
         self.ids = number
         correlation = len(self.runtime) + 1
-        self.runtime.append({
-            "id": launch, "name": "cudaLaunchKernel", "ts": _us(self.now), "dur": _us(_LAUNCH_NS), "tid": str(tid),
-            "correlation": correlation, "parent": caller, "kineto_event": 0,
-        })  # fmt: skip
+        self.runtime.append(_Launch(launch, self.now, tid, correlation, caller))
         self.now += _LAUNCH_NS
         free, last = self.busy.get(lane, (0, -1))
         begin = max(self.now, free, ready)
         dur = self.times.get(number, dur)
         device = max(int(self.source.gpu.device[0]), 0)
         stream = _COMM_STREAM if lane[0] == "comm" else int(lane[1])
-        none = _arguments([], [], [])
-        node: dict[str, Any] = {
-            "id": number, "name": name, "ctrl_deps": caller, "inputs": inputs or none, "outputs": none, "attrs": [],
-            "cat": category, "ph": "X", "ts": _us(begin), "dur": _us(dur), "inclusive_dur": _us(dur),
-            "exclusive_dur": _us(dur), "stream": stream, "device": device, "correlation": correlation,
-            "kineto_event": 0, "args": args,
-        }  # fmt: skip
-        if comm is not None:
-            node |= {"comm": comm, "pg_name": comm["pg_name"]}
-        self.nodes.append(node)
+        self.nodes.append(_Node(
+            number, name, caller, tensors=(inputs, None), begin=begin, dur=dur, own=dur, comm=comm, category=category,
+            stream=stream, device=device, correlation=correlation, args=args,
+        ))  # fmt: skip
         self.edges.add((launch, number, "launch"))
         if last >= 0:
             self.edges.add((last, number, "stream"))
@@ -368,25 +551,25 @@ class _Builder:
         outer = None
         if item.functional:
             inputs = _arguments([tensor, "sum", name], [shape, [], []], [kind, "String", "String"])
-            outer = self._node(f"_c10d_functional::{item.kind}", parent, 1, inputs)
+            outer = self._node(f"_c10d_functional::{item.kind}", parent, 1, (inputs, None))
         issued = self._issued(item, tensor, kind)
-        issue = self._node(_KINDS[item.kind].issue, parent if outer is None else outer["id"], 1, issued)
+        issue = self._node(_KINDS[item.kind].issue, parent if outer is None else outer.id, 1, (issued, None))
         self.now += _ISSUE_NS
-        end, run = self._run(item, issue["id"], own, self._metadata(item, group, name))
-        self._close(issue, begin, self.now, self.now - begin)
+        end, run = self._run(item, issue.id, own, self._metadata(item, group, name))
+        issue.close(begin, self.now, self.now - begin)
         if outer is not None:
-            self._close(outer, begin, self.now, 1)
-        self._in_order((outer or issue)["id"], 1)
+            outer.close(begin, self.now, 1)
+        self._in_order((outer or issue).id, 1)
         if item.key is not None:
             self.pending[item.key] = (end, run)
         else:
             self._finish(end, run)
         if item.functional:
-            wait = self._node("_c10d_functional::wait_tensor", parent, 1, own)
-            self._reads(wait["id"])
-            self._close(wait, self.now, self.now + 1000, 1000)
+            wait = self._node("_c10d_functional::wait_tensor", parent, 1, (own, None))
+            self._reads(wait.id)
+            wait.close(self.now, self.now + 1000, 1000)
             self.now += 1000
-            self._in_order(wait["id"], 1)
+            self._in_order(wait.id, 1)
 
     def _run(self, item: CommOp, issue: int, own: Any, comm: dict[str, Any]) -> tuple[int, int]:
         """Run a communication on its stream, or on the thread of its backend; when it ends, and its id."""
@@ -395,16 +578,16 @@ class _Builder:
             lane: tuple[Any, ...] = ("comm",)
             streams = [busy for of, busy in self.busy.items() if of[0] == "gpu"]
             ready, after = max((end for end, _ in streams), default=0), [number for _, number in streams]
-            self._device_event(_KINDS[item.kind].kernel, "kernel", lane, dur, issue, 1, own, {}, comm, after, ready)
+            self._device_event(_KINDS[item.kind].kernel, "kernel", lane, dur, issue, 1, own, dict, comm, after, ready)
             return self.busy[lane]
         received = item.kind == "recv"
         lane = ("host", received)
-        node = self._node(f"gloo:{_GLOO.get(item.kind, item.kind)}", issue, _COMM_THREAD + received, own)
+        node = self._node(f"gloo:{_GLOO.get(item.kind, item.kind)}", issue, _COMM_THREAD + received, (own, None))
         begin = max(self.now, self.busy.get(lane, (0, -1))[0])
-        self._close(node, begin, begin + dur, dur)
-        node |= {"comm": comm, "pg_name": comm["pg_name"]}
-        self.edges.add((issue, node["id"], "thread_handoff"))
-        self.busy[lane] = (begin + dur, node["id"])
+        node.close(begin, begin + dur, dur)
+        node.comm = comm
+        self.edges.add((issue, node.id, "thread_handoff"))
+        self.busy[lane] = (begin + dur, node.id)
         return self.busy[lane]
 
     def _issued(self, item: CommOp, tensor: list[Any], kind: str) -> dict[str, Any]:
@@ -463,22 +646,3 @@ def _tensor_type(dtype: str) -> str:
 
 def _us(ns: int) -> float:
     return ns / 1000
-
-
-def _factor(model: Model, call: Call, changed: Mapping[int, int], shard: Shard | None) -> float:
-    """By what factor the work of a call changes."""
-    shapes = call.shapes
-    if shard is not None and shapes:
-        return 1 / shard.count
-    if not changed or not shapes:
-        return 1.0
-    work: Sequence[Sequence[int]] = shapes
-    if call.name in PRODUCTS and len(call.inputs) > max(PRODUCTS[call.name]):
-        first, second = (call.inputs[at] for at in PRODUCTS[call.name])
-        if first and second and first[0] and second[0]:
-            work = [(*first[0], second[0][-1])]
-    elif "attention" in call.name and len(shapes) >= 3:
-        work = [(*shapes[0], shapes[1][-2])]
-    old = sum(prod(model.extents.value[one] for one in shape) for shape in work)
-    new = sum(prod(model.shape(shape, changed)) for shape in work)
-    return new / old if old else 1.0

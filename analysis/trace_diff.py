@@ -20,7 +20,7 @@ from ..trace.steps import family_of
 from ..trace.tables import ANNOTATION
 from ..trace.text_tables import number, render, titled
 from .breakdown import BreakdownRow, breakdown, iteration_at, launched_in
-from .roofline import KernelRow, kernel_table
+from .kernel_peaks import KernelRow, kernel_table
 from .summary import Analysis
 from .table import Row, WithMean
 

@@ -1,0 +1,167 @@
+"""Inputs of calls as Kineto records them with `record_shapes`, and in the ET's terms: the one place that knows both."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import Any
+
+import msgspec
+
+from ...trace.dtypes import UNKNOWN_DTYPE
+from ...trace.errors import UNREADABLE
+from ..execution_trace.arguments import TENSOR_KEYS, DecodedSide
+
+_NOT_TENSORS = frozenset({"", "Scalar", "ScalarList"})
+"""Values of `Input type` for what is not a tensor; "" for None and for what Kineto does not record."""
+_TENSOR_LISTS = frozenset({"TensorList", "GenericList"})
+"""Values of `Input type` for lists of tensors, whose element types Kineto does not record."""
+NO_TENSORS = msgspec.json.encode({key: list[Any]() for key in TENSOR_KEYS})
+"""`inputs` or `outputs` of an ET node that has none."""
+_TENSOR = re.compile(r"Tensor\(([^)]*)\)")
+_NUMBERS = {"Int", "Double", "Bool"}
+_KINETO_KINDS = {"Scalar", "ScalarList"}
+"""In nodes that were made of Kineto's events."""
+_WHOLE = 1e10
+"""Doubles below this without a fraction are written as whole numbers with a point."""
+_NOTHING = msgspec.Raw(b"[]")
+RecordedInputs = tuple[bytes, bytes, bytes, bytes]
+"""What Kineto records of a call's inputs: the texts of values, shapes, types and strides."""
+
+
+class _InputArgs(msgspec.Struct, gc=False):
+    """What Kineto records of a call's inputs with `record_shapes`, undecoded."""
+
+    values: msgspec.Raw = msgspec.field(default=_NOTHING, name="Concrete Inputs")
+    shapes: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Dims")
+    types: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input type")
+    strides: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Strides")
+
+
+class _Event(msgspec.Struct, gc=False):
+    args: _InputArgs = msgspec.field(default_factory=_InputArgs)
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+
+
+def input_shapes(event: bytes) -> list[Any]:
+    """The shapes of an event's tensors, as far as Kineto records them."""
+    try:
+        listed = msgspec.json.decode(_decode_event(event).args.shapes, type=list[Any])
+        return [shape for shape in listed if shape]
+    except UNREADABLE:
+        return []
+
+
+def recorded_inputs(event: bytes) -> RecordedInputs | None:
+    """The texts of values, shapes, types and strides in an event, None where they cannot be read."""
+    try:
+        given = _decode_event(event).args
+    except msgspec.MsgspecError:
+        return None
+    return bytes(given.values), bytes(given.shapes), bytes(given.types), bytes(given.strides)
+
+
+def et_inputs(recorded: list[RecordedInputs | None], known: dict[RecordedInputs | None, bytes]) -> list[bytes]:
+    """The JSON of each call's inputs in the ET's terms; equal ones, of which a trace has many, are made once.
+
+    Args:
+        known: gets the new ones.
+    """
+    for key in dict.fromkeys(recorded):
+        if key is not None and key not in known:
+            known[key] = NO_TENSORS
+            with contextlib.suppress(*UNREADABLE):  # lists in lists to any depth
+                known[key] = msgspec.json.encode(_in_terms_of_ets(*map(msgspec.json.decode, key)))
+    return [known[key] for key in recorded]
+
+
+def _in_terms_of_ets(values: Any, shapes: Any, types: Any, strides: Any) -> dict[str, list[Any]]:
+    """A call's inputs in the ET's terms: "Tensor(float)" for what Kineto calls "float"."""
+    values, shapes, types, strides = ([] if not isinstance(v, list) else v for v in (values, shapes, types, strides))
+    if len(shapes) != len(types) or any(not isinstance(t, str) for t in types):
+        return {key: [] for key in TENSOR_KEYS}
+    texts = values if len(values) == len(types) else [""] * len(types)
+    known = {"strides": strides} if len(strides) == len(types) > 0 else {}
+    return {
+        "values": [_et_value(text, kind) for text, kind in zip(texts, types, strict=True)],
+        "shapes": shapes,
+        "types": [_et_type(kind, shape) for kind, shape in zip(types, shapes, strict=True)],
+        **known,
+    }
+
+
+def _et_value(text: Any, kind: str) -> Any:
+    """A number as such, as ETs have it; anything else as Kineto wrote it."""
+    value = _concrete_value(text) if isinstance(text, str) and kind in _NOT_TENSORS else None
+    return text if value is None else value
+
+
+def _concrete_value(text: str) -> Any:
+    """The value of one of `Concrete Inputs`, which are texts; None for what is neither a number nor a list of them."""
+    text = text.strip()
+    if text.startswith("[") and text.endswith("]"):
+        return [_concrete_value(part) for part in text[1:-1].split(",") if part.strip()]
+    if text in ("True", "False"):
+        return text == "True"
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return None
+
+
+def _et_type(kind: str, shape: Any) -> str:
+    """An argument's type in the ET's spelling."""
+    if kind in _NOT_TENSORS:
+        return kind or "None"
+    lists = isinstance(shape, list) and any(isinstance(one, list) for one in shape)
+    return _list_type(shape) if lists or kind in _TENSOR_LISTS else f"Tensor({kind})"
+
+
+def _list_type(shape: Any) -> str:
+    """The type of a list of tensors, or of lists of them, of these shapes."""
+    members = shape if isinstance(shape, list) else []
+    nested = [isinstance(one, list) and any(isinstance(extent, list) for extent in one) for one in members]
+    unknown = f"Tensor({UNKNOWN_DTYPE})"
+    types = (_list_type(one) if deeper else unknown for one, deeper in zip(members, nested, strict=True))
+    return f"GenericList[{','.join(types)}]"
+
+
+def input_args(given: DecodedSide, *, from_et: bool) -> dict[str, Any]:
+    """What Kineto records of a call that was given this: dimensions, element types, and as texts the values of scalars.
+
+    Args:
+        from_et: the node is of an ET, and was not made of a Kineto event.
+    """
+    if not given.whole:
+        return {}
+    values, shapes, types, strides, _ = given
+    texts = ["" if "Tensor" in kind else _text(value) for kind, value in zip(types, values, strict=True)]
+    steps = {"Input Strides": strides} if strides is not None and len(strides) == len(shapes) else {}
+    kinds = [_kind(kind, from_et=from_et) for kind in types]
+    return {"Input Dims": shapes, "Input type": kinds, **steps, "Concrete Inputs": texts}
+
+
+def _kind(of_et: str, *, from_et: bool) -> str:
+    """Kineto's name for a type of the ET; nodes that were made of Kineto's events have lists of tensors alone."""
+    tensor = _TENSOR.fullmatch(of_et)
+    if tensor:
+        return tensor[1]
+    if of_et.startswith("GenericList["):
+        return "ScalarList" if from_et and "Tensor(" not in of_et else "TensorList"
+    if of_et in _KINETO_KINDS:
+        return of_et
+    return "Scalar" if of_et in _NUMBERS else ""
+
+
+def _text(value: Any) -> str:
+    """A value as Kineto writes it: 1, 0.5, 2., True, [1, 1], "" for none.
+
+    Of numbers that is `operator<<` in aten/src/ATen/core/ivalue.cpp.
+    """
+    if isinstance(value, float):
+        return f"{value:.0f}." if abs(value) < _WHOLE and value.is_integer() else f"{value:.17g}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_text, value)) + "]"
+    return "" if value is None or value == "<None>" else str(value)

@@ -1,0 +1,172 @@
+"""Tables that other packages register: text, JSON, CSV, page and data frames show them like etplus's own."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import Page
+from etplus.analysis import Analysis, Column, Row, Table, analyse, summary
+from etplus.report.report_html import rank_report, report_html
+from pages import data_of, rows_of, shown
+from support import linked, run
+from traces import GPU_SHAPED, analysis_of
+
+TABLE = '''
+from etplus.analysis import Column, Row, Table
+
+class StreamTime(Row):
+    """Kernels of a stream."""
+    stream: int
+    name: str
+    total_ns: int
+
+    title = "time by stream"
+    columns = (Column("name", "name"), Column("stream", "stream"), Column("total ms", "total_ns", "ms"))
+    derived = ("half_ns",)
+
+    @property
+    def half_ns(self):
+        return self.total_ns / 2
+
+def times(analysis):
+    rows = [StreamTime(one.stream, f"=stream {one.stream}", one.total_ns) for one in analysis.streams]
+    return Table(StreamTime, rows)
+
+def failing(analysis):
+    return 1 / 0
+
+def other(analysis):
+    return []
+'''
+
+
+def install(folder: Path, **points: str) -> dict[str, str]:
+    """A distribution `tiny` with one module and its tables; the environment in which it is installed."""
+    info = folder / "tiny-1.5.dist-info"
+    info.mkdir(parents=True)
+    (folder / "tiny.py").write_text(TABLE)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1.5\n")
+    lines = [f"{name} = {value}\n" for name, value in points.items()]
+    (info / "entry_points.txt").write_text("[etplus.analysis_tables]\n" + "".join(lines))
+    return {**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "80"}
+
+
+def test_a_table_of_another_package_is_in_all_outputs(tmp_path: Path) -> None:
+    env = install(tmp_path / "site", stream_times="tiny:times", streams="tiny:failing", file="tiny:failing")
+    linked(GPU_SHAPED).write(tmp_path / "in.json")
+    done = run("etplus", "analyze", "in.json", "--csv", "tables", "--json", "n.json", cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(b"analysis table streams of tiny 1.5 is ignored: another one has this name") == 1
+    expected = [
+        {"stream": one.stream, "name": f"=stream {one.stream}", "total_ns": one.total_ns, "half_ns": one.total_ns / 2}
+        for one in analysis_of(f"linked {GPU_SHAPED}").streams
+    ]
+    (numbers,) = json.loads((tmp_path / "n.json").read_text())["traces"]
+    assert numbers["stream_times"] == expected and list(numbers)[-1] == "stream_times"
+    with (tmp_path / "tables" / "stream_times.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["name"], row["half_ns"]) for row in rows] == [
+        (f"'{one['name']}", str(one["half_ns"])) for one in expected
+    ]
+    *_, text = done.stdout.decode().split("\n\n")
+    heading, heads, *lines = text.splitlines()
+    assert (heading, heads.split()) == ("time by stream", ["name", "stream", "total", "ms"])
+    assert [line.split()[-1] for line in lines] == [f"{one['total_ns'] / 1e6:,.3f}" for one in expected]
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        ("failing", "failed (ZeroDivisionError: division by zero); report it to its authors"),
+        ("other", "returned list, not Table; report it to its authors"),
+        (
+            "none",
+            "cannot be loaded (AttributeError: module 'tiny' has no attribute 'none'); update or remove that package",
+        ),
+    ],
+)
+def test_errors_name_the_package(function: str, problem: str, tmp_path: Path) -> None:
+    env = install(tmp_path / "site", mine=f"tiny:{function}")
+    linked(GPU_SHAPED).write(tmp_path / "in.json")
+    done = run("etplus", "analyze", "in.json", cwd=tmp_path, env=env)
+    assert done.returncode == 2
+    assert done.stderr.decode() == f"etplus: error: analysis table mine of tiny 1.5 {problem}\n"
+
+
+class Part(Row):
+    """A part of something."""
+
+    name: str
+    parts: tuple[str, ...]
+    total_ns: int
+    share: float | None
+
+    title = "parts"
+    columns = (Column("name", "name"), Column("ms", "total_ns", "ms"), Column("of all", "share", "share"))
+    left_out = ("share",)
+    joined = ("parts", " + ")
+
+
+PARTS = (Part("one", ("a", "b"), 2_500_000, 0.25), Part("two", (), 7_500_000, None))
+
+
+class OfAnotherPackage:
+    """Stands for an entry point that is loaded."""
+
+    def call(self, method: str, analysis: Analysis) -> Table[Part]:
+        assert method == "__call__" and len(analysis.streams)
+        return Table(Part, PARTS)
+
+
+@pytest.fixture
+def with_parts(monkeypatch: pytest.MonkeyPatch) -> Analysis:
+    monkeypatch.setattr(summary, "_plugins", lambda: {"my_parts": OfAnotherPackage()})
+    return analyse(linked(GPU_SHAPED))
+
+
+def test_the_page_has_a_table_of_another_package(with_parts: Analysis) -> None:
+    page = report_html([rank_report(with_parts)])
+    (rank,) = data_of(page)["ranks"]
+    (table,) = rank["tables"]
+    assert table == {
+        "name": "my_parts",
+        "title": "parts",
+        "columns": [
+            {"key": "0", "title": "name", "unit": "text"},
+            {"key": "1", "title": "ms", "unit": "ns"},
+            {"key": "2", "title": "of all", "unit": "share"},
+        ],
+        "rows": [["one", 2_500_000, 0.25], ["two", 7_500_000, None]],
+    }
+    assert b"rank.tables.map" in page and rank["analysis"]["my_parts"] == with_parts.others["my_parts"].plain()
+
+
+def test_the_page_without_such_tables_has_no_script_for_them() -> None:
+    page = report_html([rank_report(analysis_of(f"linked {GPU_SHAPED}"))])
+    assert b"rank.tables.map" not in page and "tables" not in data_of(page)["ranks"][0]
+
+
+def test_the_browser_shows_it(with_parts: Analysis, browser: Page, tmp_path: Path) -> None:
+    shown(browser, report_html([rank_report(with_parts)]), tmp_path)
+    assert rows_of(browser, "my_parts")[1:] == [["one", "2.50", "25.0%"], ["two", "7.50", ""]]
+
+
+def test_rows_as_plain_values_and_data_frames() -> None:
+    table = Table(Part, PARTS)
+    plain: list[dict[str, Any]] = [
+        {"name": "one", "parts": "a + b", "total_ns": 2_500_000},
+        {"name": "two", "parts": "", "total_ns": 7_500_000},
+    ]
+    assert table.plain() == plain and table == list(PARTS)
+    assert table.to_pandas().to_dict("records") == plain
+    assert list(Table(Part).to_pandas().columns) == ["name", "parts", "total_ns"]
+    assert repr(table[0]).startswith("<Part\n  name      'one'\n")
+    assert [column.cell(table[0]) for column in Part.columns] == ["one", "2.500", "25.0%"]
+    assert [column.cell(table[1]) for column in Part.columns] == ["two", "7.500", None]
+    with pytest.raises(AttributeError):
+        table[0].name = "three"  # type: ignore[misc]

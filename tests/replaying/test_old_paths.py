@@ -1,0 +1,25 @@
+"""Programs written before the package was split import from `etplus.predictor`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import etplus
+import pytest
+from etplus.predictor import network, ranks, replay, whatif
+
+
+@pytest.mark.parametrize("module", [network, ranks, replay, whatif], ids=lambda module: module.__name__)
+def test_names_of_old_paths(module: object) -> None:
+    names = module.__all__  # type: ignore[attr-defined]
+    assert len(names) > 3
+    functions = [getattr(module, name) for name in names if name.islower()]
+    assert functions and all(function.__module__.startswith("etplus.replaying.") for function in functions)
+
+
+@pytest.mark.parametrize("name", ["replay", "measure", "reshard"])
+def test_no_package_hides_a_function_of_the_library(name: str) -> None:
+    """A submodule that is imported becomes an attribute of its package, under its own name."""
+    for package in ("replaying.replay", "measuring.timing", "resharding.job"):
+        import_module(f"etplus.{package}")
+    assert callable(getattr(etplus, name))
