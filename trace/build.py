@@ -19,6 +19,7 @@ from .index import as_column
 from .kinds import CPU, RUNTIME
 from .memory_events import MemoryEvents
 from .relations import parent_rows, threads_of_rows
+from .tensors import NoSignatures, SignatureTable
 from .trace import RecordStore, Trace
 from .unattached_events import UnattachedEvents
 
@@ -177,6 +178,10 @@ class _NoRecords:
         return [b"{}"] * len(rows)
 
     tensor_texts = texts
+
+    def signature_table(self) -> SignatureTable:
+        """One without signatures."""
+        return NoSignatures()
 
     def other_events(self) -> Any:
         """None."""

@@ -160,3 +160,16 @@ class SignatureTable(Protocol):
             outputs_recorded: without outputs, a node returns none. Else it was made of a Kineto event: its outputs are
                 unknown, and so are its inputs if it has none.
         """
+
+
+class NoSignatures:
+    """A `SignatureTable` for nodes that say nothing."""
+
+    def __init__(self) -> None:
+        self.values: list[Signature] = []
+
+    def codes(
+        self, texts: Sequence[bytes], wants_values: Sequence[bool], *, outputs_recorded: bool = True
+    ) -> npt.NDArray[np.int32]:
+        """All −1."""
+        return np.full(len(texts), -1, np.int32)
