@@ -41,7 +41,7 @@ bench: $(VENV)/.tests
 oldest: $(VENV)/.tests
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(VENV)/oldest protobuf==4.21.0
 	PYTHONPATH=$(VENV)/oldest $(BIN)/python -m pytest -q tests/schemas/test_chakra_stream.py \
-	    tests/converters/test_chakra.py tests/converters/test_chakra_reader.py -k 'not gpu-pairs'
+	    tests/converters/test_chakra.py tests/schemas/test_chakra_reader.py -k 'not gpu-pairs'
 
 score: $(VENV)/.installed
 	$(BIN)/python benchmarks/score_table.py

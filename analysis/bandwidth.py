@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..schemas.comm_types import bus_factor
 from ..trace.columns import IntColumn, grouped
 from ..trace.comm_kernels import Comm, collective_of
 from ..trace.intervals import step_function, union
@@ -161,7 +162,7 @@ class CommunicationRow(WithMean, Row):
         Factors of nccl-tests (doc/PERFORMANCE.md): 2(n−1)/n for allreduce, (n−1)/n for allgather, reduce-scatter and
         all-to-all, 1 for broadcast, reduce, send and receive.
         """
-        rate, factor = self.algorithm_bandwidth, _bus_factor(self.collective, self.group_size)
+        rate, factor = self.algorithm_bandwidth, bus_factor(self.collective, self.group_size)
         return rate * factor if rate is not None and factor is not None else None
 
 
@@ -193,17 +194,3 @@ def _message(comm: Comm) -> int | None:
         return None
     given = comm.in_nelems or comm.out_nelems
     return comm.bytes // given * max(comm.in_nelems or 0, comm.out_nelems or 0) if given else comm.bytes
-
-
-def _bus_factor(collective: str, ranks: int | None) -> float | None:
-    if collective.startswith(("broadcast", "reduce")) and "scatter" not in collective:
-        return 1.0
-    if collective in ("send", "recv", "sendrecv"):
-        return 1.0
-    if ranks is None:
-        return None
-    if "allreduce" in collective or "all_reduce" in collective:
-        return 2 * (ranks - 1) / ranks
-    if any(part in collective for part in ("allgather", "all_gather", "scatter", "all_to_all", "alltoall")):
-        return (ranks - 1) / ranks
-    return None

@@ -1,4 +1,4 @@
-"""Traces to other formats: an exporter each, those of other packages included.
+"""Traces to other formats, an exporter each, and from them, a reader each; those of other packages included.
 
 The names below are public; each is imported when it is first asked for, since together they take a while.
 """
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from .builtin import AstraSimOptions, ChakraOptions, EtPlusOptions, GraphOptions, NpzOptions
     from .convert import convert
     from .exporter import Conversion, Exporter, NoOptions
+    from .open import Opened, Reader
     from .registry import exporters
     from .traces import Traces
 
 __all__ = [
     "AstraSimOptions", "ChakraOptions", "Conversion", "EtPlusOptions", "Exporter", "GraphOptions", "NoOptions",
-    "NpzOptions", "Traces", "convert", "exporters", "open_output",
+    "NpzOptions", "Opened", "Reader", "Traces", "convert", "exporters", "open_output",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(
@@ -29,6 +30,7 @@ __getattr__, __dir__ = lazy_names(
         ".exporter": "Conversion Exporter NoOptions",
         ".traces": "Traces",
         ".convert": "convert",
+        ".open": "Opened Reader",
         ".registry": "exporters",
         "..schemas.text.files": "open_output",
     },

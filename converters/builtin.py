@@ -131,14 +131,14 @@ class Chakra:
         """See `write_et`."""
         from ..jobs.rank_communications import communications
         from .chakra import write_et
-        from .collectives import RecordedComms, agree, matched, survey
+        from .collectives import RankRecording, agree, matched, survey
 
         surveyed: list[RankComms] = []
-        recorded: dict[int, RecordedComms] = {}
+        recorded: dict[int, RankRecording] = {}
         for rank, trace in traces.items():
             surveyed.append(survey(trace, rank, traces.unmatched(rank)))
             if len(traces) > 1:
-                recorded[rank] = RecordedComms(trace.file, communications(trace), traces.unmatched(rank))
+                recorded[rank] = RankRecording(trace.file, communications(trace), traces.unmatched(rank))
         prefix = _is_prefix(len(surveyed), options.as_prefix)
         found, notes = matched(surveyed, recorded, degrade=options.degrade)
         write = partial(write_et, memory_nodes=options.memory_nodes)
@@ -156,16 +156,16 @@ class AstraSim:
     def write(self, traces: Traces, path: str, options: AstraSimOptions) -> Conversion:
         """See `write_astra_sim`."""
         from .astra_sim import JobTimes, for_simulator, rank_times, simulated_ranks, write_astra_sim
-        from .collectives import RecordedComms, agree, matched, survey
+        from .collectives import RankRecording, agree, matched, survey
 
         surveyed: list[RankComms] = []
         times: dict[int, RankTimes] = {}
-        recorded: dict[int, RecordedComms] = {}
+        recorded: dict[int, RankRecording] = {}
         for rank, trace in traces.items():
             surveyed.append(survey(trace, rank, traces.unmatched(rank)))
             if len(traces) > 1:
                 times[rank] = rank_times(trace)
-                recorded[rank] = RecordedComms(trace.file, times[rank].comms, traces.unmatched(rank))
+                recorded[rank] = RankRecording(trace.file, times[rank].comms, traces.unmatched(rank))
         found, changes = matched(surveyed, recorded, degrade=options.degrade)
         ranks = simulated_ranks(found, renumber=options.renumber_ranks, replicate=options.replicate)
         prefix = _is_prefix(len(ranks.comms), options.as_prefix)

@@ -187,7 +187,7 @@ _REMEDY = (
 
 
 @dataclass(frozen=True)
-class RecordedComms:
+class RankRecording:
     """What a rank communicates as it was recorded.
 
     Attributes:
@@ -202,7 +202,7 @@ class RecordedComms:
 
 
 def matched(
-    ranks: Sequence[RankComms], recorded: Mapping[int, RecordedComms], *, degrade: bool
+    ranks: Sequence[RankComms], recorded: Mapping[int, RankRecording], *, degrade: bool
 ) -> tuple[list[RankComms], tuple[str, ...]]:
     """The communications that all ranks have alike; and sentences for the user.
 

@@ -1,25 +1,165 @@
-"""Any trace file as a `Trace`: ET+, a recorded timeline (Kineto, Nsight Systems) alone, Chakra; known by content."""
+"""Any trace file as a `Trace`: ET+, a recorded timeline (Kineto, Nsight Systems) alone, Chakra; known by content.
+
+Each format is a `Reader`; other packages register theirs as entry points of the group `etplus.readers`.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Protocol
 
 from ..schemas import nsys
 from ..schemas.etplus.read_etplus import parse_etplus
 from ..schemas.text.files import Blob, Source
 from ..schemas.text.files import load as load_bytes
 from ..schemas.text.gc_control import gc_disabled
-from ..schemas.text.sniff import head_of, is_pftrace, is_text
+from ..schemas.text.sniff import begins_like_kineto, begins_like_nodes, head_of, is_kineto, is_pftrace, is_text
+from ..trace.errors import EtplusError, TraceFormatError
+from ..trace.plugins import Plugin, plugins
 from ..trace.trace import Trace
 
 if TYPE_CHECKING:
     from ..schemas.kineto.read_kineto import KinetoTrace
 
+GROUP = "etplus.readers"
+"""Group of the entry points: the name is the format's, the value a `Reader` or a class of one without arguments."""
+
 _ET = re.compile(r"\.et(?:\.gz)?$")
-_EVENTS = re.compile(rb'"traceEvents"\s*:')
-_NODES = re.compile(rb'"nodes"\s*:\s*\[')
+
+
+class Opened:
+    """A source, read as far as a reader asks for it.
+
+    Attributes:
+        source: as it was given.
+        path: of the file, "" of anything else.
+        rank, progress: see `load`.
+    """
+
+    def __init__(self, source: Source, *, rank: int | None = None, progress: bool = False) -> None:
+        self.source, self.rank, self.progress = source, rank, progress
+        self.path = os.fspath(source) if isinstance(source, (str, os.PathLike)) and source != "-" else ""
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first bytes, unpacked; b"" of a stream, which can be read once only."""
+        if self.path:
+            return head_of(self.path)
+        return head_of(self.source) if isinstance(self.source, bytes) else b""
+
+    @cached_property
+    def data(self) -> bytes:
+        """All bytes, unpacked.
+
+        Raises:
+            TraceFormatError: the file cannot be read, or its gzip stream is damaged.
+        """
+        blob = load_bytes(self.source, progress=self.progress, trace=False)
+        if blob.broken_at is not None:
+            problem = "the gzip stream is damaged"
+            raise TraceFormatError(blob.name, f"byte {blob.broken_at}", problem, "copy or record the file again")
+        return blob.data
+
+
+class Reader(Protocol):
+    """Reads the files of one format.
+
+    Modules of readers are imported when no format of etplus fits a file: what takes long to import belongs in `read`.
+
+    Example:
+        >>> from etplus.trace.build import NO_RECORDS, TraceBuilder
+        >>> from etplus.trace.kinds import GPU
+        >>> class KernelLines:  # name, start and duration in ns of a kernel in each line
+        ...     name = "kernel-lines"
+        ...     def reads(self, head: bytes, name: str) -> bool:
+        ...         return head.startswith(b"# kernels")
+        ...     def read(self, source: Opened) -> Trace:
+        ...         names, ts, dur = zip(*(line.split() for line in source.data.decode().splitlines()[1:]))
+        ...         builder = TraceBuilder(source.path)
+        ...         columns = {"category": ["kernel"] * len(ts), "ts": list(map(int, ts)), "dur": list(map(int, dur))}
+        ...         builder.add(GPU, id=range(len(ts)), name=names, stream=[7] * len(ts), **columns)
+        ...         return builder.build(NO_RECORDS, summary={})
+        >>> len(KernelLines().read(Opened(b"# kernels\\ngemm 1000 500\\nrelu 1600 200")).kernels)
+        2
+    """
+
+    @property
+    def name(self) -> str:
+        """What the format is called."""
+
+    def reads(self, head: bytes, name: str) -> bool:
+        """Whether a file is of the format.
+
+        Args:
+            head: its first bytes, unpacked; b"" of a folder, and of what cannot be opened.
+            name: its path; "" of bytes.
+        """
+
+    def read(self, source: Opened) -> Trace:
+        """The trace, made by a `TraceBuilder`.
+
+        Raises:
+            TraceFormatError: a broken file.
+        """
+
+
+class _Chakra:
+    name = "chakra"
+
+    def reads(self, head: bytes, name: str) -> bool:
+        return _ET.search(name) is not None and not is_text(head)
+
+    def read(self, source: Opened) -> Trace:
+        from ..schemas.chakra.chakra_reader import read_et
+
+        return read_et(source.path)
+
+
+class _NsightSystems:
+    name = "nsys"
+
+    def reads(self, head: bytes, name: str) -> bool:
+        return nsys.is_nsys(name or head)
+
+    def read(self, source: Opened) -> Trace:
+        return _linked(nsys.read_nsys(source.source, rank=source.rank, progress=source.progress))
+
+
+class _Timeline:
+    """Kineto's JSON, and Perfetto traces."""
+
+    name = "kineto"
+
+    def reads(self, head: bytes, name: str) -> bool:
+        return is_pftrace(head) or begins_like_kineto(head)
+
+    def read(self, source: Opened) -> Trace:
+        blob = load_bytes(source.source, progress=source.progress)
+        if nsys.is_nsys(blob):  # from a stream
+            return _linked(nsys.read_nsys(blob, rank=source.rank))
+        if source.path and not is_text(blob.data) and not is_pftrace(blob.data):
+            return _Chakra().read(source)
+        return parse_trace(blob, progress=source.progress)
+
+
+class _EtPlus(_Timeline):
+    """ET+. Which of the two a JSON file is shows only in all of it, so that they are read by the same function."""
+
+    name = "etplus"
+
+    def reads(self, head: bytes, name: str) -> bool:
+        return is_text(head) and begins_like_nodes(head)
+
+
+_BUILT_IN: tuple[Reader, ...] = (_Chakra(), _NsightSystems(), _Timeline(), _EtPlus())
+
+
+@cache
+def _others() -> dict[str, Plugin]:
+    """The readers of other packages."""
+    return plugins(GROUP, "reader", {one.name for one in _BUILT_IN})
 
 
 @gc_disabled()
@@ -43,17 +183,17 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
         >>> load("kineto.json.gz").kernels.matching("gemm")[2]
         <kernel sm90_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage… 83.1 µs>
     """
-    if isinstance(source, (str, os.PathLike)) and _ET.search(os.fspath(source)) and not is_text(head_of(source)):
-        return _read_et(source)
-    if nsys.is_nsys(source):
-        return _linked(nsys.read_nsys(source, rank=rank, progress=progress))
-    blob = load_bytes(source, progress=progress)
-    if nsys.is_nsys(blob):  # from a stream
-        return _linked(nsys.read_nsys(blob, rank=rank))
-    binary = not is_text(blob.data) and not is_pftrace(blob.data)
-    if isinstance(source, (str, os.PathLike)) and source != "-" and binary:
-        return _read_et(source)
-    return parse_trace(blob, progress=progress)
+    opened = Opened(source, rank=rank, progress=progress)
+    for reader in _BUILT_IN:  # without a search for other packages, which takes longer than reading a small trace
+        if reader.reads(opened.head, opened.path):
+            return reader.read(opened)
+    for other in _others().values() if opened.path or opened.head else ():
+        if other.call("reads", opened.head, opened.path):
+            trace = other.call("read", opened)
+            if not isinstance(trace, Trace):
+                raise EtplusError(f"{other} returned {type(trace).__name__}, not Trace; report it to its authors")
+            return trace
+    return _Timeline().read(opened)  # a stream, or what no reader knows, of which this says why
 
 
 def open_trace(source: str | os.PathLike[str] | Trace) -> Trace:
@@ -74,17 +214,3 @@ def _linked(timeline: KinetoTrace) -> Trace:
     from ..linker import trace_of_kineto  # importing it takes as long as reading a small ET+, which does not need it
 
     return trace_of_kineto(timeline)
-
-
-def _read_et(source: str | os.PathLike[str]) -> Trace:
-    from ..schemas.chakra.chakra_reader import read_et
-
-    return read_et(source)
-
-
-def is_kineto(data: bytes) -> bool:
-    """Whether a trace is a Chrome or Perfetto trace rather than ET+."""
-    if is_pftrace(data):
-        return True
-    events = _EVENTS.search(data)
-    return events is not None and _NODES.search(data, 0, events.start()) is None

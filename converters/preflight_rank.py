@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ..schemas.chakra.attributes import MEMBERS, SIMULATED_COLLECTIVES
 from ..schemas.chakra.et_def_pb2 import BoolList, CollectiveCommType, Node, NodeType
 from ..schemas.chakra.stream import read_chakra
+from ..schemas.text.sniff import GZIP_MAGIC
 from ..trace.columns import mask_at, scatter
 from ..trace.errors import TraceFormatError
 from ..trace.topological_order import IntArray, find_cycle, issue_order
@@ -29,7 +30,6 @@ _NEEDED: dict[int, tuple[str, ...]] = {
 _GROUP = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _MAX_GROUP = 2**31 - 1
 _MIN_ALL_GATHER_BYTES = 4
-_GZIP_MAGIC = b"\x1f\x8b"
 _MANY_READY = 20_000  # from about here on ASTRA-sim was seen to crawl
 
 
@@ -150,7 +150,7 @@ def _is_gzip(path: Path) -> bool:
     """Whether a file's content is gzip, whatever its name; readers take only a name in ".gz" for that."""
     try:
         with path.open("rb") as file:
-            return file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+            return file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     except OSError:  # reported where it is read
         return False
 

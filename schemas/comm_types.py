@@ -90,6 +90,34 @@ def message_bytes(comm: Comm, kind: int) -> int | None:
     return total if total is not None and 0 <= total < _MAX_BYTES else None
 
 
+_ALL_REDUCE = ("allreduce", "all_reduce")
+_SCATTERED = ("allgather", "all_gather", "scatter", "all_to_all", "alltoall")
+
+
+def bus_factor(collective: str, ranks: int | None) -> float | None:
+    """What of a buffer passes the slowest link, as NCCL's tests have it ("busbw"); None where it is not known.
+
+    2(n − 1)/n for all-reduce; (n − 1)/n for all-gather, reduce-scatter, all-to-all and scatter; 1 for broadcast, reduce
+    and messages. What simulators are told is another fact: `message_bytes`, the whole of one rank's input.
+
+    Args:
+        collective: its name in lower case, as PyTorch has it.
+
+    Example:
+        >>> bus_factor("allreduce", 4), bus_factor("_allgather_base", 4), bus_factor("send", None)
+        (1.5, 0.75, 1.0)
+    """
+    if collective.startswith(("broadcast", "reduce")) and "scatter" not in collective:
+        return 1.0
+    if collective in ("send", "recv", "sendrecv"):
+        return 1.0
+    if ranks is None:
+        return None
+    if any(part in collective for part in _ALL_REDUCE):
+        return 2 * (ranks - 1) / ranks
+    return (ranks - 1) / ranks if any(part in collective for part in _SCATTERED) else None
+
+
 def group_of(comm: Comm, groups: Mapping[str, Sequence[int]], world: int | None) -> Group:
     """The process group of a communication.
 

@@ -80,7 +80,7 @@ def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Where runs of equal rows begin in some columns of one length; bool, one entry a row.
 
     Example:
-        >>> begins(np.array([3, 3, 5, 3]), np.array([1, 1, 1, 1])).tolist()
+        >>> run_starts(np.array([3, 3, 5, 3]), np.array([1, 1, 1, 1])).tolist()
         [True, False, True, True]
     """
     first = np.ones(len(columns[0]), np.bool_)
@@ -169,7 +169,7 @@ def scatter(size: int, at: Any, values: Any, missing: Any = -1) -> npt.NDArray[A
     """A column of a size with values (of their type) at some positions, and `missing` at all others.
 
     Example:
-        >>> spread(4, [2, 0], np.array([7, 8])).tolist()
+        >>> scatter(4, [2, 0], np.array([7, 8])).tolist()
         [8, -1, 7, -1]
     """
     column = np.full(size, missing, np.asarray(values).dtype)
@@ -181,7 +181,7 @@ def mask_at(size: int, at: Any) -> npt.NDArray[np.bool_]:
     """Which of `size` positions are among some; bool.
 
     Example:
-        >>> marked(4, [2, 0]).tolist()
+        >>> mask_at(4, [2, 0]).tolist()
         [True, False, True, False]
     """
     return scatter(size, at, np.True_, False)
@@ -191,7 +191,7 @@ def inverse_positions(size: int, at: IntColumn) -> IntColumn:
     """Of each of `size` positions its place among some distinct ones, −1 for the others.
 
     Example:
-        >>> places(4, np.array([2, 0])).tolist()
+        >>> inverse_positions(4, np.array([2, 0])).tolist()
         [1, -1, 0, -1]
     """
     return scatter(size, at, np.arange(len(at)))

@@ -24,6 +24,7 @@ from math import exp, log
 import msgspec
 
 from ...analysis.devices import Device
+from ...schemas.comm_types import bus_factor
 from ...trace.brief import brief
 from ...trace.kernel_kinds import GPU_KINDS, gpu_kind
 from .bound import bound_of, device_of
@@ -100,19 +101,15 @@ def _kind(kernel: str, category: str) -> str:
     return GPU_KINDS[gpu_kind(kernel, category, is_comm=False)]
 
 
-_ALL_REDUCE = ("allreduce", "all_reduce")
-_SCATTERED = ("alltoall", "all_to_all", "allgather", "all_gather", "reducescatter", "reduce_scatter")
-
-
 def wire_factor(collective: str, ranks: int | None) -> float:
-    """What of a buffer passes the slowest link: 2(n−1)/n for all-reduce, (n−1)/n for all-to-all, all-gather and
-    reduce-scatter, else 1."""
+    """What of a buffer passes the slowest link: `bus_factor`, and 1 where that is not known.
+
+    1 of a scatter, too: its root sends to one rank after the other, and the fitted parameters hold for that.
+    """
     name = collective.lower().replace("-", "_")
-    if not ranks or ranks < 2:
+    if not ranks or ranks < 2 or ("scatter" in name and "reduce" not in name):
         return 1.0
-    if any(part in name for part in _ALL_REDUCE):
-        return 2 * (ranks - 1) / ranks
-    return (ranks - 1) / ranks if any(part in name for part in _SCATTERED) else 1.0
+    return bus_factor(name, ranks) or 1.0
 
 
 class EventWork(msgspec.Struct, frozen=True):

@@ -450,48 +450,39 @@ _LANES = 1 << 40
 _HOST, _GPU, _COMM = 0, 1, 2
 
 
+def foreign_columns(node: Node, values: dict[str, Any]) -> dict[str, Any]:
+    """What columns hold of a node, see `_ReadNode`."""
+    found: dict[str, Any] = {"name": node.name, "ctrl_deps": node.ctrl_deps[0] if node.ctrl_deps else 0}
+    if _class_of(node, values) == _HOST:
+        return found | {name: values[name] for name in ET_ATTRIBUTES if name in values}
+    category = "gpu_memcpy" if node.type in _MEMORY_TYPES else "kernel"
+    found |= {"cat": category, "stream": values.get("stream", 0), "device": 0, "correlation": 0}
+    return found | ({"comm": _comm(node, values)} if node.type in _COMM_TYPES else {})
+
+
 def foreign_record(node: Node, values: dict[str, Any]) -> dict[str, Any]:
-    """Fields of an ET+ node."""
-    on_host = _class_of(node, values) == _HOST
-    attrs = [
-        {"name": name, "type": kind, "value": values.get(name, none) if on_host else none}
-        for name, (kind, none) in ET_ATTRIBUTES.items()
-    ]
+    """Fields of an ET+ node, with what its columns hold."""
+    found = foreign_columns(node, values)
     record: dict[str, Any] = {
         "id": node.id,
         "name": node.name,
-        "ctrl_deps": node.ctrl_deps[0] if node.ctrl_deps else 0,
+        "ctrl_deps": found["ctrl_deps"],
         "inputs": {"values": [], "shapes": [], "types": []},
         "outputs": {"values": [], "shapes": [], "types": []},
-        "attrs": attrs,
+        "attrs": [
+            {"name": name, "type": kind, "value": found.get(name, none)} for name, (kind, none) in ET_ATTRIBUTES.items()
+        ],
     }
     if node.type not in _METADATA_TYPES:
         ts, dur = (msgspec.Raw(b"%d.000" % us) for us in _micros(node))
         record |= {"ts": ts, "dur": dur, "inclusive_dur": dur, "exclusive_dur": dur}
-    if not on_host:
-        category = "gpu_memcpy" if node.type in _MEMORY_TYPES else "kernel"
-        record |= {
-            "cat": category,
-            "ph": "X",
-            "stream": values.get("stream", 0),
-            "device": 0,
-            "correlation": 0,
-            "args": {},
-        }
-    if node.type in _COMM_TYPES:
-        record["comm"] = _comm(node, values)
-        record["pg_name"] = record["comm"].pg_name
+    if "cat" in found:
+        record |= {"cat": found["cat"], "ph": "X"}
+        record |= {name: found[name] for name in ("stream", "device", "correlation")}
+        record["args"] = {}
+    if "comm" in found:
+        record |= {"comm": found["comm"], "pg_name": found["comm"].pg_name}
     return record
-
-
-def foreign_columns(node: Node, values: dict[str, Any]) -> dict[str, Any]:
-    """What columns hold of a node, see `_ReadNode`: those of `foreign_record`."""
-    found: dict[str, Any] = {"name": node.name, "ctrl_deps": node.ctrl_deps[0] if node.ctrl_deps else 0}
-    if _class_of(node, values) == _HOST:
-        return found | {name: values[name] for name in ATTRIBUTES if name in values}
-    category = "gpu_memcpy" if node.type in _MEMORY_TYPES else "kernel"
-    found |= {"cat": category, "stream": values.get("stream", 0), "device": 0, "correlation": 0}
-    return found | ({"comm": _comm(node, values)} if node.type in _COMM_TYPES else {})
 
 
 def foreign_times(node: Node) -> tuple[int, int, int]:

@@ -21,6 +21,8 @@ _PACKED = 1 << 14
 _PACKED_BLOCK, _BLOCK = 1 << 16, 1 << 20
 _TEXT = re.compile(rb"[\t\r\n -~]{16}")
 """How JSON texts begin, and traces in protobuf do not."""
+_EVENTS = re.compile(rb'"traceEvents"\s*:')
+_NODES = re.compile(rb'"nodes"\s*:\s*\[')
 _KINETO_KEYS = re.compile(rb'"(?:traceEvents|deviceProperties|schemaVersion)"\s*:')
 _NODE_KEYS = re.compile(rb'"schema"\s*:\s*"[^"]*"|"nodes"\s*:\s*\[')
 _PACKET = 0x0A
@@ -141,6 +143,14 @@ def is_pftrace(data: bytes) -> bool:
         if data[at] != _PACKET:
             return False
     return True
+
+
+def is_kineto(data: bytes) -> bool:
+    """Whether a whole file is a Chrome or Perfetto trace rather than ET+."""
+    if is_pftrace(data):
+        return True
+    events = _EVENTS.search(data)
+    return events is not None and _NODES.search(data, 0, events.start()) is None
 
 
 def begins_like_kineto(head: bytes) -> bool:
