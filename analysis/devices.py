@@ -99,14 +99,14 @@ def _agrees(given: Any, wanted: int | str | tuple[int, int]) -> bool:
     return bool(given == wanted)
 
 
-class _Table(msgspec.Struct, forbid_unknown_fields=True):
+class _DeviceFile(msgspec.Struct, forbid_unknown_fields=True):
     devices: tuple[Device, ...]
 
 
 @cache
 def known_devices() -> tuple[Device, ...]:
     """The devices of the table that comes with etplus."""
-    return msgspec.json.decode(files(__package__).joinpath("devices.json").read_bytes(), type=_Table).devices
+    return msgspec.json.decode(files(__package__).joinpath("devices.json").read_bytes(), type=_DeviceFile).devices
 
 
 def read_devices(source: Source) -> tuple[Device, ...]:
@@ -115,7 +115,7 @@ def read_devices(source: Source) -> tuple[Device, ...]:
     Raises:
         TraceFormatError: no such file, or of another form.
     """
-    return read_struct(source, _Table, "no table of devices", _REMEDY)[0].devices
+    return read_struct(source, _DeviceFile, "no table of devices", _REMEDY)[0].devices
 
 
 def find_device(properties: Mapping[str, Any] | None, own: Sequence[Device] = ()) -> Device | None:

@@ -86,7 +86,7 @@ def storages_of(trace: Trace) -> Storages:
     return Storages(device, size, begin, end, as_positions(maker), np.append(first, len(call)), as_positions(call))
 
 
-class _Accesses(NamedTuple):
+class _StorageUses(NamedTuple):
     """Uses of storages, those of one in order of time: as input at a call's start, as output at its end.
 
     Attributes:
@@ -100,7 +100,7 @@ class _Accesses(NamedTuple):
     origin: npt.NDArray[np.bool_]
 
 
-def _accesses(trace: Trace, call: IntColumn, tensors: Tensors) -> _Accesses:
+def _accesses(trace: Trace, call: IntColumn, tensors: Tensors) -> _StorageUses:
     """
     Args:
         call: int64, position of each tensor's call.
@@ -115,4 +115,4 @@ def _accesses(trace: Trace, call: IntColumn, tensors: Tensors) -> _Accesses:
     moment = np.where(rank == 2, np.maximum(end, start + 1), start + 1)  # of equal times ends come first
     order = np.lexsort((np.where(rank == 2, -call, call), rank, moment, tensors.storage[tensor]))
     tensor = tensor[order]
-    return _Accesses(call[order], tensors.storage[tensor], tensor, rank[order] == 0)
+    return _StorageUses(call[order], tensors.storage[tensor], tensor, rank[order] == 0)

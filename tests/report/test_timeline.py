@@ -9,7 +9,7 @@ from etplus.analysis.kernel_peaks import work_of_events
 from etplus.analysis.launch_queues import longest_gaps
 from etplus.converters.open import load as read_trace
 from etplus.report import tiles
-from etplus.report.timeline import Blocks, Branch, condense, nest, time_tree
+from etplus.report.timeline import Branch, DrawnBlocks, condense, nest, time_tree
 from etplus.report.timeline_lanes import timeline_of
 from etplus.trace.kernel_kinds import GPU_KINDS, gpu_kind
 from hypothesis import given
@@ -47,7 +47,7 @@ def test_merging_keeps_every_call_and_its_time(calls: list[tuple[int, int, int]]
 
 
 def assert_is_a_run(
-    blocks: Blocks, block: int, lane: np.ndarray, depth: np.ndarray, ts: np.ndarray, dur: np.ndarray
+    blocks: DrawnBlocks, block: int, lane: np.ndarray, depth: np.ndarray, ts: np.ndarray, dur: np.ndarray
 ) -> None:  # type: ignore[type-arg]
     start, end = blocks.ts[block], blocks.ts[block] + blocks.dur[block]
     inside = (lane == blocks.lane[block]) & (depth == blocks.depth[block]) & (ts >= start) & (ts + dur <= end)
@@ -90,7 +90,7 @@ def test_tiles_hold_every_call(calls: list[tuple[int, int, int]], size: int) -> 
     columns = {"ts": ts, "dur": dur, "name": number, "kind": number % 11, "op": number * 70 - 1}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiles, "_TILE", size)
-        layout = tiles.Layout.of(lane, depth, ts)
+        layout = tiles.LaneLayout.of(lane, depth, ts)
         found = tiles.tiles_of(layout, columns)
     held = []
     for k, text in enumerate(found["data"]):
