@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from etplus.jobs.matching import Matched
+from etplus.report.job_timeline import _collectives
 from etplus.report.packed import Field, fields_of, pack
-from etplus.report.report_html import _coverage
+from etplus.report.report_html import _coverage, rank_report, report_html
 from etplus.report.report_text import text_of
-from pages import unpacked
+from pages import data_of, unpacked
 from traces import analysis_of
 
 
@@ -63,3 +65,19 @@ def test_the_text_lists_sequences_that_occur_again() -> None:
     assert once and often
     (table,) = (part for part in text.split("\n\n") if part.startswith("sequences of kernels"))
     assert len(table.splitlines()) == 2 + 2 * len(often) and "(the first" not in table.splitlines()[0]
+
+
+def test_collectives_of_one_rank_are_not_drawn() -> None:
+    ranks: list[tuple[int, ...]] = [(0,), (0, 1)]
+    matched = []
+    for of in ranks:
+        one, times = np.zeros(1, np.int64), np.zeros((1, len(of)), np.int64)
+        matched.append(Matched("g", of, one, one, one + 8, times, times, times + 5, np.zeros(1, np.bool_)))
+    (drawn,) = _collectives(matched, {0: 0, 1: 0}, 0, {0: 0, 1: 1})
+    assert drawn["members"] == [0, 1] and drawn["end"] == [5, 5] and drawn["bytes"] == 8
+
+
+def test_a_page_of_one_rank_has_no_timeline_of_the_job() -> None:
+    analysis = analysis_of("linked pairs/gpu_shaped_from_cpu")
+    assert data_of(report_html([rank_report(analysis, 2)]))["job"] is None
+    assert data_of(report_html([rank_report(analysis, 2), rank_report(analysis, 2)]))["job"] is not None

@@ -75,6 +75,7 @@ def test_a_timeline_holds_what_the_trace_holds() -> None:
     assert sum(timeline["count"]) == len(trace.gpu) + len(trace.calls) + len(trace.runtime)
     streams = np.unique(np.stack([trace.gpu.device, trace.gpu.stream]), axis=1).shape[1]
     assert [lane["gpu"] for lane in timeline["lanes"]].count(True) == streams
+    assert {lane["name"].partition(" ")[0] for lane in timeline["lanes"] if lane["gpu"]} == {"stream"}, "of one device"
     found = {(timeline["names"][one["name"]], timeline["kinds"][one["kind"]]["gpu"]): one for one in timeline["found"]}
     for row in analysis_of(f"linked {GPU_SHAPED}").kernels[:5]:
         one = found[row.kernel, True]
