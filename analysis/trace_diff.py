@@ -115,7 +115,7 @@ def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool 
         total: compare the whole traces, however many iterations they have.
     """
     per_iteration = bool(a.iterations and b.iterations) and not total
-    one, other = _Part.of(a, per_iteration), _Part.of(b, per_iteration)
+    one, other = _ComparedPart.of(a, per_iteration), _ComparedPart.of(b, per_iteration)
     return Difference(
         a.trace.file, b.trace.file, _devices(a), _devices(b), per_iteration, len(a.iterations), len(b.iterations),
         one.outside, other.outside, one.total_ns, other.total_ns,
@@ -154,7 +154,7 @@ def regressions(found: Difference, limit: float) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _ComparedPart:
     """The part of a trace that is compared.
 
     Attributes:
@@ -169,7 +169,7 @@ class _Part:
     outside: tuple[int, int]
 
     @classmethod
-    def of(cls, analysis: Analysis, per_iteration: bool) -> _Part:
+    def of(cls, analysis: Analysis, per_iteration: bool) -> _ComparedPart:
         trace, work = analysis.trace, analysis.work
         inside = launched_in(trace, analysis.iterations) >= 0
         outside = int(np.count_nonzero(~inside)), int(trace.gpu.dur[~inside].sum())
@@ -195,7 +195,7 @@ def _match(a: dict[str, Side], b: dict[str, Side]) -> list[DiffRow]:
     return sorted(rows, key=lambda row: (-abs(row.change_ns), row.name))
 
 
-def _ops(part: _Part, by_shape: bool) -> dict[str, Side]:
+def _ops(part: _ComparedPart, by_shape: bool) -> dict[str, Side]:
     groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for row in part.breakdown:
         name = row.label
@@ -205,7 +205,7 @@ def _ops(part: _Part, by_shape: bool) -> dict[str, Side]:
     }
 
 
-def _kernels(part: _Part) -> dict[str, Side]:
+def _kernels(part: _ComparedPart) -> dict[str, Side]:
     """By name; the shares of peaks are those of all its rows together, weighted by time."""
     groups = defaultdict(list)
     for row in part.kernels:

@@ -12,7 +12,7 @@ from ..converters.convert import Conversion, convert
 from ..converters.registry import exporter_for, exporters, names_a_file, suffixes
 from ..schemas.text.transaction import check_folder, check_outputs
 from ..trace.errors import UsageError
-from .inputs import Pair, add_inputs, find_inputs, input_files, read_input
+from .inputs import InputPair, add_inputs, find_inputs, input_files, read_input
 from .outputs import add_json, write_json
 from .parser import hidden_alias
 from .terminal import say, warn_of_damage
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.config is not None:
         settings["config"] = dict(map(_setting, arguments.config))
     done = convert(
-        [read_input(one) if isinstance(one, Pair) else one for one in inputs],
+        [read_input(one) if isinstance(one, InputPair) else one for one in inputs],
         output,
         to=exporter.name,
         rank=arguments.rank,

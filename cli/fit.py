@@ -72,10 +72,10 @@ def run(arguments: argparse.Namespace) -> int:
     outputs, reads = [arguments.output, arguments.json], [arguments.device_spec, arguments.measured]
     inputs = find_inputs(arguments, outputs=outputs, reads=reads)
     own = read_devices(arguments.device_spec) if arguments.device_spec is not None else ()
-    documents = read_all(inputs)
+    traces = read_all(inputs)
     keep = arguments.keep_outliers
-    model = fit(documents, iterations=arguments.steps, devices=own, keep_outliers=keep)
-    model = calibrated(model, documents, arguments.steps, keep_outliers=keep)
+    model = fit(traces, iterations=arguments.steps, devices=own, keep_outliers=keep)
+    model = calibrated(model, traces, arguments.steps, keep_outliers=keep)
     if arguments.measured is not None:
         model = msgspec.structs.replace(model, executed=read_measured(arguments.measured))
     write_model(model, arguments.output)

@@ -28,7 +28,7 @@ _CHAKRA = re.compile(r"\.et(?:\.gz)?$")
 
 
 @dataclass(frozen=True)
-class Pair:
+class InputPair:
     """An Execution Trace and a recorded timeline to link.
 
     Attributes:
@@ -40,7 +40,7 @@ class Pair:
     rank: int | None = None
 
 
-TraceInput = str | Pair | NsysRank
+TraceInput = str | InputPair | NsysRank
 """A file that is a trace by itself ("-" is standard input), one rank of a file with several, or a pair."""
 
 
@@ -109,7 +109,7 @@ def find_inputs(
         several = "; choose among the ranks with --rank, --pid or --gpu" * any(isinstance(f, NsysRank) for f in found)
         raise UsageError(f"{len(found)} trace{'s were' if len(found) > 1 else ' was'} given; give {count}{several}")
     chosen = [arguments.pid, arguments.gpu, None if rank_of_job else arguments.rank]
-    if chosen != [None] * 3 and not any(isinstance(one, (NsysRank, Pair)) for one in found):
+    if chosen != [None] * 3 and not any(isinstance(one, (NsysRank, InputPair)) for one in found):
         raise UsageError(
             "--rank, --pid and --gpu choose among the ranks of a Nsight Systems export, and no FILE has several; "
             "leave them out"
@@ -130,9 +130,9 @@ def _ranks(arguments: argparse.Namespace, file: str) -> Sequence[TraceInput]:
     return choose(ranks, file, rank=arguments.rank, pid=arguments.pid, device=arguments.gpu)
 
 
-def _pair(arguments: argparse.Namespace, et: str, kineto: str) -> Pair:
+def _pair(arguments: argparse.Namespace, et: str, kineto: str) -> InputPair:
     chosen = kineto if arguments.pid is None and arguments.gpu is None else chosen_rank(arguments, kineto)
-    return Pair(et, chosen, arguments.rank)
+    return InputPair(et, chosen, arguments.rank)
 
 
 def chosen_rank(arguments: argparse.Namespace, file: str) -> NsysRank:
@@ -148,7 +148,7 @@ def chosen_rank(arguments: argparse.Namespace, file: str) -> NsysRank:
 
 def input_files(inputs: Sequence[TraceInput]) -> list[str]:
     """The names of the files that are read."""
-    named = [name for one in inputs for name in ((one.et, one.kineto) if isinstance(one, Pair) else (one,))]
+    named = [name for one in inputs for name in ((one.et, one.kineto) if isinstance(one, InputPair) else (one,))]
     return [os.fspath(name) for name in named]
 
 
@@ -166,7 +166,7 @@ def read_all(inputs: Sequence[TraceInput]) -> list[Trace]:
 
 def read_input(one: TraceInput) -> Trace:
     """Read a trace of any format, or link a pair and report on standard error how much of it was linked."""
-    if not isinstance(one, Pair):
+    if not isinstance(one, InputPair):
         from ..converters.open import load  # either is imported only where it is needed: that takes a while
 
         return load(one, progress=True)
@@ -229,7 +229,7 @@ def _pairs(place: Folder) -> Sequence[TraceInput]:
     print_warnings(f"{folder}: rank {one.rank}: {one.problem}" for one in pairing.ranks if one.problem)
     print_warnings(f"{folder}: {note}" for note in pairing.notes)
     found = [
-        Pair(str(Path(folder) / one.et), str(Path(folder) / one.kineto), one.rank if one.settled else None)
+        InputPair(str(Path(folder) / one.et), str(Path(folder) / one.kineto), one.rank if one.settled else None)
         for one in pairing.ranks
         if not one.problem
     ]

@@ -102,15 +102,15 @@ def run(arguments: argparse.Namespace) -> int:
     if shape is not None and arguments.also is not None:
         shape = replace(shape, also=read_input(arguments.also))
     measured = None if arguments.measured is None else read_measured(arguments.measured)
-    documents = read_all(inputs)
+    traces = read_all(inputs)
     common: dict[str, Any] = {"engine": arguments.engine, "device": arguments.gpu_model, "force": arguments.force}
     common |= {"shape": shape, "measured": measured, "host": arguments.host}
     if arguments.rank_couple:
-        done = [predict_ranks(documents, model, **common)]
+        done = [predict_ranks(traces, model, **common)]
     else:
         common |= {"iterations": arguments.steps, "keep_outliers": arguments.keep_outliers}
-        done = [predict(document, model, **common) for document in documents]
-    made_of = [documents] if arguments.rank_couple else [[document] for document in documents]
+        done = [predict(trace, model, **common) for trace in traces]
+    made_of = [traces] if arguments.rank_couple else [[trace] for trace in traces]
     plain = [one.to_dict() | {"damage": all_damage(of)} for one, of in zip(done, made_of, strict=True)]
     text = "\n\n".join(_text(one, terminal_width()) for one in done)
     write_tables(arguments, text, one_or_all(plain))

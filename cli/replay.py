@@ -108,8 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
         summary = summarize(after, constants, before=before if changes else None, what_ifs=changes)
         results.append((after, summary))
     if arguments.chrome is not None:
-        documents, titles = _timelines([result for result, _ in results])
-        write_chrome(documents, arguments.chrome, titles)
+        timelines, titles = _timelines([result for result, _ in results])
+        write_chrome(timelines, arguments.chrome, titles)
     plain = [summary.to_dict() | {"damage": all_damage(result.graph.traces)} for result, summary in results]
     text = "\n\n".join(summary.to_text(terminal_width()) for _, summary in results)
     write_tables(arguments, text, one_or_all(plain))
@@ -180,12 +180,12 @@ def _held_row(name: str, predicted_ns: int, measured_ns: int) -> list[str | None
 
 def _timelines(results: Sequence[Replay]) -> tuple[dict[int, Trace], dict[int, str]]:
     """Documents and titles of the measured and predicted timeline of every rank, next to each other."""
-    documents: dict[int, Trace] = {}
+    traces: dict[int, Trace] = {}
     titles: dict[int, str] = {}
     for result in results:
         for measured, predicted in zip(result.graph.traces, predicted_traces(result), strict=True):
-            name = f"rank {len(documents) // 2 if measured.rank is None else measured.rank}"
-            for document, what in ((measured, "measured"), (predicted, "predicted")):
-                titles[len(documents)] = f"{name} {what}"
-                documents[len(documents)] = document
-    return documents, titles
+            name = f"rank {len(traces) // 2 if measured.rank is None else measured.rank}"
+            for trace, what in ((measured, "measured"), (predicted, "predicted")):
+                titles[len(traces)] = f"{name} {what}"
+                traces[len(traces)] = trace
+    return traces, titles

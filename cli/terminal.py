@@ -51,7 +51,7 @@ def _takes_colour(stream: TextIO) -> bool:
 
 
 class _Damaged(Protocol):
-    """A trace, a document, or a result that was made of one."""
+    """A trace, or a result that was made of one."""
 
     @property
     def damage(self) -> tuple[str, ...]: ...

@@ -21,7 +21,7 @@ _TILE = 8192
 
 
 @dataclass(frozen=True)
-class Layout:
+class LaneLayout:
     """Where events are on the page.
 
     Attributes:
@@ -36,10 +36,10 @@ class Layout:
     starts: IntColumn
 
     @staticmethod
-    def of(lane: IntColumn, depth: IntColumn, ts: IntColumn) -> Layout:
+    def of(lane: IntColumn, depth: IntColumn, ts: IntColumn) -> LaneLayout:
         """Lay out events that start at `ts`, ns."""
         order = np.lexsort((ts, depth, lane))
-        return Layout(lane, depth, order, _tile_starts(lane[order], depth[order]))
+        return LaneLayout(lane, depth, order, _tile_starts(lane[order], depth[order]))
 
     @cached_property
     def number(self) -> IntColumn:
@@ -69,7 +69,7 @@ class Layout:
             yield self.order[start : start + count]
 
 
-def tiles_of(layout: Layout, columns: Mapping[str, npt.NDArray[np.integer]]) -> dict[str, Any]:
+def tiles_of(layout: LaneLayout, columns: Mapping[str, npt.NDArray[np.integer]]) -> dict[str, Any]:
     """All events as tiles.
 
     Args:

@@ -17,7 +17,7 @@ from ..trace.columns import IntColumn, run_starts
 from ..trace.intervals import sums
 from ..trace.kernel_kinds import gpu_kind
 from ..trace.trace import Trace
-from .tiles import Layout, tiles_of
+from .tiles import LaneLayout, tiles_of
 
 _COARSEST = 1 << 12
 """Merging stops at a bucket of this fraction of the span: by then no page could show the difference."""
@@ -26,7 +26,7 @@ _BUCKET = 4
 
 
 @dataclass(frozen=True)
-class Blocks:
+class DrawnBlocks:
     """What is drawn: single calls, and neighbours of one row of a lane merged into one; one entry a block.
 
     Attributes:
@@ -73,7 +73,7 @@ def nest(lane: IntColumn, ts: IntColumn, finish: IntColumn) -> IntColumn:
     return depth
 
 
-def condense(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, budget: int) -> Blocks:
+def condense(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, budget: int) -> DrawnBlocks:
     """Merge the shortest calls until at most `budget` blocks are left, or until merging hides what can be seen.
 
     Calls below the resolution are merged with the neighbours of their row, at most `_BUCKET` resolutions wide and never
@@ -90,10 +90,10 @@ def condense(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, b
     starts = np.flatnonzero(whole)
     if not len(starts):
         none = np.zeros(0, np.int64)
-        return Blocks(none, none, none, none, none, none, none, resolution)
+        return DrawnBlocks(none, none, none, none, none, none, none, resolution)
     block = np.cumsum(whole) - 1
     longest = np.lexsort((-dur, block))[starts]
-    return Blocks(
+    return DrawnBlocks(
         lane[starts], depth[starts], ts[starts], np.maximum.reduceat(ts + dur, starts) - ts[starts],
         order[longest], np.diff(np.append(starts, len(ts))), np.add.reduceat(dur, starts), resolution,
     )  # fmt: skip
@@ -190,7 +190,7 @@ def _tidy(branch: Branch, least: float) -> None:
         _tidy(kid, least)
 
 
-def chain_of(chain: CriticalChain, trace: Trace, layout: Layout, events: IntColumn) -> dict[str, Any]:
+def chain_of(chain: CriticalChain, trace: Trace, layout: LaneLayout, events: IntColumn) -> dict[str, Any]:
     """The elements of a path that are in the trace's span.
 
     An element is a run of host work in one topmost operator (outside operators: in one annotation), a kernel, or a
@@ -220,7 +220,7 @@ def chain_of(chain: CriticalChain, trace: Trace, layout: Layout, events: IntColu
         "event": number[unit[starts[kept]]],
     }  # fmt: skip
     row = np.zeros(len(kept), np.int64)
-    drawn = Layout.of(row, row, columns["ts"])
+    drawn = LaneLayout.of(row, row, columns["ts"])
     parts = [sums(columns["kind"][part], columns["ns"][part], len(chain.kinds)) for part in drawn.parts()]
     return {
         "makespan_ns": chain.makespan_ns,

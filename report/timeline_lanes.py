@@ -27,7 +27,7 @@ from ..trace.tables import OP
 from ..trace.tensors import Signature
 from ..trace.trace import Trace
 from .packed import Field, fields_of, pack, pack_json
-from .tiles import Layout, tiles_of
+from .tiles import LaneLayout, tiles_of
 from .timeline import chain_of, condense, nest
 
 _HOST_KINDS = ("Operator", "Annotation and module", "Runtime call")
@@ -46,7 +46,7 @@ _MOST_IN_TILES = 6_000_000
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _EventRows:
     """All GPU events, calls and runtime calls of a trace, in this order; one entry each.
 
     Attributes:
@@ -62,8 +62,8 @@ class _Rows:
     kind: IntColumn
     op: IntColumn
 
-    def of(self, chosen: npt.NDArray[Any]) -> _Rows:
-        return _Rows(*(getattr(self, field)[chosen] for field in self.__dataclass_fields__))
+    def of(self, chosen: npt.NDArray[Any]) -> _EventRows:
+        return _EventRows(*(getattr(self, field)[chosen] for field in self.__dataclass_fields__))
 
 
 def timeline_of(
@@ -110,7 +110,7 @@ def timeline_of(
     name, kind = np.searchsorted(used, rows.name), np.searchsorted(present, rows.kind)
     op = np.where(rows.op >= 0, np.searchsorted(used, rows.op), -1)
     columns = {"ts": rows.ts, "dur": rows.dur, "name": name, "kind": kind, "op": op}
-    layout = Layout.of(lane, depth, rows.ts)
+    layout = LaneLayout.of(lane, depth, rows.ts)
     names = [trace.names[code] for code in used.tolist()]
     return {
         "span": trace.span.length,
@@ -142,7 +142,7 @@ def timeline_of(
     }
 
 
-def _rows(trace: Trace) -> tuple[_Rows, list[dict[str, Any]]]:
+def _rows(trace: Trace) -> tuple[_EventRows, list[dict[str, Any]]]:
     """Every row, and what is known of each lane: name, note, side (device or not), device and stream or thread."""
     gpu, calls, runtime = trace.gpu, trace.calls, trace.runtime
     pairs, stream = distinct_rows(gpu.device, gpu.stream)
@@ -164,7 +164,7 @@ def _rows(trace: Trace) -> tuple[_Rows, list[dict[str, Any]]]:
         labels.append(label | {"device": device, "stream": number})
     for events, number in zip(count[len(pairs) :], threads.tolist(), strict=True):
         labels.append({"name": thread_label(number), "note": f"{events:,} calls", "gpu": False, "thread": number})
-    return _Rows(lane, ts, np.maximum(end - ts, 0), name, kind, op), labels
+    return _EventRows(lane, ts, np.maximum(end - ts, 0), name, kind, op), labels
 
 
 def _gpu_kinds(trace: Trace) -> IntColumn:
@@ -174,7 +174,7 @@ def _gpu_kinds(trace: Trace) -> IntColumn:
     return np.array(kinds, np.int64)[inverse]
 
 
-def _found(rows: _Rows) -> list[dict[str, int]]:
+def _found(rows: _EventRows) -> list[dict[str, int]]:
     """By name and kind: number, total and longest call; the longest in total first."""
     keys, inverse = distinct_rows(rows.name, rows.kind)
     total = sums(inverse, rows.dur, len(keys))
@@ -220,7 +220,7 @@ Columns = dict[str, npt.NDArray[np.integer]]
 
 
 def details_of(
-    trace: Trace, work: Work, layout: Layout, events: IntColumn, names: Sequence[str], gpu_lanes: int
+    trace: Trace, work: Work, layout: LaneLayout, events: IntColumn, names: Sequence[str], gpu_lanes: int
 ) -> dict[str, Any]:
     """Details of all events that are laid out.
 
@@ -238,7 +238,7 @@ def details_of(
         them: kind, the event's position in the tile, and the other event's number (−1 if it is not on the page);
         `texts`, a block of JSON with the texts that columns refer to.
     """
-    texts = _Texts(trace, work, names)
+    texts = _DetailTexts(trace, work, names)
     gpu, cpu = _gpu_columns(trace, work, texts), _cpu_columns(trace, texts)
     fields = {"gpu": fields_of(gpu, _LOCAL), "cpu": fields_of(cpu, _LOCAL)}
     data = []
@@ -262,7 +262,7 @@ def details_of(
     }
 
 
-def _gpu_columns(trace: Trace, work: Work, texts: _Texts) -> Columns:
+def _gpu_columns(trace: Trace, work: Work, texts: _DetailTexts) -> Columns:
     gpu, row = trace.gpu, trace.gpu.source
     delay = np.maximum(gpu.ts - np.append(trace.runtime.end, 0)[gpu.runtime], 0)
     unattached = _unattached_rows(trace)
@@ -288,7 +288,7 @@ def _gpu_columns(trace: Trace, work: Work, texts: _Texts) -> Columns:
     }
 
 
-def _cpu_columns(trace: Trace, texts: _Texts) -> Columns:
+def _cpu_columns(trace: Trace, texts: _DetailTexts) -> Columns:
     """Columns of the calls, then of the runtime calls."""
     calls, runtime = trace.calls, trace.runtime
     row = np.concatenate([calls.source, runtime.source])
@@ -335,7 +335,7 @@ def _links(fields: list[Field], starts: IntColumn, own: IntColumn, other: IntCol
     return {"count": np.diff(bounds), "data": data}
 
 
-class _Texts:
+class _DetailTexts:
     """What columns of details refer to by code."""
 
     def __init__(self, trace: Trace, work: Work, names: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from browser import Page
 from etplus.analysis import Analysis, Column, Row, Table, analyse, summary
 from etplus.report.report_html import rank_report, report_html
+from etplus.report.report_text import table_text
 from pages import data_of, rows_of, shown
 from support import linked, run
 from traces import GPU_SHAPED, analysis_of
@@ -170,3 +171,31 @@ def test_rows_as_plain_values_and_data_frames() -> None:
     assert [column.cell(table[1]) for column in Part.columns] == ["two", "7.500", None]
     with pytest.raises(AttributeError):
         table[0].name = "three"  # type: ignore[misc]
+
+
+class Lined(Row):
+    """With a line above each row."""
+
+    op: str
+    count: int
+
+    title = "long names"
+    columns = (Column("", lambda row: ""), Column("count", "count"), Column("thousands", "count", "µs", 0))
+
+    def above(self) -> str:
+        return f"{self.op}!"
+
+
+def test_the_text_of_a_table() -> None:
+    assert table_text(PARTS, 80) == ("parts\nname     ms  of all\none   2.500   25.0%\ntwo   7.500")
+    assert table_text(PARTS, 80, 2).splitlines()[0] == "parts"
+    assert table_text(PARTS, 80, 1).splitlines() == [
+        "parts (the first 1 of 2)",
+        "name     ms  of all",
+        "one   2.500   25.0%",
+    ]
+    assert table_text([], 80, 1) == ""
+    lined = table_text([Lined("a", 12345), Lined("b", 6)], 80).splitlines()
+    assert [line.split() for line in lined] == [
+        ["long", "names"], ["count", "thousands"], ["a!"], ["12,345", "12"], ["b!"], ["6", "0"],
+    ]  # fmt: skip

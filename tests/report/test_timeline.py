@@ -9,7 +9,7 @@ from etplus.analysis.kernel_peaks import work_of_events
 from etplus.analysis.launch_queues import longest_gaps
 from etplus.converters.open import load as read_trace
 from etplus.report import tiles
-from etplus.report.timeline import Blocks, Branch, condense, nest, time_tree
+from etplus.report.timeline import Branch, DrawnBlocks, condense, nest, time_tree
 from etplus.report.timeline_lanes import timeline_of
 from etplus.trace.kernel_kinds import GPU_KINDS, gpu_kind
 from hypothesis import given
@@ -47,7 +47,7 @@ def test_merging_keeps_every_call_and_its_time(calls: list[tuple[int, int, int]]
 
 
 def assert_is_a_run(
-    blocks: Blocks, block: int, lane: np.ndarray, depth: np.ndarray, ts: np.ndarray, dur: np.ndarray
+    blocks: DrawnBlocks, block: int, lane: np.ndarray, depth: np.ndarray, ts: np.ndarray, dur: np.ndarray
 ) -> None:  # type: ignore[type-arg]
     start, end = blocks.ts[block], blocks.ts[block] + blocks.dur[block]
     inside = (lane == blocks.lane[block]) & (depth == blocks.depth[block]) & (ts >= start) & (ts + dur <= end)
@@ -75,6 +75,7 @@ def test_a_timeline_holds_what_the_trace_holds() -> None:
     assert sum(timeline["count"]) == len(trace.gpu) + len(trace.calls) + len(trace.runtime)
     streams = np.unique(np.stack([trace.gpu.device, trace.gpu.stream]), axis=1).shape[1]
     assert [lane["gpu"] for lane in timeline["lanes"]].count(True) == streams
+    assert {lane["name"].partition(" ")[0] for lane in timeline["lanes"] if lane["gpu"]} == {"stream"}, "of one device"
     found = {(timeline["names"][one["name"]], timeline["kinds"][one["kind"]]["gpu"]): one for one in timeline["found"]}
     for row in analysis_of(f"linked {GPU_SHAPED}").kernels[:5]:
         one = found[row.kernel, True]
@@ -90,7 +91,7 @@ def test_tiles_hold_every_call(calls: list[tuple[int, int, int]], size: int) -> 
     columns = {"ts": ts, "dur": dur, "name": number, "kind": number % 11, "op": number * 70 - 1}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiles, "_TILE", size)
-        layout = tiles.Layout.of(lane, depth, ts)
+        layout = tiles.LaneLayout.of(lane, depth, ts)
         found = tiles.tiles_of(layout, columns)
     held = []
     for k, text in enumerate(found["data"]):
