@@ -30,10 +30,11 @@ from ..trace.tables import OP
 from ..trace.trace import Trace
 from .items import CommOp, RecordedOp
 from .layout import Layout, recorded_layout
-from .memory import Memory, memory_of
+from .made_records import IN_MEMORY, MadeRecords
 from .plan import make_plan, plan_from_dict
+from .rank_memory import Memory, memory_of
 from .rank_program import Derivation
-from .rank_trace import IN_MEMORY, MadeRecords, build_trace
+from .rank_trace import build_trace
 from .structure import read_model
 
 _NETWORK = Network(25.0, 5000.0)
