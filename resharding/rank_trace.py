@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
-import orjson
 
 from .. import __version__
 from ..measuring.recorded_calls import RecordedCall, TensorArg
@@ -19,15 +18,27 @@ from ..measuring.resize import resized
 from ..replaying.network import Network
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND
+from ..schemas.etplus.made_records import (
+    IN_MEMORY,
+    LAUNCH,
+    LAUNCH_NS,
+    Arguments,
+    Launch,
+    MadeNode,
+    NodeTensors,
+    RankRecords,
+    event_args,
+    header_of,
+)  # fmt: skip
 from ..schemas.etplus.write_etplus import FORMAT_VERSION
 from ..trace.build import TraceBuilder
 from ..trace.comm_kernels import Comm
 from ..trace.conventions import ANNOTATION_SCOPE, EDGE_KINDS
+from ..trace.index import Row
 from ..trace.kinds import CERTAIN, CPU, GPU, RUNTIME, UNLINKED
 from ..trace.trace import Trace
 from .items import CommOp, CommWait, Item, RecordedOp, Shard, SyntheticOp
 from .layout import Layout
-from .made_records import IN_MEMORY, LAUNCH, LAUNCH_NS, Arguments, Launch, MadeNode, NodeTensors, RankRecords
 from .rank_program import Derivation
 from .step_calls import Call, is_tensor
 from .structure import PRODUCTS, Model
@@ -156,7 +167,7 @@ class _Builder:
         builder = self._rows()
         return builder.build(
             RankRecords(root, (*self.nodes, *self.runtime), len(self.nodes), edges), summary=summary,
-            header={key: msgspec.Raw(orjson.dumps(value)) for key, value in (*header.items(), ("unattached", []))},
+            header=header_of({**header, "unattached": []}),
             edges=np.array([(a, b, EDGE_KINDS.index(kind)) for a, b, kind in edges], np.int64).reshape(-1, 3),
         )  # fmt: skip
 
@@ -361,13 +372,8 @@ class _Builder:
         dur = max(round(recorded * factor), min(recorded, _FLOOR_NS))
         self._device_event(
             trace.names[gpu.name[event]], trace.categories[gpu.category[event]], ("gpu", int(gpu.stream[event])),
-            dur, caller, tid, None, partial(self._args_of, event),
+            dur, caller, tid, None, partial(event_args, trace, Row(int(gpu.source[event]))),
         )  # fmt: skip
-
-    def _args_of(self, event: int) -> dict[str, Any]:
-        """What Kineto recorded of an event beside its times."""
-        record = next(self.source.records(self.source.gpu.source[[event]]))
-        return msgspec.json.decode(record["args"]) or {}
 
     def _device_event(
         self, name: str, category: str, lane: tuple[Any, ...], dur: int, caller: int, tid: int, inputs: Arguments,

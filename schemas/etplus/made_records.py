@@ -8,10 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import msgspec
+import numpy as np
 import orjson
 
-from ..schemas.text.files import open_output
-from ..trace.columns import IntColumn
+from ...trace.columns import IntColumn
+from ...trace.comm_kernels import Comm
+from ...trace.index import Row
+from ...trace.trace import Record, Trace
+from ..text.files import open_output
 
 IN_MEMORY = "<bytes>"  # what a trace that is read from memory is called in messages
 LAUNCH = "cudaLaunchKernel"
@@ -157,3 +162,62 @@ class RankRecords(MadeRecords):
 
 def _us(ns: int) -> float:
     return ns / 1000
+
+
+def comms_of(trace: Trace) -> dict[int, dict[str, Any]]:
+    """The `comm` objects of a file, by row."""
+    rows = np.array(sorted(trace.comm), np.int64)
+    records = zip(rows.tolist(), trace.records(rows), strict=True)
+    return {row: msgspec.json.decode(record["comm"]) for row, record in records if "comm" in record}
+
+
+def event_args(trace: Trace, row: Row) -> dict[str, Any]:
+    """What Kineto recorded of a GPU event beside its times."""
+    (record,) = trace.records(np.array([row]))
+    return msgspec.json.decode(record["args"]) or {}
+
+
+def header_of(members: Mapping[str, Any]) -> Record:
+    """Members of a root as `Trace.header` has them."""
+    return {key: msgspec.Raw(orjson.dumps(value)) for key, value in members.items()}
+
+
+def edited(trace: Trace, comms: Mapping[int, dict[str, Any]], summary: dict[str, Any]) -> Trace:
+    """A trace with other communications and another `etplus` in its root, in its file as well.
+
+    Args:
+        comms: `comm` objects by row; the others stay.
+    """
+    return trace.with_(
+        file=IN_MEMORY, summary=summary, texts=_EditedRecords(trace, comms, summary),
+        header=header_of({key: msgspec.json.decode(value) for key, value in trace.header.items()}),
+        comm={**trace.comm, **{row: msgspec.convert(comm, Comm) for row, comm in comms.items()}},
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _EditedRecords(MadeRecords):
+    """The records of a trace with other communications and another root.
+
+    Attributes:
+        comms: by row. summary: the root's `etplus`.
+    """
+
+    source: Trace
+    comms: Mapping[int, dict[str, Any]]
+    summary: Mapping[str, Any]
+
+    def texts(self, rows: IntColumn) -> list[bytes]:
+        """The JSON objects of rows, braces included."""
+        found = []
+        for row, text in zip(rows.tolist(), self.source.texts.texts(rows), strict=True):
+            record = orjson.loads(text)
+            found.append(orjson.dumps(record | {"comm": self.comms[row]} if row in self.comms else record))
+        return found
+
+    def chunks(self) -> Iterator[bytes]:
+        """The file's text."""
+        document = self.source.to_dict() | {"etplus": self.summary}
+        for row, comm in self.comms.items():
+            document["nodes"][row]["comm"] = comm
+        yield orjson.dumps(document)
