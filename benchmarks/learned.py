@@ -27,8 +27,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: pools that 
 import numpy as np
 import numpy.typing as npt
 from etplus.predict.costs.crossval import score
-from etplus.predict.learned.graph_baselines import baselines, log_times
-from etplus.predict.learned.metrics import kendall_tau, ordered_pairs
+from etplus.predict.learned.graph_baselines import baselines, kendall_tau, log_times, ordered_pairs
 from etplus.predict.learned.training import predict_graphs, train
 from etplus.schemas.graph_arrays import SPLITS, GraphArrays, read_dataset
 

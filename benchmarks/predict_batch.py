@@ -17,8 +17,7 @@ from itertools import permutations
 from pathlib import Path
 
 from compare_shapes import compared
-from etplus.predict.calibration import calibrated
-from etplus.predict.end_to_end import predict
+from etplus.predict.end_to_end import calibrated, predict
 from etplus.predict.fitting import fit, measured_ns
 from etplus.replaying.edge_latencies import iterations_of
 from etplus.reshape.reshape import reshaped

@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from etplus.predict.calibration import calibrated
 from etplus.predict.costs.crossval import score
-from etplus.predict.end_to_end import predict
+from etplus.predict.end_to_end import calibrated, predict
 from etplus.predict.fitting import fit
 from etplus.predict.rank_job import ENGINES
 from etplus.schemas.etplus.read_etplus import read_etplus

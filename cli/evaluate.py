@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..predict.learned.graph_baselines import baselines, log_times, runs
-from ..predict.learned.metrics import quality
+from ..predict.learned.graph_baselines import baselines, log_times, quality, runs
 from ..schemas.graph_arrays import SPLITS, read_dataset
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..measuring.execution import Execution, execute
+from ..measuring.execute import Execution, execute
 from ..measuring.measured import NotExecuted
 from ..measuring.process import MAX_BYTES, check_device
 from ..measuring.timing import Options

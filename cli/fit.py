@@ -12,10 +12,10 @@ import numpy as np
 
 from ..analysis.devices import read_devices
 from ..measuring.measured import read_measured
-from ..predict.calibration import calibrated
 from ..predict.costs.crossval import CrossValidation, cross_validate
 from ..predict.costs.kernel_model import KernelModel
 from ..predict.costs.registry import explain
+from ..predict.end_to_end import calibrated
 from ..predict.fitting import fit
 from ..predict.model_file import write_model
 from ..replaying.outliers import outlier_lines

@@ -10,8 +10,7 @@ import numpy as np
 
 from ..measuring.reader import recorded_calls
 from ..measuring.recorded_calls import RecordedCall
-from ..measuring.run_program import outermost, program_of
-from ..measuring.script import op_script, sequence_script
+from ..measuring.run_program import op_script, outermost, program_of, sequence_script
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.index import CallIndex

@@ -20,13 +20,22 @@ from ..trace.index import as_column
 from ..trace.intervals import union
 from ..trace.trace import Trace
 from .constants import Constants, counted_lags
+from .device_edges import (
+    blocking_copies,
+    event_waits,
+    find_queue,
+    inferred_count,
+    launch_edges,
+    own_cost_only,
+    stream_edges,
+    sync_waits,
+    with_submissions,
+    with_unknown_waits,
+)
 from .engine_order import ordered_graph
 from .graph_events import GraphEvents
-from .host_collectives import host_collectives, without_backend_work
-from .launch_edges import find_queue, launch_edges, stream_edges, with_submissions
 from .replay_graph import DURATION, UNKNOWN, Edges, ReplayGraph
-from .thread_edges import handoffs, host_chains, without_polling
-from .wait_edges import blocking_copies, event_waits, inferred_count, own_cost_only, sync_waits, with_unknown_waits
+from .thread_edges import handoffs, host_chains, host_collectives, without_backend_work, without_polling
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
 
-import msgspec
 import numpy as np
-import orjson
 
 from ..measuring.lookup import EXECUTED, own_times, shares_of_sources
 from ..measuring.measured import Measured
@@ -21,20 +19,18 @@ from ..replaying.constants import fit_constants
 from ..replaying.network import Network
 from ..replaying.rank_coupling import join_ranks
 from ..replaying.replay import build_graph, replay
-from ..schemas.etplus.record_store import TextRecords
+from ..schemas.etplus.made_records import comms_of, edited
 from ..schemas.text.gc_control import gc_disabled
 from ..trace.brief import brief
-from ..trace.columns import IntColumn
-from ..trace.comm_kernels import Comm
 from ..trace.errors import UsageError
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .items import CommOp, RecordedOp
 from .layout import Layout, recorded_layout
-from .memory import Memory, memory_of
 from .plan import make_plan, plan_from_dict
+from .rank_memory import Memory, memory_of
 from .rank_program import Derivation
-from .rank_trace import IN_MEMORY, build_trace
+from .rank_trace import build_trace
 from .structure import read_model
 
 _NETWORK = Network(25.0, 5000.0)
@@ -294,11 +290,7 @@ def scaled_trace(traces: Sequence[Trace], rank: int, ranks: int) -> Trace:
     """
     source = traces[rank % len(traces)]
     world = source.world_size or len(traces)
-    comms = dict[int, dict[str, Any]]()
-    rows = np.array(sorted(source.comm), np.int64)
-    for row, record in zip(rows.tolist(), source.records(rows), strict=True):
-        if "comm" in record:
-            comms[row] = _scaled(msgspec.json.decode(record["comm"]), world, ranks, source.file)
+    comms = {row: _scaled(comm, world, ranks, source.file) for row, comm in comms_of(source).items()}
     kineto = dict(source.summary.get("kineto") or {})
     info = dict(kineto.get("distributed_info") or {})
     groups = [
@@ -307,40 +299,7 @@ def scaled_trace(traces: Sequence[Trace], rank: int, ranks: int) -> Trace:
         if isinstance(one, dict) and one.get("pg_size") == world
     ]
     info |= {"rank": rank, "world_size": ranks} | ({"pg_config": groups, "pg_count": len(groups)} if groups else {})
-    records = _ScaledRecords(source, comms, source.summary | {"kineto": {**kineto, "distributed_info": info}})
-    return source.with_(
-        file=IN_MEMORY, summary=records.summary, texts=records,
-        header={key: msgspec.Raw(orjson.dumps(msgspec.json.decode(value))) for key, value in source.header.items()},
-        comm={**source.comm, **{row: msgspec.convert(comm, Comm) for row, comm in comms.items()}},
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _ScaledRecords(TextRecords):
-    """The records of a trace with other communications.
-
-    Attributes:
-        comms: by row. summary: the root's `etplus`.
-    """
-
-    source: Trace
-    comms: Mapping[int, dict[str, Any]]
-    summary: Mapping[str, Any]
-
-    def texts(self, rows: IntColumn) -> list[bytes]:
-        """The JSON objects of rows, braces included."""
-        found = []
-        for row, text in zip(rows.tolist(), self.source.texts.texts(rows), strict=True):
-            record = orjson.loads(text)
-            found.append(orjson.dumps(record | {"comm": self.comms[row]} if row in self.comms else record))
-        return found
-
-    def chunks(self) -> Iterator[bytes]:
-        """The file's text."""
-        document = self.source.to_dict() | {"etplus": self.summary}
-        for row, comm in self.comms.items():
-            document["nodes"][row]["comm"] = comm
-        yield orjson.dumps(document)
+    return edited(source, comms, source.summary | {"kineto": {**kineto, "distributed_info": info}})
 
 
 def _scaled(comm: Mapping[str, Any], world: int, ranks: int, file: str) -> dict[str, Any]:

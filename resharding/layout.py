@@ -1,11 +1,13 @@
-"""A parallel layout: how many ranks each dimension has, which ranks form which groups, and that of a recording."""
+"""A parallel layout: how many ranks each dimension has, which ranks form which groups, and that of a recording; what
+the stages of its pipeline do in which order, and how its gradients are put into buckets.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from ..trace.brief import brief
 from ..trace.conventions import MAX_RANKS
@@ -178,3 +180,122 @@ def recorded_layout(traces: Sequence[Trace]) -> Layout:
         return Layout(tp=world)
     tp = min(sizes)
     return Layout(tp=tp, dp=world // tp)
+
+
+class Action(NamedTuple):
+    """One step of a stage.
+
+    Attributes:
+        what: "forward" and "backward" compute; the others are messages, of activations (forward) or of their
+            gradients (backward).
+        microbatch: which one.
+        joined: a message that is issued together with the next one, before either is waited for.
+    """
+
+    what: Literal["forward", "backward", "send forward", "receive forward", "send backward", "receive backward"]
+    microbatch: int
+    joined: bool = False
+
+
+def actions(schedule: Schedule, stage: int, stages: int, microbatches: int) -> Iterator[Action]:
+    """The steps of a stage, as in PyTorch (torch.distributed.pipelining.schedules).
+
+    1F1B: D. Narayanan et al., "PipeDream", 2019; GPipe: Y. Huang et al., 2019.
+
+    Example:
+        >>> [step.what for step in actions("gpipe", 0, 2, 1)]
+        ['forward', 'send forward', 'receive backward', 'backward']
+    """
+    first, last = stage == 0, stage == stages - 1
+    if schedule == "gpipe":
+        for k in range(microbatches):
+            yield from _forward(k, first)
+            if not last:
+                yield Action("send forward", k)
+        for k in range(microbatches):
+            if not last:
+                yield Action("receive backward", k)
+            yield Action("backward", k)
+            if not first:
+                yield Action("send backward", k)
+        return
+    warm = min(microbatches, stages - stage)
+    for k in range(warm):
+        yield from _forward(k, first)
+        if not last and k < warm - 1:
+            yield Action("send forward", k)
+    ahead = warm
+    for k in range(microbatches):
+        if not last:
+            if k < microbatches - warm + 1:
+                yield Action("send forward", ahead - 1, joined=True)
+            yield Action("receive backward", k)
+        yield Action("backward", k)
+        if not first:
+            yield Action("send backward", k, joined=ahead < microbatches)
+        if ahead < microbatches:
+            yield from _forward(ahead, first)
+            ahead += 1
+
+
+def _forward(microbatch: int, first: bool) -> Iterator[Action]:
+    if not first:
+        yield Action("receive forward", microbatch)
+    yield Action("forward", microbatch)
+
+
+_FIRST = 1 << 20
+"""Bytes of the first bucket (`_DEFAULT_FIRST_BUCKET_BYTES` in torch/csrc/distributed/c10d/reducer.hpp)."""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Gradients that are reduced together.
+
+    Attributes:
+        parameters: their numbers, in order. elements: of all of them. dtype, itemsize: of an element.
+    """
+
+    parameters: tuple[int, ...]
+    elements: int
+    dtype: str
+    itemsize: int
+
+
+def fill_buckets(gradients: Iterable[tuple[int, int, int, str]], cap_mib: int = 25) -> list[Bucket]:
+    """Fill buckets with gradients in the order in which they are ready.
+
+    The rule of `compute_bucket_assignment_by_size` (torch/csrc/distributed/c10d/reducer.cpp): a bucket is closed as
+    soon as it has its size, the first one of a type 1 MiB, later ones `cap_mib`; types have buckets of their own.
+
+    Args:
+        gradients: number of the parameter, elements, bytes of an element, and type.
+
+    Returns:
+        the buckets in the order in which their last gradients are ready.
+
+    Example:
+        >>> gradients = [(0, 200_000, 4, "float32"), (1, 100_000, 4, "float32"), (2, 5, 4, "float32")]
+        >>> [one.elements for one in fill_buckets(gradients)]
+        [300000, 5]
+    """
+    open_by_type: dict[str, list[tuple[int, int]]] = {}
+    limits: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    closed: list[Bucket] = []
+
+    def close(dtype: str) -> None:
+        some = open_by_type.pop(dtype)
+        closed.append(Bucket(tuple(n for n, _ in some), sum(count for _, count in some), dtype, sizes[dtype]))
+
+    for number, count, size, dtype in gradients:
+        sizes[dtype] = size
+        limits.setdefault(dtype, _FIRST)
+        some = open_by_type.setdefault(dtype, [])
+        some.append((number, count))
+        if size * sum(n for _, n in some) >= limits[dtype]:
+            close(dtype)
+            limits[dtype] = cap_mib << 20
+    for dtype in list(open_by_type):
+        close(dtype)
+    return closed

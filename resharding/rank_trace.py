@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
-import orjson
 
 from .. import __version__
 from ..measuring.recorded_calls import RecordedCall, TensorArg
@@ -20,12 +18,23 @@ from ..measuring.resize import resized
 from ..replaying.network import Network
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND
-from ..schemas.etplus.record_store import TextRecords
+from ..schemas.etplus.made_records import (
+    IN_MEMORY,
+    LAUNCH,
+    LAUNCH_NS,
+    Arguments,
+    Launch,
+    MadeNode,
+    NodeTensors,
+    RankRecords,
+    event_args,
+    header_of,
+)  # fmt: skip
 from ..schemas.etplus.write_etplus import FORMAT_VERSION
 from ..trace.build import TraceBuilder
-from ..trace.columns import IntColumn
 from ..trace.comm_kernels import Comm
 from ..trace.conventions import ANNOTATION_SCOPE, EDGE_KINDS
+from ..trace.index import Row
 from ..trace.kinds import CERTAIN, CPU, GPU, RUNTIME, UNLINKED
 from ..trace.trace import Trace
 from .items import CommOp, CommWait, Item, RecordedOp, Shard, SyntheticOp
@@ -63,19 +72,11 @@ _ET_TYPES = {
 }  # fmt: skip
 _KINETO_TYPES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long"}
 _TENSOR = re.compile(r"Tensor\(")
-_LAUNCH = "cudaLaunchKernel"
-_ISSUE_NS, _LAUNCH_NS, _MADE_NS = 20_000, 5_000, 5_000
+_ISSUE_NS, _MADE_NS = 20_000, 5_000
 _MADE_BYTES_PER_NS = 10.0
 _COMM_THREAD = 90
 _COMM_STREAM = 90
 _FLOOR_NS = 1_000
-IN_MEMORY = "<bytes>"  # what a trace that is read from memory is called in messages
-_NO_ARGUMENTS: dict[str, Any] = {"values": [], "shapes": [], "types": []}
-
-Arguments = dict[str, Any] | None
-"""Inputs or outputs of a node, as in an ET; None for none at all."""
-_Tensors = tuple[Arguments, Arguments]
-"""Inputs and outputs."""
 
 
 def build_trace(derivation: Derivation, rank: int, network: Network, times: Mapping[int, int] | None = None) -> Trace:
@@ -93,113 +94,8 @@ def build_trace(derivation: Derivation, rank: int, network: Network, times: Mapp
     return builder.trace()
 
 
-@dataclass(slots=True)
-class _Node:
-    """A call, or with a category a GPU event; what is in the file and not in columns is made when it is asked for."""
-
-    id: int
-    name: str
-    parent: int
-    tid: int = 0
-    scope: int = 0
-    sequence: int = -1
-    schema: str = ""
-    tensors: _Tensors | Callable[[], _Tensors] = (None, None)
-    begin: int = -1
-    dur: int = 0
-    own: int = 0
-    comm: dict[str, Any] | None = None
-    category: str = ""
-    stream: int = -1
-    device: int = -1
-    correlation: int = -1
-    args: Callable[[], dict[str, Any]] = dict
-
-    def close(self, begin: int, end: int, own: int) -> None:
-        """Say when it ran, ns."""
-        self.begin, self.dur = begin, max(end - begin, 0)
-        self.own = max(min(own, self.dur), 0)
-
-    def record(self) -> dict[str, Any]:
-        """The node as the file has it."""
-        inputs, outputs = self.tensors() if callable(self.tensors) else self.tensors
-        found: dict[str, Any] = {
-            "id": self.id, "name": self.name, "ctrl_deps": self.parent, "inputs": inputs or _NO_ARGUMENTS,
-            "outputs": outputs or _NO_ARGUMENTS, "attrs": [] if self.category else self._attrs(),
-        }  # fmt: skip
-        times = {"ts": _us(self.begin), "dur": _us(self.dur), "inclusive_dur": _us(self.dur)}
-        if self.category:
-            found |= {
-                "cat": self.category, "ph": "X", **times, "exclusive_dur": _us(self.dur), "stream": self.stream,
-                "device": self.device, "correlation": self.correlation, "kineto_event": 0, "args": self.args(),
-            }  # fmt: skip
-        elif self.begin >= 0:
-            found |= {
-                **times, "exclusive_dur": _us(self.own), "kineto_event": 0, "link": "certain", "inter_thread_dep": None,
-                "sync_dep": [],
-            }  # fmt: skip
-        return found if self.comm is None else found | {"comm": self.comm, "pg_name": self.comm["pg_name"]}
-
-    def _attrs(self) -> list[dict[str, Any]]:
-        return [
-            {"name": "rf_id", "type": "uint64", "value": self.id},
-            {"name": "fw_parent", "type": "uint64", "value": 0},
-            {"name": "seq_id", "type": "int64", "value": self.sequence},
-            {"name": "scope", "type": "uint64", "value": self.scope},
-            {"name": "tid", "type": "uint64", "value": self.tid},
-            {"name": "fw_tid", "type": "uint64", "value": 0},
-            {"name": "op_schema", "type": "string", "value": self.schema},
-        ]
-
-
-class _Launch(NamedTuple):
-    """A runtime call that launches an event."""
-
-    id: int
-    begin: int
-    tid: int
-    correlation: int
-    parent: int
-
-    def record(self) -> dict[str, Any]:
-        """The call as the file has it."""
-        return {
-            "id": self.id, "name": _LAUNCH, "ts": _us(self.begin), "dur": _us(_LAUNCH_NS), "tid": str(self.tid),
-            "correlation": self.correlation, "parent": self.parent, "kineto_event": 0,
-        }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _MadeRecords(TextRecords):
-    """Of a rank's nodes and launches.
-
-    Attributes:
-        root: the members of the file's object; those of `nodes`, `runtime` and `edges` only keep their place.
-        rows: nodes, then runtime calls. nodes: how many are nodes. edges: between ids.
-    """
-
-    root: Mapping[str, Any]
-    rows: Sequence[_Node | _Launch]
-    nodes: int
-    edges: Sequence[tuple[int, int, str]]
-
-    def texts(self, rows: IntColumn) -> list[bytes]:
-        """The JSON objects of rows, braces included."""
-        return [orjson.dumps(self.rows[row].record()) for row in rows.tolist()]
-
-    def chunks(self) -> Iterator[bytes]:
-        """The file's text."""
-        nodes, runtime = (
-            b"[" + b",".join(orjson.dumps(one.record()) for one in rows) + b"]"
-            for rows in (self.rows[: self.nodes], self.rows[self.nodes :])
-        )
-        parts = {"nodes": nodes, "runtime": runtime, "edges": orjson.dumps(self.edges)}
-        members = (b'"%b":%b' % (key.encode(), parts.get(key) or orjson.dumps(of)) for key, of in self.root.items())
-        yield b"{" + b",".join(members) + b"}"
-
-
 _COLUMNS = ("id", "parent", "name", "category", "dur", "scope", "tid", "stream", "device", "correlation")
-"""Columns of nodes that are attributes of `_Node`."""
+"""Columns of nodes that are attributes of `MadeNode`."""
 
 
 class _Builder:
@@ -214,8 +110,8 @@ class _Builder:
         self.source = self.model.trace
         self.on_gpu = len(self.source.gpu) > 0
         self.times = times or {}
-        self.nodes: list[_Node] = []
-        self.runtime: list[_Launch] = []
+        self.nodes: list[MadeNode] = []
+        self.runtime: list[Launch] = []
         self.edges: set[tuple[int, int, str]] = set()
         self.begin = self.now = 1_000_000
         self.ids = 2
@@ -270,8 +166,8 @@ class _Builder:
         root = {**header, "nodes": [], "runtime": [], "edges": [], "unattached": [], "etplus": summary}
         builder = self._rows()
         return builder.build(
-            _MadeRecords(root, (*self.nodes, *self.runtime), len(self.nodes), edges), summary=summary,
-            header={key: msgspec.Raw(orjson.dumps(value)) for key, value in (*header.items(), ("unattached", []))},
+            RankRecords(root, (*self.nodes, *self.runtime), len(self.nodes), edges), summary=summary,
+            header=header_of({**header, "unattached": []}),
             edges=np.array([(a, b, EDGE_KINDS.index(kind)) for a, b, kind in edges], np.int64).reshape(-1, 3),
         )  # fmt: skip
 
@@ -288,9 +184,9 @@ class _Builder:
             link=np.where((begin < 0) | on_device, UNLINKED, CERTAIN), **columns,
         )  # fmt: skip
         builder.add(
-            RUNTIME, id=[one.id for one in runtime], name=[_LAUNCH] * len(runtime),
+            RUNTIME, id=[one.id for one in runtime], name=[LAUNCH] * len(runtime),
             parent=[one.parent for one in runtime], ts=[one.begin for one in runtime],
-            dur=[_LAUNCH_NS] * len(runtime), tid=[str(one.tid) for one in runtime],
+            dur=[LAUNCH_NS] * len(runtime), tid=[str(one.tid) for one in runtime],
             correlation=[one.correlation for one in runtime], kineto_event=[0] * len(runtime),
         )  # fmt: skip
         builder.comm = {
@@ -311,11 +207,11 @@ class _Builder:
     # nodes
 
     def _node(
-        self, name: str, parent: int, tid: int, tensors: _Tensors | Callable[[], _Tensors] = (None, None), *,
+        self, name: str, parent: int, tid: int, tensors: NodeTensors | Callable[[], NodeTensors] = (None, None), *,
         scope: int = 0, sequence: int = -1, schema: str = "",
-    ) -> _Node:  # fmt: skip
+    ) -> MadeNode:  # fmt: skip
         self.ids += 1
-        self.nodes.append(_Node(self.ids, name, parent, tid, scope, sequence, schema, tensors))
+        self.nodes.append(MadeNode(self.ids, name, parent, tid, scope, sequence, schema, tensors))
         return self.nodes[-1]
 
     def _call(self, item: RecordedOp, call: Call, parent: int, *, top: bool) -> None:
@@ -382,7 +278,7 @@ class _Builder:
         self.tensors += 1
         return [self.tensors, self.tensors, 0, prod(shape), size, "cuda:0" if self.on_gpu else "cpu"]
 
-    def _tensors_of(self, item: RecordedOp, call: Call) -> _Tensors:
+    def _tensors_of(self, item: RecordedOp, call: Call) -> NodeTensors:
         """Inputs and outputs of a call at the new sizes; where not all are known strides and numbers stay."""
         made = self._resized(item, call)
         return self._side_of(item, call, "inputs", made), self._side_of(item, call, "outputs", made)
@@ -476,13 +372,8 @@ class _Builder:
         dur = max(round(recorded * factor), min(recorded, _FLOOR_NS))
         self._device_event(
             trace.names[gpu.name[event]], trace.categories[gpu.category[event]], ("gpu", int(gpu.stream[event])),
-            dur, caller, tid, None, partial(self._args_of, event),
+            dur, caller, tid, None, partial(event_args, trace, Row(int(gpu.source[event]))),
         )  # fmt: skip
-
-    def _args_of(self, event: int) -> dict[str, Any]:
-        """What Kineto recorded of an event beside its times."""
-        record = next(self.source.records(self.source.gpu.source[[event]]))
-        return msgspec.json.decode(record["args"]) or {}
 
     def _device_event(
         self, name: str, category: str, lane: tuple[Any, ...], dur: int, caller: int, tid: int, inputs: Arguments,
@@ -493,14 +384,14 @@ class _Builder:
         launch, number = self.ids + 1, self.ids + 2
         self.ids = number
         correlation = len(self.runtime) + 1
-        self.runtime.append(_Launch(launch, self.now, tid, correlation, caller))
-        self.now += _LAUNCH_NS
+        self.runtime.append(Launch(launch, self.now, tid, correlation, caller))
+        self.now += LAUNCH_NS
         free, last = self.busy.get(lane, (0, -1))
         begin = max(self.now, free, ready)
         dur = self.times.get(number, dur)
         device = max(int(self.source.gpu.device[0]), 0)
         stream = _COMM_STREAM if lane[0] == "comm" else int(lane[1])
-        self.nodes.append(_Node(
+        self.nodes.append(MadeNode(
             number, name, caller, tensors=(inputs, None), begin=begin, dur=dur, own=dur, comm=comm, category=category,
             stream=stream, device=device, correlation=correlation, args=args,
         ))  # fmt: skip
@@ -613,7 +504,3 @@ def _arguments(values: list[Any], shapes: list[Any], types: list[str]) -> dict[s
 
 def _tensor_type(dtype: str) -> str:
     return f"Tensor({_ET_TYPES.get(dtype, dtype)})"
-
-
-def _us(ns: int) -> float:
-    return ns / 1000

@@ -1,20 +1,32 @@
-"""Plain estimates: means, rooflines, ExtraTrees. They compare with what the other models say, or are asked last."""
+"""Estimates to compare others with, some of which are also asked last: means, rooflines, ExtraTrees; and the
+reference's models of kernels: matrix products by a table of sizes, batched embedding lookups by the traffic that they
+cause.
+
+The latter are those of Lin et al., "Building a Performance Model for Deep Learning Recommendation Model Training on
+GPUs" (2022), with their constants: DRAM and L2 traffic in sectors of 32 bytes, and a hit rate of the L2.
+"""
 
 from __future__ import annotations
 
+import itertools
+from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from math import inf, prod
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ...analysis.devices import Device
+from ...trace.errors import UsageError
 from .bound import device_of, times_at_peak
 from .cost_model import CostModel, FromMeasured
 from .features import family, features
 from .measured_tasks import MeasuredTask
-from .task import Estimate, Task
+from .task import Bag, Estimate, Task
 
 _TREES = 200
 _OF_PEAK, _OF_BANDWIDTH, _FLOOR_NS = 0.5, 0.6, 2000.0
@@ -164,3 +176,304 @@ def _bound(task: Task, devices: Mapping[str, Device]) -> float | None:
     if device is None or task.bytes is None:
         return None
     return times_at_peak(task, device).ns or None
+
+
+Size = tuple[int, int, int, int]
+"""Batch, M, N, K of a product (M, K) × (K, N)."""
+Weights = Literal["right", "legacy"]
+_End = tuple[float, float]
+"""An extent and its share of the weight."""
+_PRODUCTS = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1}
+
+
+class GemmTable:
+    """Times of measured sizes; between them achieved throughput and bandwidth are interpolated.
+
+    A size that is measured keeps its time. Else every extent that the table does not have is bracketed by its
+    neighbours there, and the 2^d corners give multiply-adds and bytes per time; the time is the longer of the two that
+    these rates mean. Outside the table nothing is extrapolated: the rates of its nearest corner apply.
+
+    `weights="legacy"` does what the code of the reference model does (Lin et al. 2022, the earliest notebook in their
+    repository). The lower neighbour gets (x − low)/(high − low), so that the farther corner counts more, and a corner's
+    weight is the mean over the extents, not the product. Above the table the device's peaks are at infinity and get
+    half the weight; below it, rates are 0 at 0.
+
+    Args:
+        times: size to time, in any unit of time; `nanoseconds` answers in the same.
+        weights: "right" is multilinear.
+        element: bytes of an element.
+        device: that the times are of; "" serves any.
+        peaks: multiply-adds and bytes per unit of time that the device can do; "legacy" needs them above the table.
+    """
+
+    def __init__(
+        self,
+        times: Mapping[Size, float],
+        *,
+        weights: Weights = "right",
+        element: int = 4,
+        device: str = "",
+        peaks: tuple[float, float] | None = None,
+    ) -> None:
+        if weights not in ("right", "legacy"):
+            raise UsageError(f"weights {weights!r}: right or legacy")
+        self.times = dict(times)
+        self.weights, self.element, self.device, self.peaks = weights, element, device, peaks
+        self._axes = [sorted({size[i] for size in self.times}) for i in range(4)]
+
+    def predict(self, task: Task) -> Estimate | None:
+        """ns of the main kernel of a matrix product; None for other work or where corners are not measured."""
+        if self.device not in ("", task.device) or not task.main or task.kernel == "":
+            return None
+        size = gemm_size(task)
+        ns = None if size is None else self.nanoseconds(size)
+        if ns is None:
+            return None
+        return Estimate(ns, "measured product" if size in self.times else "products interpolated")
+
+    def nanoseconds(self, size: Size) -> float | None:
+        """Time of a product; None if a corner around it is not in the table, or peaks are needed but not known."""
+        if size in self.times or not self.times:
+            return self.times.get(size)
+        ends_of = _legacy_ends if self.weights == "legacy" else _ends
+        ends = [ends_of(axis, x) for axis, x in zip(self._axes, size, strict=True)]
+        throughput = bandwidth = 0.0
+        for corner in itertools.product(*ends):
+            rates = self._rates(tuple(extent for extent, _ in corner))
+            if rates is None:
+                return None
+            weight = self._weight(corner, ends)
+            throughput += weight * rates[0]
+            bandwidth += weight * rates[1]
+        if throughput <= 0 or bandwidth <= 0:
+            return None
+        return max(_multiply_adds(size) / throughput, self._bytes(size) / bandwidth)
+
+    def _rates(self, corner: tuple[float, ...]) -> tuple[float, float] | None:
+        """Multiply-adds and bytes per time; nothing at 0, else the peaks at infinity."""
+        if 0 in corner:
+            return 0.0, 0.0
+        if inf in corner:
+            return self.peaks
+        size = int(corner[0]), int(corner[1]), int(corner[2]), int(corner[3])
+        time = self.times.get(size)
+        return (_multiply_adds(size) / time, self._bytes(size) / time) if time else None
+
+    def _weight(self, corner: Sequence[_End], ends: Sequence[Sequence[_End]]) -> float:
+        """A corner's weight; the weights of all corners add up to 1 except, with "legacy", at infinity."""
+        if self.weights == "right":
+            return prod(share for _, share in corner)
+        if any(extent == inf for extent, _ in corner):  # the reference takes all extents for the higher ones there
+            corner = [of[-1] for of in ends]
+        shares = [share for (_, share), of in zip(corner, ends, strict=True) if len(of) > 1]
+        return sum(shares) / len(shares) / (1 << (len(shares) - 1)) if shares else 1.0
+
+    def _bytes(self, size: Size) -> int:
+        b, m, n, k = size
+        return self.element * b * (m * n + n * k + m * k)
+
+
+def _multiply_adds(size: Size) -> int:
+    b, m, n, k = size
+    return b * m * n * k
+
+
+def _ends(axis: Sequence[int], x: int) -> list[_End]:
+    """Neighbours of an extent in the table and their shares; one where it is in the table or outside."""
+    after = bisect_right(axis, x)
+    if after == 0 or after == len(axis) or axis[after - 1] == x:
+        return [(axis[max(after - 1, 0)], 1.0)]
+    low, high = axis[after - 1], axis[after]
+    above = (x - low) / (high - low)
+    return [(low, 1 - above), (high, above)]
+
+
+def _legacy_ends(axis: Sequence[int], x: int) -> list[_End]:
+    """The same by the reference's rules."""
+    if x in axis:
+        return [(x, 1.0)]
+    if x > axis[-1]:
+        return [(axis[-1], 0.5), (inf, 0.5)]
+    after = bisect_right(axis, x)
+    low, high = axis[after - 1] if after else 0, axis[after]
+    above = (x - low) / (high - low)
+    return [(low, above), (high, 1 - above)]
+
+
+def gemm_size(task: Task) -> Size | None:
+    """Batch, M, N, K of a task that is a matrix product, from the shapes of its inputs; None for others."""
+    first = _PRODUCTS.get(task.op.removeprefix("aten::"))
+    if first is None or len(task.inputs) < first + 2:
+        return None
+    left, right = task.inputs[first].shape, task.inputs[first + 1].shape
+    if len(left) != len(right) or len(left) not in (2, 3) or left[-1] != right[-2]:
+        return None
+    return (left[0] if len(left) == 3 else 1), left[-2], right[-1], left[-1]
+
+
+class Products(FromMeasured):
+    """A table of matrix products for each device and element type that was measured."""
+
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
+        times: dict[tuple[str, str], dict[Size, float]] = {}
+        for one in measured:
+            size = gemm_size(one.task)
+            if size is not None and one.task.main and one.task.kernel:
+                times.setdefault((one.task.device, one.task.dtype), {})[size] = one.ns
+        self._tables = {key: GemmTable(of, device=key[0]) for key, of in times.items()}
+
+    def predict(self, task: Task) -> Estimate | None:
+        """ns of the main kernel of a matrix product; None for other work."""
+        table = self._tables.get((task.device, task.dtype))
+        return None if table is None else table.predict(task)
+
+
+_SECTOR = 32  # bytes that DRAM and L2 move at once
+_FLOAT = 4
+_NS_PER_S = 1e9
+
+
+def _sectors(size: int) -> int:
+    return -(-size // _SECTOR) * _SECTOR
+
+
+@dataclass(frozen=True)
+class EmbeddingForward:
+    """Forward lookup.
+
+    Attributes:
+        devices: records of the devices, by name.
+        hit_rate_draws: how many rows must all be in the L2 for a hit. "batch" is what the reference's code does,
+            "lookups" what its comment says and what the formula means: the indices of one sample.
+    """
+
+    devices: Mapping[str, Device]
+    hit_rate_draws: Literal["batch", "lookups"] = "batch"
+
+    def predict(self, task: Task) -> Estimate | None:
+        """ns of a forward lookup; None for other work, or on a device whose caches are not known."""
+        bag, device = task.bag, self.devices.get(task.device)
+        if bag is None or device is None or not _is_forward(task):
+            return None
+        if device.multiprocessors is None or not device.l2_bytes:
+            return None
+        return Estimate(self.nanoseconds(bag, device), f"embedding traffic on {device.name}")
+
+    def nanoseconds(self, bag: Bag, device: Device) -> float:
+        """Time of the lookups; by DRAM alone where the L2's bandwidth is not known.
+
+        Raises:
+            ValueError: the device's multiprocessors or L2 size are not known.
+        """
+        if device.multiprocessors is None or not device.l2_bytes:
+            raise ValueError(f"{device.name}: multiprocessors and l2_bytes must be known")
+        index, row = _sectors(_FLOAT * bag.lookups), _sectors(_FLOAT * bag.dim)
+        tables = -(-device.multiprocessors * bag.rows_per_block // bag.batch)
+        cached = min(device.l2_bytes // tables, _FLOAT * bag.rows * bag.dim)
+        cached_rows = max((cached - (0 if bag.shared_memory else index)) // _FLOAT // bag.dim, 0)
+        draws = bag.batch if self.hit_rate_draws == "batch" else bag.lookups
+        hits = _hit_rate(cached_rows, bag.rows, draws)
+        lookups = bag.batch * bag.lookups * row
+        dram = bag.tables * (bag.batch * (index + row) + (1 - hits) * (lookups - cached) + cached)
+        threads = max(bag.dim / 4, 1024 / bag.rows_per_block)
+        index_l2 = 0 if bag.shared_memory else bag.dim // (4 * threads) * index
+        l2 = bag.tables * (bag.batch * (64 + index_l2) + hits * (lookups - cached))
+        cache = l2 / (device.l2_gb_s * 1e9) if device.l2_gb_s else 0.0
+        return max(dram / device.bytes_per_second, cache) * _NS_PER_S
+
+
+def _hit_rate(cached: int, rows: int, draws: int) -> float:
+    """Probability that rows drawn without replacement are all among those in the cache."""
+    if draws > min(cached, rows):
+        return 0.0 if cached < rows else 1.0
+    return prod((cached - i) / (rows - i) for i in range(draws))
+
+
+@dataclass(frozen=True)
+class _Backward(ABC):
+    """What the backward lookups have in common."""
+
+    devices: Mapping[str, Device]
+    adagrad: ClassVar[bool]
+
+    def predict(self, task: Task) -> Estimate | None:
+        """ns of a backward lookup with this optimizer; None for other work or an unknown device."""
+        device = self.devices.get(task.device)
+        if task.bag is None or device is None or not _is_backward(task) or ("adagrad" in _text(task)) != self.adagrad:
+            return None
+        return Estimate(self.nanoseconds(task.bag, device), f"embedding traffic on {device.name}")
+
+    @abstractmethod
+    def nanoseconds(self, bag: Bag, device: Device) -> float:
+        """Time of the update."""
+
+
+@dataclass(frozen=True)
+class EmbeddingBackwardSgd(_Backward):
+    """Backward lookup that updates the rows with plain SGD: every row is read and written.
+
+    Attributes:
+        devices: records of the devices, by name.
+    """
+
+    adagrad = False
+
+    def nanoseconds(self, bag: Bag, device: Device) -> float:
+        """Time of the update; bound by memory, or by multiply-adds at the device's float32 peak if that is known."""
+        row = _sectors(_FLOAT * bag.dim)
+        index = _sectors(_FLOAT * bag.lookups) if bag.shared_memory else _SECTOR * bag.lookups
+        gradient = row if bag.shared_memory else 2 * bag.lookups * row
+        warps = bag.batch * bag.tables
+        memory = warps * (64 + index + 2 * bag.lookups * row + gradient) / device.bytes_per_second
+        peak = device.peak_flops("float32")
+        compute = warps * bag.lookups * 4 * (bag.dim // 4) / peak if peak else 0.0
+        return max(memory, compute) * _NS_PER_S
+
+
+@dataclass(frozen=True)
+class EmbeddingBackwardAdagrad(_Backward):
+    """Backward lookup with row-wise Adagrad: of each row also one element of state is read and written.
+
+    Attributes:
+        devices: records of the devices, by name.
+    """
+
+    adagrad = True
+
+    def nanoseconds(self, bag: Bag, device: Device) -> float:
+        """Time of the update."""
+        per_warp = 64 + 2 * _sectors(_FLOAT * bag.lookups) + (3 * bag.lookups + 1) * _sectors(_FLOAT * bag.dim)
+        return bag.batch * bag.tables * per_warp / device.bytes_per_second * _NS_PER_S
+
+
+def _text(task: Task) -> str:
+    return f"{task.op} {task.kernel}".lower()
+
+
+def _is_backward(task: Task) -> bool:
+    return "backward" in _text(task) and "embedding" in _text(task)
+
+
+def _is_forward(task: Task) -> bool:
+    """The lookup itself; the operator also launches small kernels that prepare it."""
+    return "embedding" in task.kernel and not _is_backward(task)
+
+
+class Embeddings(CostModel):
+    """Batched lookups, forward and backward; nothing is fitted.
+
+    Args:
+        devices: records of the devices, by name.
+    """
+
+    def __init__(self, devices: Mapping[str, Device]) -> None:
+        self._parts = EmbeddingForward(devices), EmbeddingBackwardSgd(devices), EmbeddingBackwardAdagrad(devices)
+
+    @classmethod
+    def fit(cls, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Embeddings:
+        """Of the devices alone."""
+        return cls(devices)
+
+    def predict(self, task: Task) -> Estimate | None:
+        """ns of a lookup; None for other work."""
+        return next((found for part in self._parts if (found := part.predict(task)) is not None), None)

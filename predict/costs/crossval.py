@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...analysis.devices import Device
-from .baselines import ExtraTrees, have_trees
-from .card_models import Embeddings, Products
+from .baselines import Embeddings, ExtraTrees, Products, have_trees
 from .cost_model import CostModel
 from .measured_tasks import MeasuredTask
 from .registry import ORDER, Costs, cost_models

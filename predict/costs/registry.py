@@ -16,9 +16,8 @@ from .bound import bound_of
 from .cost_model import CostModel
 from .features import distances, features
 from .measured_tasks import CPU_OP, MeasuredTask
-from .similar import Close, MeasuredTable, Nearest, Similar
+from .similar import Close, Extrapolated, Interpolated, MeasuredTable, Nearest, Similar
 from .task import Estimate, Task
-from .unmeasured_sizes import Extrapolated, Interpolated
 from .utilisation import START, THREADS, EventWork, Law, Utilisation, kernel_family, work_of
 from .utilisation_fit import fit_utilisation
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import etplus
 import pytest
-from etplus.measuring.execution import execute
+from etplus.measuring.execute import execute
 from etplus.measuring.measured import read_measured
 from etplus.measuring.process import ExecutionError, WorkerProcess
 from etplus.measuring.reader import recorded_calls
 from etplus.measuring.recorded_calls import RecordedCall
-from etplus.measuring.script import op_script
+from etplus.measuring.run_program import op_script
 from etplus.measuring.timing import Options, measure
 from etplus.trace.trace import Trace
 from recorded_ops import HOSTILE, MM, mm, op, scalar, tensor, trace_of

@@ -9,8 +9,7 @@ import orjson
 import pytest
 from etplus.converters.open import load
 from etplus.linker import link
-from etplus.predict.calibration import calibrated
-from etplus.predict.end_to_end import Prediction, predict, predict_ranks
+from etplus.predict.end_to_end import Prediction, calibrated, predict, predict_ranks
 from etplus.predict.fitting import fit
 from etplus.predict.model_file import FittedModel, read_model
 from etplus.predict.rank_job import ENGINES, Engine

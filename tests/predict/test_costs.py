@@ -6,14 +6,14 @@ import itertools
 
 import pytest
 from etplus.analysis.devices import Device
-from etplus.predict.costs.card_models import (
+from etplus.predict.costs.baselines import (
     EmbeddingBackwardAdagrad,
     EmbeddingBackwardSgd,
     EmbeddingForward,
     Embeddings,
     GemmTable,
     Products,
-)  # fmt: skip
+)
 from etplus.predict.costs.crossval import cross_validate, score
 from etplus.predict.costs.measured_tasks import MeasuredTask, medians
 from etplus.predict.costs.registry import MODELS, Costs, fit_model

@@ -15,10 +15,9 @@ from etplus.analysis.devices import known_devices
 from etplus.analysis.overheads import Overheads, Statistic
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
-from etplus.predict.calibration import calibrated
 from etplus.predict.costs.crossval import cross_validate
 from etplus.predict.costs.measured_tasks import gpu_tasks, medians
-from etplus.predict.end_to_end import predict, predict_ranks
+from etplus.predict.end_to_end import calibrated, predict, predict_ranks
 from etplus.predict.fitting import fit
 from etplus.predict.model_file import FittedModel, read_model, write_model
 from etplus.predict.overhead_model import _launches, overhead_model

@@ -9,8 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from etplus.predict.learned.graph_baselines import baselines, log_times
-from etplus.predict.learned.metrics import kendall_tau, ordered_pairs, quality, top_slowdown
+from etplus.predict.learned.graph_baselines import (
+    baselines,
+    kendall_tau,
+    log_times,
+    ordered_pairs,
+    quality,
+    top_slowdown,
+)
 from etplus.schemas.graph_arrays import GraphArrays, read_dataset, read_graph
 from etplus.trace.errors import TraceFormatError, UsageError
 from support import FIXTURES, run

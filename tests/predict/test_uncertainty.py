@@ -12,10 +12,9 @@ import pytest
 from etplus.analysis.devices import known_devices
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
-from etplus.predict.calibration import calibrated
 from etplus.predict.costs.bound import bound_of
 from etplus.predict.costs.measured_tasks import gpu_tasks
-from etplus.predict.end_to_end import predict, predict_ranks
+from etplus.predict.end_to_end import calibrated, predict, predict_ranks
 from etplus.predict.fitting import fit
 from etplus.predict.model_file import EndToEndError, read_model
 from etplus.predict.pricing import Pricing, drawn_in, half_width, interval

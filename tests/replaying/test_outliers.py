@@ -8,8 +8,7 @@ import numpy as np
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.predict.calibration import calibrated
-from etplus.predict.end_to_end import predict
+from etplus.predict.end_to_end import calibrated, predict
 from etplus.predict.fitting import fit
 from etplus.predict.model_file import read_model
 from etplus.replaying.iterations import find_iterations, predict_iteration

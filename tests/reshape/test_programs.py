@@ -14,8 +14,8 @@ import orjson
 import pytest
 from etplus.analysis.devices import known_devices
 from etplus.predict.costs.measured_tasks import MeasuredTask
+from etplus.predict.costs.similar import Interpolated
 from etplus.predict.costs.task import Task
-from etplus.predict.costs.unmeasured_sizes import Interpolated
 from etplus.predict.end_to_end import predict
 from etplus.predict.fitting import fit
 from etplus.predict.model_file import write_model

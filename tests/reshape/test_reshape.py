@@ -14,8 +14,8 @@ import pytest
 from etplus.linker import link
 from etplus.predict.costs.measured_tasks import MeasuredTask
 from etplus.predict.costs.registry import Costs
+from etplus.predict.costs.similar import Extrapolated
 from etplus.predict.costs.task import Task
-from etplus.predict.costs.unmeasured_sizes import Extrapolated
 from etplus.predict.end_to_end import predict, predict_ranks
 from etplus.predict.fitting import fit
 from etplus.predict.model_file import FittedModel, write_model

@@ -20,11 +20,9 @@ from etplus.measuring.recorded_calls import RecordedCall
 from etplus.predict.fitting import fit
 from etplus.predict.pricing import Pricing
 from etplus.replaying.network import Network
-from etplus.resharding.buckets import fill_buckets
 from etplus.resharding.items import Shard
 from etplus.resharding.job import Resharded, Scaled, reshard
-from etplus.resharding.layout import Layout, parse_layout
-from etplus.resharding.schedule import actions
+from etplus.resharding.layout import Layout, actions, fill_buckets, parse_layout
 from etplus.resharding.step_calls import COMMUNICATES
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.build import ROW_COLUMNS
