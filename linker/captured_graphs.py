@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.etplus.in_memory import with_captured
+from ..schemas.etplus.write_etplus import with_captured
 from ..trace.captured import GRAPH_REASONS, CapturedGraph, CapturedGraphs, CaptureLinks, GraphReplay
 from ..trace.columns import IntColumn, StringTable, inverse_positions, scatter
 from ..trace.comm_kernels import Comm, is_comm_kernel

@@ -21,7 +21,6 @@ from ..schemas.execution_trace.arguments import WholeSides, whole_sides
 from ..schemas.kineto.event_args import LaunchArgs, comm_of, launch_args
 from ..schemas.kineto.input_args import NO_TENSORS
 from ..schemas.kineto.kineto_calls import CpuCalls, cpu_calls, enclosing_call
-from ..schemas.kineto.launches import find_launches
 from ..schemas.kineto.read_kineto import EventTable, KinetoTrace, read_kineto
 from ..schemas.text.files import Source
 from ..schemas.text.storage import open_folder
@@ -33,6 +32,7 @@ from ..trace.errors import UNREADABLE, TraceFormatError, UsageError
 from ..trace.kinds import CPU
 from ..trace.tables import ANNOTATION, MODULE, OP
 from ..trace.trace import Trace
+from .attach import attach_gpu_events
 from .comm import RECORD_PARAM_COMMS, comm_of_node
 from .kineto_only import host_side
 from .naming import ET, KINETO, look_at
@@ -252,7 +252,8 @@ def _launches(
     events = kineto.events
     calls = np.flatnonzero(events.runtime_mask())
     rows = calls[_launching(events, calls)[events.name[calls]]]
-    launched = find_launches(kineto, cpu_calls(kineto)).launcher
+    of_trace = cpu_calls(kineto)
+    launched = attach_gpu_events(kineto, of_trace, np.ones(len(of_trace), np.bool_)).launcher
     rows = rows[~np.isin(rows, launched)]
     rows = rows[np.argsort(events.ts[rows], kind="stable")]
     graph = _graph_at(events, rows, begin, end, thread)
@@ -345,9 +346,9 @@ def _kinds(events: EventTable, rows: IntColumn) -> npt.NDArray[np.int8]:
 
 def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> list[bytes]:
     """Inputs and outputs of calls: the ET's where it has the call; else Kineto's, which records no outputs."""
-    side = host_side(kineto, calls)
-    node_of_call = scatter(len(calls), side.match.call, side.nodes.node)
-    nodes = map(whole_sides, side.trace.texts.tensors_of(node_of_call[kept]))
+    pair, match = host_side(kineto, calls)
+    node_of_call = scatter(len(calls), match.call, pair.nodes.node)
+    nodes = map(whole_sides, pair.et.texts.tensors_of(node_of_call[kept]))
     given = [WholeSides() if bytes(node.inputs) == NO_TENSORS else WholeSides(node.inputs) for node in nodes]
     if recorded is not None:
         rows = positions(recorded.kineto_event[: _node_count(recorded)], kineto.events.index[calls.row[kept]])

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 
 from ..schemas.execution_trace.arguments import DecodedSide, decode_call
@@ -17,7 +18,7 @@ from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.kineto.event_args import int_list, kernel_comm
 from ..schemas.kineto.read_kineto import EventTable
 from ..trace.columns import IntColumn, distinct, matching
-from ..trace.comm_kernels import collective_of, is_comm_kernel
+from ..trace.comm_kernels import Comm, collective_of, is_comm_kernel
 from ..trace.dtypes import itemsize
 from .calls import EtCalls
 
@@ -47,7 +48,7 @@ T = TypeVar("T")
 
 def comm_of_kernels(
     et: ExecutionTrace, nodes: EtCalls, events: EventTable, rows: IntColumn, parents: IntColumn
-) -> dict[int, dict[str, Any]]:
+) -> dict[int, Comm]:
     """`comm` objects of the communication kernels among GPU events.
 
     Args:
@@ -69,7 +70,7 @@ def comm_of_kernels(
         size = itemsize(comm["dtype"])
         elements = comm["in_nelems"] or comm["out_nelems"]
         comm["bytes"] = size * elements if size and elements is not None else None
-    return result
+    return {i: msgspec.convert(comm, Comm) for i, comm in result.items()}
 
 
 class CommRecord(NamedTuple):

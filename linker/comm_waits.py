@@ -28,7 +28,7 @@ from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.host_waits import ROUNDING_NS
 from .comm import WAIT, CommRecord, comm_records
 from .gpu_order import GpuOrder
-from .linked import LinkedTrace
+from .join import Join
 
 _COMM_CALL = re.compile(r"(?:nccl|c10d|_c10d_functional|symm_mem)::?.*|record_param_comms")
 """Operators around the launch of a collective. (`nccl:` has one colon, the others have two.)"""
@@ -56,9 +56,7 @@ class _CommCall:
     record: CommRecord | None
 
 
-def find_comm_waits(
-    linked: LinkedTrace, gpu: GpuOrder, kernels: Sequence[int], waits: IntColumn
-) -> list[tuple[int, int]]:
+def find_comm_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int], waits: IntColumn) -> list[tuple[int, int]]:
     """Pairs of GPU events (positions in `gpu_row`), the second of which waits for the first on another stream.
 
     Args:
@@ -91,7 +89,7 @@ def find_comm_waits(
 
 
 def _waits_by_call(
-    linked: LinkedTrace, calls: Sequence[_CommCall], waits: IntColumn
+    linked: Join, calls: Sequence[_CommCall], waits: IntColumn
 ) -> tuple[set[int], dict[int, list[tuple[int, int]]]]:
     """Which stream waits are for which collectives.
 
@@ -128,7 +126,7 @@ def _waits_by_call(
     return entered, left
 
 
-def _comm_calls(linked: LinkedTrace, gpu: GpuOrder, kernels: Sequence[int]) -> list[_CommCall]:
+def _comm_calls(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> list[_CommCall]:
     """The calls that launched communication kernels, in order of launch; kernels without a known launch have none."""
     events, calls = linked.kineto.events, linked.calls
     members: dict[tuple[int, int], list[int]] = {}
@@ -158,7 +156,7 @@ def _comm_calls(linked: LinkedTrace, gpu: GpuOrder, kernels: Sequence[int]) -> l
     return found
 
 
-def _outermost(linked: LinkedTrace, position: int) -> int:
+def _outermost(linked: Join, position: int) -> int:
     """The outermost linked call around a node that is part of a collective, −1 for none."""
     et, nodes, found = linked.et, linked.nodes, -1
     while position >= 0 and _COMM_CALL.fullmatch(et.names[et.name[nodes.node[position]]]):
@@ -211,7 +209,7 @@ def _in_order(pending: Sequence[int], launches: Sequence[int], waits: Sequence[i
 class _Around:
     """The streams on which threads work: those of what they launch next or last, collectives aside."""
 
-    def __init__(self, linked: LinkedTrace, gpu: GpuOrder, kernels: Sequence[int]) -> None:
+    def __init__(self, linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> None:
         self.gpu = gpu
         others = np.flatnonzero((linked.gpu_launcher >= 0) & ~mask_at(len(linked.gpu_launcher), kernels))
         others = others[np.argsort(gpu.launch[others], kind="stable")]
@@ -244,7 +242,7 @@ class _Around:
 class _TensorsOf:
     """Who writes what collectives read, and reads what they write, by the tensors of the ET; found when first asked."""
 
-    def __init__(self, linked: LinkedTrace, gpu: GpuOrder, calls: Sequence[_CommCall]) -> None:
+    def __init__(self, linked: Join, gpu: GpuOrder, calls: Sequence[_CommCall]) -> None:
         self.linked, self.gpu, self.calls = linked, gpu, calls
 
     def readers(self, k: int) -> list[int]:

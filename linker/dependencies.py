@@ -17,7 +17,7 @@ from ..schemas.comm_types import HOST_COLLECTIVE
 from ..schemas.kineto.host_calls import outermost_calls, pair_with_calls
 from ..schemas.kineto.thread_activity import BusyTime, recently_finished, running_max
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, inverse_positions, mask_at, matching, positions, run_starts, scatter
+from ..trace.columns import IntColumn, inverse_positions, mask_at, matching, run_starts, scatter
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import LinkError
 from ..trace.host_waits import ROUNDING_NS
@@ -25,7 +25,7 @@ from .calls import CpuCalls
 from .gpu_order import GpuOrder
 from .gpu_waits import Waits, find_waits
 from .graph_order import GraphOrder, find_graph_order
-from .linked import LinkedTrace
+from .join import Join
 
 _KIND = {kind: code for code, kind in enumerate(EDGE_KINDS)}
 
@@ -35,10 +35,10 @@ class Dependencies:
     """Edges and what they say of single nodes.
 
     Attributes:
-        edges: int64 (m, 3): source id, target id, index into EDGE_KINDS; sorted, no duplicates.
-        inter_thread_dep: by position in the ET, the id of the op on another thread that a node waits for.
-        sync_dep: by position in the ET, ids of the GPU nodes whose end a node waits for.
-        inferred: pairs of ids among the edges that no record states: inferred from calls, tensors or times.
+        edges: int64 (m, 3): place of the source and of the target (see `Join`), index into EDGE_KINDS; no duplicates.
+        inter_thread_dep: by position in the ET, the place of the op on another thread that a node waits for.
+        sync_dep: by position in the ET, places of the GPU nodes whose end a node waits for.
+        inferred: pairs of places among the edges that no record states: inferred from calls, tensors or times.
         contradicted: by kind, how many edges were left out because the measured order contradicts them.
         unresolved: synchronisation records whose stream or event is not known, and arrows within CUDA graphs whose
             nodes are not.
@@ -75,7 +75,7 @@ class _Edges:
     contradicted: dict[str, int] = field(default_factory=dict)
 
     def add(self, kind: str, ends: tuple[IntColumn, IntColumn], allowed: npt.NDArray[np.bool_]) -> IntColumn:
-        """Add edges (ids of source and target) that the measured order allows; returns the positions of those."""
+        """Add edges (places of source and target) that the measured order allows; returns the positions of those."""
         left_out = int(np.count_nonzero(~allowed))
         if left_out:
             self.contradicted[kind] = self.contradicted.get(kind, 0) + left_out
@@ -95,9 +95,7 @@ class _Edges:
         return table[run_starts(*table.T)]
 
 
-def find_dependencies(
-    linked: LinkedTrace, data: tuple[IntColumn, IntColumn], comm_groups: dict[int, str]
-) -> Dependencies:
+def find_dependencies(linked: Join, data: tuple[IntColumn, IntColumn], comm_groups: dict[int, str]) -> Dependencies:
     """Find the edges of every kind.
 
     Args:
@@ -120,33 +118,33 @@ def find_dependencies(
     _add_graph(linked, graph, edges)
     table = edges.table()
     _check_order(linked, table)
-    guessed = waits.inferred | waited_for | set(map(tuple, linked.numbering.gpu[graph.inferred].tolist()))
+    guessed = waits.inferred | waited_for | set(map(tuple, linked.gpu_places[graph.inferred].tolist()))
     near = np.isin(table[:, 0], [source for source, _ in guessed])
-    inferred = sorted(guessed & {(a, b) for a, b, _ in table[near].tolist()})
+    inferred = list(guessed & {(a, b) for a, b, _ in table[near].tolist()})
     unresolved = waits.unresolved + graph.unresolved
     return Dependencies(table, inter_thread, sync_dep, inferred, edges.contradicted, unresolved, waits.clock_skew_ns)
 
 
-def _add_launches(linked: LinkedTrace, edges: _Edges) -> None:
+def _add_launches(linked: Join, edges: _Edges) -> None:
     """Launching call → GPU event, from the runtime call where the window has it, else from the parent op."""
     events, rows, launcher = linked.kineto.events, linked.gpu_row, linked.gpu_launcher
-    ids = scatter(len(events) + 1, linked.runtime_row, linked.numbering.runtime)
-    source = np.where(ids[launcher] >= 0, ids[launcher], linked.node_id(linked.gpu_parent))
+    place = scatter(len(events) + 1, linked.runtime_row, linked.runtime_places)
+    source = np.where(place[launcher] >= 0, place[launcher], linked.nodes.node[linked.gpu_parent])
     begin = np.where(launcher >= 0, events.ts[launcher], events.ts[rows])
     known = np.flatnonzero((launcher >= 0) | ~linked.et.structural[linked.nodes.node[linked.gpu_parent]])
-    edges.add("launch", (source[known], linked.numbering.gpu[known]), (begin <= events.ts[rows])[known])
+    edges.add("launch", (source[known], linked.gpu_places[known]), (begin <= events.ts[rows])[known])
 
 
-def _add_streams(linked: LinkedTrace, gpu: GpuOrder, edges: _Edges) -> None:
+def _add_streams(linked: Join, gpu: GpuOrder, edges: _Edges) -> None:
     """Consecutive GPU events of a stream, by start; they may overlap by what the hardware lets them."""
-    ids = linked.numbering.gpu
+    at = linked.gpu_places
     order = np.argsort(gpu.stream, kind="stable")
     before, after = order[:-1], order[1:]
     same = gpu.stream[before] == gpu.stream[after]
-    edges.add("stream", (ids[before[same]], ids[after[same]]), np.ones(np.count_nonzero(same), np.bool_))
+    edges.add("stream", (at[before[same]], at[after[same]]), np.ones(np.count_nonzero(same), np.bool_))
 
 
-def _add_comm(linked: LinkedTrace, groups: dict[int, str], edges: _Edges) -> None:
+def _add_comm(linked: Join, groups: dict[int, str], edges: _Edges) -> None:
     """Consecutive collectives of one process group, by start."""
     last: dict[str, int] = {}
     pairs = []
@@ -155,36 +153,35 @@ def _add_comm(linked: LinkedTrace, groups: dict[int, str], edges: _Edges) -> Non
             pairs.append((last[groups[i]], i))
         last[groups[i]] = i
     before, after = np.array(pairs, np.int64).reshape(-1, 2).T
-    events, ids, rows = linked.kineto.events, linked.numbering.gpu, linked.gpu_row
+    events, at, rows = linked.kineto.events, linked.gpu_places, linked.gpu_row
     in_order = events.end[rows[before]] <= events.ts[rows[after]] + ROUNDING_NS
-    edges.add("comm", (ids[before], ids[after]), in_order)
+    edges.add("comm", (at[before], at[after]), in_order)
 
 
-def _add_threads(linked: LinkedTrace, edges: _Edges) -> dict[int, int]:
+def _add_threads(linked: Join, edges: _Edges) -> dict[int, int]:
     """Top-level ops in the order of each thread, and handoffs between threads; returns `inter_thread_dep`."""
     calls, top = linked.calls, top_level_ops(linked)
-    ids, ts, end = linked.node_id(linked.node_of_call[top]), calls.ts[top], calls.end[top]
+    at, ts, end = linked.nodes.node[linked.node_of_call[top]], calls.ts[top], calls.end[top]
     i = np.flatnonzero(calls.thread[top[:-1]] == calls.thread[top[1:]])
-    edges.add("thread", (ids[i], ids[i + 1]), end[i] <= ts[i + 1] + ROUNDING_NS)
+    edges.add("thread", (at[i], at[i + 1]), end[i] <= ts[i + 1] + ROUNDING_NS)
     source, target = find_handoffs(calls, top)
     in_order = (end[source] <= ts[target]) & (ts[source] < ts[target])
-    kept = edges.add("thread_handoff", (ids[source], ids[target]), in_order)
-    nodes = linked.nodes.node[linked.node_of_call[top[target[kept]]]]
-    return dict(zip(nodes.tolist(), ids[source[kept]].tolist(), strict=True))
+    kept = edges.add("thread_handoff", (at[source], at[target]), in_order)
+    return dict(zip(at[target[kept]].tolist(), at[source[kept]].tolist(), strict=True))
 
 
-def _add_data(linked: LinkedTrace, data: tuple[IntColumn, IntColumn], edges: _Edges) -> None:
+def _add_data(linked: Join, data: tuple[IntColumn, IntColumn], edges: _Edges) -> None:
     """Last writer of a tensor → reader, where both are linked."""
     if not len(data[0]):
         return
     (writer, reader), start = data, linked.node_times[0]
     both = (start[writer] >= 0) & (start[reader] >= 0)
     writer, reader = writer[both], reader[both]
-    edges.add("data", (linked.node_id(writer), linked.node_id(reader)), start[writer] < start[reader])
+    edges.add("data", (linked.nodes.node[writer], linked.nodes.node[reader]), start[writer] < start[reader])
 
 
-def _add_host_comm(linked: LinkedTrace, edges: _Edges) -> set[tuple[int, int]]:
-    """Collectives on the host → the first operators that read what they write; returns these pairs of ids.
+def _add_host_comm(linked: Join, edges: _Edges) -> set[tuple[int, int]]:
+    """Collectives on the host → the first operators that read what they write; returns these pairs of places.
 
     They are edges of kind `data`, and inferred: which call issued a collective is known by their order alone.
     """
@@ -192,52 +189,50 @@ def _add_host_comm(linked: LinkedTrace, edges: _Edges) -> set[tuple[int, int]]:
     if not len(run):
         return set()
     start, end = linked.node_times
-    ids = linked.node_id(run), linked.node_id(reader)
+    ends = linked.nodes.node[run], linked.nodes.node[reader]
     in_order = (end[run] <= start[reader] + ROUNDING_NS) & (start[run] < start[reader])
-    kept = edges.add("data", ids, in_order)
-    return set(zip(ids[0][kept].tolist(), ids[1][kept].tolist(), strict=True))
+    kept = edges.add("data", ends, in_order)
+    return set(zip(ends[0][kept].tolist(), ends[1][kept].tolist(), strict=True))
 
 
-def _add_waits(linked: LinkedTrace, waits: Waits, edges: _Edges) -> dict[int, list[int]]:
+def _add_waits(linked: Join, waits: Waits, edges: _Edges) -> dict[int, list[int]]:
     """Stream waits and synchronisations; returns `sync_dep`."""
-    events, gpu_id, runtime_id = linked.kineto.events, linked.numbering.gpu, linked.numbering.runtime
+    events, gpu_at, runtime_at = linked.kineto.events, linked.gpu_places, linked.runtime_places
     ts, end = events.ts[linked.gpu_row], events.end[linked.gpu_row]
     before, after = waits.event.T
     in_order = (end[before] <= ts[after] + ROUNDING_NS) & (ts[before] < ts[after])
-    edges.add("event", (gpu_id[before], gpu_id[after]), in_order)
+    edges.add("event", (gpu_at[before], gpu_at[after]), in_order)
     tolerance = max(waits.clock_skew_ns, ROUNDING_NS)
     source, call = waits.sync.T
     row = linked.runtime_row[call]
     launches = mask_at(len(events) + 1, linked.gpu_launcher)  # the last one for launches that are not in the trace
     in_order = (end[source] <= events.end[row] + tolerance) & ~launches[row]
-    edges.add("sync", (gpu_id[source], runtime_id[call]), in_order)
+    edges.add("sync", (gpu_at[source], runtime_at[call]), in_order)
     source, call = waits.blocking.T
     start = events.ts[linked.runtime_row[call]]
     in_order = (end[source] <= start + tolerance) & (ts[source] < start)
-    edges.add("sync", (gpu_id[source], runtime_id[call]), in_order)
+    edges.add("sync", (gpu_at[source], runtime_at[call]), in_order)
     result: dict[int, set[int]] = {}
     for g, position in waits.released.tolist():
-        result.setdefault(int(linked.nodes.node[position]), set()).add(int(gpu_id[g]))
+        result.setdefault(int(linked.nodes.node[position]), set()).add(int(gpu_at[g]))
     return {node: sorted(result[node]) for node in sorted(result)}
 
 
-def _add_graph(linked: LinkedTrace, graph: GraphOrder, edges: _Edges) -> None:
+def _add_graph(linked: Join, graph: GraphOrder, edges: _Edges) -> None:
     """Order within launches of CUDA graphs."""
-    events, rows, ids = linked.kineto.events, linked.gpu_row, linked.numbering.gpu
+    events, rows, at = linked.kineto.events, linked.gpu_row, linked.gpu_places
     before, after = np.concatenate([graph.recorded, graph.inferred]).T
     ts, end = events.ts[rows], events.end[rows]
-    edges.add("graph", (ids[before], ids[after]), (end[before] <= ts[after] + ROUNDING_NS) & (ts[before] < ts[after]))
+    edges.add("graph", (at[before], at[after]), (end[before] <= ts[after] + ROUNDING_NS) & (ts[before] < ts[after]))
 
 
-def _check_order(linked: LinkedTrace, edges: IntColumn) -> None:
-    """The property that excludes cycles, on the edges as they are written."""
-    events, numbering = linked.kineto.events, linked.numbering
-    at = np.flatnonzero(linked.node_of_call >= 0)
-    ids = np.concatenate([linked.node_id(linked.node_of_call[at]), numbering.gpu, numbering.runtime])
-    start = np.concatenate([linked.calls.ts[at], events.ts[linked.gpu_row], events.ts[linked.runtime_row]])
+def _check_order(linked: Join, edges: IntColumn) -> None:
+    """The property that excludes cycles, on the finished edges."""
+    events, at = linked.kineto.events, np.flatnonzero(linked.node_of_call >= 0)
+    of_nodes = scatter(len(linked.et), linked.nodes.node[linked.node_of_call[at]], linked.calls.ts[at])
+    start = np.concatenate([of_nodes, events.ts[linked.gpu_row], events.ts[linked.runtime_row]])
     source, target, kind = edges.T
-    source, target = positions(ids, source), positions(ids, target)
-    leads_on = mask_at(len(ids), source)
+    leads_on = mask_at(len(start), source)
     back = start[target] < start[source]
     if np.any(back & (kind != _KIND["sync"])) or leads_on[target[back]].any():
         raise LinkError("the edges lead back in time, so that cycles cannot be excluded; please report this trace")
@@ -249,7 +244,7 @@ _BUSY = 0.5
 """Share of a pause for which the other thread must be busy."""
 
 
-def top_level_ops(linked: LinkedTrace) -> IntColumn:
+def top_level_ops(linked: Join) -> IntColumn:
     """Positions in `CpuCalls` of linked ops below no other linked op, by thread and start.
 
     Annotations are not ops: those below a ProfilerStep are top-level.
@@ -284,7 +279,7 @@ def find_handoffs(calls: CpuCalls, top: IntColumn) -> tuple[IntColumn, IntColumn
     return source[busiest][best], target[found]
 
 
-def find_host_readers(linked: LinkedTrace) -> tuple[IntColumn, IntColumn]:
+def find_host_readers(linked: Join) -> tuple[IntColumn, IntColumn]:
     """Pairs of positions in `linked.nodes`: a collective on the host, and the first reader on each thread.
 
     A reader that starts while the collective runs is part of it: the backend copies its buffers.
@@ -312,7 +307,7 @@ def find_host_readers(linked: LinkedTrace) -> tuple[IntColumn, IntColumn]:
     return runs[k[first]], reader[first]
 
 
-def _issued(linked: LinkedTrace, start: IntColumn) -> IntColumn:
+def _issued(linked: Join, start: IntColumn) -> IntColumn:
     """Linked collectives on the host, and of each the call that issued it, int64 (n, 2)."""
     et, nodes = linked.et, linked.nodes
     codes = et.name[nodes.node]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..trace.columns import IntColumn, run_starts
-from .linked import LinkedTrace
+from .join import Join
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class GpuOrder:
     queue_launch: list[IntColumn]
 
     @staticmethod
-    def of(linked: LinkedTrace) -> GpuOrder:
+    def of(linked: Join) -> GpuOrder:
         """Sort the attached GPU events."""
         events, rows, launcher = linked.kineto.events, linked.gpu_row, linked.gpu_launcher
         packed = (events.device[rows] << 32) + events.stream[rows]
@@ -70,7 +70,7 @@ class Submissions:
         stream: int64, the stream's code of each GPU event. launch: int64 ns, when each was launched.
     """
 
-    def __init__(self, linked: LinkedTrace, stream: IntColumn, launch: IntColumn) -> None:
+    def __init__(self, linked: Join, stream: IntColumn, launch: IntColumn) -> None:
         at = np.flatnonzero(linked.gpu_launcher >= 0)
         thread = linked.kineto.events.thread[linked.gpu_launcher[at]].astype(np.int64)
         order = np.lexsort((launch[at], thread))

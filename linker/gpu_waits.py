@@ -30,7 +30,7 @@ from ..trace.host_waits import (
 )
 from .comm_waits import find_comm_waits
 from .gpu_order import GpuOrder, Submissions
-from .linked import LinkedTrace
+from .join import Join
 
 _LATE_NS = 5_000
 """A kernel that starts so much later than its launch and its stream allow has waited for something."""
@@ -50,7 +50,7 @@ class Waits:
         sync: GPU event → position in `runtime_row` of the call that ends when it has ended.
         blocking: copied by a blocking call: GPU event → position in `runtime_row` of the next call of that thread.
         released: GPU event → position in `EtCalls` of the first op after the call that waited.
-        inferred: pairs of output ids that no record states.
+        inferred: pairs of places that no record states.
         unresolved: records that name no stream or event of the trace.
         clock_skew_ns: the most by which a waiting call returned before what it waited for had ended, since the clocks
             of host and device differ; 0 if none did.
@@ -65,7 +65,7 @@ class Waits:
     clock_skew_ns: int
 
 
-def find_waits(linked: LinkedTrace, gpu: GpuOrder, kernels: Sequence[int]) -> Waits:
+def find_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> Waits:
     """Find every wait; see the module's docstring for the sources.
 
     Args:
@@ -106,7 +106,7 @@ class _ByThread(dict[int, tuple[IntColumn, IntColumn]]):
 class _Finder:
     """Gathers the pairs; everything is looked up in sorted arrays, so that the work is n log n."""
 
-    def __init__(self, linked: LinkedTrace, gpu: GpuOrder) -> None:
+    def __init__(self, linked: Join, gpu: GpuOrder) -> None:
         self.linked, self.gpu = linked, gpu
         events = linked.kineto.events
         self.start, self.end = events.ts[linked.gpu_row], events.end[linked.gpu_row]
@@ -279,14 +279,14 @@ class _Finder:
 
     def _wait_for(self, call: int, gpu_events: list[int], inferred: bool = False) -> None:
         call_end, thread = int(self.runtime_end[call]), int(self.runtime_thread[call])
-        numbering = self.linked.numbering
+        source, target = self.linked.gpu_places, self.linked.runtime_places
         for i in gpu_events:
             if i < 0 or self.end[i] > call_end + self.tolerance:
                 continue
             self.sync.append((i, call))
             self._release(i, thread, call_end)
             if inferred:
-                self.inferred.add((int(numbering.gpu[i]), int(numbering.runtime[call])))
+                self.inferred.add((int(source[i]), int(target[call])))
 
     def _release(self, gpu_event: int, thread: int, ts: int) -> None:
         """The first linked op that a thread starts after it has waited."""
@@ -338,7 +338,7 @@ class _Finder:
 
     def _infer_event(self, pairs: list[tuple[int, int]]) -> None:
         """Waits between streams that no record states."""
-        ids = self.linked.numbering.gpu
+        places = self.linked.gpu_places
         new = [pair for pair in pairs if pair not in self.stated]
         self.event += new
-        self.inferred.update((int(ids[source]), int(ids[target])) for source, target in new)
+        self.inferred.update((int(places[source]), int(places[target])) for source, target in new)

@@ -18,7 +18,7 @@ from ..trace.columns import IntColumn, distinct, distinct_rows, lists_by, positi
 from ..trace.conventions import GPU_CATEGORIES
 from ..trace.host_waits import ROUNDING_NS, named
 from .gpu_order import GpuOrder
-from .linked import LinkedTrace
+from .join import Join
 
 _NODES_WITHOUT_WORK = frozenset({"graph_event_node", "graph_host_node"})
 """Events and callbacks, which are not work of the device: what waits for them waits for what they waited for."""
@@ -42,7 +42,7 @@ class GraphOrder:
     unresolved: int
 
 
-def find_graph_order(linked: LinkedTrace, gpu: GpuOrder) -> GraphOrder:
+def find_graph_order(linked: Join, gpu: GpuOrder) -> GraphOrder:
     """Find the dependencies between the GPU events of each launch of a graph.
 
     Example:
@@ -54,7 +54,7 @@ def find_graph_order(linked: LinkedTrace, gpu: GpuOrder) -> GraphOrder:
     return GraphOrder(_between_work(linked, arrows), np.array(inferred, np.int64).reshape(-1, 2), unresolved)
 
 
-def _arrows(linked: LinkedTrace) -> tuple[IntColumn, int]:
+def _arrows(linked: Join) -> tuple[IntColumn, int]:
     """Event rows that the arrows lead from and to, (m, 2), and how many arrows do not lead from node to node."""
     events, flows = linked.kineto.events, linked.kineto.flows
     category = events.categories.index(LAUNCH_FLOW) if LAUNCH_FLOW in events.categories else -1
@@ -72,7 +72,7 @@ def _arrows(linked: LinkedTrace) -> tuple[IntColumn, int]:
     return np.stack([source, target], axis=1)[found], int(np.count_nonzero(~found))
 
 
-def _nearest(linked: LinkedTrace, nodes: IntColumn, time: IntColumn, flow: IntColumn) -> IntColumn:
+def _nearest(linked: Join, nodes: IntColumn, time: IntColumn, flow: IntColumn) -> IntColumn:
     """The node on a flow's lane whose time is nearest to the flow's, −1 for none; work before nodes without."""
     events, flows = linked.kineto.events, linked.kineto.flows
     no_work = events.mask(_NODES_WITHOUT_WORK)[nodes]
@@ -92,7 +92,7 @@ def _nearest(linked: LinkedTrace, nodes: IntColumn, time: IntColumn, flow: IntCo
     return found
 
 
-def _between_work(linked: LinkedTrace, arrows: IntColumn) -> IntColumn:
+def _between_work(linked: Join, arrows: IntColumn) -> IntColumn:
     """The arrows as pairs of GPU events, those through nodes without work joined into one."""
     work = linked.kineto.events.mask(GPU_CATEGORIES)
     above = lists_by(*arrows[~work[arrows[:, 1]]].T[::-1].tolist())
@@ -120,7 +120,7 @@ def _sources(node: int, above: dict[int, list[int]]) -> set[int]:
     return found
 
 
-def _launches(linked: LinkedTrace) -> list[IntColumn]:
+def _launches(linked: Join) -> list[IntColumn]:
     """Positions of the GPU events of each launch of a graph, by start."""
     events, launcher = linked.kineto.events, linked.gpu_launcher
     of_graph = (launcher >= 0) & named(events.names, events.name[launcher], _GRAPH_LAUNCH)
@@ -128,7 +128,7 @@ def _launches(linked: LinkedTrace) -> list[IntColumn]:
     return np.split(order, np.flatnonzero(np.diff(launcher[order])) + 1)
 
 
-def _forks_and_joins(linked: LinkedTrace, gpu: GpuOrder, members: IntColumn) -> list[tuple[int, int]]:
+def _forks_and_joins(linked: Join, gpu: GpuOrder, members: IntColumn) -> list[tuple[int, int]]:
     """What the events of one launch waited for on its other streams, as far as times show it.
 
     An event that starts late waited for the last event of another stream that had ended by then, if that ended after

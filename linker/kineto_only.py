@@ -8,7 +8,7 @@ Systems, whose capture may begin in the middle of the program, what nobody in th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,12 @@ import numpy.typing as npt
 
 from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.kineto.input_args import NO_TENSORS, RecordedInputs, et_inputs, recorded_inputs
-from ..schemas.kineto.read_kineto import EventTable, KinetoTrace
+from ..schemas.kineto.read_kineto import EventRecords, KinetoTrace
 from ..trace.columns import IntColumn, inverse_positions
 from ..trace.conventions import ANNOTATION_SCOPE, UNATTACHED_REASONS
 from ..trace.kinds import CERTAIN
 from .attach import Attachment
-from .calls import CpuCalls, EtCalls, et_calls
+from .calls import CpuCalls, EtCalls, TracePair, et_calls
 from .match.result import Match
 
 _SCHEMA = "1.1.1-chakra.0.0.4"
@@ -43,23 +43,9 @@ _NODE = (
 """A node, but for its numbers, name and inputs."""
 
 
-@dataclass(frozen=True)
-class HostSide:
-    """The Kineto trace's calls in the part of an ET.
-
-    Attributes:
-        trace: the nodes: the process, its threads, the calls in order of start.
-        nodes: the calls, as many as there are CPU calls.
-        match: each with its own event, which is certain.
-    """
-
-    trace: ExecutionTrace
-    nodes: EtCalls
-    match: Match
-
-
-def host_side(kineto: KinetoTrace, calls: CpuCalls) -> HostSide:
-    """Make nodes of the calls. The file's name in messages and the report is the Kineto trace's."""
+def host_side(kineto: KinetoTrace, calls: CpuCalls) -> tuple[TracePair, Match]:
+    """The trace as a pair with an ET of its own calls (the process, its threads, the calls in order of start), each of
+    them linked to its own event, which is certain. The file's name in messages and the report is the Kineto trace's."""
     order = np.lexsort((np.arange(len(calls)), -calls.end, calls.ts))
     trace = _trace_of(kineto, calls, order)
     count = len(calls)
@@ -70,31 +56,29 @@ def host_side(kineto: KinetoTrace, calls: CpuCalls) -> HostSide:
         method="the trace itself",
         notes=("no ET was given: the nodes are the CPU calls of the Kineto trace",),
     )
-    return HostSide(trace, et_calls(trace, kineto.events.names), match)
+    return TracePair(trace, kineto, et_calls(trace, kineto.events.names), calls), match
 
 
-def adopt_rest(side: HostSide, attachment: Attachment, *, unlaunched: bool) -> tuple[EtCalls, Attachment, IntColumn]:
+def adopt_rest(pair: TracePair, attachment: Attachment, parent: IntColumn) -> tuple[EtCalls, Attachment, IntColumn]:
     """Parents for GPU events without an op: the process.
 
+    In a trace of Nsight Systems those whose launch is not in the trace remain unattached.
+
     Args:
-        unlaunched: also for those whose launch is not in the trace; otherwise these remain unattached.
+        parent: int64, position in `pair.nodes` of each event's parent, −1 for none.
 
     Returns:
         the calls with the process node as one more, at the end; the attachment without reasons for what has a parent;
-        and of each event of it the position of its parent in these calls, −1 for none.
+        and the parents in these calls.
     """
-    position = inverse_positions(len(side.nodes), side.match.call)
-    process = len(side.nodes)
-    parent = np.full(len(attachment.row), process, np.int64)
-    attached = attachment.call >= 0
-    parent[attached] = position[attachment.call[attached]]
+    unlaunched = pair.kineto.recorder == "Kineto"
     apart = (attachment.reason == _NO_LAUNCHER) & (not unlaunched)
-    parent[apart] = -1
+    parent = np.where(apart, -1, np.where(attachment.call >= 0, parent, len(pair.nodes)))
     none = np.array([-1], np.int64)
-    columns = {name: np.append(getattr(side.nodes, name), none) for name in ("parent", "thread", "name", "seq")}
+    columns = {name: np.append(getattr(pair.nodes, name), none) for name in ("parent", "thread", "name", "seq")}
     nodes = EtCalls(
-        node=np.append(side.nodes.node, np.flatnonzero(side.trace.structural)[:1]),
-        orphan=np.append(side.nodes.orphan, False),
+        node=np.append(pair.nodes.node, np.flatnonzero(pair.et.structural)[:1]),
+        orphan=np.append(pair.nodes.orphan, False),
         **columns,
     )
     return nodes, replace(attachment, reason=np.where(apart, attachment.reason, np.int8(0))), parent
@@ -136,7 +120,7 @@ def _trace_of(kineto: KinetoTrace, calls: CpuCalls, order: IntColumn) -> Executi
     return ExecutionTrace(
         file=Path(kineto.file).name, schema=_SCHEMA, flat=False, pid=_pid(kineto), started_s=-1, duration_s=0.0,
         before=_BEFORE % (_SCHEMA.encode(), _pid(kineto)), after=b"]}",
-        texts=_Texts(events, np.concatenate([np.full(roots, -1), rows]), columns, name, names),
+        texts=_Texts(events.records, np.concatenate([np.full(roots, -1), events.index[rows]]), columns, name, names),
         name=name, names=names, structural=np.arange(len(name)) < roots, fw_parent=none, fw_tid=none, losses=(),
         **columns,
     )  # fmt: skip
@@ -146,20 +130,20 @@ class _Texts:
     """The texts of the nodes, made when they are asked for; see `RecordTexts`.
 
     Args:
-        row: int64, the event of each node, −1 for the process and its threads.
+        index: int64, the event of each node, −1 for the process and its threads.
         columns: of the nodes, by the names of `ExecutionTrace`. name, names: theirs.
     """
 
     def __init__(
-        self, events: EventTable, row: IntColumn, columns: dict[str, IntColumn], name: npt.NDArray[np.int32],
+        self, events: EventRecords, index: IntColumn, columns: dict[str, IntColumn], name: npt.NDArray[np.int32],
         names: list[str],
     ) -> None:  # fmt: skip
-        self._events, self._row, self._columns, self._name, self._names = events, row, columns, name, names
+        self._events, self._index, self._columns, self._name, self._names = events, index, columns, name, names
         self._known: dict[RecordedInputs | None, bytes] = {None: NO_TENSORS}
-        self.first = np.append(np.arange(0, len(row), _BLOCK), len(row))
+        self.first = np.append(np.arange(0, len(index), _BLOCK), len(index))
 
     def __len__(self) -> int:
-        return len(self._row)
+        return len(self._index)
 
     @property
     def block_count(self) -> int:
@@ -176,9 +160,9 @@ class _Texts:
         return [whole[text] for text in inputs]
 
     def _inputs_of(self, records: IntColumn) -> list[bytes]:
-        rows = self._row[records]
-        inputs: npt.NDArray[np.object_] = np.full(len(rows), NO_TENSORS, object)
-        inputs[rows >= 0] = et_inputs(self._events.read(rows[rows >= 0], recorded_inputs), self._known)
+        index = self._index[records]
+        inputs: npt.NDArray[np.object_] = np.full(len(index), NO_TENSORS, object)
+        inputs[index >= 0] = et_inputs(self._events.read(index[index >= 0], recorded_inputs), self._known)
         texts: list[bytes] = inputs.tolist()
         return texts
 

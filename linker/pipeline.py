@@ -1,4 +1,4 @@
-"""The whole job in order: read, segment, match, time, attach, report, and the ET+ document of it all."""
+"""Linking in order: read, segment, match, attach, find dependencies, report, and build the trace of it all."""
 
 from __future__ import annotations
 
@@ -6,44 +6,41 @@ import logging
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import __version__
 from ..schemas import nsys
-from ..schemas.etplus.in_memory import document_of
-from ..schemas.etplus.write_etplus import FORMAT_VERSION, EtPlus, Numbering
+from ..schemas.etplus.write_etplus import FORMAT_VERSION
 from ..schemas.execution_trace.read_et import ExecutionTrace, parse_execution_trace
-from ..schemas.kineto.read_kineto import KinetoTrace, MemoryTable, parse_kineto
+from ..schemas.kineto.read_kineto import KinetoTrace, parse_kineto
 from ..schemas.text.files import Source, open_text
 from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.parallel import processes
 from ..schemas.text.recover import damage_of
 from ..schemas.text.secrets import mask, mask_members, warn_of_masks
-from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, inverse_positions, mask_at, scatter
-from ..trace.conventions import CPU_CATEGORIES, OUTSIDE_WINDOW, PYTHON_CATEGORY, UNATTACHED_REASONS
+from ..trace.columns import IntColumn, scatter
+from ..trace.conventions import CPU_CATEGORIES, PYTHON_CATEGORY, UNATTACHED_REASONS
 from ..trace.errors import UsageError
-from ..trace.kinds import CERTAIN
 from ..trace.link_report import LinkReport
 from ..trace.trace import Trace
-from .attach import Attachment, attach_gpu_events
-from .calls import CpuCalls, TracePair, cpu_calls, enclosing_call, et_calls, exclusive_durations
+from .attach import attach_gpu_events
+from .calls import TracePair, cpu_calls, et_calls
 from .comm import comm_of_kernels
 from .data_dependencies import recorded_data
-from .dependencies import Dependencies, find_dependencies
+from .dependencies import find_dependencies
 from .identity import Claims, Evidence, modified, read_claims, said_rank
+from .join import Join, linked_caller
 from .kineto_only import adopt_rest, host_side
-from .linked import LinkedTrace
+from .linked_rows import linked_trace
 from .lost_collectives import with_lost_collectives
 from .match import METHODS, match_calls
 from .match.result import Match
-from .report import describe_windows, make_report
+from .report import Reported, describe_windows, make_report
 from .segment import find_iterations
 from .time_zones import offsets_of
 
@@ -191,6 +188,7 @@ def _linked(et: Source | None, kineto: Source, options: LinkOptions, *, progress
 
 
 def _link(et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, options: LinkOptions) -> Trace:
+    """The stages that say which call a node is linked to, and the rest."""
     pair = TracePair(et, kineto, et_calls(et, kineto.events.names), cpu_calls(kineto))
     iterations = find_iterations(kineto, pair.calls, options.annotation)
     found, identity, considered = match_calls(
@@ -198,17 +196,11 @@ def _link(et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, options: Link
         iteration=options.iteration,
     )  # fmt: skip
     pair, found = with_lost_collectives(pair, found)
-    et = pair.et
     _LOG.info("%d of %d calls linked by %s", found.linked, len(pair.nodes), found.method or "no method")
     windows = describe_windows(pair.nodes, pair.calls, found, iterations)
-    attachment = attach_gpu_events(kineto, pair.calls, mask_at(len(pair.calls), found.call[found.call >= 0]))
-    trace = _linked_trace(pair, found, attachment, options.renumber)
-    _LOG.info("%d of %d GPU events attached", len(trace.gpu_row), len(attachment.row))
-    comm, dependencies = _dependencies(trace, written=options.data_dependencies)
-    report = make_report(pair, found, attachment, considered, windows, dependencies.counts(), identity)
-    summary = _summary(pair, report, attachment, dependencies)
-    warn_of_masks(et.file, mask(et.before)[1] + mask(et.after)[1])
-    return document_of(_document(trace, found, attachment, comm, dependencies, summary))
+    trace = _trace_of_links(pair, found, Reported(windows, considered, identity), options)
+    warn_of_masks(et.file, mask(pair.et.before)[1] + mask(pair.et.after)[1])
+    return trace
 
 
 def trace_of_kineto(kineto: KinetoTrace, annotation: str | None = None) -> Trace:
@@ -223,97 +215,55 @@ def trace_of_kineto(kineto: KinetoTrace, annotation: str | None = None) -> Trace
         >>> trace_of_kineto(read_kineto("kineto.json.gz")).outputs_recorded
         False
     """
-    calls = cpu_calls(kineto, CPU_CATEGORIES | {PYTHON_CATEGORY})
-    side = host_side(kineto, calls)
-    windows = describe_windows(side.nodes, calls, side.match, find_iterations(kineto, calls, annotation))
-    attachment = attach_gpu_events(kineto, calls, np.ones(len(calls), np.bool_))
-    node_of_call = inverse_positions(len(calls), side.match.call)
-    runtime_row, runtime_parent = _runtime_calls(kineto, calls, node_of_call, whole=True)
-    nodes, attachment, gpu_parent = adopt_rest(side, attachment, unlaunched=kineto.recorder == "Kineto")
-    attached = np.flatnonzero(gpu_parent >= 0)
-    gpu_parent = gpu_parent[attached]
-    numbering = Numbering.of(side.trace, nodes.node[gpu_parent], len(runtime_row), renumber=False)
-    trace = LinkedTrace(
-        side.trace, kineto, nodes, calls, node_of_call, attachment.row[attached], gpu_parent,
-        attachment.launcher[attached], runtime_row, runtime_parent, numbering, has_storages=False,
-    )  # fmt: skip
-    comm, dependencies = _dependencies(trace)
-    pair = TracePair(side.trace, kineto, side.nodes, calls)
-    report = make_report(pair, side.match, attachment, (), windows, dependencies.counts())
-    summary = {**_summary(pair, report, attachment, dependencies), "nodes_from": "kineto"}
-    return document_of(_document(trace, side.match, attachment, comm, dependencies, summary))
+    pair, found = host_side(kineto, cpu_calls(kineto, CPU_CATEGORIES | {PYTHON_CATEGORY}))
+    windows = describe_windows(pair.nodes, pair.calls, found, find_iterations(kineto, pair.calls, annotation))
+    return _trace_of_links(pair, found, Reported(windows), LinkOptions(), alone=True)
 
 
-def _dependencies(trace: LinkedTrace, *, written: bool = False) -> tuple[dict[int, dict[str, Any]], Dependencies]:
-    """What GPU events communicate, and all edges.
+def _trace_of_links(
+    pair: TracePair, found: Match, reported: Reported, options: LinkOptions, *, alone: bool = False
+) -> Trace:
+    """What follows when it is known which node is which call: attach GPU events, find dependencies, report, build.
 
     Args:
-        written: add those from the last writer of a tensor to its reader.
+        alone: the nodes were made of the Kineto trace.
     """
-    comm = comm_of_kernels(trace.et, trace.nodes, trace.kineto.events, trace.gpu_row, trace.gpu_parent)
-    data = recorded_data(trace.kineto, trace.calls, trace.node_of_call)
-    if written:
-        data = np.append(data[0], trace.data_edges[0]), np.append(data[1], trace.data_edges[1])
-    return comm, find_dependencies(trace, data, {i: c["pg_name"] or "" for i, c in comm.items()})
+    join = _joined(pair, found, alone=alone)
+    _LOG.info("%d of %d GPU events attached", len(join.gpu_row), len(join.attachment.row))
+    comm = comm_of_kernels(join.et, join.nodes, join.kineto.events, join.gpu_row, join.gpu_parent)
+    data = recorded_data(join.kineto, join.calls, join.node_of_call)
+    if options.data_dependencies:
+        data = np.append(data[0], join.data_edges[0]), np.append(data[1], join.data_edges[1])
+    dependencies = find_dependencies(join, data, {i: one.pg_name or "" for i, one in comm.items()})
+    report = make_report(pair, found, join.attachment, reported, dependencies.counts())
+    summary = _summary(join, report) | ({"nodes_from": "kineto"} if alone else {})
+    return linked_trace(join, comm, dependencies, summary, renumber=options.renumber)
 
 
-def _document(
-    trace: LinkedTrace, found: Match, attachment: Attachment, comm: dict[int, dict[str, Any]],
-    dependencies: Dependencies, summary: dict[str, Any],
-) -> EtPlus:  # fmt: skip
-    nodes, calls, events, size = trace.nodes, trace.calls, trace.kineto.events, len(trace.et)
-    at = np.flatnonzero(found.call >= 0)
-    node, call = nodes.node[at], found.call[at]
-    unattached = (attachment.reason != 0) & (attachment.reason != OUTSIDE_WINDOW)
-    memory, memory_parent = _memory(trace)
-    return EtPlus(
-        et=trace.et,
-        events=events,
-        summary=summary,
-        numbering=trace.numbering,
-        kineto_event=scatter(size, node, events.index[calls.row[call]]),
-        ts=scatter(size, node, calls.ts[call], 0),
-        dur=scatter(size, node, calls.end[call] - calls.ts[call], 0),
-        exclusive=scatter(size, node, exclusive_durations(calls)[call], 0),
-        certain=scatter(size, node, found.link[at] == CERTAIN, False),
-        inter_thread_dep=dependencies.inter_thread_dep,
-        sync_dep=dependencies.sync_dep,
-        gpu_row=trace.gpu_row,
-        gpu_parent=nodes.node[trace.gpu_parent],
-        comm=comm,
-        unattached_row=attachment.row[unattached],
-        unattached_reason=attachment.reason[unattached],
-        runtime_row=trace.runtime_row,
-        runtime_parent=np.where(trace.runtime_parent >= 0, nodes.node[trace.runtime_parent], -1),
-        edges=dependencies.edges,
-        memory=memory,
-        memory_parent=np.where(memory_parent >= 0, nodes.node[memory_parent], -1),
-    )
-
-
-def _linked_trace(pair: TracePair, found: Match, attachment: Attachment, renumber: bool) -> LinkedTrace:
-    et, kineto, nodes, calls = pair.et, pair.kineto, pair.nodes, pair.calls
-    at = np.flatnonzero(found.call >= 0)
+def _joined(pair: TracePair, found: Match, *, alone: bool) -> Join:
+    """Attach GPU events and runtime calls to the nodes of linked calls."""
+    calls, at = pair.calls, np.flatnonzero(found.call >= 0)
     node_of_call = scatter(len(calls), found.call[at], at)
-    attached = np.flatnonzero(attachment.call >= 0)
-    gpu_parent = node_of_call[attachment.call[attached]]
-    runtime_row, runtime_parent = _runtime_calls(kineto, calls, node_of_call)
-    numbering = Numbering.of(et, nodes.node[gpu_parent], len(runtime_row), renumber=renumber)
-    return LinkedTrace(
-        et, kineto, nodes, calls, node_of_call, attachment.row[attached], gpu_parent, attachment.launcher[attached],
-        runtime_row, runtime_parent, numbering,
+    attachment = attach_gpu_events(pair.kineto, calls, node_of_call >= 0)
+    has, nodes = np.flatnonzero(attachment.call >= 0), pair.nodes
+    parent = scatter(len(attachment.row), has, node_of_call[attachment.call[has]])
+    if alone:
+        nodes, attachment, parent = adopt_rest(pair, attachment, parent)
+    runtime = _runtime_calls(pair, node_of_call, whole=alone)
+    attached = np.flatnonzero(parent >= 0)
+    return Join(
+        pair.et, pair.kineto, nodes, calls, found, node_of_call, attachment, attachment.row[attached],
+        parent[attached], attachment.launcher[attached], *runtime, has_storages=not alone,
     )  # fmt: skip
 
 
-def _runtime_calls(
-    kineto: KinetoTrace, calls: CpuCalls, node_of_call: IntColumn, *, whole: bool = False
-) -> tuple[IntColumn, IntColumn]:
+def _runtime_calls(pair: TracePair, node_of_call: IntColumn, *, whole: bool) -> tuple[IntColumn, IntColumn]:
     """Runtime and driver calls in the ET's window, in order of start, and the position in `EtCalls` of their parent.
 
     The window is from the first linked call's start to the last one's end, or the whole trace; a call made outside any
     linked op has parent −1.
     """
-    events = kineto.events
+    events, calls = pair.kineto.events, pair.calls
     linked = node_of_call >= 0
     rows = np.flatnonzero(events.runtime_mask())
     if not linked.any() and not whole:
@@ -322,31 +272,15 @@ def _runtime_calls(
         begin, end = calls.ts[linked].min(), calls.end[linked].max()
         rows = rows[(events.ts[rows] >= begin) & (events.ts[rows] <= end)]
     rows = rows[np.argsort(events.ts[rows], kind="stable")]
-    return rows, _linked_caller(calls, node_of_call, events.thread[rows], events.ts[rows], events.end[rows])
+    return rows, linked_caller(pair, node_of_call, events.thread[rows], events.ts[rows], events.end[rows])
 
 
-def _memory(trace: LinkedTrace) -> tuple[MemoryTable, IntColumn]:
-    """What allocators did, in order of time, and the position in `EtCalls` of the innermost linked call around it.
+def _summary(join: Join, report: LinkReport) -> dict[str, Any]:
+    """The root's `etplus` object; file names without folders, so that the place of the inputs does not matter.
 
-    All of the trace is kept: what is held in the ET's window may have been allocated before it.
+    `inferred_edges` are between ids, which rows get when they are built.
     """
-    memory = trace.kineto.memory
-    order = np.argsort(memory.ts, kind="stable")
-    memory = MemoryTable(*(getattr(memory, field.name)[order] for field in fields(memory)))
-    return memory, _linked_caller(trace.calls, trace.node_of_call, memory.thread, memory.ts, memory.ts)
-
-
-def _linked_caller(
-    calls: CpuCalls, node_of_call: IntColumn, thread: npt.NDArray[np.int32], ts: IntColumn, end: IntColumn
-) -> IntColumn:
-    """Position in `EtCalls` of the innermost linked call around each of some events of threads, −1 for none."""
-    op = nearest(enclosing_call(calls, thread.astype(np.int64), ts, end), calls.parent, node_of_call >= 0)
-    return scatter(len(op), op >= 0, node_of_call[op[op >= 0]])
-
-
-def _summary(pair: TracePair, report: LinkReport, attachment: Attachment, dependencies: Dependencies) -> dict[str, Any]:
-    """The root's `etplus` object; file names without folders, so that the place of the inputs does not matter."""
-    kineto, events = pair.kineto, pair.kineto.events
+    kineto, events, attachment = join.kineto, join.kineto.events, join.attachment
     unattached = {
         reason: events.index[attachment.row[attachment.reason == code]].tolist()
         for code, reason in enumerate(UNATTACHED_REASONS)
@@ -365,9 +299,9 @@ def _summary(pair: TracePair, report: LinkReport, attachment: Attachment, depend
             "device_properties": kineto.header_value("deviceProperties"),
             "distributed_info": kineto.header_value("distributedInfo"),
         },
-        "damage": list(damage_of(pair.et, kineto)),
+        "damage": list(damage_of(join.et, kineto)),
         "unattached": unattached,
-        "inferred_edges": dependencies.inferred,
+        "inferred_edges": [],
         "link": report.to_dict(),
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,17 @@ from .match.result import REASONS, Match
 from .segment import LONGEST_NAME, Iterations
 
 
+class Reported(NamedTuple):
+    """What only the report needs of the stages before attachment; see `LinkReport`."""
+
+    windows: dict[str, Any]
+    considered: Sequence[str] = ()
+    identity: Identity | None = None
+
+
 def make_report(
-    pair: TracePair, match: Match, attachment: Attachment, considered: Sequence[str], windows: dict[str, Any],
-    dependencies: dict[str, Any], identity: Identity | None = None,
-) -> LinkReport:  # fmt: skip
+    pair: TracePair, match: Match, attachment: Attachment, reported: Reported, dependencies: dict[str, Any]
+) -> LinkReport:
     """Gather the stages' findings."""
     et, kineto, nodes, calls = pair.et, pair.kineto, pair.nodes, pair.calls
     by_reason = np.bincount(match.reason, minlength=len(REASONS))
@@ -55,13 +62,13 @@ def make_report(
             "unlinked": {reason: int(count) for reason, count in zip(REASONS[1:], by_reason[1:], strict=True) if count},
         },
         method=match.method if match.linked else "",
-        considered=tuple(considered),
-        windows=windows,
+        considered=tuple(reported.considered),
+        windows=reported.windows,
         gpu=_gpu(kineto, attachment),
         dependencies=dependencies,
         warnings=tuple(warnings),
         facts=match.facts,
-        identity=identity,
+        identity=reported.identity,
     )  # fmt: skip
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -125,7 +126,7 @@ class TraceBuilder:
         texts: RecordStore,
         *,
         summary: dict[str, Any],
-        header: Mapping[str, Any] | None = None,
+        header: Mapping[str, msgspec.Raw] | None = None,
         flat: bool = False,
         edges: IntColumn | None = None,
         unattached: UnattachedEvents | None = None,
@@ -168,6 +169,26 @@ class TraceBuilder:
             problem = f"[{a}, {b}, {EDGE_KINDS[kind]!r}] does not join two nodes of the file"
             raise TraceFormatError(self.file, f"edges[{strange[0]}]", problem, _REMEDY)
         return np.concatenate([ends, edges[:, 2:]], axis=1)
+
+
+def built_on_demand(file: str, summary: dict[str, Any], texts: RecordStore, build: Callable[[], Trace]) -> Trace:
+    """A trace that is built when something else of it is asked for: to write what was linked needs no columns."""
+    trace = _OnDemand.__new__(_OnDemand)
+    vars(trace).update(file=file, summary=summary, texts=texts, _build=build)
+    return trace
+
+
+class _OnDemand(Trace):
+    """A trace with `file`, `summary` and `texts`, and all else from when it is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for what is not there yet."""
+        known = vars(self)
+        if name not in self.__dataclass_fields__ or "_build" not in known:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        build = known.pop("_build")
+        known.update({**vars(build()), **known})
+        return known[name]
 
 
 class _NoRecords:

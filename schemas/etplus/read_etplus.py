@@ -28,6 +28,7 @@ from ..text.files import Blob, Source, load
 from .captured_graphs import CapturedBy, read_captured
 from .event_lists import read_memory, read_unattached
 from .inferred import infer_edges
+from .keys import EVENT_NUMBERS, TIMES
 from .record_store import FileRecords
 
 _BLOCK = 4 << 20
@@ -101,10 +102,10 @@ _UsualNode: Any = msgspec.defstruct("_UsualNode", [("attrs", _UsualAttrs | None,
 _NO_ATTRS = _UsualAttrs(*(_TYPES[name](none) for name, none in ATTRIBUTES.items()), _TYPES["op_schema"](""))
 
 _LINKS: dict[str | None, int] = {name: code for code, name in enumerate(LINK_NAMES)}
-_SAME_NAME = ("id", "name", "stream", "device", "correlation", "kineto_event", "inter_thread_dep")
+_SAME_NAME = ("id", "name", "inter_thread_dep", *(key.name for key in EVENT_NUMBERS))
 """Columns that are fields of `Node`."""
 
-_TIMES = tuple(map(attrgetter, ("ts", "dur", "inclusive_dur", "exclusive_dur")))
+_TIMES = tuple(attrgetter(key.name) for key in TIMES)
 _decode_nodes = msgspec.json.Decoder(list[Node]).decode
 _decode_usual_nodes = msgspec.json.Decoder(list[_UsualNode]).decode
 _decode_exact_times = msgspec.json.Decoder(list[_ExactTimes]).decode

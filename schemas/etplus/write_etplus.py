@@ -1,14 +1,14 @@
-"""ET+ documents as the linker makes them: the ET's own bytes, the links' times, the GPU nodes; streamed out."""
+"""ET+ files of linked traces: the ET's own bytes, what the columns say of them, the GPU nodes; streamed out."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 from pickle import PickleBuffer
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -16,17 +16,26 @@ import numpy.typing as npt
 import orjson
 
 from ...trace.brief import brief
-from ...trace.columns import IntColumn, inverse_positions, scatter
-from ...trace.conventions import EDGE_KINDS, UNATTACHED_REASONS
+from ...trace.captured import CapturedGraphs
+from ...trace.columns import IntColumn, StringTable, scatter
+from ...trace.comm_kernels import Comm
+from ...trace.conventions import EDGE_KINDS, GPU_ANNOTATION_CATEGORY, PYTHON_CATEGORY, UNATTACHED_REASONS
 from ...trace.errors import UNREADABLE
+from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME
+from ...trace.memory_events import MemoryEvents
+from ...trace.trace import Record, Trace
+from ...trace.unattached_events import UnattachedEvents
 from ..execution_trace.arguments import tensor_members
-from ..execution_trace.read_et import ExecutionTrace
-from ..kineto.read_kineto import EventTable, MemoryTable
+from ..execution_trace.read_et import NodeTexts
+from ..kineto.read_kineto import EventRecords
 from ..text.files import open_output, write_all
 from ..text.gc_control import gc_disabled
-from ..text.json_text import Part, choice, integers, joined_rows, microseconds, rows, signed
+from ..text.json_text import Part, choice, integers, joined_rows, microseconds, signed
+from ..text.json_text import rows as texts_of_rows
 from ..text.parallel import parallel_map, processes
-from ..text.secrets import mask
+from .captured_graphs import CAPTURED_VERSION, captured_by_texts, edited_file, section_of
+from .keys import EVENT_NUMBERS, NODE_KEYS, RUNTIME_KEYS, TIMES, Key
+from .record_store import FileRecords, TextRecords
 
 FORMAT_VERSION = "1.1"
 """Version of the ET+ format, `etplus.version` in a file."""
@@ -55,102 +64,77 @@ _Piece = Callable[[], bytes]
 """What makes a part of the output."""
 
 
-@dataclass(frozen=True)
-class Numbering:
-    """Ids of the written nodes.
+_encode = msgspec.json.encode
+
+
+class RowSource(Protocol):
+    """The rows of a linked trace, of which as many are made at once as are asked for.
 
     Attributes:
-        node: int64, id of each ET node (its own unless renumbered).
-        gpu: int64, id of each GPU node. runtime: int64, id of each runtime call.
-        renumbered: ET nodes have new ids and are written in order of id, each with its GPU nodes after it.
+        kind: int8, one entry a row. flat: as in `Trace`.
+        names, categories: what the codes of these columns stand for. tids: JSON texts of Kineto's threads.
+        sync_dep: as in `Trace`. edges: between ids, as `TraceBuilder.build` takes them.
+        memory: as in `Trace`.
+        unattached: index of each unattached event in Kineto's `traceEvents`, in the order of `unattached_events`.
     """
 
-    node: IntColumn
-    gpu: IntColumn
-    runtime: IntColumn
-    renumbered: bool = False
+    @property
+    def kind(self) -> npt.NDArray[np.int8]: ...
+    @property
+    def flat(self) -> bool: ...
+    @property
+    def names(self) -> list[str]: ...
+    @property
+    def categories(self) -> list[str]: ...
+    @property
+    def tids(self) -> list[bytes]: ...
+    @property
+    def sync_dep(self) -> dict[int, list[int]]: ...
+    @property
+    def edges(self) -> IntColumn: ...
+    @property
+    def memory(self) -> MemoryEvents: ...
+    @property
+    def unattached(self) -> IntColumn: ...
 
-    __repr__ = brief
+    def column(self, name: str, rows: IntColumn) -> npt.NDArray[Any]:
+        """One of `GIVEN_COLUMNS`, of some rows."""
 
-    @staticmethod
-    def of(et: ExecutionTrace, gpu_parent: IntColumn, runtime_count: int, *, renumber: bool) -> Numbering:
-        """Number GPU nodes (in order of GPU start) and runtime calls after the largest ET id; or all anew."""
-        gpu_count = len(gpu_parent)
-        if not renumber:
-            first = int(et.id.max()) + 1
-            return Numbering(
-                et.id,
-                np.arange(first, first + gpu_count),
-                np.arange(first + gpu_count, first + gpu_count + runtime_count),
-            )
-        order = np.argsort(et.id, kind="stable")
-        rank = inverse_positions(len(et), order)
-        children = np.bincount(rank[gpu_parent], minlength=len(et))
-        before = np.cumsum(children) - children
-        by_parent = np.argsort(rank[gpu_parent], kind="stable")
-        gpu = scatter(gpu_count, by_parent, rank[gpu_parent[by_parent]] + 2 + np.arange(gpu_count))
-        last = len(et) + gpu_count + 1
-        return Numbering(rank + before[rank] + 1, gpu, np.arange(last, last + runtime_count), renumbered=True)
+    def node_of(self, rows: IntColumn) -> IntColumn:
+        """Position in the ET's file of nodes, or of the parents of GPU events."""
+
+    def unattached_events(self, begin: int, end: int) -> UnattachedEvents:
+        """Some of the events without a row, in order of start."""
 
 
 @dataclass(frozen=True)
-class EtPlus:
-    """An ET+ document in memory; `write` and `chunks` give the file's bytes.
-
-    All per-node arrays have one entry a node of `et`; times are ns.
+class LinkedRecords(TextRecords):
+    """The undecoded records of a linked trace, and the ET+ file that is made of them and of its columns.
 
     Attributes:
-        et: the input ET, whose bytes are copied.
-        events: the Kineto events that the rows below refer to.
-        summary: the root's `etplus` object.
-        numbering: ids of all nodes.
-        kineto_event: int64, index in `traceEvents`, −1 for a node that is not linked.
-        ts, dur, exclusive: int64 ns.
-        certain: bool.
-        inter_thread_dep: by position of a node, the id of the node on another thread that it waits for.
-        sync_dep: by position of a node, the ids of the GPU nodes that it waits for.
-        gpu_row: int64, event row of each GPU node, in order of GPU start. gpu_parent: int64, position of its ET node.
-        comm: per GPU node that is a communication kernel, its `comm` object, by position in `gpu_row`.
-        unattached_row: int64, event row of each GPU event without a node, in order of GPU start, without those outside
-            the ET's window. unattached_reason: int8, index into UNATTACHED_REASONS.
-        runtime_row: int64, event row of each runtime call. runtime_parent: int64, position of its ET node or −1.
-        edges: int64 (m, 3): source id, target id, index into EDGE_KINDS; sorted, no duplicates.
-        memory: allocations and frees, in order of time. memory_parent: int64, position of each one's ET node or −1.
-        captured_graphs: value of the root's member of that name, b"" for none.
-        gpu_ends, unattached_ends: by position in `gpu_row` and `unattached_row`, further members of a record's text,
-            each with a comma before it.
+        rows: the rows that the records are of.
+        summary: the root's `etplus`.
+        comm: as in `Trace`. captured: as in `Trace`.
+        nodes: the ET's nodes, whose bytes are copied. before, after: the ET around them, masked.
+        et_id: int64, the ids that `nodes` had before all were numbered anew; None where they keep them.
+        events: the Kineto trace's events, by their index.
     """
 
-    et: ExecutionTrace
-    events: EventTable
+    rows: RowSource
     summary: dict[str, Any]
-    numbering: Numbering
-    kineto_event: IntColumn
-    ts: IntColumn
-    dur: IntColumn
-    exclusive: IntColumn
-    certain: npt.NDArray[np.bool_]
-    inter_thread_dep: dict[int, int]
-    sync_dep: dict[int, list[int]]
-    gpu_row: IntColumn
-    gpu_parent: IntColumn
-    comm: dict[int, dict[str, Any]]
-    unattached_row: IntColumn
-    unattached_reason: npt.NDArray[np.int8]
-    runtime_row: IntColumn
-    runtime_parent: IntColumn
-    edges: IntColumn
-    memory: MemoryTable
-    memory_parent: IntColumn
-    captured_graphs: bytes = b""
-    gpu_ends: dict[int, bytes] = field(default_factory=dict)
-    unattached_ends: dict[int, bytes] = field(default_factory=dict)
+    comm: dict[int, Comm]
+    nodes: NodeTexts
+    before: bytes
+    after: bytes
+    et_id: IntColumn | None
+    events: EventRecords
+    captured: CapturedGraphs | None = None
 
     __repr__ = brief
 
     @gc_disabled()
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
-        """Write the file atomically, gzipped if its name ends in ".gz"; the same document gives the same bytes.
+        """Write the file atomically, gzipped if its name ends in ".gz"; the same trace gives the same bytes.
 
         Args:
             jobs: processes to make the text with; the bytes are the same for any number.
@@ -173,46 +157,68 @@ class EtPlus:
         for piece in self._pieces():
             yield piece()
 
-    def node_texts(self, nodes: IntColumn) -> list[bytes]:
-        """The records of some ET nodes (positions, ascending) as the file has them."""
-        texts = self.et.texts.of(nodes)
-        if self.numbering.renumbered:
-            ids = dict(zip(self.et.id.tolist(), self.numbering.node.tolist(), strict=True))
-            texts = [_renumber(text, ids) for text in texts]
-        own = [text.rstrip()[:-1].rstrip() for text in texts]
-        return _records((own, self._added(nodes)))
+    def texts(self, rows: IntColumn) -> list[bytes]:
+        """The JSON objects of rows, braces included."""
+        kind, result = self.rows.kind[rows], np.empty(len(rows), object)
+        for value, make in ((CPU, self._node_pieces), (GPU, self._gpu_pieces), (RUNTIME, self._runtime_pieces)):
+            at = np.flatnonzero(kind == value)
+            if len(at):
+                wanted, back = np.unique(rows[at], return_inverse=True)
+                made = np.array([*_records(make(wanted)), None], object)[:-1]
+                result[at] = made[back]
+        texts: list[bytes] = result.tolist()
+        return texts
 
-    def gpu_texts(self, gpu: IntColumn) -> list[bytes]:
-        """The records of some GPU nodes (positions in `gpu_row`, ascending)."""
-        return _records(self._gpu_pieces(gpu))
+    def tensor_texts(self, rows: IntColumn) -> list[bytes]:
+        """What the ET says of nodes, without what linking adds."""
+        wanted, back = np.unique(self.rows.node_of(rows), return_inverse=True)
+        texts = self.nodes.tensors_of(wanted)
+        return [texts[at] for at in back.reshape(-1).tolist()]
 
-    def runtime_texts(self, calls: IntColumn) -> list[bytes]:
-        """The records of some runtime calls (positions in `runtime_row`, ascending)."""
-        return _records(self._runtime_pieces(calls))
+    def other_events(self) -> Iterator[tuple[int, bytes]]:
+        """Those of the Kineto trace, outside the ET's window, too."""
+        return self.events.others(frozenset({PYTHON_CATEGORY, GPU_ANNOTATION_CATEGORY}))
+
+    @cached_property
+    def header(self) -> Record:
+        """The root's keys but `nodes`, `runtime`, `edges` and `etplus`."""
+        header = msgspec.json.decode(self.before + self.after, type=Record)
+        sections = {"unattached": self._unattached_pieces()}
+        sections |= {"memory": self._memory_pieces()} if len(self.rows.memory) else {}
+        found = {key: value for key, value in header.items() if key != "nodes"}
+        found |= {key: msgspec.Raw(b"[%b]" % b"".join(make() for make in made)) for key, made in sections.items()}
+        captured = self.captured
+        return found if captured is None else found | {"captured_graphs": msgspec.Raw(section_of(captured))}
+
+    def _of_kind(self, kind: int) -> IntColumn:
+        return np.flatnonzero(self.rows.kind == kind)
 
     def _pieces(self) -> list[_Piece]:
         """What makes the file's bytes, in their order; each piece by itself."""
-        count = self.et.texts.block_count
+        trace = self.rows
+        count, captured = self.nodes.block_count, self.captured
         blocks = _spans(count, min(max(count // _FEWEST, 1), _MOST_BLOCKS))
         nodes: list[_Piece] = [partial(self._nodes, *span) for span in blocks]
-        nodes += [partial(self._gpu_nodes, *span) for span in _spans(len(self.gpu_row), _GPU_NODES)]
+        nodes += [partial(self._joined_gpu, some) for some in _parts(self._of_kind(GPU), _GPU_NODES)]
+        calls: list[_Piece] = [partial(self._joined_runtime, some) for some in _parts(self._of_kind(RUNTIME), _ROWS)]
+        edges: list[_Piece] = [partial(_edge_text, some) for some in _parts(trace.edges, _ROWS)]
         return [
-            lambda: mask(self.et.before)[0] + b"\n    ",
-            *_separated([self._renumbered] if self.numbering.renumbered else nodes),
-            lambda: b"\n  " + mask(self.et.after)[0].rstrip()[:-1] + b',\n  "runtime": [',
-            *_separated([partial(self._runtime_text, *span) for span in _spans(len(self.runtime_row), _ROWS)]),
+            lambda: self.before + b"\n    ",
+            *_separated(nodes if self.et_id is None else [self._renumbered]),
+            lambda: b"\n  " + self.after.rstrip()[:-1] + b',\n  "runtime": [',
+            *_separated(calls),
             lambda: b"]" + b',\n  "edges": [',
-            *_separated([partial(_edge_text, self.edges[slice(*span)]) for span in _spans(len(self.edges), _ROWS)]),
+            *_separated(edges),
             lambda: b"]" + b',\n  "unattached": [',
             *self._unattached_pieces(),
-            *([lambda: b"]" + b',\n  "memory": [', *self._memory_pieces()] if len(self.memory) else []),
-            lambda: b"]" + (b',\n  "captured_graphs": ' + self.captured_graphs if self.captured_graphs else b""),
+            *([lambda: b"]" + b',\n  "memory": [', *self._memory_pieces()] if len(trace.memory) else []),
+            lambda: b"]" + (b"" if captured is None else b',\n  "captured_graphs": ' + section_of(captured)),
             lambda: b',\n  "etplus": ' + orjson.dumps(self.summary) + b"\n}\n",
         ]
 
     def _nodes(self, begin: int, end: int) -> bytes:
         """The nodes of some blocks."""
-        texts = self.et.texts
+        texts = self.nodes
         cuts = [texts.cut(block) for block in range(begin, end)]
         opener = cuts[0][0]
         if any(other != opener for other, _ in cuts):  # one was parsed
@@ -221,133 +227,183 @@ class EtPlus:
         added[-1] = added[-1].removesuffix(opener)
         return opener + _joined((list(chain.from_iterable(pieces for _, pieces in cuts)), added))
 
-    def _gpu_nodes(self, begin: int, end: int) -> bytes:
-        return _joined(self._gpu_pieces(np.arange(begin, end)))
+    def _joined_gpu(self, gpu: IntColumn) -> bytes:
+        return _joined(self._gpu_pieces(gpu))
+
+    def _joined_runtime(self, calls: IntColumn) -> bytes:
+        return _joined(self._runtime_pieces(calls))
 
     def _renumbered(self) -> bytes:
-        ids = dict(zip(self.et.id.tolist(), self.numbering.node.tolist(), strict=True))
-        nodes = np.arange(len(self.et))
-        own = [_renumber(text, ids)[:-1] for text in self.et.texts.of(nodes)]
-        pieces = (own, self._added(nodes)), self._gpu_pieces(np.arange(len(self.gpu_row)))
-        texts = [b"".join(text) for made in pieces for text in zip(*made, strict=True)]
-        return b"".join([texts[i] for i in np.argsort(np.concatenate([self.numbering.node, self.numbering.gpu]))])
+        texts = np.empty(len(self.rows.kind), object)
+        for kind, make in ((CPU, self._node_pieces), (GPU, self._gpu_pieces)):
+            rows = self._of_kind(kind)
+            texts[rows] = np.array([*map(b"".join, zip(*make(rows), strict=True)), None], object)[:-1]
+        return b"".join(texts[self.rows.kind != RUNTIME].tolist())
 
-    def _added(self, nodes: IntColumn, end: bytes = _END) -> list[bytes]:
-        """What follows on what the ET says of each of some nodes."""
-        linked = self.kineto_event[nodes] >= 0
-        dur = microseconds(self.dur[nodes])
-        parts: list[Part] = [
-            b', "ts": ', microseconds(self.ts[nodes]), b', "dur": ', dur, b', "inclusive_dur": ', dur,
-            b', "exclusive_dur": ', microseconds(self.exclusive[nodes]), b', "kineto_event": ',
-            integers(np.maximum(self.kineto_event[nodes], 0)), b', "link": ',
-            choice(self.certain[nodes].astype(np.int64), _LINKS), _INDEPENDENT + end,
-        ]  # fmt: skip
-        added = rows(len(nodes), parts)
-        for i in np.flatnonzero(~linked).tolist():
-            added[i] = end
-        for i in np.flatnonzero(np.isin(nodes, self._dependent)).tolist():
-            added[i] = added[i].removesuffix(_INDEPENDENT + end) + self._dependencies(int(nodes[i])) + end
-        return added
+    def _node_pieces(self, rows: IntColumn) -> _Pieces:
+        texts = self.nodes.of(self.rows.node_of(rows))
+        if self._new_ids is not None:
+            texts = [_renumber(text, self._new_ids) for text in texts]
+        return [text.rstrip()[:-1].rstrip() for text in texts], self._added(rows)
 
     @cached_property
-    def _dependent(self) -> IntColumn:
-        """Linked nodes that wait for something."""
-        nodes = np.array(sorted(self.inter_thread_dep.keys() | self.sync_dep.keys()), np.int64)
-        return nodes[self.kineto_event[nodes] >= 0]
+    def _new_ids(self) -> dict[int, int] | None:
+        """By the id that a node had, where all are numbered anew."""
+        if self.et_id is None:
+            return None
+        rows = self._of_kind(CPU)
+        ids = self.rows.column("id", rows)
+        return dict(zip(self.et_id[self.rows.node_of(rows)].tolist(), ids.tolist(), strict=True))
 
-    def _dependencies(self, node: int) -> bytes:
-        before = self.inter_thread_dep.get(node)
-        released = self.sync_dep.get(node, [])
-        return b', "inter_thread_dep": %b, "sync_dep": %b' % (orjson.dumps(before), orjson.dumps(released))
+    def _added(self, rows: IntColumn, end: bytes = _END) -> list[bytes]:
+        """What follows on what the ET says of each of some nodes."""
+        columns = self._columns(NODE_KEYS, rows)
+        unlinked = columns["kineto_event"] < 0
+        columns |= {key: np.maximum(columns[key], 0) for key in ("ts", "kineto_event")}
+        columns["link"] = (columns["link"] == CERTAIN).astype(np.int64)
+        added = texts_of_rows(len(rows), [*_fields(NODE_KEYS, columns, {"link": _LINKS}), _INDEPENDENT + end])
+        for i in np.flatnonzero(unlinked).tolist():
+            added[i] = end
+        before = self.rows.column("inter_thread_dep", rows)
+        for i in np.flatnonzero((before >= 0) | np.isin(rows, self._waiting)).tolist():
+            waits = self._dependencies(int(before[i]), int(rows[i]))
+            added[i] = added[i].removesuffix(_INDEPENDENT + end) + waits + end
+        return added
+
+    def _columns(self, keys: Sequence[Key], rows: IntColumn) -> dict[str, npt.NDArray[Any]]:
+        return {column: self.rows.column(column, rows) for column in dict.fromkeys(key.column for key in keys)}
+
+    @cached_property
+    def _waiting(self) -> IntColumn:
+        """Nodes that wait for GPU events."""
+        return np.array(sorted(self.rows.sync_dep), np.int64)
+
+    def _dependencies(self, before: int, row: int) -> bytes:
+        other, released = orjson.dumps(before if before >= 0 else None), self.rows.sync_dep.get(row, [])
+        return b', "inter_thread_dep": %b, "sync_dep": %b' % (other, orjson.dumps(released))
 
     def _gpu_pieces(self, gpu: IntColumn) -> _Pieces:
-        events, at, parents = self.events, self.gpu_row[gpu], self.gpu_parent[gpu]
-        caller = b', "parent": ' if self.et.flat else b', "ctrl_deps": '
+        trace, columns = self.rows, self._columns((*TIMES, *EVENT_NUMBERS), gpu)
+        id_, parent, name, category = (trace.column(one, gpu) for one in ("id", "parent", "name", "category"))
+        caller = b', "parent": ' if trace.flat else b', "ctrl_deps": '
         return (
-            rows(len(at), [b'{"id": ', integers(self.numbering.gpu[gpu]), b', "name": ']),
-            _texts_of(events.names, events.name[at]),
-            rows(len(at), [caller, integers(self.numbering.node[parents]), b", "]),
-            self._parents_tensors(parents),
-            rows(len(at), self._gpu_times(at, [])),
-            events.args_of(at),
+            texts_of_rows(len(gpu), [b'{"id": ', integers(id_), b', "name": ']),
+            _texts_of(trace.names, name),
+            texts_of_rows(len(gpu), [caller, integers(parent), b", "]),
+            self._parents_tensors(trace.node_of(gpu)),
+            texts_of_rows(len(gpu), self._event_fields(category, columns, [])),
+            self.events.args(columns["kineto_event"]),
             self._ends(gpu),
         )
 
-    def unattached_text(self) -> bytes:
-        """The elements of the root's `unattached`."""
-        return b"".join(piece() for piece in self._unattached_pieces())
-
     def _unattached_pieces(self) -> list[_Piece]:
-        return _separated([partial(self._unattached, *span) for span in _spans(len(self.unattached_row), _GPU_NODES)])
+        return _separated([partial(self._unattached, *span) for span in _spans(len(self.rows.unattached), _GPU_NODES)])
 
     def _unattached(self, begin: int, end: int) -> bytes:
-        events, at = self.events, self.unattached_row[begin:end]
+        events, index = self.rows.unattached_events(begin, end), self.rows.unattached[begin:end]
         reasons = [b', "reason": ' + orjson.dumps(reason) for reason in UNATTACHED_REASONS]
-        reason: Part = choice(self.unattached_reason[begin:end].astype(np.int64), reasons)
-        names = _texts_of(events.names, events.name[at], b'{"name": ')
-        ends = [self.unattached_ends.get(i, b"") + _END for i in range(begin, end)]
-        return _joined((names, rows(len(at), self._gpu_times(at, [reason])), events.args_of(at), ends))
+        reason: Part = choice(events.reason.astype(np.int64), reasons)
+        columns = {key: getattr(events, key) for key in ("ts", "dur", "stream", "device", "correlation")}
+        columns |= {"exclusive": columns["dur"], "kineto_event": index}
+        category = StringTable(self.rows.categories).codes(events.categories)
+        names = [b'{"name": ' + orjson.dumps(name) for name in events.names]
+        fields = self._event_fields(category, columns, [reason])
+        captured = self._captured_by[1]
+        ends = [captured.get(i, b"") + _END for i in range(begin, end)]
+        return _joined((names, texts_of_rows(len(index), fields), events.args, ends))
 
-    def memory_text(self) -> bytes:
-        """The elements of the root's `memory`."""
-        return b"".join(piece() for piece in self._memory_pieces())
+    @cached_property
+    def _captured_by(self) -> tuple[dict[int, bytes], dict[int, bytes]]:
+        """Further members of device events whose graph was captured, by row and by position in `unattached`."""
+        captured = self.captured
+        if captured is None:
+            return {}, {}
+        return captured_by_texts(captured.links), captured_by_texts(captured.unattached)
 
     def _memory_pieces(self) -> list[_Piece]:
-        return _separated([partial(self._memory, *span) for span in _spans(len(self.memory), _ROWS)])
+        return _separated([partial(self._memory, *span) for span in _spans(len(self.rows.memory), _ROWS)])
 
     def _memory(self, begin: int, end: int) -> bytes:
-        memory, of = self.memory, slice(begin, end)
-        parents = np.where(self.memory_parent[of] >= 0, self.numbering.node[self.memory_parent[of]], -1)
+        memory, of = self.rows.memory, slice(begin, end)
+        has = np.flatnonzero(memory.row[of] >= 0)
+        parents = scatter(end - begin, has, self.rows.column("id", memory.row[of][has]))
         numbers = (memory.address, memory.allocated, memory.reserved, memory.device_type, memory.device)
         parts: list[Part] = [b"[", microseconds(memory.ts[of]), b", ", signed(memory.bytes[of])]
         parts += [part for column in numbers for part in (b", ", signed(column[of]))]
-        parts += [b", ", integers(parents, b"null"), b", ", integers(memory.index[of]), b"]", _SEPARATOR]
+        parts += [b", ", integers(parents, b"null"), b", ", integers(memory.kineto_event[of]), b"]", _SEPARATOR]
         return joined_rows(end - begin, parts)
 
-    def _gpu_times(self, at: IntColumn, more: list[Part]) -> list[Part]:
+    def _event_fields(
+        self, category: npt.NDArray[np.int32], columns: Mapping[str, npt.NDArray[Any]], more: list[Part]
+    ) -> list[Part]:
         """The fields of GPU events from `cat` to `args`, whose value comes next."""
-        events, dur = self.events, microseconds(np.maximum(self.events.dur[at], 0))
-        categories = [orjson.dumps(category) for category in events.categories]
-        return [
-            b', "cat": ', choice(events.category[at], categories), b', "ph": "X", "ts": ', microseconds(events.ts[at]),
-            b', "dur": ', dur, b', "inclusive_dur": ', dur, b', "exclusive_dur": ', dur,
-            b', "stream": ', integers(events.stream[at]), b', "device": ', integers(events.device[at]),
-            b', "correlation": ', integers(events.correlation[at]), b', "kineto_event": ', integers(events.index[at]),
-            *more, b', "args": ',
-        ]  # fmt: skip
+        texts = list(map(orjson.dumps, self.rows.categories))
+        times, numbers = _fields(TIMES, columns), _fields(EVENT_NUMBERS, columns)
+        return [b', "cat": ', choice(category, texts), b', "ph": "X"', *times, *numbers, *more, b', "args": ']
 
     def _parents_tensors(self, parents: IntColumn) -> list[bytes]:
+        flat = self.rows.flat
+        form = _FLAT_GPU_NODE if flat else _GPU_NODE
         known, back = np.unique(parents, return_inverse=True)
-        form = _FLAT_GPU_NODE if self.et.flat else _GPU_NODE
-        texts = [form % tensor_members(text, flat=self.et.flat) for text in self.et.texts.of(known)]
+        texts = [form % tensor_members(text, flat=flat) for text in self.nodes.of(known)]
         return [texts[i] for i in back.tolist()]
 
     def _ends(self, gpu: IntColumn) -> list[bytes]:
         """What ends each of some GPU nodes: its `comm` if it has one, and further members."""
-        ends = [self.gpu_ends.get(k, b"") + _END for k in gpu.tolist()] if self.gpu_ends else [_END] * len(gpu)
+        captured = self._captured_by[0]
+        ends = [captured.get(row, b"") + _END for row in gpu.tolist()] if captured else [_END] * len(gpu)
         for k in np.flatnonzero(np.isin(gpu, self._communicating)).tolist():
             comm = self.comm[int(gpu[k])]
-            ends[k] = b', "comm": %b, "pg_name": %b' % (orjson.dumps(comm), orjson.dumps(comm["pg_name"])) + ends[k]
+            ends[k] = b', "comm": %b, "pg_name": %b' % (_encode(comm), _encode(comm.pg_name)) + ends[k]
         return ends
 
     @cached_property
     def _communicating(self) -> IntColumn:
         return np.array(sorted(self.comm), np.int64)
 
-    def _runtime_text(self, begin: int, end: int) -> bytes:
-        return _joined(self._runtime_pieces(np.arange(begin, end)))
-
     def _runtime_pieces(self, calls: IntColumn) -> _Pieces:
-        events, at, callers = self.events, self.runtime_row[calls], self.runtime_parent[calls]
-        parents = np.where(callers >= 0, self.numbering.node[callers], -1)
-        threads = [msgspec.json.encode(tid) for _, tid in events.threads]
-        parts: list[Part] = [
-            b', "ts": ', microseconds(events.ts[at]), b', "dur": ', microseconds(np.maximum(events.dur[at], 0)),
-            b', "tid": ', choice(events.thread[at], threads), b', "correlation": ', integers(events.correlation[at]),
-            b', "kineto_event": ', integers(events.index[at]), b', "id": ', integers(self.numbering.runtime[calls]),
-            b', "parent": ', integers(parents, b"null"), _END,
-        ]  # fmt: skip
-        return _texts_of(events.names, events.name[at], b'{"name": '), rows(len(at), parts)
+        trace = self.rows
+        parts = [*_fields(RUNTIME_KEYS, self._columns(RUNTIME_KEYS, calls), {"tid": trace.tids}), _END]
+        return _texts_of(trace.names, trace.column("name", calls), b'{"name": '), texts_of_rows(len(calls), parts)
+
+
+def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
+    """The trace with captured graphs, also in the file that it is written to.
+
+    Args:
+        trace: with `comm` and `names` as they are to be.
+    """
+    records = trace.texts
+    if isinstance(records, LinkedRecords):
+        summary = {**trace.summary, "version": CAPTURED_VERSION}
+        records = replace(records, summary=summary, comm=trace.comm, captured=captured)
+        return trace.with_(texts=records, header=records.header, captured=captured, summary=summary)
+    if not isinstance(records, FileRecords):  # of a Chakra trace
+        from .read_etplus import read_etplus  # the linker needs it here only
+
+        records = read_etplus(b"".join(records.chunks())).texts
+        assert isinstance(records, FileRecords)
+    return edited_file(trace, records, captured)
+
+
+def _fields(
+    keys: Sequence[Key], columns: Mapping[str, npt.NDArray[Any]], texts: Mapping[str, Sequence[bytes]] | None = None
+) -> list[Part]:
+    """Keys and values of records, a comma before each.
+
+    Args:
+        texts: of columns that are codes.
+    """
+    parts: list[Part] = []
+    for key in keys:
+        values, known = columns[key.column], (texts or {}).get(key.column)
+        none = b"null" if key.name == "parent" else b"-1"
+        parts.append(b', "%b": ' % key.name.encode())
+        if known is not None:
+            parts.append(choice(values, known))
+        else:
+            parts.append(microseconds(values) if key.is_time else integers(values, none))
+    return parts
 
 
 def _records(pieces: _Pieces) -> list[bytes]:
@@ -361,6 +417,10 @@ def _joined(pieces: _Pieces) -> bytes:
 
 def _spans(count: int, size: int) -> list[tuple[int, int]]:
     return [(at, min(at + size, count)) for at in range(0, count, size)]
+
+
+def _parts(rows: IntColumn, size: int) -> list[IntColumn]:
+    return [rows[begin:end] for begin, end in _spans(len(rows), size)]
 
 
 def _separated(pieces: list[_Piece]) -> list[_Piece]:

@@ -50,6 +50,37 @@ class EventTexts(Protocol):
 
 
 @dataclass(frozen=True)
+class EventRecords:
+    """The undecoded events of a file, by their index; what remains of it when its table is no longer needed."""
+
+    texts: EventTexts
+
+    def read(self, index: IntColumn, of: Callable[[bytes], T]) -> list[T]:
+        """What a function makes of the texts of many events, of which each is at least an object with its `args`."""
+        shares = np.array_split(index, max(len(index) // _WORTH_A_PROCESS, 1))
+        with parallel_map(lambda i: list(map(of, self.texts.of(shares[i]))), len(shares)) as results:
+            return [one for share in results for one in share]
+
+    def args(self, index: IntColumn) -> list[bytes]:
+        """The undecoded JSON texts of the `args` of many events; neighbours in the file cost least."""
+        return self.read(index, lambda text: bytes(_decode_only_args(text).args))
+
+    def others(self, categories: frozenset[str]) -> Iterator[tuple[int, bytes]]:
+        """Index and text of all events of some categories, those that the table leaves out included.
+
+        None where they are not texts of a file, as in a trace of Nsight Systems.
+        """
+        texts, marks = self.texts, [f'"{category}"'.encode() for category in sorted(categories)]
+        if not isinstance(texts, RecordTexts):
+            return
+        for first in range(0, len(texts), _WORTH_A_PROCESS):
+            indices = np.arange(first, min(first + _WORTH_A_PROCESS, len(texts)))
+            for index, text in zip(indices.tolist(), texts.of(indices), strict=True):
+                if any(mark in text for mark in marks) and _decode_only_category(text).cat in categories:
+                    yield index, text
+
+
+@dataclass(frozen=True)
 class EventTable:
     """Duration events (ph "X") in file order; every array has one entry an event.
 
@@ -98,27 +129,16 @@ class EventTable:
 
     def args_of(self, rows: IntColumn) -> list[bytes]:
         """The undecoded JSON texts of the `args` of many events; neighbours in the file cost least."""
-        return self.read(rows, lambda text: bytes(_decode_only_args(text).args))
+        return self.records.args(self.index[rows])
 
     def read(self, rows: IntColumn, of: Callable[[bytes], T]) -> list[T]:
         """What a function makes of the texts of many events, of which each is at least an object with its `args`."""
-        shares = np.array_split(self.index[rows], max(len(rows) // _WORTH_A_PROCESS, 1))
-        with parallel_map(lambda i: list(map(of, self._texts.of(shares[i]))), len(shares)) as results:
-            return [one for share in results for one in share]
+        return self.records.read(self.index[rows], of)
 
-    def others(self, categories: frozenset[str]) -> Iterator[tuple[int, bytes]]:
-        """Index and text of all events of some categories, those that the table leaves out included.
-
-        None where they are not texts of a file, as in a trace of Nsight Systems.
-        """
-        texts, marks = self._texts, [f'"{category}"'.encode() for category in sorted(categories)]
-        if not isinstance(texts, RecordTexts):
-            return
-        for first in range(0, len(texts), _WORTH_A_PROCESS):
-            indices = np.arange(first, min(first + _WORTH_A_PROCESS, len(texts)))
-            for index, text in zip(indices.tolist(), texts.of(indices), strict=True):
-                if any(mark in text for mark in marks) and _decode_only_category(text).cat in categories:
-                    yield index, text
+    @property
+    def records(self) -> EventRecords:
+        """The undecoded events."""
+        return EventRecords(self._texts)
 
     def rows(self, *categories: str) -> IntColumn:
         """Rows of the given categories, in file order."""

@@ -1,4 +1,4 @@
-"""The linked trace as one value: both tables, who is linked to whom, and the ids that everything has in the output."""
+"""Who belongs to whom of two traces: the links of calls, the parents of GPU events and of runtime calls."""
 
 from __future__ import annotations
 
@@ -6,36 +6,55 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
-from ..schemas.etplus.write_etplus import Numbering
+from ..schemas.kineto.kineto_calls import enclosing_call
+from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, scatter
+from .attach import Attachment
 from .calls import TracePair
 from .data_dependencies import data_edges
+from .match.result import Match
 
 
 @dataclass(frozen=True)
-class LinkedTrace(TracePair):
-    """What the stages after attachment work on.
+class Join(TracePair):
+    """What the stages after attachment work on: positions in the tables of both traces, no copies of their columns.
+
+    The rows of the trace that is built of it are numbered by place: the ET's nodes, then attached GPU events, then
+    runtime calls.
 
     Attributes:
+        match: the call that each of `nodes` is linked to.
         node_of_call: int64, for each of `calls` the position in `nodes` that is linked to it, −1 for none.
+        attachment: the launch of every GPU event.
         gpu_row: int64, event row of each attached GPU event, in order of GPU start.
         gpu_parent: int64, position in `nodes` of each one's parent.
         gpu_launcher: int64, event row of the runtime call that launched each, −1 for none.
         runtime_row: int64, event row of each runtime call in the window, in order of start.
         runtime_parent: int64, position in `nodes` of each one's innermost linked caller, −1 for none.
-        numbering: ids in the output.
         has_storages: the nodes may name the storages of tensors; those made of a Kineto trace cannot.
     """
 
+    match: Match
     node_of_call: IntColumn
+    attachment: Attachment
     gpu_row: IntColumn
     gpu_parent: IntColumn
     gpu_launcher: IntColumn
     runtime_row: IntColumn
     runtime_parent: IntColumn
-    numbering: Numbering
     has_storages: bool = True
+
+    @property
+    def gpu_places(self) -> IntColumn:
+        """int64, the place of each attached GPU event."""
+        return len(self.et) + np.arange(len(self.gpu_row))
+
+    @property
+    def runtime_places(self) -> IntColumn:
+        """int64, the place of each runtime call."""
+        return len(self.et) + len(self.gpu_row) + np.arange(len(self.runtime_row))
 
     @cached_property
     def data_edges(self) -> tuple[IntColumn, IntColumn]:
@@ -59,6 +78,11 @@ class LinkedTrace(TracePair):
         at = np.flatnonzero(self.node_of_call >= 0)
         return scatter(len(self.nodes), self.node_of_call[at], values[at])
 
-    def node_id(self, position: IntColumn) -> IntColumn:
-        """Ids of calls of `nodes`."""
-        return self.numbering.node[self.nodes.node[position]]
+
+def linked_caller(
+    pair: TracePair, node_of_call: IntColumn, thread: npt.NDArray[np.int32], ts: IntColumn, end: IntColumn
+) -> IntColumn:
+    """Position in `nodes` of the innermost linked call around each of some events of threads, −1 for none."""
+    calls = pair.calls
+    op = nearest(enclosing_call(calls, thread.astype(np.int64), ts, end), calls.parent, node_of_call >= 0)
+    return scatter(len(op), op >= 0, node_of_call[op[op >= 0]])

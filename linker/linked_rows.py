@@ -1,0 +1,321 @@
+"""The trace of a join: rows for ET nodes, GPU events and runtime calls, their ids, and the records they came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from ..schemas.etplus.write_etplus import LinkedRecords
+from ..schemas.execution_trace.read_et import ExecutionTrace
+from ..schemas.kineto.read_kineto import EventTable, MemoryTable
+from ..schemas.text.gc_control import gc_disabled
+from ..schemas.text.secrets import mask
+from ..trace.brief import brief
+from ..trace.build import GIVEN_COLUMNS, TraceBuilder, built_on_demand
+from ..trace.columns import IntColumn, inverse_positions, positions, scatter
+from ..trace.comm_kernels import Comm
+from ..trace.conventions import OUTSIDE_WINDOW
+from ..trace.index import as_positions
+from ..trace.kinds import CERTAIN, CPU, EQUIVALENT, GPU, RUNTIME, UNLINKED
+from ..trace.memory_events import MemoryEvents
+from ..trace.trace import Trace
+from ..trace.unattached_events import UnattachedEvents
+from .calls import exclusive_durations
+from .dependencies import Dependencies
+from .join import Join, linked_caller
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """Ids of the rows, by place (see `Join`): ET nodes, GPU events, runtime calls.
+
+    Attributes:
+        id: int64.
+        order: int64, places in the order in which they are written, if ET nodes have new ids; None if they keep theirs
+            and that is the order of places.
+    """
+
+    id: IntColumn
+    order: IntColumn | None = None
+
+    __repr__ = brief
+
+    @staticmethod
+    def of(join: Join, *, renumber: bool) -> Numbering:
+        """Number GPU nodes (in order of GPU start) and runtime calls after the largest ET id; or all nodes anew in
+        order of the ET's ids, each with its GPU nodes after it."""
+        et, gpu_parent = join.et, join.nodes.node[join.gpu_parent]
+        nodes, gpu_count, runtime_count = len(et), len(gpu_parent), len(join.runtime_row)
+        if not renumber:
+            first = int(et.id.max()) + 1
+            ids = np.concatenate([et.id, np.arange(first, first + gpu_count + runtime_count)])
+            return Numbering(ids)
+        rank = inverse_positions(nodes, np.argsort(et.id, kind="stable"))
+        children = np.bincount(rank[gpu_parent], minlength=nodes)
+        before = np.cumsum(children) - children
+        by_parent = np.argsort(rank[gpu_parent], kind="stable")
+        gpu = scatter(gpu_count, by_parent, rank[gpu_parent[by_parent]] + 2 + np.arange(gpu_count))
+        both, last = np.concatenate([rank + before[rank] + 1, gpu]), nodes + gpu_count + 1
+        ids = np.concatenate([both, np.arange(last, last + runtime_count)])
+        return Numbering(ids, np.argsort(ids, kind="stable"))
+
+    def rows(self, place: IntColumn) -> IntColumn:
+        """The rows of places."""
+        return place if self.order is None else inverse_positions(len(self.order), self.order)[place]
+
+    def places(self, rows: IntColumn) -> IntColumn:
+        """The places of rows."""
+        return rows if self.order is None else self.order[rows]
+
+    def pairs(self, places_of: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Pairs of places as pairs of ids, sorted."""
+        return sorted((int(self.id[a]), int(self.id[b])) for a, b in places_of)
+
+    def edges(self, table: IntColumn) -> IntColumn:
+        """Edges between places as edges between ids, sorted."""
+        source, target, kind = self.id[table[:, 0]], self.id[table[:, 1]], table[:, 2]
+        order = np.lexsort((kind, target, source))
+        edges: IntColumn = np.stack([source, target, kind], axis=1)[order]
+        return edges
+
+
+def linked_trace(
+    join: Join, comm: dict[int, Comm], dependencies: Dependencies, summary: dict[str, Any], *, renumber: bool
+) -> Trace:
+    """Build the trace, as soon as more of it is asked for than its file.
+
+    Args:
+        comm: by position in `join.gpu_row`. summary: the root's `etplus`, without its edges.
+    """
+    et, numbers = join.et, Numbering.of(join, renumber=renumber)
+    rows, kernels = LinkedRows.of(join, dependencies, numbers), sorted(comm)
+    at = numbers.rows(join.gpu_places[kernels]).tolist() if kernels else []
+    summary = orjson.loads(orjson.dumps({**summary, "inferred_edges": numbers.pairs(dependencies.inferred)}))
+    records = LinkedRecords(
+        rows=rows, summary=summary, comm={row: comm[k] for row, k in zip(at, kernels, strict=True)}, nodes=et.texts,
+        before=mask(et.before)[0], after=mask(et.after)[0], et_id=et.id if renumber else None,
+        events=join.kineto.events.records,
+    )  # fmt: skip
+    return built_on_demand(et.file, summary, records, partial(_build, rows, records))
+
+
+@gc_disabled()
+def _build(rows: LinkedRows, records: LinkedRecords) -> Trace:
+    """The trace with all its columns."""
+    builder = TraceBuilder(rows.et.file)
+    _add(builder, rows, np.flatnonzero(rows.kind != RUNTIME))
+    _add(builder, rows, np.flatnonzero(rows.kind == RUNTIME))
+    builder.sync_dep, builder.comm = rows.sync_dep, records.comm
+    return builder.build(
+        records, summary=records.summary, header=records.header, flat=rows.flat, edges=rows.edges,
+        unattached=rows.unattached_events(0, len(rows.unattached)), memory=rows.memory,
+    )  # fmt: skip
+
+
+def _add(builder: TraceBuilder, rows: LinkedRows, chosen: IntColumn) -> None:
+    columns = {name: rows.column(name, chosen) for name in GIVEN_COLUMNS if name != "kind"}
+    columns["name"] = builder.names.recode(rows.names, columns["name"])
+    columns["category"] = builder.categories.recode(rows.categories, columns["category"])
+    if builder.count:  # runtime calls, whose threads are those that occur
+        threads, columns["tid"] = np.unique(columns["tid"], return_inverse=True)
+        builder.tids = [rows.events.threads[code][1] for code in threads.tolist()]
+    builder.add(rows.kind[chosen], **columns)
+
+
+@dataclass(frozen=True)
+class LinkedRows:
+    """The rows of a join; see `RowSource`.
+
+    It holds no more of the join than it needs, so that the rest is not kept as long as the trace.
+
+    Attributes:
+        et, events: the traces.
+        numbers: ids of the rows.
+        event: int64, by place the row in `events`, −1 for a node that is not linked.
+        parent: int64, by place the position in `et` of the parent of GPU events and runtime calls, −1 for none.
+        link: int8, how sure the link of each ET node is. exclusive: int64 ns, of each.
+        waiting: ET nodes that wait for an operator on another thread. waits_for: the ids of these.
+        left: event rows of the GPU events without a row. reason: int8, as in `UnattachedEvents`.
+        kind, sync_dep, edges, memory: see `RowSource`.
+    """
+
+    et: ExecutionTrace
+    events: EventTable
+    numbers: Numbering
+    event: IntColumn
+    parent: IntColumn
+    link: npt.NDArray[np.int8]
+    exclusive: IntColumn
+    waiting: IntColumn
+    waits_for: IntColumn
+    left: IntColumn
+    reason: npt.NDArray[np.int8]
+    kind: npt.NDArray[np.int8]
+    sync_dep: dict[int, list[int]]
+    edges: IntColumn
+    memory: MemoryEvents
+
+    __repr__ = brief
+
+    @staticmethod
+    def of(join: Join, dependencies: Dependencies, numbers: Numbering) -> LinkedRows:
+        """Gather what is known of the rows."""
+        match, attachment, calls, nodes = join.match, join.attachment, join.calls, len(join.et)
+        at = np.flatnonzero(match.call >= 0)
+        node, call = join.nodes.node[at], match.call[at]
+        sure = np.where(match.link[at] == CERTAIN, CERTAIN, EQUIVALENT).astype(np.int8)
+        waits, left = dependencies.inter_thread_dep, (attachment.reason != 0) & (attachment.reason != OUTSIDE_WINDOW)
+        kind = np.repeat(np.array([CPU, GPU, RUNTIME], np.int8), [nodes, len(join.gpu_row), len(join.runtime_row)])
+        released = dependencies.sync_dep
+        waiting = numbers.rows(np.array(list(released), np.int64)).tolist()
+        above = np.concatenate([join.gpu_parent, join.runtime_parent])
+        return LinkedRows(
+            et=join.et,
+            events=join.kineto.events,
+            numbers=numbers,
+            event=np.concatenate([scatter(nodes, node, calls.row[call]), join.gpu_row, join.runtime_row]),
+            parent=np.concatenate([np.full(nodes, -1), np.where(above >= 0, join.nodes.node[above], -1)]),
+            link=scatter(nodes, node, sure, UNLINKED),
+            exclusive=scatter(nodes, node, exclusive_durations(calls)[call], 0),
+            waiting=np.array(list(waits), np.int64),
+            waits_for=numbers.id[np.array(list(waits.values()), np.int64)],
+            left=attachment.row[left],
+            reason=attachment.reason[left],
+            kind=kind if numbers.order is None else kind[numbers.order],
+            sync_dep={
+                row: sorted(numbers.id[ends].tolist())
+                for row, ends in zip(waiting, released.values(), strict=True)
+                if ends
+            },
+            edges=numbers.edges(dependencies.edges),
+            memory=_memory(join, numbers),
+        )
+
+    @property
+    def flat(self) -> bool:
+        """See `Trace`."""
+        return self.et.flat
+
+    @property
+    def names(self) -> list[str]:
+        """Those of the ET, then those of Kineto."""
+        return [*self.et.names, *self.events.names]
+
+    @property
+    def categories(self) -> list[str]:
+        """None, and Kineto's."""
+        return ["", *self.events.categories]
+
+    @property
+    def tids(self) -> list[bytes]:
+        """Kineto's threads."""
+        return [orjson.dumps(tid) for _, tid in self.events.threads]
+
+    @property
+    def unattached(self) -> IntColumn:
+        """See `RowSource`."""
+        return self.events.index[self.left]
+
+    def column(self, name: str, rows: IntColumn) -> npt.NDArray[Any]:
+        """One of `GIVEN_COLUMNS`, of some rows; that of `tid` of runtime calls has codes of `tids`."""
+        place, kind, of = self.numbers.places(rows), self.kind[rows], GIVEN_COLUMNS[name]
+        values = np.full(len(rows), of.none or 0, of.dtype)
+        if name == "id":
+            values[:] = self.numbers.id[place]
+        if name in _OF_NODES:
+            at = np.flatnonzero(kind == CPU)
+            values[at] = self._of_nodes(name, place[at])
+        if name in _OF_EVENTS:
+            event = self.event[place]
+            at = np.flatnonzero((event >= 0) & _OF_EVENTS[name][kind])
+            values[at] = self._of_events(name, event[at])
+        if name == "parent":
+            at = np.flatnonzero(self.parent[place] >= 0)
+            values[at] = self.numbers.id[self.parent[place[at]]]
+        return values
+
+    def _of_nodes(self, name: str, node: IntColumn) -> npt.NDArray[Any]:
+        """What the ET says of its nodes, or their links."""
+        match name:
+            case "link" | "exclusive":
+                return getattr(self, name)[node]  # type: ignore[no-any-return]
+            case "inter_thread_dep":
+                found = positions(self.waiting, node)
+                return scatter(len(node), found >= 0, self.waits_for[found[found >= 0]])
+            case "parent":
+                return np.maximum(self._new_ids(self.et.parent[node]), -1)
+            case "fw_parent":
+                return self._new_ids(self.et.fw_parent[node])
+        return getattr(self.et, name)[node]  # type: ignore[no-any-return]
+
+    def _of_events(self, name: str, event: IntColumn) -> npt.NDArray[Any]:
+        events = self.events
+        match name:
+            case "name":
+                return events.name[event] + len(self.et.names)
+            case "category":
+                return events.category[event] + 1
+            case "dur" | "exclusive":
+                return np.maximum(events.dur[event], 0)
+        return getattr(events, _EVENT_COLUMN.get(name, name))[event]  # type: ignore[no-any-return]
+
+    def _new_ids(self, ids: IntColumn) -> IntColumn:
+        """Ids of ET nodes as they are in the file: 0 for a node that is not in it if nodes are renumbered."""
+        if self.numbers.order is None:
+            return ids
+        at = positions(self.et.id, ids)
+        return np.where(at >= 0, self.numbers.id[at], 0)
+
+    def node_of(self, rows: IntColumn) -> IntColumn:
+        """Position in the ET of nodes, or of the parents of GPU events."""
+        place = self.numbers.places(rows)
+        return np.where(place < len(self.et), place, self.parent[place])
+
+    def unattached_events(self, begin: int, end: int) -> UnattachedEvents:
+        """Some of the GPU events without a row, which are in order of start."""
+        events, rows = self.events, self.left[begin:end]
+        return UnattachedEvents(
+            names=[events.names[code] for code in events.name[rows].tolist()],
+            categories=[events.categories[code] for code in events.category[rows].tolist()],
+            ts=events.ts[rows], dur=np.maximum(events.dur[rows], 0), device=events.device[rows],
+            stream=events.stream[rows], correlation=events.correlation[rows], reason=self.reason[begin:end],
+            args=events.args_of(rows),
+        )  # fmt: skip
+
+
+_OF_NODES = frozenset({
+    "parent", "name", "rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "link", "exclusive", "inter_thread_dep",
+})  # fmt: skip
+"""Columns that ET nodes have of the ET or their link."""
+_EVERY, _GPU, _LATER, _RUNTIME = (np.array(one) for one in ([1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]))
+_OF_EVENTS = {
+    name: kinds.astype(np.bool_)
+    for names, kinds in (
+        ("ts dur kineto_event", _EVERY), ("name correlation", _LATER), ("category exclusive stream device", _GPU),
+        ("tid", _RUNTIME),
+    )
+    for name in names.split()
+}  # fmt: skip
+"""Columns that Kineto's events say, and by kind of row whether they do."""
+_EVENT_COLUMN = {"kineto_event": "index", "tid": "thread"}
+"""What they are called in the `EventTable` where that is something else."""
+
+
+def _memory(join: Join, numbers: Numbering) -> MemoryEvents:
+    """What allocators did, in order of time, each with the innermost linked call around it.
+
+    All of the trace is kept: what is held in the ET's window may have been allocated before it.
+    """
+    memory = join.kineto.memory
+    order = np.argsort(memory.ts, kind="stable")
+    memory = MemoryTable(*(getattr(memory, field.name)[order] for field in fields(memory)))
+    parent = linked_caller(join, join.node_of_call, memory.thread, memory.ts, memory.ts)
+    columns = {one.name: getattr(memory, one.name) for one in fields(memory) if one.name not in ("index", "thread")}
+    has = np.flatnonzero(parent >= 0)
+    row = scatter(len(parent), has, numbers.rows(join.nodes.node[parent[has]]))
+    return MemoryEvents(row=as_positions(row), kineto_event=memory.index, **columns)
