@@ -12,6 +12,7 @@ import pytest
 from captured import capture_events, encode, replay_events
 from etplus.linker import link
 from etplus.schemas.etplus.read_etplus import read_etplus
+from etplus.trace.kinds import GPU
 from etplus.trace.trace import Trace
 from generate import Pair, recipes, record
 from hypothesis import given
@@ -93,6 +94,7 @@ def test_typed_values_are_those_of_the_records() -> None:
     found = dict(zip(trace.id[gpu.source].tolist(), gpu.bytes.tolist(), strict=True))
     assert len(recorded) > 2 and max(recorded.values()) > 0
     assert found == {number: recorded.get(number, -1) for number in found}
+    assert trace.communicates.any() and set(trace.kind[trace.communicates].tolist()) == {GPU}
     op = trace.ops[3]
     assert op.record == next(node for node in document["nodes"] if node["id"] == op.record["id"])
     assert op.record["name"] == op.name

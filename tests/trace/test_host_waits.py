@@ -1,0 +1,21 @@
+"""Which copies hold the thread that calls for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from etplus.trace.host_waits import ROUNDING_NS, blocking_copies, synchronous_readback
+
+NAMES = ["cudaMemcpy", "cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)", "Memcpy DtoH (Device -> Pinned)",
+         "Memcpy DtoD (Device -> Device)"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("copy", "call", "late", "blocks", "reads_back"),
+    [(2, 0, 0, True, True), (2, 1, 0, True, False), (3, 1, 0, False, False), (3, 0, 0, True, True),
+     (4, 0, 0, True, False), (2, 1, ROUNDING_NS, True, False), (2, 1, ROUNDING_NS + 1, False, False)],
+)  # fmt: skip
+def test_copies(copy: int, call: int, late: int, blocks: bool, reads_back: bool) -> None:
+    codes = np.array([copy]), np.array([call])
+    assert blocking_copies(NAMES, *codes, np.array([late])).tolist() == [blocks]
+    assert synchronous_readback(NAMES, *codes).tolist() == [reads_back]
