@@ -58,8 +58,8 @@ class TraceBuilder:
         >>> builder.add(RUNTIME, id=[4], parent=[2], name=["cudaLaunchKernel"], ts=[1100], dur=[50], tid=["main"])
         >>> launch = EDGE_KINDS.index("launch")
         >>> made = builder.build(NO_RECORDS, summary={"version": "1.1"}, edges=np.array([[4, 3, launch]]))
-        >>> made.kernels[0].op.name, made.thread.tolist(), made.edges.tolist()
-        ('aten::mm', [0, 1, -1, 1], [[3, 2, 1]])
+        >>> made.parent_row.tolist(), made.thread.tolist(), made.edges.tolist()
+        ([-1, 0, 1, 1], [0, 1, -1, 1], [[3, 2, 1]])
     """
 
     def __init__(self, file: str) -> None:
