@@ -172,12 +172,12 @@ class TraceBuilder:
 
 def built_on_demand(file: str, summary: dict[str, Any], texts: RecordStore, build: Callable[[], Trace]) -> Trace:
     """A trace that is built when something else of it is asked for: to write what was linked needs no columns."""
-    trace = _OnDemand.__new__(_OnDemand)
+    trace = _ColumnsOnDemand.__new__(_ColumnsOnDemand)
     vars(trace).update(file=file, summary=summary, texts=texts, _build=build)
     return trace
 
 
-class _OnDemand(Trace):
+class _ColumnsOnDemand(Trace):
     """A trace with `file`, `summary` and `texts`, and all else from when it is asked for."""
 
     def __getattr__(self, name: str) -> Any:
