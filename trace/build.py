@@ -59,8 +59,8 @@ class TraceBuilder:
         >>> builder.add(RUNTIME, id=[4], parent=[2], name=["cudaLaunchKernel"], ts=[1100], dur=[50], tid=["main"])
         >>> launch = EDGE_KINDS.index("launch")
         >>> made = builder.build(NO_RECORDS, summary={"version": "1.1"}, edges=np.array([[4, 3, launch]]))
-        >>> made.kernels[0].op.name, made.thread.tolist(), made.edges.tolist()
-        ('aten::mm', [0, 1, -1, 1], [[3, 2, 1]])
+        >>> made.parent_row.tolist(), made.thread.tolist(), made.edges.tolist()
+        ([-1, 0, 1, 1], [0, 1, -1, 1], [[3, 2, 1]])
     """
 
     def __init__(self, file: str) -> None:
@@ -173,12 +173,12 @@ class TraceBuilder:
 
 def built_on_demand(file: str, summary: dict[str, Any], texts: RecordStore, build: Callable[[], Trace]) -> Trace:
     """A trace that is built when something else of it is asked for: to write what was linked needs no columns."""
-    trace = _OnDemand.__new__(_OnDemand)
+    trace = _ColumnsOnDemand.__new__(_ColumnsOnDemand)
     vars(trace).update(file=file, summary=summary, texts=texts, _build=build)
     return trace
 
 
-class _OnDemand(Trace):
+class _ColumnsOnDemand(Trace):
     """A trace with `file`, `summary` and `texts`, and all else from when it is asked for."""
 
     def __getattr__(self, name: str) -> Any:

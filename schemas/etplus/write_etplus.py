@@ -353,8 +353,10 @@ class LinkedRecords(TextRecords):
         captured = self._captured_by[0]
         ends = [captured.get(row, b"") + _END for row in gpu.tolist()] if captured else [_END] * len(gpu)
         for k in np.flatnonzero(np.isin(gpu, self._communicating)).tolist():
-            comm = self.comm[int(gpu[k])]
-            ends[k] = b', "comm": %b, "pg_name": %b' % (_encode(comm), _encode(comm.pg_name)) + ends[k]
+            comm = msgspec.to_builtins(self.comm[int(gpu[k])])
+            if self.captured is None:  # as files of version 1.1 have it
+                comm["bytes"] = comm.pop("bytes")
+            ends[k] = b', "comm": %b, "pg_name": %b' % (_encode(comm), _encode(comm["pg_name"])) + ends[k]
         return ends
 
     @cached_property
