@@ -12,6 +12,7 @@ from ..trace.lazy import lazy_names
 if TYPE_CHECKING:
     from .bandwidth import bandwidth_series, copy_bandwidth
     from .breakdown import device_use, iterations, stream_use
+    from .findings import Finding
     from .gemms import gemm_table
     from .launch_queues import idle_causes, launch_statistics, queue_lengths, queue_use
     from .modules import module_table
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from .trace_diff import difference, regressions
 
 __all__ = [
-    "Analysis", "Column", "Row", "Table", "analyse", "bandwidth_series", "copy_bandwidth", "device_use",
+    "Analysis", "Column", "Finding", "Row", "Table", "analyse", "bandwidth_series", "copy_bandwidth", "device_use",
     "difference", "gemm_table", "idle_causes", "iterations", "kernel_sequences", "launch_statistics", "module_table",
     "operator_table", "queue_lengths", "queue_use", "regressions", "stream_use",
 ]  # fmt: skip
@@ -35,6 +36,7 @@ __getattr__, __dir__ = lazy_names(
         ".breakdown": "device_use iterations stream_use",
         ".trace_diff": "difference regressions",
         ".launch_queues": "idle_causes launch_statistics queue_lengths queue_use",
+        ".findings": "Finding",
         ".gemms": "gemm_table",
         ".sequences": "kernel_sequences",
         ".table": "Column Row Table",

@@ -35,6 +35,7 @@ from .breakdown import (
 )
 from .device_memory import device_memory
 from .devices import Device, why_unknown
+from .findings import find_all
 from .gemms import GemmRow, gemm_table
 from .kernel_peaks import KernelRow, Work, find_devices, kernel_table, work_of_events
 from .launch_queues import KERNEL_DELAY_NS, IdleCauses, idle_causes, launch_statistics, queue_use
@@ -125,8 +126,10 @@ class Analysis:
 
     @cached_property
     def others(self) -> dict[str, Table[Any]]:
-        """Tables of other packages, by name."""
-        return {name: _table_of(plugin, self) for name, plugin in _plugins().items()}
+        """Tables of other packages, by name, and as `findings` what their findings say, if anything."""
+        tables = {name: _table_of(plugin, self) for name, plugin in _plugins().items()}
+        findings = find_all(self)
+        return tables | ({"findings": findings} if findings else {})
 
     @property
     def mean_latency_ns(self) -> float | None:
@@ -165,7 +168,7 @@ GROUP = "etplus.analysis_tables"
 """Group of the entry points of other packages: the name is the table's, the value a function `Analysis -> Table`."""
 _TAKEN = (
     *TABLES, "memory_curve", "overheads", "file", "rank", "damage", "notes", "devices", "host", "iterations",
-    "consecutive_kernel_delay_ns", "kernel_labels",
+    "consecutive_kernel_delay_ns", "kernel_labels", "findings",
 )  # fmt: skip
 
 

@@ -1,0 +1,96 @@
+"""The examples of docs/extending.md are the files of examples/extending; installed as a package they all work."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from support import ROOT, plain, run
+
+EXAMPLES = ROOT / "examples" / "extending"
+DOC = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+LINES = "# kernels\ngemm 1000 9000\nrelu 12000 500\nadd 13000 300\n"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment in which the examples are installed with the entry points that the page shows."""
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copytree(EXAMPLES, folder / "etplus_mine", ignore=shutil.ignore_patterns("__pycache__"))
+    info = folder / "etplus_mine-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: etplus-mine\nVersion: 1.0\n")
+    (toml,) = re.findall(r"```toml\n(.*?)```", DOC, re.DOTALL)
+    points = re.sub(r'\[project\.entry-points\."(.*)"\]', r"[\1]", toml).replace('"', "")
+    (info / "entry_points.txt").write_text(points)
+    return {**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "120"}
+
+
+def test_the_page_has_the_files_as_they_are() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", DOC, re.DOTALL)
+    assert blocks and sorted(blocks) == sorted(path.read_text() for path in EXAMPLES.glob("*.py"))
+    assert all(len(block.splitlines()) < 40 for block in blocks)
+
+
+def test_reader_table_finding_and_page(site: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text(LINES)
+    done = run("etplus", "analyze", "in.txt", "--json", "n.json", cwd=tmp_path, env=site)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout.decode()
+    assert re.search(r"time by stream\nstream +kernels +total, ms\n7 +3 +0\.010", text)
+    assert "2 of 3 kernels take less than their launch" in text
+    (numbers,) = json.loads((tmp_path / "n.json").read_text())["traces"]
+    assert numbers["stream-time"] == [{"stream": 7, "kernels": 3, "total_ns": 9800}]
+    (finding,) = numbers["findings"]
+    assert finding["cost_ns"] == 4500 + 4700
+    assert run("etplus", "report", "in.txt", "-o", "page.html", cwd=tmp_path, env=site).returncode == 0
+    assert b"take less than their launch" in (tmp_path / "page.html").read_bytes()
+
+
+def test_a_trace_with_nothing_to_say_has_no_findings(site: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("# kernels\ngemm 1000 9000\n")
+    done = run("etplus", "analyze", "in.txt", "--json", "n.json", cwd=tmp_path, env=site)
+    assert done.returncode == 0 and b"findings" not in done.stdout
+    assert "findings" not in json.loads((tmp_path / "n.json").read_text())["traces"][0]
+
+
+def test_exporter(site: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text(LINES)
+    words = ("etplus", "convert", "in.txt", "-o", "out.kernels.csv", "--option", "min_ns=400")
+    done = run(*words, cwd=tmp_path, env=site)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.kernels.csv").read_text().splitlines() == ["0,1000,9000,gemm", "0,12000,500,relu"]
+
+
+def test_command(site: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text(LINES)
+    done = run("etplus", "slowest", "in.txt", "-n", "2", cwd=tmp_path, env=site)
+    assert (done.returncode, done.stdout.decode()) == (0, "9.0 µs  gemm\n0.5 µs  relu\n")
+
+
+def test_cost_model(site: dict[str, str], tmp_path: Path) -> None:
+    code = (
+        "from etplus.predict.costs import MeasuredTask, Task\n"
+        "from etplus.predict.costs.registry import cost_models\n"
+        "model = cost_models()['per-byte'].fit([MeasuredTask(Task('aten::add', bytes=100), 50.0, 1)], {})\n"
+        "print(model.predict(Task('aten::mul', bytes=300)).ns, model.predict(Task('aten::mul')))\n"
+    )
+    done = run("python", "-c", code, cwd=tmp_path, env=site)
+    assert (done.returncode, done.stdout) == (0, b"150.0 None\n"), done.stderr
+
+
+def test_findings_that_are_none_are_refused(tmp_path: Path) -> None:
+    info = tmp_path / "site" / "tiny-1.5.dist-info"
+    info.mkdir(parents=True)
+    (info.parent / "tiny.py").write_text("def wrong(analysis):\n    return ['slow']\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1.5\n")
+    (info / "entry_points.txt").write_text("[etplus.findings]\nmine = tiny:wrong\n")
+    (tmp_path / "in.json").write_bytes(plain(ROOT / "tests" / "golden" / "gpu_shaped_from_cpu.etplus.json.gz"))
+    done = run("etplus", "analyze", "in.json", cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(info.parent)})
+    assert done.returncode == 2
+    expected = "finding mine of tiny 1.5 returned str, not Finding; report it to its authors"
+    assert done.stderr.decode() == f"etplus: error: {expected}\n"
