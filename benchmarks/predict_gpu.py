@@ -25,6 +25,7 @@ from etplus.analysis.devices import known_devices
 from etplus.cli.fit import crossval_lines
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
+from etplus.predict.costs import CostModel
 from etplus.predict.costs.baselines import ExtraTrees, NameMean, UntunedRoofline, have_trees
 from etplus.predict.costs.bound import bound_of
 from etplus.predict.costs.crossval import cross_validate
@@ -34,7 +35,6 @@ from etplus.predict.costs.measured_tasks import MeasuredTask, gpu_tasks, medians
 from etplus.predict.costs.prediction_intervals import fit_intervals
 from etplus.predict.costs.registry import Costs
 from etplus.predict.costs.similar import Nearest
-from etplus.predict.costs.task import CostModel
 from etplus.predict.end_to_end import Prediction, calibrated, predict, predict_ranks
 from etplus.predict.fitting import fit
 from etplus.predict.rank_job import ENGINES, Engine

@@ -81,7 +81,7 @@ def tiles_of(layout: LaneLayout, columns: Mapping[str, npt.NDArray[np.integer]])
 
     Example:
         >>> ts, zero = np.array([30, 10]), np.zeros(2, np.int64)
-        >>> tiles = tiles_of(Layout.of(zero, zero, ts), {"ts": ts, "dur": np.array([5, 8])})
+        >>> tiles = tiles_of(LaneLayout.of(zero, zero, ts), {"ts": ts, "dur": np.array([5, 8])})
         >>> tiles["from"].tolist(), tiles["to"].tolist(), tiles["count"].tolist()
         ([10], [35], [2])
     """

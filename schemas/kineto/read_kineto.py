@@ -55,6 +55,8 @@ class EventRecords:
 
     texts: EventTexts
 
+    __repr__ = brief
+
     def read(self, index: IntColumn, of: Callable[[bytes], T]) -> list[T]:
         """What a function makes of the texts of many events, of which each is at least an object with its `args`."""
         shares = np.array_split(index, max(len(index) // _WORTH_A_PROCESS, 1))
