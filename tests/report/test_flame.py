@@ -171,3 +171,14 @@ def test_the_command_shows_python_functions(tmp_path: FilePath) -> None:
         done = call("report", *words, "--python-frames", "-o", "other.html", cwd=tmp_path)
         assert done.returncode == 2 and told in done.stderr and done.stderr.count(b"\n") == 1
     assert not (tmp_path / "other.html").exists()
+
+
+@pytest.mark.parametrize("most", range(1, 7))
+@pytest.mark.parametrize("names", ["abcde", "edcba", "cabed"])
+def test_of_calls_that_take_the_same_time_the_outer_ones_are_kept(names: str, most: int) -> None:
+    """Whatever the codes of the names are: the first lines of the file give those names their codes in order."""
+    events = [op(name, 200 + 10 * at, 1) for at, name in enumerate("abcde")]
+    events += [op(name, 0, 100) for name in names]
+    tree = flame_graph(read_trace(kineto_of(events)), most)
+    chain = [("CPU thread 7",), *(("CPU thread 7", *names[: at + 1]) for at in range(5))]
+    assert [*paths_of(tree)] == chain[:most]
