@@ -13,7 +13,7 @@ from etplus.analysis.overheads import Overheads, Statistic
 from etplus.analysis.summary import Analysis, analyse
 from etplus.converters.open import load as read_trace
 from etplus.report.report_text import _holders, _memory, overheads_text, table_text, text_of
-from traces import kernel, kineto_of, launch, op
+from traces import analysis_of, kernel, kineto_of, launch, op
 
 NONE = Statistic(0, 0, 0, 0, 0, 0)
 
@@ -140,3 +140,13 @@ def test_a_share_of_nothing_is_unknown(peak: int) -> None:
     memory: Any = memory_of("cpu", peak, ("gradient", "a", 1, 5))
     line = _holders(analysis_with(memory), 200, 9).splitlines()[2]
     assert line.split()[4:] == (["50.0%"] if peak else [])
+
+
+def test_the_text_lists_sequences_that_occur_again() -> None:
+    analysis = analysis_of("gpu-kineto/alexnet")
+    once = [row for row in analysis.sequences if row.count == 1]
+    often = [row for row in analysis.sequences if row.count > 1]
+    text = text_of(analysis, 100, top=len(often))
+    assert once and often
+    (table,) = (part for part in text.split("\n\n") if part.startswith("sequences of kernels"))
+    assert len(table.splitlines()) == 2 + 2 * len(often) and "(the first" not in table.splitlines()[0]
