@@ -11,9 +11,11 @@ import numpy as np
 import orjson
 import pytest
 from etplus.converters.open import load as read_trace
-from etplus.report.flame import PYTHON, RUNTIME, THREAD, flame_graph
+from etplus.report.flame import PYTHON, RUNTIME, THREAD, _enclosing, flame_graph
 from etplus.schemas.kineto.python_frames import read_python_frames
 from etplus.trace.trace import Trace
+from hypothesis import given
+from hypothesis import strategies as st
 from support import call, shared_trace
 from traces import GPU_SHAPED, kineto_of, launch, op, trace_of
 
@@ -171,3 +173,27 @@ def test_the_command_shows_python_functions(tmp_path: FilePath) -> None:
         done = call("report", *words, "--python-frames", "-o", "other.html", cwd=tmp_path)
         assert done.returncode == 2 and told in done.stderr and done.stderr.count(b"\n") == 1
     assert not (tmp_path / "other.html").exists()
+
+
+@pytest.mark.parametrize("most", range(1, 7))
+@pytest.mark.parametrize("names", ["abcde", "edcba", "cabed"])
+def test_of_calls_that_take_the_same_time_the_outer_ones_are_kept(names: str, most: int) -> None:
+    """Whatever the codes of the names are: the first lines of the file give those names their codes in order."""
+    events = [op(name, 200 + 10 * at, 1) for at, name in enumerate("abcde")]
+    events += [op(name, 0, 100) for name in names]
+    tree = flame_graph(read_trace(kineto_of(events)), most)
+    chain = [("CPU thread 7",), *(("CPU thread 7", *names[: at + 1]) for at in range(5))]
+    assert [*paths_of(tree)] == chain[:most]
+
+
+@given(st.lists(st.tuples(st.integers(-1, 9), st.integers(0, 9)), max_size=10))
+def test_the_innermost_one_around_the_whole_of_a_call_by_walking_up(drawn: list[tuple[int, int]]) -> None:
+    inner = [min(one, at - 1) for at, (one, _) in enumerate(drawn)]
+    end = [one for _, one in drawn]
+    wanted = []
+    for at in range(len(drawn)):
+        around = inner[at]
+        while around >= 0 and end[around] < end[at]:
+            around = inner[around]
+        wanted.append(around)
+    assert _enclosing(np.array(inner, np.int64), np.array(end, np.int64)).tolist() == wanted

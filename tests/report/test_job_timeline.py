@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from browser import Page
 from etplus.analysis.summary import analyse
 from etplus.converters.open import load as read_trace
-from etplus.report.job_timeline import job_timeline, rank_lanes
+from etplus.jobs.matching import Matched
+from etplus.report.job_timeline import _collectives, job_timeline, rank_lanes
 from etplus.report.report_html import rank_report, report_html
 from etplus.trace.trace import Trace
 from pages import rows_of, shown
@@ -121,3 +123,13 @@ def test_the_page_walks_from_collective_to_collective(browser: Page, tmp_path: P
     browser.evaluate(f"{choose} field.dispatchEvent(new Event('change')); }})()")
     assert browser.evaluate(press.format("Shift"))[:2] == [0, 900_000]
     assert browser.errors == []
+
+
+def test_collectives_of_one_rank_are_not_drawn() -> None:
+    ranks: list[tuple[int, ...]] = [(0,), (0, 1)]
+    matched = []
+    for of in ranks:
+        one, times = np.zeros(1, np.int64), np.zeros((1, len(of)), np.int64)
+        matched.append(Matched("g", of, one, one, one + 8, times, times, times + 5, np.zeros(1, np.bool_)))
+    (drawn,) = _collectives(matched, {0: 0, 1: 0}, 0, {0: 0, 1: 1})
+    assert drawn["members"] == [0, 1] and drawn["end"] == [5, 5] and drawn["bytes"] == 8

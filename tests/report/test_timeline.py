@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from etplus.analysis.bandwidth import CommunicationRow
 from etplus.analysis.kernel_peaks import work_of_events
-from etplus.analysis.launch_queues import longest_gaps
 from etplus.converters.open import load as read_trace
 from etplus.report import tiles
 from etplus.report.timeline import Branch, DrawnBlocks, condense, nest, time_tree
@@ -16,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pages import unpacked
 from support import examples
-from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, launch, op, trace_of
+from traces import GPU_SHAPED, analysis_of, kernel, kineto_of, trace_of
 
 CALLS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 200), st.integers(0, 60)), max_size=60)
 
@@ -127,30 +125,6 @@ def test_the_tree_sums_up_to_the_breakdown(name: str) -> None:
             assert sum(kid.total_ns for kid in kids) == branch.total_ns
             assert sum(kid.count for kid in kids) == branch.count
         open_branches += kids
-
-
-def test_gaps_are_told_with_their_cause() -> None:
-    events = [
-        op("aten::a", 0, 50), launch(1, 10), launch(2, 12), op("aten::b", 60, 50), launch(3, 70),
-        kernel("first", 1, 20, 10), kernel("second", 2, 40, 5, stream=8), kernel("third", 3, 80, 5),
-    ]  # fmt: skip
-    found = longest_gaps(read_trace(kineto_of(events)))
-    told = [(gap.start, gap.idle_ns, gap.before, gap.after, gap.launched_by, gap.launch_ns) for gap in found]
-    assert told == [
-        (45_000, 35_000, "second", "third", "aten::b", 25_000),
-        (30_000, 10_000, "first", "second", "aten::a", -18_000),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("collective", "ranks", "factor"),
-    [("allreduce", 4, 1.5), ("allgather", 4, 0.75), ("reduce_scatter", 8, 0.875), ("all_to_allv", 2, 0.5),
-     ("broadcast", None, 1.0), ("reduce", 4, 1.0), ("allreduce", None, None), ("", 4, None)],
-)  # fmt: skip
-def test_bus_bandwidth(collective: str, ranks: int | None, factor: float | None) -> None:
-    row = CommunicationRow(collective, "float", "0", ranks, 1_000_000, 2, 4_000_000, 1_000_000)
-    assert row.algorithm_bandwidth == 1_000_000 / 2e-3
-    assert row.bus_bandwidth == (None if factor is None else pytest.approx(factor * 5e8))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,65 @@
+"""Memory of several devices in one small trace: the events of each are its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from etplus.analysis.device_memory import _paired, device_memory, thinned
+from etplus.converters.open import load as read_trace
+from traces import kineto_of, memory_event, op
+
+
+def on(kind: int, number: int, ts: float, size: int, address: int, allocated: int) -> dict[str, Any]:
+    return memory_event(ts, size, address, allocated, **{"Device Type": kind, "Device Id": number})
+
+
+def test_each_device_has_its_own_events() -> None:
+    """Two GPUs and the CPU, whose number is that of none; one address on two of them."""
+    events = [
+        op("aten::mm", 0, 100), on(1, 0, 10, 100, 1, 100), on(1, 1, 20, 70, 1, 70), on(0, -1, 30, 50, 1, 50),
+        on(1, 0, 40, 30, 2, 130), on(1, 1, 50, -70, 1, 0), on(1, 0, 60, -100, 1, 30), on(0, 0, 70, 5, 9, 5),
+    ]  # fmt: skip
+    found = device_memory(read_trace(kineto_of(events)))
+    assert [(one.device, one.peak_bytes, one.base) for one in found] == [
+        ("cuda:0", 130, 0), ("cuda:1", 70, 0), ("cpu", 50, 0), ("cpu:0", 5, 0)
+    ]  # fmt: skip
+    assert [one.allocated.tolist() for one in found] == [[100, 130, 30], [70, 0], [50], [5]]
+    assert [one.blocks.bytes.tolist() for one in found] == [[100, 30], [70], [50], [5]]
+    first = found[0]
+    assert [(row.operator, row.bytes, row.blocks) for row in first.holders] == [
+        ("aten::mm", 100, 1), ("aten::mm", 30, 1)
+    ]  # fmt: skip
+
+
+def test_totals_that_are_not_recorded_are_counted() -> None:
+    events = [op("aten::mm", 0, 100), on(1, 0, 10, -40, 7, -1), on(1, 0, 20, 100, 1, -1), on(1, 0, 30, 20, 2, -1)]
+    (one,) = device_memory(read_trace(kineto_of(events)))
+    assert one.allocated.tolist() == [0, 100, 120] and one.base == 40, "what is freed first was there before"
+
+
+def test_a_block_ends_with_the_next_event_of_its_address() -> None:
+    address, size = np.array([1, 2, 1, -1, 2, 2]), np.array([5, 6, -5, 9, 7, -7])
+    first, last = _paired(address, size)
+    assert (first.tolist(), last.tolist()) == ([0, 1, 4], [2, 4, 5])
+    first, last = _paired(np.array([3, 4]), np.array([1, 1]))
+    assert (first.tolist(), last.tolist()) == ([0, 1], [2, 2]), "to the end"
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5, 20])
+def test_thinned_curves_by_brute_force(most: int) -> None:
+    rng = np.random.default_rng(most)
+    ts, values = np.unique(rng.integers(0, 200, 40)), rng.integers(0, 9, 40)
+    values = values[: len(ts)]
+    found = thinned(ts, values, most)
+    if len(ts) <= 2 * most:
+        assert found.tolist() == list(range(len(ts)))
+        return
+    width = (ts[-1] - ts[0]) // most + 1
+    wanted = set()
+    for part in range(most):
+        inside = [at for at in range(len(ts)) if part * width <= ts[at] - ts[0] < (part + 1) * width]
+        if inside:
+            wanted |= {max(inside, key=lambda at: (values[at], -at)), inside[-1]}
+    assert found.tolist() == sorted(wanted) and len(found) <= 2 * most

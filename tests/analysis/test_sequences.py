@@ -1,0 +1,47 @@
+"""Sequences of kernels of a small trace, counted by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from etplus.analysis.sequences import KernelSequence, kernel_sequences
+from etplus.converters.open import load as read_trace
+from traces import kernel, kineto_of, launch, op
+
+
+def calls(*sequences: tuple[str, str]) -> list[dict[str, Any]]:
+    """Calls of 20 µs, each with an operator inside that launches kernels (of 1, 2, 3, … µs)."""
+    events, number = [], 0
+    for at, (name, kernels) in enumerate(sequences):
+        events += [op(name, 100 * at, 20), op("aten::inner", 100 * at + 1, 18)]
+        for place, letter in enumerate(kernels):
+            number += 1
+            events += [launch(number, 100 * at + 2 + place, 0.5)]
+            events += [kernel(letter, number, 100 * at + 30 + 10 * place, place + 1)]
+    return events
+
+
+def test_sequences() -> None:
+    trace = read_trace(
+        kineto_of([
+            *calls(("aten::a", "xyz"), ("aten::b", "xyz"), ("aten::a", "xyz"), ("aten::a", "xzy"), ("aten::a", "xy"),
+                   ("aten::c", "xxxx")),
+            kernel("lost", 99, 2000, 5),
+        ])
+    )  # fmt: skip
+    xyz = ("x", "y", "z")
+    longer = [
+        KernelSequence("aten::a", xyz, 2, 12_000, 40_000), KernelSequence("aten::c", ("x",) * 4, 1, 10_000, 20_000),
+        KernelSequence("aten::a", ("x", "z", "y"), 1, 6_000, 20_000), KernelSequence("aten::b", xyz, 1, 6_000, 20_000),
+    ]  # fmt: skip
+    found = kernel_sequences(trace)
+    assert found[:2] == longer[:2] and sorted(found[2:], key=str) == sorted(longer[2:], key=str)
+    assert found[2].op == "aten::a" and found[0].above() == "aten::a: x, y, z"
+    shorter = KernelSequence("aten::a", ("x", "y"), 1, 3_000, 20_000)
+    assert kernel_sequences(trace, least=2) == [*found, shorter] and kernel_sequences(trace, least=5) == []
+    assert kernel_sequences(trace, least=4) == longer[1:2]
+
+
+def test_a_trace_without_kernels_has_none() -> None:
+    assert kernel_sequences(read_trace(kineto_of([op("aten::a", 0, 5)])), least=1) == []
+    assert kernel_sequences(read_trace(kineto_of([kernel("k", 1, 0, 5)])), least=1) == []

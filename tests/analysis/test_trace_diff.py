@@ -1,0 +1,97 @@
+"""Differences of two small traces, row by row: operators, call paths, iterations, and what the text says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from etplus.analysis.summary import Analysis, analyse
+from etplus.analysis.trace_diff import DiffRow, Side, _weighted, diff_text, difference, path_rows, regressions
+from etplus.converters.open import load as read_trace
+from traces import kernel, kineto_of, launch, op
+
+
+def analysed(*calls: tuple[str, float], steps: int = 0, early: float = 0) -> Analysis:
+    """Calls of 20 µs of aten::outer, each with an operator that launches a kernel of so many µs."""
+    events: list[dict[str, Any]] = []
+    if early:
+        events += [op("aten::early", 0, 10), launch(99, 1), kernel("k", 99, 12, early)]
+    for at, (name, dur) in enumerate(calls):
+        start = 100 + 100 * at
+        events += [op("aten::outer", start, 20), op(name, start + 1, 15), launch(at + 1, start + 2)]
+        events += [kernel(f"k {name}", at + 1, start + 20, dur)]
+    width = 100 * len(calls) // max(steps, 1)
+    events += [op(f"ProfilerStep#{n}", 100 + width * n, width, cat="user_annotation") for n in range(steps)]
+    return analyse(read_trace(kineto_of(events)))
+
+
+A, B = analysed(("aten::a", 10), ("aten::b", 20), ("aten::b", 4)), analysed(("aten::a", 15), ("aten::c", 4))
+
+
+def test_rows_the_greatest_change_first() -> None:
+    found = difference(A, B)
+    assert (found.total_a, found.total_b, found.per_iteration) == (34_000, 19_000, False)
+    assert found.ops == [DiffRow("aten::outer", Side(3, 34_000), Side(2, 19_000))]
+    assert [(row.name, row.a and row.a.total_ns, row.b and row.b.total_ns, row.ratio) for row in found.kernels] == [
+        ("k aten::b", 24_000, None, None), ("k aten::a", 10_000, 15_000, 1.5), ("k aten::c", None, 4_000, None)
+    ]  # fmt: skip
+    assert [row.change_ns for row in found.kernels] == [-24_000, 5_000, 4_000]
+    assert [row.name for row in found.gains] == ["aten::outer"] and found.losses == []
+    assert DiffRow("x", Side(1, 0), Side(1, 5)).ratio is None
+
+
+def test_call_paths() -> None:
+    found = {row.path: row for row in path_rows(A, B, per_iteration=False)}
+    assert [path[1:] for path in found] == [(), ("aten::b",), ("aten::a",), ("aten::c",)]
+    outer, b = found["aten::outer",], found["aten::outer", "aten::b"]
+    assert outer.a and outer.b and b.a and b.b is None
+    assert vars(outer.a) == {"calls": 3, "host_ns": 60_000, "self_ns": 15_000, "device_ns": 34_000, "launched_ns": 0}
+    assert vars(b.a) == {"calls": 2, "host_ns": 30_000, "self_ns": 30_000, "device_ns": 24_000, "launched_ns": 24_000}
+    assert (outer.change("device_ns"), b.change("host_ns")) == (-15_000, -30_000)
+
+
+def test_iterations_are_compared_on_average() -> None:
+    """What was launched before the first iteration is left out of it."""
+    two = analysed(("aten::a", 10), ("aten::a", 20), ("aten::b", 30), ("aten::b", 40), steps=2, early=7)
+    one = analysed(("aten::a", 10), ("aten::b", 30), steps=1)
+    found = difference(two, one)
+    assert found.per_iteration and (found.iterations_a, found.iterations_b) == (2, 1)
+    assert (found.outside_a, found.outside_b) == ((1, 7_000), (0, 0))
+    assert (found.total_a, found.total_b, found.latency_a, found.latency_b) == (50_000, 40_000, 200_000, 200_000)
+    assert [(row.name, row.a and row.a.count, row.a and row.a.total_ns) for row in found.kernels] == [
+        ("k aten::a", 1, 15_000), ("k aten::b", 1, 35_000)
+    ]  # fmt: skip
+    whole = difference(two, one, total=True)
+    assert not whole.per_iteration and (whole.total_a, whole.total_b) == (107_000, 40_000)
+    rows = {row.path[-1]: row for row in found.paths}
+    assert "aten::early" not in rows and rows["aten::a"].a and rows["aten::a"].a.calls == 1
+    assert rows["aten::a"].a.device_ns == 15_000
+
+
+def test_the_text() -> None:
+    text = diff_text(difference(A, B), 200)
+    (paths,) = (part.splitlines() for part in text.split("\n\n") if part.startswith("call paths"))
+    assert paths[1].split() == ["A", "n", "A", "ms", "launched", "B", "n", "B", "ms", "launched", "B−A", "ms"]
+    assert [line.split() for line in paths[2:]] == [
+        ["aten::outer", "/", "aten::b"], ["2.0", "0.0", "-0.024"],
+        ["aten::outer", "/", "aten::a"], ["1.0", "0.0", "1.0", "0.0", "+0.005"],
+        ["aten::outer", "/", "aten::c"], ["1.0", "0.0", "+0.004"],
+    ]  # fmt: skip
+    assert ", 0.034 ms of GPU events\n" in text and "0.019 ms of GPU events, 0.56 times A" in text
+    slow = analysed(("aten::a", 10_000)), analysed(("aten::a", 25_000))
+    (paths,) = (part.splitlines() for part in diff_text(difference(*slow), 200).split("\n\n") if "call paths" in part)
+    assert paths[3].split() == ["1.0", "10.0", "1.0", "25.0", "+15.000"]
+
+
+@pytest.mark.parametrize(("limit", "names"), [(0.5, []), (0.49, ["device time"]), (0.0, ["device time"])])
+def test_regressions(limit: float, names: list[str]) -> None:
+    one, other = analysed(("aten::a", 40)), analysed(("aten::a", 60), ("aten::a", 0))
+    found = [one for one in regressions(difference(one, other, total=True), limit) if one.startswith("device time")]
+    assert [text.split(":")[0] for text in found] == names
+    if names:
+        assert found[0] == "device time: 0.040 ms in A, 0.060 ms in B (+50.0%); operators: aten::outer +0.020 ms"
+
+
+def test_shares_are_weighted_by_time() -> None:
+    assert _weighted([(0.5, 100), (0.1, 300), (None, 50), (0.9, 0)]) == pytest.approx(0.2)
+    assert _weighted([(None, 5)]) is None and _weighted([]) is None
