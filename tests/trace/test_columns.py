@@ -1,9 +1,26 @@
-"""Distinct rows of columns, against `np.unique`."""
+"""Columns of numbers: their distinct rows, runs and positions, and what makes them of Python values."""
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
-from etplus.trace.columns import distinct_rows, grouped
+import pytest
+from etplus.trace.columns import (
+    StringTable,
+    decimal_ns,
+    distinct_rows,
+    exact_ns,
+    grouped,
+    int_column,
+    inverse_positions,
+    joined_columns,
+    lists_by,
+    mask_at,
+    positions,
+    run_starts,
+    scatter,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,3 +35,59 @@ def test_distinct_rows(rows: list[tuple[int, int, int]]) -> None:
     assert found[inverse].tolist() == table.tolist()
     positions = {key: [at for at, row in enumerate(rows) if row == key] for key in rows}
     assert {key: at.tolist() for key, at in grouped(*table.T)} == positions
+
+
+def test_positions_of_sparse_values() -> None:
+    among = np.array([10**12, 5, -(10**12), 5])
+    assert positions(among, np.array([5, 6, -(10**12), 10**12, 10**13])).tolist() == [1, -1, 2, 0, -1]
+    assert positions(among[:0], np.array([5, 6])).tolist() == [-1, -1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=1, max_size=10))
+def test_runs_start_where_a_row_differs_from_the_one_before(rows: list[tuple[int, int]]) -> None:
+    table = np.array(rows)
+    expected = [at == 0 or rows[at] != rows[at - 1] for at in range(len(rows))]
+    assert run_starts(table[:, 0], table[:, 1]).tolist() == expected
+
+
+def test_texts_are_interned_in_order() -> None:
+    table = StringTable(["b"])
+    assert table.codes(["a", "b", "c", "a"]).tolist() == [1, 0, 2, 1] and table.values == ["b", "a", "c"]
+    assert (table.code("c"), table.code("x")) == (2, -1) and table.values == ["b", "a", "c"], "asking adds nothing"
+    assert table.recode(["y", "c", "z"], np.array([2, 1, 0, 2])).tolist() == [3, 2, 4, 3], "by first appearance"
+
+
+def test_columns_made_of_positions() -> None:
+    assert scatter(4, [2, 0], np.array([7, 8])).tolist() == [8, -1, 7, -1]
+    assert scatter(3, [1], np.array([7.5]), 0).tolist() == [0, 7.5, 0]
+    assert mask_at(4, np.array([3, 1])).tolist() == [False, True, False, True]
+    assert inverse_positions(4, np.array([3, 1])).tolist() == [-1, 1, -1, 0]
+    assert lists_by([7, 5, 7], [3, 2, 1]) == {7: [3, 1], 5: [2]}
+
+
+def test_parts_are_joined_and_emptied() -> None:
+    parts = [{"a": np.array([1]), "b": np.array([2])}, {"a": np.array([3, 4]), "b": np.array([5, 6])}]
+    joined = joined_columns(parts)
+    assert {name: column.tolist() for name, column in joined.items()} == {"a": [1, 3, 4], "b": [2, 5, 6]}
+    assert parts == [{}, {}] and joined_columns([]) == {}
+
+
+@given(st.integers(0, 2**43 * 1000 - 1))
+def test_times_are_the_ns_that_were_written(ns: int) -> None:
+    us = Decimal(ns) / 1000
+    assert exact_ns(np.array([float(us)])).tolist() == decimal_ns([us]).tolist() == [ns]
+
+
+def test_a_time_that_is_not_written_is_none() -> None:
+    assert decimal_ns([None, Decimal("1.0004"), Decimal("1.0006"), Decimal(-2)]).tolist() == [0, 1000, 1001, -2000]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(5, 5), (-(2**63), -(2**63)), (2**63 - 1, 2**63 - 1), (2**63, -7), (-(2**63) - 1, -7), (2.0, 2), (2.5, -7),
+     (True, -7), (None, -7), ("3", -7), (float("inf"), -7), (float("nan"), -7), (1e300, -7), ([], -7)],
+)  # fmt: skip
+def test_values_that_are_no_integers_are_missing(value: object, expected: int) -> None:
+    assert int_column([value], -7).tolist() == [expected]
+    assert int_column([1, value, 2], -7).tolist() == [1, expected, 2]
+    assert int_column([], -7).dtype == np.int64

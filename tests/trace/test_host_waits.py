@@ -4,18 +4,39 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from etplus.trace.host_waits import ROUNDING_NS, blocking_copies, synchronous_readback
+from etplus.trace.host_waits import (
+    DEVICE_SYNCHRONIZE,
+    ROUNDING_NS,
+    SYNCHRONIZE,
+    blocking_copies,
+    named,
+    synchronous_readback,
+)
 
 NAMES = ["cudaMemcpy", "cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)", "Memcpy DtoH (Device -> Pinned)",
-         "Memcpy DtoD (Device -> Device)"]  # fmt: skip
+         "Memcpy DtoD (Device -> Device)", "cudaLaunchKernel"]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("copy", "call", "late", "blocks", "reads_back"),
     [(2, 0, 0, True, True), (2, 1, 0, True, False), (3, 1, 0, False, False), (3, 0, 0, True, True),
-     (4, 0, 0, True, False), (2, 1, ROUNDING_NS, True, False), (2, 1, ROUNDING_NS + 1, False, False)],
+     (4, 0, 0, True, False), (2, 1, ROUNDING_NS, True, False), (2, 1, ROUNDING_NS + 1, False, False),
+     (2, 5, 0, False, False), (4, 5, 0, False, False)],
 )  # fmt: skip
 def test_copies(copy: int, call: int, late: int, blocks: bool, reads_back: bool) -> None:
     codes = np.array([copy]), np.array([call])
     assert blocking_copies(NAMES, *codes, np.array([late])).tolist() == [blocks]
     assert synchronous_readback(NAMES, *codes).tolist() == [reads_back]
+
+
+def test_a_column_of_copies_with_a_tolerance_of_its_own() -> None:
+    copy, call, late = np.array([2, 3, 4, 2]), np.array([0, 1, 0, 1]), np.array([5, 0, 6, 4])
+    assert blocking_copies(NAMES, copy, call, late, 5).tolist() == [True, False, False, True]
+    assert synchronous_readback(NAMES, copy, call).tolist() == [True, False, False, False]
+
+
+def test_synchronizations_by_name() -> None:
+    names = ["cudaDeviceSynchronize", "hipStreamSynchronize", "cuCtxSynchronize", "cudaEventSynchronize", "cudaMemcpy"]
+    codes = np.arange(5)
+    assert named(names, codes, SYNCHRONIZE).tolist() == [True, True, True, True, False]
+    assert named(names, codes, DEVICE_SYNCHRONIZE).tolist() == [True, False, True, False, False]

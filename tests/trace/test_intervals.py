@@ -1,9 +1,9 @@
-"""Step functions against sums over all changes so far."""
+"""Step functions against sums over all changes so far, unions and intersections against sets of moments."""
 
 from __future__ import annotations
 
 import numpy as np
-from etplus.trace.intervals import step_function
+from etplus.trace.intervals import Intervals, Span, intersection, most_at_once, step_function, sums, union
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,3 +14,56 @@ def test_a_step_function_is_the_sum_of_the_changes_so_far(changes: list[tuple[in
     times, level = step_function(ts, change)
     assert times.tolist() == sorted({at for at, _ in changes})
     assert level.tolist() == [sum(by for other, by in changes if other <= at) for at in times.tolist()]
+
+
+Pairs = list[tuple[int, int]]
+SPANS = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15)), max_size=8)
+
+
+def united(spans: Pairs) -> Intervals:
+    table = np.array(spans, np.int64).reshape(-1, 2)
+    return union(table[:, 0], table[:, 1])
+
+
+def moments(spans: Pairs) -> set[int]:
+    return {at for start, end in spans for at in range(start, end)}
+
+
+def runs(at: set[int]) -> Pairs:
+    """The moments as disjoint spans, as long as they go."""
+    starts = sorted(one for one in at if one - 1 not in at)
+    ends = sorted(one + 1 for one in at if one + 1 not in at)
+    return list(zip(starts, ends, strict=True))
+
+
+def pairs(found: Intervals) -> Pairs:
+    return list(zip(found.start.tolist(), found.end.tolist(), strict=True))
+
+
+@given(SPANS, SPANS)
+def test_unions_and_intersections_are_those_of_the_moments(
+    one: list[tuple[int, int]], other: list[tuple[int, int]]
+) -> None:
+    first, second = united(one), united(other)
+    assert pairs(first) == runs(moments(one)) and first.length == len(moments(one))
+    both = moments(one) & moments(other)
+    assert pairs(intersection(first, second)) == runs(both)
+
+
+def test_intervals_that_touch_are_one() -> None:
+    assert pairs(united([(3, 5), (0, 3), (7, 7), (8, 9), (1, 2)])) == [(0, 5), (8, 9)]
+    assert Span(3, 10).length == 7
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5), st.integers(0, 9)), max_size=8))
+def test_most_at_once(spans: list[tuple[int, int, int]]) -> None:
+    spans = [(first, first + more, size) for first, more, size in spans]
+    levels = [sum(size for first, last, size in spans if first <= at <= last) for at in range(16)]
+    assert most_at_once(spans) == max(levels)
+    assert most_at_once([(0, 1, 2**70), (1, 1, 1)]) == 2**70 + 1 and most_at_once([]) == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(-(2**60), 2**60)), max_size=8))
+def test_sums_by_group(given: list[tuple[int, int]]) -> None:
+    group, values = (np.array([one[k] for one in given], np.int64) for k in (0, 1))
+    assert sums(group, values, 6).tolist() == [sum(v for g, v in given if g == k) for k in range(6)]

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 from etplus.trace.errors import TraceFormatError
-from etplus.trace.printable import escaped
+from etplus.trace.printable import (
+    csv_cell,
+    escaped,
+    is_formula,
+    printable,
+    shortened,
+    stream_label,
+    text_of_cell,
+    thread_label,
+)
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 @pytest.mark.parametrize(
@@ -19,3 +30,55 @@ def test_escaped(text: str, expected: str) -> None:
 def test_an_error_says_where() -> None:
     error = TraceFormatError("x.json", "byte 7", "is cut off", "record it again")
     assert error.file == "x.json" and str(error) == "x.json: byte 7: is cut off; record it again"
+
+
+def test_printable() -> None:
+    assert printable("a\x1b\nb") == "a\ufffd\ufffdb" and printable("a\x1b\nb", "?") == "a??b"
+
+
+@pytest.mark.parametrize(
+    ("text", "formula"),
+    [("=1", True), (" \t=1", True), ("\x00=1", True), ("+1", True), ("-1", True), ("@x", True), ("|x", True),
+     ("−1", True), ("＝1", True), ("a=1", False), (" a=1", False), ("", False), (" ", False), ("1", False)],
+)  # fmt: skip
+def test_formulas(text: str, formula: bool) -> None:
+    assert is_formula(text) == formula
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [("=1", "'=1"), ("a;=1", "a;'=1"), ("a\t=1;-2", "a\t'=1;'-2"), ("\ta", "'\ta"), ("\ra", "'\ra"), ("\na", "'\na"),
+     ("aten::mm", "aten::mm"), ("'a'", "'a'"), ("", ""), ("a=1", "a=1"), ("a\n=1", "a\n'=1")],
+)  # fmt: skip
+def test_cells(text: str, cell: str) -> None:
+    assert csv_cell(text) == cell and text_of_cell(cell) == text
+
+
+@pytest.mark.parametrize("cell", ["'a", "'", "''=1 ", "x'=1"])
+def test_cells_with_apostrophes_of_their_own(cell: str) -> None:
+    assert text_of_cell(cell) == cell
+
+
+@given(st.text("=+a;\t\r\n ", max_size=8))
+def test_a_cell_is_read_back_and_no_part_of_it_is_a_formula(text: str) -> None:
+    cell = csv_cell(text)
+    assert text_of_cell(cell) == text
+    assert not any(is_formula(part) for part in cell.replace("\t", ";").replace("\r", ";").replace("\n", ";").split(";")
+                   if part.strip())  # fmt: skip
+    assert cell[:1] not in ("\t", "\r", "\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "short"),
+    [("abcd", 4, "abcd"), ("abcde", 4, "abc…"), ("abc", 4, "abc"), ("a\x1bcdefgh", 4, "a\ufffdc…"), ("", 4, ""),
+     ("ab", 1, "…")],
+)  # fmt: skip
+def test_shortened(text: str, width: int, short: str) -> None:
+    assert shortened(text, width) == short
+
+
+def test_labels() -> None:
+    assert [thread_label(one) for one in (7, 0, -1, -2)] == [
+        "CPU thread 7", "CPU thread 0", "other thread 1", "other thread 2",
+    ]  # fmt: skip
+    assert stream_label(1, 7, several=True) == "GPU 1 · stream 7" and stream_label(1, 7, several=False) == "stream 7"

@@ -1,0 +1,88 @@
+"""How records print: one line, or one screen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, make_dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import pytest
+from etplus.trace.brief import brief
+
+
+@dataclass
+class Holder:
+    value: Any
+
+    __repr__ = brief
+
+
+@dataclass
+class Table:
+    ts: Any
+    _hidden: int = 0
+
+    __repr__ = brief
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+
+class Pair(NamedTuple):
+    a: int
+    b: str
+
+
+class Record(msgspec.Struct):
+    number: int
+    text: str
+
+    __repr__ = brief
+
+
+class Odd:
+    """Prints as `object` does."""
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(np.zeros((3, 1000), np.int8), "int8 × 3 × 1,000"), (np.zeros((), np.int64), "int64 × 1"),
+     ([], "[]"), ([1, "a", None, 2.5, True, b"", 7, 8], "[1, 'a', None, 2.5, True, b'', 7, 8]"), ([1] * 9, "9 × int"),
+     ({"a": 1, "b": 2, "c": 3, "d": 4}, "{'a': 1, 'b': 2, 'c': 3, 'd': 4}"), (dict.fromkeys("abcde", 1), "5 × int"),
+     ([[], [1]], "2 × list"), ((1, "a", [], {}), "4 × dict or int or list"), ({"a": []}, "1 × list"),
+     (list(range(2000)), "2,000 × int"), ({1, 2}, "{1, 2}"), (Pair(1, "x"), "Pair(a=1, b='x')"),
+     (Table([1]), "<Table: 1 row>"), (Table([1, 2]), "<Table: 2 rows>"), (Table(range(1234)), "<Table: 1,234 rows>"),
+     (Odd(), "<Odd>"), (Holder([]), "<Holder>"), (slice(1), "slice(None, 1, None)")],
+)  # fmt: skip
+def test_values(value: object, shown: str) -> None:
+    assert repr(Holder(value)) == f"<Holder\n  value  {shown}>"
+
+
+def test_a_small_record_is_one_line() -> None:
+    assert repr(Holder(3)) == "Holder(value=3)" and repr(Record(3, "x")) == "Record(number=3, text='x')"
+    assert repr(Holder("x" * 63)) == f"Holder(value='{'x' * 63}')", "79 columns"
+    assert repr(Holder("x" * 64)) == f"<Holder\n  value  '{'x' * 64}'>"
+    assert repr(Record(1, "a\n")) == "Record(number=1, text='a\\n')"
+
+
+def test_long_lines_are_cut() -> None:
+    line = repr(Holder("x" * 500)).splitlines()[1]
+    assert len(line) == 79 and line.endswith("x…>")
+
+
+@pytest.mark.parametrize(("count", "lines"), [(22, 23), (23, 24), (24, 24), (100, 24)])
+def test_a_large_record_is_one_screen(count: int, lines: int) -> None:
+    made = make_dataclass("Wide", [(f"a{k}", Any) for k in range(count)], namespace={"__repr__": brief}, repr=False)
+    shown = repr(made(*[[k, []] for k in range(count)])).splitlines()
+    assert (
+        len(shown) == lines and shown[0] == "<Wide" and shown[1] == f"  {'a0':{len(f'a{count - 1}')}}  2 × int or list"
+    )
+    if count > 23:
+        assert shown[-1] == f"  … {count - 22} more attributes>" and shown[-2].startswith("  a21 ")
+    else:
+        assert shown[-1] == f"  a{count - 1}  2 × int or list>"
+
+
+def test_hidden_attributes_are_not_shown() -> None:
+    assert repr(Table([1, []])) == "<Table: 2 rows\n  ts  2 × int or list>"

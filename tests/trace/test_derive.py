@@ -1,0 +1,75 @@
+"""The tables of a small trace, column by column."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from etplus.trace.build import NO_RECORDS, TraceBuilder
+from etplus.trace.comm_kernels import Comm
+from etplus.trace.derive import device_properties
+from etplus.trace.kinds import CPU
+from made_trace import ALL_REDUCE, made_trace
+
+
+def test_calls() -> None:
+    trace = made_trace()
+    calls = trace.calls
+    assert [trace.names[code] for code in calls.name.tolist()] == [
+        "ProfilerStep#0", "## layer ##", "aten::linear", "aten::addmm", "aten::relu", "ProfilerStep#1",
+        "nn.Module: Net", "aten::mm",
+    ]  # fmt: skip
+    assert calls.kind.tolist() == [1, 1, 0, 0, 0, 1, 2, 0]
+    assert calls.parent.tolist() == [-1, 0, 1, 2, -1, -1, 5, 6], "callers without a time are looked through"
+    assert calls.thread.tolist() == [1] * 7 + [2] and calls.source.tolist() == [1, 2, 3, 4, 6, 7, 8, 9]
+    assert calls.ts.tolist() == [0, 10, 20, 30, 400, 1000, 1100, 1200]
+    assert calls.end.tolist() == [1000, 510, 320, 230, 450, 2000, 1500, 1300]
+    assert calls.signature.tolist() == [-1] * 8 and trace.signatures == []
+
+
+def test_runtime_calls() -> None:
+    runtime = made_trace().runtime
+    assert runtime.ts.tolist() == [100, 240, 800, 1250, 1900] and runtime.end.tolist() == [120, 250, 900, 1260, 1910]
+    assert runtime.call.tolist() == [3, 2, 0, 7, -1] and runtime.source.tolist() == [14, 15, 18, 16, 17]
+    assert runtime.launches.tolist() == [True, True, False, True, True] and runtime.thread.tolist() == [1, 1, 1, 2, 1]
+
+
+def test_gpu_events() -> None:
+    trace = made_trace()
+    gpu = trace.gpu
+    assert gpu.ts.tolist() == [250, 300, 1300, 2500] and gpu.end.tolist() == [280, 400, 1700, 2510]
+    assert gpu.call.tolist() == [2, 3, 7, -1] and gpu.runtime.tolist() == [1, 0, 3, 4]
+    assert gpu.reason.tolist() == [0, 0, 0, 2] and gpu.source.tolist() == [11, 10, 12, 13]
+    assert gpu.bytes.tolist() == [1100, -1, -1, -1], "of copies"
+    assert gpu.comm == {2: ALL_REDUCE, 3: Comm(bytes=8)}
+    assert gpu.device.tolist() == [0, 0, 1, 0] and gpu.stream.tolist() == [8, 7, 9, 7]
+    assert gpu.captured_by.tolist() == [-1] * 4 and gpu.captured_link.tolist() == [0] * 4
+    assert gpu.graph_replay.tolist() == [-1] * 4 and not len(trace.tables.captured)
+
+
+def test_callers_that_claim_a_cycle_are_ignored() -> None:
+    builder = TraceBuilder("made.json")
+    builder.add(CPU, id=[5, 3, 8], parent=[8, 5, 3], name=["a", "b", "c"], ts=[0, 0, 0], dur=[9, 9, 9])
+    calls = builder.build(NO_RECORDS, summary={}).calls
+    assert calls.source.tolist() == [1, 0, 2] and calls.parent.tolist() == [-1, -1, 0]
+
+
+ALIKE = {"name": "MI300X", "numSms": 304, "computeMajor": 9, "computeMinor": 4}
+
+
+@pytest.mark.parametrize(
+    ("listed", "found"),
+    [([{"id": 0, **ALIKE}, {"id": 1, **ALIKE}], {0: 0, 5: 0}), ([{"id": 5, **ALIKE}], {0: 5, 5: 5}),
+     ([{"id": 5, **ALIKE}, {"id": 1, "name": "other"}], {5: 5}), ([{"id": 1, "name": "a"}, {"id": 2, "name": "b"}], {}),
+     ([{"id": 0, **ALIKE}, {"id": 5, **ALIKE}, 7, None], {0: 0, 5: 5}),
+     ([], {}), ([3], {}), ({"id": 0}, {}), (None, {})],
+)  # fmt: skip
+def test_properties_of_devices(listed: object, found: dict[int, int]) -> None:
+    """Of device 0 and 5, which ran something: the record with which id."""
+    properties = device_properties(listed, np.array([5, 0, 5]))
+    assert {number: record["id"] for number, record in properties.items()} == found
+
+
+@pytest.mark.parametrize("key", ALIKE)
+def test_devices_that_differ_in_one_thing_are_not_alike(key: str) -> None:
+    listed = [{"id": 0, **ALIKE}, {"id": 1, **ALIKE, key: 1}]
+    assert list(device_properties(listed, np.array([0, 7]))) == [0]

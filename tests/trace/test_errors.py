@@ -1,0 +1,21 @@
+"""Errors say where and what, also after they were sent to another process."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from etplus.trace.errors import EtplusError, TraceFormatError
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [(("x.json", "byte 7", "is cut off", "record it again"), "x.json: byte 7: is cut off; record it again"),
+     (("x.json", "", "is empty"), "x.json: is empty"), (("x.json", "id 3", "is odd"), "x.json: id 3: is odd")],
+)  # fmt: skip
+def test_an_error_of_a_file(given: tuple[str, ...], text: str) -> None:
+    error = TraceFormatError(*given)
+    assert isinstance(error, EtplusError)
+    for one in (error, pickle.loads(pickle.dumps(error))):
+        assert type(one) is TraceFormatError and str(one) == text
+        assert (one.file, one.place) == given[:2]

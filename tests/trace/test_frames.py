@@ -1,0 +1,54 @@
+"""The dependency graph of a small trace, node by node."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from etplus.trace.build import NO_RECORDS, TraceBuilder
+from etplus.trace.conventions import EDGE_KINDS
+from etplus.trace.errors import UsageError
+from etplus.trace.frames import to_arrow, to_networkx, to_pandas
+from etplus.trace.kinds import CPU, GPU, RUNTIME
+from etplus.trace.trace import Trace
+
+
+def made() -> Trace:
+    builder = TraceBuilder("made.json")
+    builder.add(
+        CPU, id=[10, 11, 12], parent=[10, 10, 10], name=["root", "mm", "late"], ts=[0, 100, -1], dur=[900, 50, 0]
+    )
+    builder.add(GPU, id=[20], parent=[11], name=["gemm"], category=["kernel"], ts=[300], dur=[40])
+    builder.add(RUNTIME, id=[30], parent=[11], name=["cudaLaunchKernel"], ts=[110], dur=[20], tid=["main"])
+    edges = np.array([[30, 20, EDGE_KINDS.index("launch")], [30, 20, EDGE_KINDS.index("sync")]])
+    return builder.build(NO_RECORDS, summary={}, edges=edges)
+
+
+def test_the_graph_has_all_rows_calls_and_edges() -> None:
+    pytest.importorskip("networkx")
+    graph = to_networkx(made())
+    assert dict(graph.nodes(data=True)) == {
+        10: {"name": "root", "kind": "cpu", "ts": 0, "dur": 900},
+        11: {"name": "mm", "kind": "cpu", "ts": 100, "dur": 50},
+        12: {"name": "late", "kind": "cpu"},
+        20: {"name": "gemm", "kind": "gpu", "ts": 300, "dur": 40},
+        30: {"name": "cudaLaunchKernel", "kind": "runtime", "ts": 110, "dur": 20},
+    }
+    edges = sorted((a, b, data["kind"]) for a, b, data in graph.edges(data=True))
+    assert edges == [(10, 11, "call"), (10, 12, "call"), (11, 20, "call"), (11, 30, "call"), (30, 20, "launch"),
+                     (30, 20, "sync")]  # fmt: skip
+
+
+def test_tables_of_other_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=lambda columns: ("frame", columns)))
+    monkeypatch.setitem(sys.modules, "pyarrow", SimpleNamespace(table=lambda columns: ("table", columns)))
+    columns = {"name": ["a", "b"]}
+    assert to_pandas(columns) == ("frame", columns) and to_arrow(columns) == ("table", columns)
+
+
+def test_a_library_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UsageError, match=r"needs pandas; try: pip install 'etplus\[frames\]'"):
+        to_pandas({})

@@ -1,0 +1,86 @@
+"""Objects that other packages register: which are taken, and what of their errors users see."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+import pytest
+from etplus.trace.errors import EtplusError, UsageError
+from etplus.trace.plugins import Plugin, plugins
+
+
+@dataclass
+class Dist:
+    name: str
+    version: str = "1.0"
+
+
+@dataclass
+class Point:
+    """As much of an entry point as is looked at."""
+
+    name: str
+    dist: Dist | None
+    target: Any = None
+
+    def load(self) -> Any:
+        if isinstance(self.target, Exception):
+            raise self.target
+        return self.target
+
+
+class Made:
+    def double(self, number: int) -> int:
+        return 2 * number
+
+    def fail(self, error: Exception) -> None:
+        raise error
+
+
+def plugin(target: Any, dist: Dist | None = None) -> Plugin:
+    return Plugin("command", Point("mine", dist or Dist("pack", "2.1"), target))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Point]]:
+    points: list[Point] = []
+    monkeypatch.setattr(metadata, "entry_points", lambda group: points if group == "etplus.commands" else [])
+    yield points
+
+
+def test_plugins_are_found_by_name(registered: list[Point], caplog: pytest.LogCaptureFixture) -> None:
+    registered += [Point("b", Dist("two")), Point("a", Dist("two")), Point("a", Dist("one")), Point("own", Dist("one"))]
+    with caplog.at_level(logging.WARNING, "etplus"):
+        found = plugins("etplus.commands", "command", {"own"})
+    assert {name: str(one) for name, one in found.items()} == {
+        "a": "command a of one 1.0", "b": "command b of two 1.0",
+    }  # fmt: skip
+    assert [record.getMessage() for record in caplog.records] == [
+        "command a of two 1.0 is ignored: another one has this name",
+        "command own of one 1.0 is ignored: another one has this name",
+    ]
+    assert plugins("etplus.formats", "format", ()) == {}
+
+
+def test_a_plugin_is_loaded_and_a_class_made() -> None:
+    module = types.ModuleType("registered")
+    assert plugin(module).load() is module and isinstance(plugin(Made).load(), Made)
+    assert plugin(Made).call("double", 21) == 42
+    assert plugin(sys).package == "pack 2.1" and Plugin("x", Point("y", None)).package == "an unknown package"  # type: ignore[arg-type]
+
+
+def test_errors_name_the_package() -> None:
+    with pytest.raises(EtplusError, match=r"command mine of pack 2.1 cannot be loaded \(ImportError: no such\)"):
+        plugin(ImportError("no such")).load()
+    with pytest.raises(EtplusError, match=r"command mine of pack 2.1 failed \(ValueError: " + "x" * 200 + r"\)"):
+        plugin(Made).call("fail", ValueError("x" * 300))
+    for error in (UsageError("mine"), OSError("disk"), MemoryError()):
+        with pytest.raises(type(error)) as raised:
+            plugin(Made).call("fail", error)
+        assert raised.value is error

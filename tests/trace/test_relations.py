@@ -1,0 +1,48 @@
+"""Callers by row, and threads of runtime calls by a vote of the ops on them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from etplus.trace.kinds import CPU, GPU, RUNTIME
+from etplus.trace.relations import parent_rows, threads_of_rows
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+@given(st.lists(st.integers(0, 30), unique=True, max_size=12), st.data())
+def test_parent_rows(ids: list[int], data: st.DataObject) -> None:
+    parents = data.draw(st.lists(st.integers(-1, 31), min_size=len(ids), max_size=len(ids)))
+    expected = [ids.index(p) if p in ids and p != own else -1 for own, p in zip(ids, parents, strict=True)]
+    assert parent_rows(np.array(ids, np.int64), np.array(parents, np.int64)).tolist() == expected
+
+
+def threads(
+    ops: list[int], calls: list[tuple[int, int]], tids: list[int | str], *, same_tids: bool = False
+) -> list[int]:
+    """Threads of runtime calls (row of the caller, code of the Kineto thread) behind ops of some ET threads."""
+    kind = np.array([CPU] * len(ops) + [GPU] + [RUNTIME] * len(calls), np.int8)
+    tid = np.array([*ops, 77, *[0] * len(calls)], np.int64)
+    above = np.array([-1] * len(ops) + [0] + [caller for caller, _ in calls], np.int64)
+    codes = np.array([code for _, code in calls], np.int64)
+    found = threads_of_rows(kind, tid, above, codes, tids, same_tids=same_tids).tolist()
+    assert found[: len(ops)] == ops and found[len(ops)] == -1, "ops keep theirs, GPU events have none"
+    return found[len(ops) + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("ops", "calls", "expected"),
+    [([4, 6], [(1, 0), (0, 0), (1, 0)], [6, 6, 6]), ([4, 6], [(0, 0), (0, 0), (1, 0)], [4, 4, 4]),
+     ([6, 4], [(0, 0), (1, 0)], [6, 6]), ([4, 6], [(1, 0), (0, 0)], [6, 6]),
+     ([4, 6], [(0, 0), (1, 1), (-1, 1), (-1, 0)], [4, 6, 6, 4]), ([4], [(-1, 0), (-1, 1), (-1, 0)], [-2, -3, -2])],
+)  # fmt: skip
+def test_a_thread_is_that_of_most_of_its_ops_of_equally_many_the_first_seen(
+    ops: list[int], calls: list[tuple[int, int]], expected: list[int]
+) -> None:
+    assert threads(ops, calls, ["x", "y"]) == expected
+
+
+def test_threads_without_ops_keep_kinetos_number_where_ops_have_it_too() -> None:
+    calls = [(-1, 0), (-1, 1), (-1, 2)]
+    assert threads([4], calls, [70, "main", 9], same_tids=True) == [70, -2, 9]
+    assert threads([4], calls, [70, "main", 9]) == [-2, -3, -4]

@@ -1,0 +1,48 @@
+"""Tables of calls and events: parts of them, and two joined."""
+
+from __future__ import annotations
+
+import numpy as np
+from etplus.trace.comm_kernels import Comm
+from etplus.trace.tables import Calls, reasons
+from made_trace import ALL_REDUCE, made_trace
+
+
+def test_no_calls() -> None:
+    none = Calls.none()
+    assert len(none) == 0
+    assert {name: len(column) for name, column in vars(none).items()} == dict.fromkeys(vars(none), 0)
+    assert none.kind.dtype == np.int8 and none.name.dtype == none.signature.dtype == np.int32
+
+
+def test_some_rows() -> None:
+    trace = made_trace()
+    calls = trace.calls.take(np.array([3, 0]))
+    assert calls.ts.tolist() == [30, 0] and calls.source.tolist() == [4, 1] and len(calls) == 2
+    for rows in (np.array([3, 2, 0]), np.array([True, False, True, True])):
+        gpu = trace.gpu.take(rows)
+        places = np.arange(4)[rows].tolist()
+        assert gpu.ts.tolist() == [[250, 300, 1300, 2500][at] for at in places] and len(gpu) == 3
+        assert gpu.comm == {places.index(2): ALL_REDUCE, places.index(3): Comm(bytes=8)}
+    assert trace.gpu.take(np.array([0, 1])).comm == {}
+
+
+def test_rows_of_two_tables() -> None:
+    trace = made_trace()
+    first, second = trace.gpu.take(np.array([2, 0])), trace.gpu.take(np.array([1, 3]))
+    both = first.joined(second)
+    assert both.ts.tolist() == [1300, 250, 300, 2500] and both.end.tolist() == [1700, 280, 400, 2510]
+    assert both.comm == {0: ALL_REDUCE, 3: Comm(bytes=8)}
+    joined = trace.calls.joined(trace.calls.take(np.array([7])))
+    assert joined.ts.tolist() == [*trace.calls.ts.tolist(), 1200] and len(joined) == 9
+
+
+def test_events_by_stream() -> None:
+    gpu = made_trace().gpu.take(np.array([3, 2, 1, 0]))
+    found = [(device, stream, events.tolist()) for device, stream, events in gpu.by_stream()]
+    assert found == [(0, 7, [2, 0]), (0, 8, [3]), (1, 9, [1])]
+
+
+def test_why_no_call_is_known() -> None:
+    found = reasons(np.array([0, 5, -1, -1, -1]), np.array([-1, 2, 0, 3, -1]))
+    assert found.tolist() == [0, 0, 2, 2, 1] and found.dtype == np.int8

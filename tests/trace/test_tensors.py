@@ -1,0 +1,79 @@
+"""Sizes, shapes and types of what operators are called with."""
+
+from __future__ import annotations
+
+import pytest
+from etplus.trace import tensors
+from etplus.trace.tensors import (
+    Argument,
+    NoSignatures,
+    Signature,
+    Tensor,
+    keep_numbers,
+    numbers_matter,
+    read_bytes,
+    total_bytes,
+)
+
+F32, HALF, INTS = Tensor((2, 3), "float32"), Tensor((4,), "bfloat16"), Tensor((4, 1000), "int64")
+LIST = Tensor((5,), "")
+
+
+def test_sizes() -> None:
+    assert (F32.numel, F32.nbytes, INTS.nbytes, LIST.numel, LIST.nbytes) == (6, 24, 32_000, 5, None)
+    assert Tensor((), "float64").nbytes == 8 and Tensor((0, 7), "int8").nbytes == 0
+    assert total_bytes([F32, HALF]) == 32 and total_bytes([]) == 0 and total_bytes([F32, LIST]) is None
+
+
+@pytest.mark.parametrize(
+    ("argument", "size"),
+    [(Argument((INTS,)), 32_000), (Argument((INTS,), expanded=(1,)), 32), (Argument((INTS,), expanded=(0,)), 8000),
+     (Argument((INTS,), expanded=(0, 1)), 8), (Argument((F32, HALF)), 32), (Argument((), 3), 0),
+     (Argument((LIST,), expanded=(0,)), None), (Argument((Tensor((0, 7), "int8"),), expanded=(0,)), 0)],
+)  # fmt: skip
+def test_memory_of_arguments(argument: Argument, size: int | None) -> None:
+    assert argument.nbytes == size
+    assert read_bytes([argument, Argument((HALF,))]) == (None if size is None else size + 8)
+
+
+def test_arguments_print_what_is_given() -> None:
+    assert repr(Argument()) == "Argument()" and repr(Argument(value=3)) == "Argument(value=3)"
+    assert repr(Argument((HALF,), expanded=(0,))) == (
+        "Argument(tensors=(Tensor(shape=(4,), dtype='bfloat16'),), expanded=(0,))"
+    )
+
+
+def test_a_signature() -> None:
+    found = Signature((Argument((INTS,)), Argument((), 2), Argument((F32, HALF)), Argument((HALF,))), (F32,))
+    assert found.tensors == (INTS, F32, HALF, HALF) and found.label == "[4,1000],[2,3],[4],[4]"
+    assert [found.shape(k) for k in range(5)] == [(4, 1000), None, None, (4,), None]
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype"),
+    [((INTS, F32, HALF), "float32"), ((INTS, HALF), "bfloat16"), ((LIST, INTS), "int64"), ((LIST,), ""), ((), "")],
+)
+def test_the_type_of_a_signature(given: tuple[Tensor, ...], dtype: str) -> None:
+    assert Signature((Argument(given),)).dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("name", "matter"),
+    [("aten::convolution", True), ("aten::conv2d", True), ("aten::_scaled_dot_product_flash_attention", True),
+     ("aten::sum", True), ("aten::sum_", True), ("aten::cat", True), ("aten::addmm", False), ("aten::summary", False),
+     ("mine::sum", False), ("sum", True),
+     ("aten::native_layer_norm_backward", True), ("aten::native_layer_norm", False)],
+)  # fmt: skip
+def test_operators_whose_numbers_matter(name: str, matter: bool) -> None:
+    assert numbers_matter(name) == matter
+
+
+def test_numbers_of_further_operators_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensors, "_more_with_numbers", set())
+    keep_numbers("mine::op", "mine::other")
+    assert [numbers_matter(name) for name in ("mine::op", "mine::other", "mine::third")] == [True, True, False]
+
+
+def test_nodes_that_say_nothing_have_no_signature() -> None:
+    table = NoSignatures()
+    assert table.codes([b"{}", b"{}"], [True, False]).tolist() == [-1, -1] and table.values == []

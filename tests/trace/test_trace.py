@@ -1,0 +1,196 @@
+"""What follows from the rows of a small trace, value by value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from etplus.trace.build import NO_RECORDS, TraceBuilder
+from etplus.trace.conventions import MAX_NS, MAX_RANKS
+from etplus.trace.errors import ConvertError
+from etplus.trace.host_waits import MAX_SKEW_NS
+from etplus.trace.index import CallIndex, Row
+from etplus.trace.intervals import Span
+from etplus.trace.kinds import CPU, GPU
+from made_trace import made_trace
+
+
+def test_spans() -> None:
+    trace = made_trace()
+    assert trace.span == trace.row_span == Span(0, 2510) and len(trace) == 19
+    empty = TraceBuilder("made.json").build(NO_RECORDS, summary={})
+    assert empty.span == empty.row_span == Span(0, 0) and len(empty.steps) == 0
+    assert trace.timed.tolist() == [False, True, True, True, True, False] + [True] * 13
+    assert trace.structural.tolist() == [True] + [False] * 18
+
+
+def test_time_of_calls() -> None:
+    trace = made_trace()
+    assert trace.self_ns.tolist() == [500, 200, 100, 200, 50, 600, 400, 100], "callees of other threads are not within"
+    assert trace.device_ns.tolist() == [130, 130, 130, 100, 0, 400, 400, 400]
+
+
+def test_what_the_first_call_launched_is_its_own() -> None:
+    builder = TraceBuilder("made.json")
+    builder.add(CPU, id=[1], name=["op"], ts=[0], dur=[9])
+    builder.add(GPU, id=[2, 3], parent=[1, -1], name=["k", "k"], category=["kernel"] * 2, ts=[20, 30], dur=[4, 1])
+    trace = builder.build(NO_RECORDS, summary={})
+    assert trace.device_ns.tolist() == [4] and trace.launched_ns.tolist() == [0, 30]
+
+
+def test_places_of_calls() -> None:
+    trace = made_trace()
+    found = trace.hierarchy
+    assert found.top.tolist() == [-1, -1, 2, 2, 4, -1, -1, 7] and found.path.tolist() == [0, 1, 1, 1, 0, 0, 2, 2]
+    assert [[trace.names[code] for code in found.regions(path)] for path in (0, 1, 2)] == [
+        [], ["## layer ##"], ["nn.Module: Net"],
+    ]  # fmt: skip
+    assert trace.attribution.call.tolist() == trace.gpu.call.tolist()
+
+
+def test_steps() -> None:
+    trace = made_trace()
+    assert [(one.name, one.start_ns, one.end_ns) for one in trace.steps] == [
+        ("ProfilerStep#0", 0, 1000), ("ProfilerStep#1", 1000, 2000),
+    ]  # fmt: skip
+    assert trace.launched_ns.tolist() == [240, 100, 1250, 1900] and trace.step_of_event.tolist() == [0, 0, 1, 1]
+
+
+def test_kinds_of_gpu_events() -> None:
+    trace = made_trace()
+    assert np.flatnonzero(trace.communicates).tolist() == [12, 13], "by its name, and as the file says"
+    assert trace.is_comm.tolist() == [False, False, True, True]
+    assert trace.is_kernel.tolist() == [False, True, True, True] and trace.is_copy.tolist() == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert [one.name for one in trace.kernels] == ["gemm", "ncclDevKernel_AllReduce", "loose"]
+
+
+def test_kinds_of_events_of_one_category() -> None:
+    builder = TraceBuilder("made.json")
+    names, category = ["dma_request", "waitOnEvent", "gemm"], ["mtia_ccp_events"] * 3
+    builder.add(GPU, id=[1, 2, 3], name=names, category=category, ts=[1, 2, 3], dur=[1] * 3)
+    trace = builder.build(NO_RECORDS, summary={})
+    assert trace.is_kernel.tolist() == [False, False, True] and trace.is_copy.tolist() == [True, False, False]
+
+
+def test_lanes() -> None:
+    trace = made_trace()
+    lanes = trace.stream_lane
+    assert lanes[10:14].tolist() == [0, 1, 2, 0] and set(lanes[:10].tolist()) == set(lanes[14:].tolist()) == {-1}
+    order, before = trace.lane_order(lanes, np.array([13, 12, 11, 10]), nested=False)
+    assert order.tolist() == [10, 13, 11, 12] and before.tolist() == [-1, 10, -1, -1]
+
+
+@pytest.mark.parametrize(("nested", "order"), [(True, [1, 2, 0]), (False, [0, 1, 2])])
+def test_of_calls_that_start_together_the_longest_is_around_the_others(nested: bool, order: list[int]) -> None:
+    builder = TraceBuilder("made.json")
+    builder.add(CPU, id=[4, 5, 6], name=["op"] * 3, ts=[0] * 3, dur=[1, 9, 9])
+    trace = builder.build(NO_RECORDS, summary={})
+    found, before = trace.lane_order(trace.thread, np.array([2, 1, 0]), nested=nested)
+    assert found.tolist() == order and before.tolist() == [-1, *order[:-1]]
+
+
+def test_edges_by_kind() -> None:
+    trace = made_trace()
+    assert trace.edges_of("launch")[:, :2].tolist() == [[14, 10], [15, 11], [16, 12], [17, 13]]
+    assert len(trace.edges_of("sync")) == 0 and len(trace.edges_of("sync", "launch")) == 4
+
+
+def test_names() -> None:
+    trace = made_trace()
+    assert trace.name_of(Row(4)) == "aten::addmm" and trace.name_at(0).startswith("[pytorch")
+    assert trace.signature_of(CallIndex(2)) is None
+
+
+def test_a_digest_is_of_the_times() -> None:
+    trace = made_trace()
+    assert trace.digest == made_trace().digest and len(trace.digest) == 16
+    moved = trace.with_(ts=np.where(trace.ts == 20, 21, trace.ts))
+    assert moved.digest != trace.digest and made_trace({"kineto": {"base_time_ns": 1}}).digest != trace.digest
+
+
+@pytest.mark.parametrize(
+    ("kineto", "base"),
+    [({"base_time_ns": 500}, 500), ({"base_time_ns": 500, "clock_offset_ns": 20}, 480), ({"clock_offset_ns": 20}, -20),
+     ({"base_time_ns": 500, "clock_offset_ns": -20}, 520), ({"base_time_ns": -1}, 0), ({"base_time_ns": MAX_NS}, 0),
+     ({"base_time_ns": MAX_NS - 1}, MAX_NS - 1), ({"base_time_ns": 0, "clock_offset_ns": MAX_NS}, 0),
+     ({"base_time_ns": "5"}, 0), ({"base_time_ns": True}, 0), ({"base_time_ns": 5, "clock_offset_ns": 2.5}, 5),
+     ([], 0), (None, 0)],
+)  # fmt: skip
+def test_the_base_time(kineto: Any, base: int) -> None:
+    assert made_trace({"kineto": kineto}).base_time_ns == base
+
+
+@pytest.mark.parametrize(
+    ("skew", "expected"),
+    [(0, 0), (8100, 8100), (MAX_SKEW_NS, MAX_SKEW_NS), (MAX_SKEW_NS + 1, 0), (-1, 0), ("x", 0), (None, 0)],
+)
+def test_the_skew_of_clocks(skew: object, expected: int) -> None:
+    assert made_trace({"link": {"dependencies": {"clock_skew_ns": skew}}}).clock_skew_ns == expected
+    assert made_trace({"link": {"dependencies": skew}}).clock_skew_ns == made_trace({"link": skew}).clock_skew_ns == 0
+
+
+def test_the_offset_of_a_clock_is_given_once() -> None:
+    trace = made_trace({"kineto": {"base_time_ns": 100}, "version": "1"})
+    moved = trace.with_clock_offset(30)
+    assert moved.base_time_ns == 70 and trace.base_time_ns == 100 and moved.summary["version"] == "1"
+    assert moved.with_clock_offset(5) is moved
+    for summary in ({}, {"kineto": None}, {"kineto": ["clock"]}):
+        other = made_trace(summary)
+        assert other.with_clock_offset(30) is other
+
+
+@pytest.mark.parametrize(
+    ("value", "rank"),
+    [(0, 0), (3, 3), (MAX_RANKS - 1, MAX_RANKS - 1), (MAX_RANKS, None), (-1, None), ("1", None), (True, None)],
+)
+def test_ranks(value: object, rank: int | None) -> None:
+    trace = made_trace({"kineto": {"distributed_info": {"rank": value, "world_size": 4}}})
+    assert trace.rank == rank and trace.world_size == 4
+    assert made_trace({"kineto": {"distributed_info": [value]}}).rank is None
+
+
+def test_process_groups() -> None:
+    groups = [{"pg_name": "0", "ranks": [0, 1]}, {"pg_name": 7, "ranks": [3]}, {"pg_name": "empty", "ranks": []},
+              {"pg_name": "odd", "ranks": [0, "1"]}, {"pg_name": "none"}, "text"]  # fmt: skip
+    trace = made_trace({"kineto": {"distributed_info": {"pg_config": groups}}})
+    assert trace.process_groups == {"0": [0, 1], "7": [3]}
+    assert made_trace({"kineto": {"distributed_info": {"pg_config": 3}}}).process_groups == {}
+
+
+def test_what_the_summary_says() -> None:
+    trace = made_trace({"damage": ["cut off", 3], "unattached": {"a": [1, 2], "b": 3}, "nodes_from": "kineto",
+                        "link": {"x": 1}})  # fmt: skip
+    assert trace.damage == ("cut off",) and trace.unattached_counts == {"a": 2}
+    assert not trace.outputs_recorded and trace.coverage == {} and not trace.is_derived
+    bare = made_trace()
+    assert bare.damage == () and bare.unattached_counts == {} and bare.outputs_recorded and not bare.is_derived
+    assert made_trace({"damage": "text", "unattached": []}).damage == () and made_trace({"version": "1"}).is_derived
+    assert made_trace({"link": {"x": 1}}).coverage == {"x": 1} and not made_trace({"link": {}}).is_derived
+
+
+def test_a_trace_without_a_link_report_says_so() -> None:
+    assert made_trace().link_report is None
+    for summary in ({}, {"link": {"ops": 3}}):
+        with pytest.raises(ConvertError, match=r"folder/made\.json: has no link report"):
+            _ = made_trace(summary).report
+
+
+def test_other_attributes_leave_the_trace_as_it_was() -> None:
+    trace = made_trace()
+    assert trace.with_(notes=("x",)).notes == ("x",) and trace.notes == ()
+    part = trace.with_tables(trace.tables)
+    assert part is not trace and part.tables is trace.tables
+    other = trace.with_(ts=trace.ts + np.int64(5) * (trace.ts >= 0))
+    assert other.span == Span(5, 2515) and trace.span == Span(0, 2510)
+
+
+def test_properties_of_the_devices_that_ran_something() -> None:
+    listed = [{"id": 0, "name": "a"}, {"id": 1, "name": "b"}, {"id": 2, "name": "c"}]
+    found = made_trace({"kineto": {"device_properties": listed}}).properties
+    assert {number: one["name"] for number, one in found.items()} == {0: "a", 1: "b"}

@@ -1,0 +1,97 @@
+"""Operators and device events of a small trace as objects."""
+
+from __future__ import annotations
+
+import pytest
+from etplus.trace.views import DeviceEvents, Op, Ops, _Rows
+from made_trace import ALL_REDUCE, made_trace
+
+
+def test_a_call() -> None:
+    trace = made_trace()
+    linear = trace.ops[0]
+    assert (linear.name, linear.kind, linear.start_ns, linear.duration_ns, linear.self_ns, linear.thread) == (
+        "aten::linear", "operator", 20, 300, 100, 1,
+    )  # fmt: skip
+    assert linear.device_ns == 130 and [one.name for one in linear.kernels] == ["Memcpy DtoH", "gemm"]
+    assert [one.name for one in linear.children] == ["aten::addmm"] and linear.modules == ("## layer ##",)
+    assert linear.parent is not None and linear.parent.name == "## layer ##" and linear.parent.kind == "annotation"
+    assert linear.parent.parent == Op(trace, linear.parent.parent.index) and linear.parent.parent.index == 0  # type: ignore[union-attr]
+    assert linear.parent.parent.parent is None and linear.shapes == () and linear.dtypes == () and linear.record == {}  # type: ignore[union-attr]
+    assert linear.step == "ProfilerStep#0" and linear.link == "unlinked"
+    assert repr(linear) == "<operator aten::linear 0.3 µs>"
+    assert [one.kind for one in trace.annotations] == ["annotation", "annotation", "annotation", "module"]
+
+
+def test_a_device_event() -> None:
+    trace = made_trace()
+    copy, gemm, reduce, loose = trace.device_events
+    assert (gemm.name, gemm.category, gemm.start_ns, gemm.duration_ns, gemm.device, gemm.stream) == (
+        "gemm", "kernel", 300, 100, 0, 7,
+    )  # fmt: skip
+    assert gemm.op is not None and gemm.op.name == "aten::addmm" and loose.op is None and gemm.captured_by is None
+    assert [one.step for one in (copy, gemm, reduce, loose)] == ["ProfilerStep#0"] * 2 + ["ProfilerStep#1"] * 2
+    assert reduce.comm == ALL_REDUCE and gemm.comm is None and repr(gemm) == "<kernel gemm 0.1 µs>"
+
+
+def test_work_outside_of_steps() -> None:
+    trace = made_trace()
+    late = trace.with_(ts=trace.ts + (trace.id == 7) * 3000 + (trace.id == 33) * 3000)
+    assert late.ops.named("aten::relu")[0].step is None and late.device_events[3].step is None
+
+
+def test_what_the_first_call_launches_is_its_own() -> None:
+    trace = made_trace()
+    moved = trace.with_(parent_row=trace.parent_row * (trace.id != 20) + (trace.id == 20))
+    gemm = moved.kernels[0]
+    assert gemm.op is not None and gemm.op.index == 0 and gemm.op.name == "ProfilerStep#0"
+    assert moved.device_events._columns()["op_name"] == ["aten::linear", "ProfilerStep#0", "aten::mm", ""]
+
+
+def test_rows_are_sequences() -> None:
+    trace = made_trace()
+    ops = trace.ops
+    assert len(ops) == 4 and [one.index for one in ops] == ops.rows.tolist() == [2, 3, 4, 7]
+    assert isinstance(ops[1:3], Ops) and [one.name for one in ops[1:3]] == ["aten::addmm", "aten::relu"]
+    assert ops[-1].name == "aten::mm" and isinstance(ops.named("aten::mm"), Ops)
+    assert [one.index for one in ops.named("aten::mm")] == [7] and len(ops.named("mm")) == 0
+    assert [one.name for one in ops.matching("mm$")] == ["aten::addmm", "aten::mm"]
+    assert [one.name for one in trace.device_events.matching("gemm|loose")] == ["gemm", "loose"]
+
+
+def test_columns_of_calls() -> None:
+    trace = made_trace()
+    columns = {name: list(column) for name, column in trace.ops._columns().items()}
+    assert columns == {
+        "name": ["aten::linear", "aten::addmm", "aten::relu", "aten::mm"], "kind": ["operator"] * 4,
+        "thread": [1, 1, 1, 2], "start_ns": [20, 30, 400, 1200], "duration_ns": [300, 200, 50, 100],
+        "self_ns": [100, 200, 50, 100], "device_ns": [130, 100, 0, 400], "parent": [1, 2, -1, 6], "shapes": [""] * 4,
+        "index": [2, 3, 4, 7],
+    }  # fmt: skip
+
+
+def test_columns_of_device_events() -> None:
+    columns = {name: list(column) for name, column in made_trace().device_events._columns().items()}
+    assert columns == {
+        "name": ["Memcpy DtoH", "gemm", "ncclDevKernel_AllReduce", "loose"],
+        "category": ["gpu_memcpy", "kernel", "kernel", "kernel"], "device": [0, 0, 1, 0], "stream": [8, 7, 9, 7],
+        "start_ns": [250, 300, 1300, 2500], "duration_ns": [30, 100, 400, 10], "op": [2, 3, 7, -1],
+        "op_name": ["aten::linear", "aten::addmm", "aten::mm", ""], "index": [0, 1, 2, 3],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("count", "lines"), [(8, 9), (9, 10), (12, 10)])
+def test_the_first_eight_are_shown(count: int, lines: int) -> None:
+    trace = made_trace()
+    rows = DeviceEvents(trace, trace.device_events.rows[[1]].repeat(count))
+    shown = repr(rows).splitlines()
+    assert len(shown) == lines and shown[:2] == [f"{count} rows", "<kernel gemm 0.1 µs>"]
+    assert (shown[-1] == f"… {count - 8} more") == (count > 8)
+    assert rows._repr_html_().startswith(f"<pre>{count} rows\n&lt;kernel gemm")
+
+
+def test_a_table_says_what_its_rows_are() -> None:
+    rows = _Rows(made_trace(), made_trace().ops.rows)
+    for asked in (rows._codes, rows._columns):
+        with pytest.raises(NotImplementedError):
+            asked()
