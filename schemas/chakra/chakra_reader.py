@@ -30,6 +30,7 @@ from ..execution_trace.arguments import ATTRIBUTES, ET_ATTRIBUTES, FLAT_TENSORS,
 from ..text.files import open_output, shown_name
 from .attributes import KIND_BITS, values_of
 from .et_def_pb2 import CollectiveCommType, GlobalMetadata, Node, NodeType
+from .node_records import EVENT_NUMBERS
 from .stream import read_encoded
 
 _SEPARATOR = b",\n    "
@@ -40,8 +41,7 @@ _CHECK = "run `etplus check`"
 _BLOCK = 4096
 """Nodes that are held as objects at once."""
 _OF_OP = ("kineto_event", "link", "inter_thread_dep", "sync_dep")
-_OF_GPU = ("stream", "device", "correlation", "kineto_event")
-"""Attributes that are columns of a `Trace` beside those of ET nodes, `ATTRIBUTES`."""
+"""Attributes that are columns of a `Trace` of ops; EVENT_NUMBERS are those of GPU events."""
 _REPEATED = re.compile(f'"(?:{"|".join(ATTRIBUTES)})"')
 """In further attributes: one that is a column."""
 _OBJECTS = {"comm": Comm | None, "captured_by": CapturedBy | None}
@@ -188,7 +188,7 @@ class _Form:
     def _node(self, node: Node, values: dict[str, Any]) -> EtPlusNode:
         """What columns hold of a node of ours."""
         category, parent = values.get("cat"), self._parent(node, values)
-        names = _OF_GPU if category is not None else _OF_OP if "start_ns" in values else ()
+        names = EVENT_NUMBERS if category is not None else _OF_OP if "start_ns" in values else ()
         found: dict[str, Any] = {name: values[name] for name in names if name in values}
         if category == "runtime":
             found = {
@@ -297,9 +297,7 @@ class _Form:
             waits = {"inter_thread_dep": values.get("inter_thread_dep"), "sync_dep": values.get("sync_dep", [])}
             return record | waits
         record = {"cat": values["cat"], "ph": "X", **self._times(values, _TIMES)}
-        for name in ("stream", "device", "correlation", "kineto_event"):
-            if name in values:
-                record[name] = values[name]
+        record |= {name: values[name] for name in EVENT_NUMBERS if name in values}
         for name in ("args", "comm", "captured_by"):
             if name in values:
                 record[name] = self._raw(values[name], node)
