@@ -36,7 +36,6 @@ from ..schemas.chakra.encode import (
 from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
 from ..schemas.chakra.node_records import (
     ABSENT,
-    ET_ATTRIBUTES,
     EVENT_NUMBERS,
     FURTHER_ATTRIBUTES,
     form_of,
@@ -45,7 +44,7 @@ from ..schemas.chakra.node_records import (
 from ..schemas.chakra.stream import messages_of, write_blocks
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import comm_rows
-from ..schemas.execution_trace.arguments import FLAT_TENSORS
+from ..schemas.execution_trace.arguments import ET_ATTRIBUTES, FLAT_TENSORS
 from ..schemas.text.secrets import mask
 from ..trace.columns import IntColumn
 from ..trace.conventions import COPY_CATEGORIES

@@ -12,8 +12,7 @@ import orjson
 
 from ..analysis.counters import Counter, counters
 from ..schemas.kineto.event_form import arguments, category, decoded
-from ..schemas.perfetto.gpu_stages import CATEGORIES, COMPUTE
-from ..schemas.perfetto.packets import protos
+from ..schemas.perfetto.packets import CATEGORIES, COMPUTE, protos
 from ..schemas.text.files import open_output
 from ..trace.columns import lists_by
 from ..trace.conventions import EDGE_KINDS

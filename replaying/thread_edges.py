@@ -20,12 +20,12 @@ import numpy.typing as npt
 
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import backend_rows, blocking_calls, comm_rows, find_communications, issuing_calls
-from ..schemas.kineto.thread_activity import recently_finished, running_max
 from ..trace.columns import IntColumn, matching
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.host_waits import LONG_PAUSE_NS
 from ..trace.index import as_column
 from ..trace.kinds import GPU, RUNTIME
+from ..trace.thread_activity import recently_finished, running_max
 from ..trace.trace import Trace
 from .graph_events import GraphEvents
 from .replay_graph import COMM, DURATION, HANDOFF, HOST, ORDER, Edges

@@ -231,6 +231,3 @@ def _int_or(missing: int, value: Any) -> int:
     if type(value) is float and value.is_integer():
         value = int(value)
     return value if type(value) is int and -(2**63) <= value < 2**63 else missing
-
-
-spread, marked, places, begins = scatter, mask_at, inverse_positions, run_starts

@@ -25,11 +25,11 @@ Mask = npt.NDArray[np.bool_]
 _WINDOW = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)?-(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)", re.ASCII)
 
 
-def step_range(document: Trace, wanted: str, count: int) -> tuple[int, int]:
+def step_range(trace: Trace, wanted: str, count: int) -> tuple[int, int]:
     """First and last iteration of a text such as "0-19".
 
     Args:
-        count: iterations of the document.
+        count: iterations of the trace.
 
     Raises:
         UsageError: not such a text, or not such iterations.
@@ -39,7 +39,7 @@ def step_range(document: Trace, wanted: str, count: int) -> tuple[int, int]:
         raise UsageError(f"iterations {wanted!r}: a number from 0, or a range such as 0-19")
     low, high = int(first), int(last or first)
     if not low <= high < count:
-        raise UsageError(f"iterations {wanted!r}: {document.file} has {count}, numbered from 0")
+        raise UsageError(f"iterations {wanted!r}: {trace.file} has {count}, numbered from 0")
     return low, high
 
 

@@ -16,23 +16,21 @@ import msgspec
 import numpy as np
 
 from ... import __version__
-from ...trace.build import Values
 from ...trace.columns import IntColumn, distinct_rows, positions
 from ...trace.comm_kernels import Comm
 from ...trace.conventions import EDGE_KINDS, MAX_DURATION_NS, MAX_NS
 from ...trace.errors import UNREADABLE, TraceFormatError
-from ...trace.kinds import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED
 from ...trace.trace import Trace
 from ..etplus.captured_graphs import CapturedBy
 from ..etplus.read_etplus import Node as EtPlusNode
 from ..etplus.read_etplus import NodeRows
 from ..etplus.record_store import TextRecords
 from ..etplus.write_etplus import FORMAT_VERSION
-from ..execution_trace.arguments import ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS
+from ..execution_trace.arguments import ATTRIBUTES, ET_ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS, listed_attributes
 from ..text.files import open_output, shown_name
 from .attributes import KIND_BITS, values_of
 from .et_def_pb2 import CollectiveCommType, GlobalMetadata, Node, NodeType
-from .node_records import ET_ATTRIBUTES
+from .node_records import EVENT_NUMBERS
 from .stream import read_encoded
 
 _SEPARATOR = b",\n    "
@@ -43,10 +41,7 @@ _CHECK = "run `etplus check`"
 _BLOCK = 4096
 """Nodes that are held as objects at once."""
 _OF_OP = ("kineto_event", "link", "inter_thread_dep", "sync_dep")
-_OF_GPU = ("stream", "device", "correlation", "kineto_event")
-"""Attributes that are columns of a `Trace` beside those of ET nodes, `ATTRIBUTES`."""
-_ADDED = (*ATTRIBUTES, *_OF_GPU, "inter_thread_dep")
-_LINKS: dict[str | None, int] = {name: code for code, name in enumerate(LINK_NAMES)}
+"""Attributes that are columns of a `Trace` of ops; EVENT_NUMBERS are those of GPU events."""
 _REPEATED = re.compile(f'"(?:{"|".join(ATTRIBUTES)})"')
 """In further attributes: one that is a column."""
 _OBJECTS = {"comm": Comm | None, "captured_by": CapturedBy | None}
@@ -73,14 +68,14 @@ def read_et(path: str | os.PathLike[str]) -> Trace:
     calls: list[_ReadNode] = []
 
     def add(block: list[_ReadNode], *, runtime: bool) -> None:
-        _add(rows, block, form.checked_times(block), runtime=runtime)
+        rows.add([one.node for one in block], form.checked_times(block), runtime=runtime)
         bodies.extend(one.body for one in block)
 
     while block := [form.read(*one, needs) for one in islice(messages, _BLOCK)]:
         form.check_ids(block)
         calls += [one for one in block if one.runtime]
         add([one for one in block if not one.runtime], runtime=False)
-    add(sorted(calls, key=lambda one: (one.times[0], one.id)), runtime=True)
+    add(sorted(calls, key=lambda one: (one.times[0], one.node.id)), runtime=True)
     return rows.trace(form.header, form.summary, _ChakraRecords(form, bodies), needs.edges)
 
 
@@ -108,41 +103,14 @@ class _ReadNode(NamedTuple):
     """A node, and its message.
 
     Attributes:
-        columns: what it has of `_ADDED`; `name`, and where it has them `cat`, `parent` or `ctrl_deps`, `link`,
-            `sync_dep`, `comm`, `pg_name`, `captured_by` and a call's `tid`, as in ET+.
+        node: what columns hold of it but the times.
         times: `ts`, `dur` and `exclusive`, ns.
     """
 
-    id: int
-    columns: dict[str, Any]
+    node: EtPlusNode
     times: tuple[int, int, int]
     body: bytes
     runtime: bool
-
-
-def _add(rows: NodeRows, block: list[_ReadNode], times: dict[str, IntColumn], *, runtime: bool) -> None:
-    """Add nodes to the rows of a trace; runtime calls follow after all others."""
-    builder, found = rows.builder, [one.columns for one in block]
-    for row, one in enumerate(found, builder.count):
-        if one.get("sync_dep"):
-            builder.sync_dep[row] = one["sync_dep"]
-        if one.get("captured_by") is not None:
-            rows.captured_by[row] = one["captured_by"]
-        if one.get("comm") is not None:
-            builder.comm[row] = one["comm"]
-        elif one.get("pg_name") is not None and "cat" in one:
-            builder.comm[row] = Comm(pg_name=str(one["pg_name"]))
-    callers = [one.get("ctrl_deps") for one in found]
-    rows.flat &= all(caller is None for caller in callers)
-    columns: dict[str, Values] = {name: [one.get(name) for one in found] for name in _ADDED}
-    columns |= {name: [one.get(name, none) for one in found] for name, none in ATTRIBUTES.items()}
-    columns["parent"] = [
-        one.get("parent") if caller is None else caller for caller, one in zip(callers, found, strict=True)
-    ]
-    columns["name"], columns["category"] = [one["name"] for one in found], [one.get("cat", "") for one in found]
-    columns["link"] = np.array([_LINKS.get(one.get("link"), UNLINKED) for one in found], np.int8)
-    kinds = np.array([GPU if "cat" in one else CPU for one in found], np.int8)
-    builder.add(RUNTIME if runtime else kinds, id=[one.id for one in block], **columns, **times)
 
 
 @dataclass(frozen=True)
@@ -214,18 +182,17 @@ class _Form:
         needs.add(node, values)
         runtime = values.get("cat") == "runtime"
         if not self.ours:
-            return _ReadNode(node.id, foreign_columns(node, values), foreign_times(node), body, runtime)
-        return _ReadNode(node.id, self._columns(node, values), self._ns(values), body, runtime)
+            return _ReadNode(foreign_node(node, values), foreign_times(node), body, runtime)
+        return _ReadNode(self._node(node, values), self._ns(values), body, runtime)
 
-    def _columns(self, node: Node, values: dict[str, Any]) -> dict[str, Any]:
+    def _node(self, node: Node, values: dict[str, Any]) -> EtPlusNode:
         """What columns hold of a node of ours."""
         category, parent = values.get("cat"), self._parent(node, values)
-        names = _OF_GPU if category is not None else _OF_OP if "start_ns" in values else ()
+        names = EVENT_NUMBERS if category is not None else _OF_OP if "start_ns" in values else ()
         found: dict[str, Any] = {name: values[name] for name in names if name in values}
-        found["name"] = node.name
         if category == "runtime":
             found = {
-                "name": node.name, "parent": parent, "correlation": values.get("correlation", -1),
+                "parent": parent, "correlation": values.get("correlation", -1),
                 "tid": self._typed(values.get("kineto_tid", "0"), node, int | str),
                 "kineto_event": values.get("kineto_event", 0),
             }  # fmt: skip
@@ -236,8 +203,8 @@ class _Form:
                 found["cat"] = category
                 found |= {name: self._typed(values[name], node, of) for name, of in _OBJECTS.items() if name in values}
         if "et_fields" in values or _REPEATED.search(values.get("et_attrs", "")):
-            return self._corrected(node, values, found)
-        return found
+            found = self._corrected(node, values, found)
+        return EtPlusNode(**{"name": node.name, **found, "id": node.id})
 
     def _corrected(self, node: Node, values: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
         """The columns of a node with what its further fields and attributes say in place of the usual ones."""
@@ -265,8 +232,8 @@ class _Form:
 
     def check_ids(self, block: list[_ReadNode]) -> None:
         """Refuse nodes with the same id at once: of a file that repeats itself there may be no end."""
-        if len({one.id for one in block}) < len(block):
-            node, count = Counter(one.id for one in block).most_common(1)[0]
+        if len({one.node.id for one in block}) < len(block):
+            node, count = Counter(one.node.id for one in block).most_common(1)[0]
             raise TraceFormatError(self.file, f"node {node}", f"{count} nodes have this id", _CHECK)
 
     def checked_times(self, block: list[_ReadNode]) -> dict[str, IntColumn]:
@@ -274,7 +241,7 @@ class _Form:
         times = np.array([one.times for one in block], np.int64).reshape(-1, 3)
         late = np.flatnonzero(np.any(times >= (MAX_NS, MAX_DURATION_NS, MAX_DURATION_NS), axis=1))
         if len(late):
-            place = f"node {block[late[0]].id}"
+            place = f"node {block[late[0]].node.id}"
             raise TraceFormatError(self.file, place, "a time of over 146 years, or a duration of over 104 days", _AGAIN)
         return dict(zip(("ts", "dur", "exclusive"), times.T, strict=True))
 
@@ -314,12 +281,9 @@ class _Form:
         return record
 
     def _et_attributes(self, node: Node, values: dict[str, Any]) -> dict[str, Any]:
-        given = {name: values.get(name, none) for name, (_, none) in ET_ATTRIBUTES.items()}
         if self.flat:
-            return given
-        attrs: list[Any] = [
-            {"name": name, "type": kind, "value": given[name]} for name, (kind, _) in ET_ATTRIBUTES.items()
-        ]
+            return {name: values.get(name, none) for name, (_, none) in ET_ATTRIBUTES.items()}
+        attrs = listed_attributes(values)
         more = msgspec.json.decode(self._raw(values.get("et_attrs", "[]"), node))
         return {"attrs": attrs + more if isinstance(more, list) else attrs}
 
@@ -333,9 +297,7 @@ class _Form:
             waits = {"inter_thread_dep": values.get("inter_thread_dep"), "sync_dep": values.get("sync_dep", [])}
             return record | waits
         record = {"cat": values["cat"], "ph": "X", **self._times(values, _TIMES)}
-        for name in ("stream", "device", "correlation", "kineto_event"):
-            if name in values:
-                record[name] = values[name]
+        record |= {name: values[name] for name in EVENT_NUMBERS if name in values}
         for name in ("args", "comm", "captured_by"):
             if name in values:
                 record[name] = self._raw(values[name], node)
@@ -450,38 +412,36 @@ _LANES = 1 << 40
 _HOST, _GPU, _COMM = 0, 1, 2
 
 
-def foreign_columns(node: Node, values: dict[str, Any]) -> dict[str, Any]:
-    """What columns hold of a node, see `_ReadNode`."""
-    found: dict[str, Any] = {"name": node.name, "ctrl_deps": node.ctrl_deps[0] if node.ctrl_deps else 0}
+def foreign_node(node: Node, values: dict[str, Any]) -> EtPlusNode:
+    """What columns hold of a node but the times."""
+    found: dict[str, Any] = {"id": node.id, "name": node.name, "ctrl_deps": node.ctrl_deps[0] if node.ctrl_deps else 0}
     if _class_of(node, values) == _HOST:
-        return found | {name: values[name] for name in ET_ATTRIBUTES if name in values}
+        return EtPlusNode(**found, **{name: values[name] for name in ATTRIBUTES if name in values})
     category = "gpu_memcpy" if node.type in _MEMORY_TYPES else "kernel"
-    found |= {"cat": category, "stream": values.get("stream", 0), "device": 0, "correlation": 0}
-    return found | ({"comm": _comm(node, values)} if node.type in _COMM_TYPES else {})
+    comm = _comm(node, values) if node.type in _COMM_TYPES else None
+    return EtPlusNode(**found, cat=category, stream=values.get("stream", 0), device=0, correlation=0, comm=comm)
 
 
 def foreign_record(node: Node, values: dict[str, Any]) -> dict[str, Any]:
     """Fields of an ET+ node, with what its columns hold."""
-    found = foreign_columns(node, values)
+    found = foreign_node(node, values)
     record: dict[str, Any] = {
         "id": node.id,
         "name": node.name,
-        "ctrl_deps": found["ctrl_deps"],
+        "ctrl_deps": found.ctrl_deps,
         "inputs": {"values": [], "shapes": [], "types": []},
         "outputs": {"values": [], "shapes": [], "types": []},
-        "attrs": [
-            {"name": name, "type": kind, "value": found.get(name, none)} for name, (kind, none) in ET_ATTRIBUTES.items()
-        ],
+        "attrs": listed_attributes(values if found.cat is None else {}),
     }
     if node.type not in _METADATA_TYPES:
         ts, dur = (msgspec.Raw(b"%d.000" % us) for us in _micros(node))
         record |= {"ts": ts, "dur": dur, "inclusive_dur": dur, "exclusive_dur": dur}
-    if "cat" in found:
-        record |= {"cat": found["cat"], "ph": "X"}
-        record |= {name: found[name] for name in ("stream", "device", "correlation")}
+    if found.cat is not None:
+        record |= {"cat": found.cat, "ph": "X"}
+        record |= {name: getattr(found, name) for name in ("stream", "device", "correlation")}
         record["args"] = {}
-    if "comm" in found:
-        record |= {"comm": found["comm"], "pg_name": found["comm"].pg_name}
+    if found.comm is not None:
+        record |= {"comm": found.comm, "pg_name": found.comm.pg_name}
     return record
 
 

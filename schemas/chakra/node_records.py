@@ -15,20 +15,10 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from ...trace.errors import UNREADABLE
 from ...trace.kinds import CPU, GPU, RUNTIME
 from ...trace.trace import Record
-from ..execution_trace.arguments import FLAT_TENSORS, TENSOR_KEYS
+from ..execution_trace.arguments import ET_ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS
 from .attributes import attribute
 from .et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
 
-ET_ATTRIBUTES = {
-    "rf_id": ("uint64", 0),
-    "fw_parent": ("uint64", 0),
-    "seq_id": ("int64", -1),
-    "scope": ("uint64", 0),
-    "tid": ("uint64", 0),
-    "fw_tid": ("uint64", 0),
-    "op_schema": ("string", ""),
-}
-"""Attributes of every ET node, in the order of the `attrs` layout: their types, and the values for "none"."""
 EVENT_NUMBERS = ("stream", "device", "correlation", "kineto_event")
 
 FURTHER_ATTRIBUTES = tuple(f"further_{k}" for k in range(16))

@@ -10,75 +10,75 @@ from ...trace.kinds import CPU, GPU
 from ...trace.trace import Trace
 
 
-def infer_edges(document: Trace) -> Trace:
-    """The document with edges of the kinds thread, launch, stream, sync, thread_handoff and comm.
+def infer_edges(trace: Trace) -> Trace:
+    """The trace with edges of the kinds thread, launch, stream, sync, thread_handoff and comm.
 
     An edge runs from the row that starts first to one that starts later; one against that order is left out and
     counted in `notes`. (Chakra's linker gives a GPU event the time of its launch; their order is the same.)
     """
     given = {
-        "thread": _along(document, document.thread, _top_level(document), nested=True),
-        "launch": _launches(document),
-        "stream": _along(document, document.stream_lane, np.flatnonzero(document.kind == GPU), nested=False),
-        "sync": _sync(document),
-        "thread_handoff": _handoffs(document),
-        "comm": _successive_collectives(document),
+        "thread": _along(trace, trace.thread, _top_level(trace), nested=True),
+        "launch": _launches(trace),
+        "stream": _along(trace, trace.stream_lane, np.flatnonzero(trace.kind == GPU), nested=False),
+        "sync": _sync(trace),
+        "thread_handoff": _handoffs(trace),
+        "comm": _successive_collectives(trace),
     }
     parts = [np.c_[pairs, np.full(len(pairs), EDGE_KINDS.index(kind))] for kind, pairs in given.items()]
     edges = np.unique(np.concatenate(parts), axis=0)
     source, target = edges[:, 0], edges[:, 1]
-    ts, ids = document.ts, document.id
+    ts, ids = trace.ts, trace.id
     forward = (ts[source] < ts[target]) | ((ts[source] == ts[target]) & (ids[source] < ids[target]))
-    forward &= document.timed[source] & document.timed[target]
+    forward &= trace.timed[source] & trace.timed[target]
     notes = ["the file has no edges (written by another linker); they were inferred from times and parents"]
     if not forward.all():
         notes.append(f"{np.count_nonzero(~forward)} inferred edges against the order of starts were left out")
-    return document.with_(edges=edges[forward], notes=(*document.notes, *notes))
+    return trace.with_(edges=edges[forward], notes=(*trace.notes, *notes))
 
 
-def _along(document: Trace, lane: IntColumn, rows: IntColumn, *, nested: bool) -> IntColumn:
+def _along(trace: Trace, lane: IntColumn, rows: IntColumn, *, nested: bool) -> IntColumn:
     """Pairs of rows that follow each other in a lane."""
-    order, before = document.lane_order(lane, rows, nested=nested)
+    order, before = trace.lane_order(lane, rows, nested=nested)
     return np.stack([before, order], axis=1)[before >= 0]
 
 
-def _top_level(document: Trace) -> IntColumn:
-    parent = document.parent_row
-    outermost = (parent < 0) | document.structural[parent]
-    return np.flatnonzero(document.timed & (document.kind == CPU) & outermost)
+def _top_level(trace: Trace) -> IntColumn:
+    parent = trace.parent_row
+    outermost = (parent < 0) | trace.structural[parent]
+    return np.flatnonzero(trace.timed & (trace.kind == CPU) & outermost)
 
 
-def _launches(document: Trace) -> IntColumn:
-    gpu = np.flatnonzero((document.kind == GPU) & (document.parent_row >= 0))
-    return np.stack([document.parent_row[gpu], gpu], axis=1)
+def _launches(trace: Trace) -> IntColumn:
+    gpu = np.flatnonzero((trace.kind == GPU) & (trace.parent_row >= 0))
+    return np.stack([trace.parent_row[gpu], gpu], axis=1)
 
 
-def _sync(document: Trace) -> IntColumn:
+def _sync(trace: Trace) -> IntColumn:
     """GPU events that a CPU op waits for. (GPU nodes of Chakra's linker are copies of their op, its field included.)"""
-    row_of = dict(zip(document.id.tolist(), range(len(document)), strict=True))
-    waits = [(row, ids) for row, ids in document.sync_dep.items() if document.kind[row] == CPU]
+    row_of = dict(zip(trace.id.tolist(), range(len(trace)), strict=True))
+    waits = [(row, ids) for row, ids in trace.sync_dep.items() if trace.kind[row] == CPU]
     return _pairs([(row_of[i], row) for row, ids in waits for i in ids if i in row_of])
 
 
-def _handoffs(document: Trace) -> IntColumn:
+def _handoffs(trace: Trace) -> IntColumn:
     """Ops that wait for one on another thread; of a burst of ops that all name the same one only the first."""
-    rows = np.flatnonzero(document.timed & (document.kind == CPU))
-    order, before = document.lane_order(document.thread, rows, nested=True)
-    waits_for = document.inter_thread_dep[order]
-    first = (waits_for >= 0) & ((before < 0) | (waits_for != document.inter_thread_dep[before]))
-    row_of = dict(zip(document.id.tolist(), range(len(document)), strict=True))
+    rows = np.flatnonzero(trace.timed & (trace.kind == CPU))
+    order, before = trace.lane_order(trace.thread, rows, nested=True)
+    waits_for = trace.inter_thread_dep[order]
+    first = (waits_for >= 0) & ((before < 0) | (waits_for != trace.inter_thread_dep[before]))
+    row_of = dict(zip(trace.id.tolist(), range(len(trace)), strict=True))
     found = [(row_of.get(i, -1), row) for i, row in zip(waits_for[first].tolist(), order[first].tolist(), strict=True)]
     return _pairs([(source, target) for source, target in found if source >= 0])
 
 
-def _successive_collectives(document: Trace) -> IntColumn:
-    rows = np.flatnonzero(document.communicates)
+def _successive_collectives(trace: Trace) -> IntColumn:
+    rows = np.flatnonzero(trace.communicates)
     groups: dict[str | None, int] = {}
-    lane = np.full(len(document), -1, np.int64)
+    lane = np.full(len(trace), -1, np.int64)
     for row in rows.tolist():
-        comm = document.comm.get(row)
+        comm = trace.comm.get(row)
         lane[row] = groups.setdefault(comm.pg_name if comm else None, len(groups))
-    return _along(document, lane, rows, nested=False)
+    return _along(trace, lane, rows, nested=False)
 
 
 def _pairs(found: list[tuple[int, int]]) -> IntColumn:

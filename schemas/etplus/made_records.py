@@ -14,6 +14,7 @@ from ...trace.columns import IntColumn
 from ...trace.comm_kernels import Comm
 from ...trace.index import Row
 from ...trace.trace import Record, Trace
+from ..execution_trace.arguments import listed_attributes
 from .record_store import TextRecords
 
 IN_MEMORY = "<bytes>"  # what a trace that is read from memory is called in messages
@@ -75,15 +76,8 @@ class MadeNode:
         return found if self.comm is None else found | {"comm": self.comm, "pg_name": self.comm["pg_name"]}
 
     def _attrs(self) -> list[dict[str, Any]]:
-        return [
-            {"name": "rf_id", "type": "uint64", "value": self.id},
-            {"name": "fw_parent", "type": "uint64", "value": 0},
-            {"name": "seq_id", "type": "int64", "value": self.sequence},
-            {"name": "scope", "type": "uint64", "value": self.scope},
-            {"name": "tid", "type": "uint64", "value": self.tid},
-            {"name": "fw_tid", "type": "uint64", "value": 0},
-            {"name": "op_schema", "type": "string", "value": self.schema},
-        ]
+        given = {"rf_id": self.id, "seq_id": self.sequence, "scope": self.scope, "tid": self.tid}
+        return listed_attributes({**given, "op_schema": self.schema})
 
 
 class Launch(NamedTuple):

@@ -1,4 +1,4 @@
-"""Reader of ET+ files, ours and those of Chakra's own linker, into the columns of an `Trace`."""
+"""Reader of ET+ files, ours and those of Chakra's own linker, into the columns of a `Trace`."""
 
 from __future__ import annotations
 
@@ -9,27 +9,31 @@ import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import partial
-from operator import attrgetter
-from typing import Annotated, Any, NamedTuple
+from operator import attrgetter, itemgetter
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from ...trace.build import TraceBuilder, Values
-from ...trace.columns import IntColumn, decimal_ns, exact_ns
+from ...trace.columns import IntColumn, decimal_ns, exact_ns, int_column, positions
 from ...trace.comm_kernels import Comm
-from ...trace.conventions import EDGE_KINDS, EXACT_US, MAX_DURATION_NS, MAX_NS
+from ...trace.conventions import EDGE_KINDS, EXACT_US, MAX_DURATION_NS, MAX_NS, UNATTACHED_REASONS
 from ...trace.errors import UNREADABLE, TraceFormatError
+from ...trace.index import as_positions
 from ...trace.kinds import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED
+from ...trace.memory_events import MemoryEvents
 from ...trace.trace import Record, RecordStore, Trace
+from ...trace.unattached_events import UnattachedEvents
 from ..execution_trace.arguments import ATTRIBUTES, Attr, attribute_type
 from ..text.files import Blob, Source, load
 from .captured_graphs import CapturedBy, read_captured
-from .event_lists import read_memory, read_unattached
 from .inferred import infer_edges
 from .keys import EVENT_NUMBERS, TIMES
 from .record_store import FileRecords
+
+T = TypeVar("T")
 
 _BLOCK = 4 << 20
 _CUTS_TRIED = 64
@@ -222,10 +226,7 @@ class _Reader:
             else:
                 break
         text = b"".join((b"[", data[at:end], b"]"))
-        try:
-            yield _Part(at, text, decode(text))
-        except UNREADABLE as error:
-            raise TraceFormatError(self.file, f'"{key}"', f"cannot be read ({error})", _SPOILT) from None
+        yield _Part(at, text, _decoded(self.file, key, decode, text))
 
     def _between(self, at: int) -> re.Pattern[bytes]:
         """What separates the elements of an array of which the first begins at an offset.
@@ -363,11 +364,16 @@ class NodeRows:
         return {of: [one.get(of, none) for one in attrs] for of, none in ATTRIBUTES.items()}
 
 
-def _decode_summary(file: str, raw: msgspec.Raw) -> dict[str, Any]:
+def _decoded(file: str, key: str, decode: Callable[[bytes], T], text: bytes) -> T:
+    """The value under a key of the root."""
     try:
-        summary = msgspec.json.decode(raw)
+        return decode(text)
     except UNREADABLE as error:
-        raise TraceFormatError(file, '"etplus"', f"cannot be read ({error})", _SPOILT) from None
+        raise TraceFormatError(file, f'"{key}"', f"cannot be read ({error})", _SPOILT) from None
+
+
+def _decode_summary(file: str, raw: msgspec.Raw) -> dict[str, Any]:
+    summary = _decoded(file, "etplus", msgspec.json.decode, raw)
     if not isinstance(summary, dict):
         raise TraceFormatError(file, '"etplus"', "is not an object", _SPOILT)
     return summary
@@ -408,3 +414,93 @@ def _columns_of_times(
         "dur": np.where(missing, 0, np.maximum(dur, 0)),
         "exclusive": np.where(missing, 0, np.maximum(exclusive, 0)),
     }
+
+
+_MAX_US, _MAX_DURATION_US = Decimal(MAX_NS // 1000), Decimal(MAX_DURATION_NS // 1000)
+_MAX_BYTES = 2**53
+_COLUMNS = ("device", "stream", "correlation")
+
+
+class _UnattachedEvent(msgspec.Struct, gc=False):
+    name: str
+    cat: str
+    ts: Decimal
+    dur: Decimal
+    reason: str
+    stream: Any = -1
+    device: Any = -1
+    correlation: Any = -1
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_decode_unattached = msgspec.json.Decoder(list[_UnattachedEvent]).decode
+
+_MemoryRecord = tuple[Decimal, int, int, int, int, int, int, int | None, int]
+"""`ts`, `bytes`, `address`, `allocated`, `reserved`, `device_type`, `device`, `parent`, `kineto_event`."""
+_decode_memory = msgspec.json.Decoder(list[_MemoryRecord]).decode
+
+
+def read_unattached(file: str, text: bytes) -> UnattachedEvents:
+    """Read the list.
+
+    Args:
+        file: name for messages.
+        text: the JSON array.
+
+    Raises:
+        TraceFormatError: not a list of such events.
+
+    Example:
+        >>> text = b'[{"name": "k", "cat": "kernel", "ts": 1.5, "dur": 2, "reason": "no launcher in the trace"}]'
+        >>> read_unattached("x.json", text).ts.tolist()
+        [1500]
+    """
+    events = sorted(_decoded(file, "unattached", _decode_unattached, text), key=lambda event: event.ts)
+    codes = {reason: code for code, reason in enumerate(UNATTACHED_REASONS) if code}
+    for event in events:
+        if event.reason not in codes:
+            raise TraceFormatError(file, '"unattached"', f"unknown reason {event.reason[:40]!r}", "update etplus")
+        if not (0 <= event.ts < _MAX_US and 0 <= event.dur < _MAX_DURATION_US):
+            problem = "a time that is negative or over 146 years, or a duration of over 104 days"
+            raise TraceFormatError(file, '"unattached"', problem, _SPOILT)
+    if sum(event.dur for event in events) >= _MAX_US:
+        raise TraceFormatError(file, '"unattached"', "durations of over 146 years together", _SPOILT)
+    columns = {key: int_column([getattr(event, key) for event in events], -1) for key in _COLUMNS}
+    return UnattachedEvents(
+        names=[event.name for event in events], categories=[event.cat for event in events],
+        ts=decimal_ns([event.ts for event in events]), dur=decimal_ns([event.dur for event in events]),
+        reason=np.array([codes[event.reason] for event in events], np.int8),
+        args=[bytes(event.args) for event in events], **columns,
+    )  # fmt: skip
+
+
+def read_memory(file: str, text: bytes, ids: IntColumn) -> MemoryEvents:
+    """Read the list.
+
+    Args:
+        file: name for messages.
+        text: the JSON array.
+        ids: int64, of all rows of the trace.
+
+    Raises:
+        TraceFormatError: not a list of such events.
+
+    Example:
+        >>> found = read_memory("x.json", b"[[1.5, -512, 64, 0, 1024, 1, 0, 7, 3]]", np.array([5, 7]))
+        >>> found.ts.tolist(), found.bytes.tolist(), found.row.tolist()
+        ([1500], [-512], [1])
+    """
+    records = sorted(_decoded(file, "memory", _decode_memory, text), key=itemgetter(0))
+    if not records:
+        return MemoryEvents.none()
+    if any(not 0 <= record[0] < _MAX_US or abs(record[1]) >= _MAX_BYTES for record in records):
+        raise TraceFormatError(file, '"memory"', "a time or size out of range", _SPOILT)
+    ts, *numbers, parents, events = zip(*records, strict=True)
+    try:
+        size, address, allocated, reserved, kind, device = (np.array(one, np.int64) for one in numbers)
+        parent = np.array([-1 if one is None else one for one in parents], np.int64)
+        event = np.array(events, np.int64)
+    except OverflowError:
+        raise TraceFormatError(file, '"memory"', "a number beyond 64 bits", _SPOILT) from None
+    row = as_positions(np.where(parent >= 0, positions(ids, parent), -1))
+    return MemoryEvents(decimal_ns(ts), size, address, allocated, reserved, kind, device, row, event)

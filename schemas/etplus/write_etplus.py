@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME
 from ...trace.memory_events import MemoryEvents
 from ...trace.trace import Record, Trace
 from ...trace.unattached_events import UnattachedEvents
-from ..execution_trace.arguments import tensor_members
+from ..execution_trace.arguments import ET_ATTRIBUTES, listed_attributes, tensor_members
 from ..execution_trace.read_et import NodeTexts
 from ..kineto.read_kineto import EventRecords
 from ..text.files import open_output, write_all
@@ -47,14 +48,9 @@ _WORTH_A_PROCESS = 8
 _FEWEST = 16
 """Nodes are made in so many pieces at least, if they are in more blocks than that."""
 _SEPARATOR = b",\n    "
-_GPU_NODE = (
-    b'%b, "attrs": '
-    b'[{"name": "rf_id", "type": "uint64", "value": 0}, {"name": "fw_parent", "type": "uint64", "value": 0}, '
-    b'{"name": "seq_id", "type": "int64", "value": -1}, {"name": "scope", "type": "uint64", "value": 0}, '
-    b'{"name": "tid", "type": "uint64", "value": 0}, {"name": "fw_tid", "type": "uint64", "value": 0}, '
-    b'{"name": "op_schema", "type": "string", "value": ""}]'
-)
-_FLAT_GPU_NODE = b'"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0, "op_schema": "", %b'
+_GPU_NODE = b'%b, "attrs": ' + json.dumps(listed_attributes({})).encode()
+_FLAT_GPU_NODE = json.dumps({name: none for name, (_, none) in ET_ATTRIBUTES.items()})[1:-1].encode() + b", %b"
+"""Tensors and attributes of GPU nodes in both layouts, but for the tensors' texts."""
 _LINKS = (b'"equivalent"', b'"certain"')
 _INDEPENDENT = b', "inter_thread_dep": null, "sync_dep": []'
 _END = b"}" + _SEPARATOR

@@ -36,8 +36,18 @@ FLAT_TENSORS = {
     "outputs": ("outputs", "output_shapes", "output_types"),
 }
 """Keys of schema 1.0.1 for what TENSOR_KEYS are in `inputs` and `outputs` of later ones."""
-ATTRIBUTES = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
-"""The attributes that are columns, in the order in which PyTorch writes them, with the value for "none"."""
+ET_ATTRIBUTES: dict[str, tuple[str, Any]] = {
+    "rf_id": ("uint64", 0),
+    "fw_parent": ("uint64", 0),
+    "seq_id": ("int64", -1),
+    "scope": ("uint64", 0),
+    "tid": ("uint64", 0),
+    "fw_tid": ("uint64", 0),
+    "op_schema": ("string", ""),
+}
+"""Attributes of every node, in the order in which PyTorch writes them: their types, and the values for "none"."""
+ATTRIBUTES: dict[str, int] = {name: none for name, (kind, none) in ET_ATTRIBUTES.items() if kind != "string"}
+"""Those that are columns, with the value for "none"."""
 _ELEMENT = re.compile(r"Tensor\(([^()]*(?:\([^()]*\))?[^()]*)\)|[^\[\](),]+(?=[,\]]|\Z)")
 """In the ET's type of an argument: a tensor, with the type of its elements, or anything else but a list."""
 _NO_TENSOR = "nullptr"
@@ -288,8 +298,15 @@ def tensor_members(text: bytes, *, flat: bool) -> bytes:
     return b", ".join(b'"%b": %b' % (key.encode(), getattr(node, key) or none) for key in keys)
 
 
+def listed_attributes(given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """`attrs` of a node that has nothing but ET_ATTRIBUTES; those that are not given are none."""
+    return [
+        {"name": name, "type": kind, "value": given.get(name, none)} for name, (kind, none) in ET_ATTRIBUTES.items()
+    ]
+
+
 def made_node(name: str, numbers: Mapping[str, int], inputs: Sequence[tuple[Any, Any, str]], *, flat: bool,
-              **texts: str) -> bytes:  # fmt: skip
+              op_schema: str = "", **texts: str) -> bytes:  # fmt: skip
     """A node as PyTorch writes it, without outputs.
 
     Args:
@@ -299,14 +316,12 @@ def made_node(name: str, numbers: Mapping[str, int], inputs: Sequence[tuple[Any,
     """
     none: dict[str, list[Any]] = {key: [] for key in TENSOR_KEYS}
     given = dict(zip(TENSOR_KEYS, map(list, zip(*inputs, strict=True)), strict=True)) if inputs else none
-    texts = {"op_schema": "", **texts}
+    given_attributes = {**numbers, "op_schema": op_schema}
     if flat:
         sides = zip(FLAT_TENSORS.values(), (given, none), strict=True)
         fields = {key: side[of] for keys, side in sides for key, of in zip(keys, TENSOR_KEYS, strict=True)}
-        return msgspec.json.encode({"name": name, **numbers, **texts, **fields})
-    attrs: list[dict[str, Any]] = [
-        {"name": key, "type": "int64" if key == "seq_id" else "uint64", "value": numbers[key]} for key in ATTRIBUTES
-    ]
+        return msgspec.json.encode({"name": name, **given_attributes, **texts, **fields})
+    attrs = listed_attributes(given_attributes)
     attrs += [{"name": key, "type": "string", "value": value} for key, value in texts.items()]
     return msgspec.json.encode({
         "id": numbers["id"], "name": name, "ctrl_deps": numbers["parent"], "inputs": given, "outputs": none,

@@ -23,8 +23,7 @@ from ..text.memory_limit import Expansion
 from ..text.records import RecordTexts
 from ..text.recover import Loss
 from ..text.text import Text
-from .gpu_stages import args_of_stage, category_of_stage
-from .packets import packets, protos, text_of
+from .packets import args_of_stage, category_of_stage, packets, protos, text_of
 
 _BEGIN, _END = 1, 2
 """TrackEvent.Type"""
@@ -203,7 +202,7 @@ class _PacketReader:
             self.left_out[f"GPU events of stage {name}"] += 1
             return
         shown = text_of(stage.name) or sequence.names["event_names"].get(stage.name_iid, name)
-        args, waits = self._written(args_of_stage(stage, sequence)), list(stage.event_wait_ids)
+        args, waits = self._written(args_of_stage(stage, sequence.arguments)), list(stage.event_wait_ids)
         self.stages.append(_Stage(stage.event_id, ts, stage.duration, category, shown, args, waits))
 
     def _written(self, args: dict[str, Any]) -> _Arguments:

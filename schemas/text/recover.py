@@ -22,9 +22,8 @@ import msgspec
 import orjson
 
 from ...trace.errors import UNREADABLE, TraceFormatError
-from .record_layout import EVENT, FREE, MAX_KEY, NODE
 from .records import opening
-from .repair import Flaw, is_valid, repair
+from .repair import EVENT, FREE, MAX_KEY, NODE, Flaw, is_valid, repair
 
 LOSS_KINDS: Mapping[str, str] = MappingProxyType({
     "unescaped_quote": "a quote inside a string, now escaped",

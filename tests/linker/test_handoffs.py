@@ -12,7 +12,7 @@ import pytest
 from etplus.linker import link
 from etplus.linker.calls import CpuCalls
 from etplus.linker.dependencies import find_handoffs
-from etplus.schemas.kineto.thread_activity import MOST_RECENT, BusyTime, recently_finished
+from etplus.trace.thread_activity import MOST_RECENT, BusyTime, recently_finished
 from hypothesis import given
 from hypothesis import strategies as st
 from support import SHARED, kineto_document, shared_trace

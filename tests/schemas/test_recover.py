@@ -10,9 +10,8 @@ import pytest
 from broken_records import KEY, RECORD, check_three, document, fixture, kinds, node, recovered, spans, three
 from etplus.schemas.text import recover as recover_module
 from etplus.schemas.text import repair as repair_module
-from etplus.schemas.text.record_layout import EVENT
 from etplus.schemas.text.recover import Loss
-from etplus.schemas.text.repair import is_valid
+from etplus.schemas.text.repair import EVENT, is_valid
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from support import examples

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...trace.columns import IntColumn, distinct, run_starts
+from .columns import IntColumn, distinct, run_starts
 
 MOST_RECENT = 16
 """Of so many other threads, those that finished something last, a pause is compared with the work."""
