@@ -14,9 +14,9 @@ import numpy as np
 
 from ..measuring.measured import Measured
 from ..replaying.base_error import BaseError
+from ..replaying.graph_replay import relative_error, replay
 from ..replaying.outliers import Outlier
 from ..replaying.rank_coupling import find_rendezvous, join_ranks
-from ..replaying.replay import relative_error, replay
 from ..replaying.replay_graph import COMM, ReplayGraph
 from ..replaying.step_times import StepTimes
 from ..reshape.reshape import Reshaped

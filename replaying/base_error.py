@@ -10,7 +10,7 @@ import numpy as np
 from ..trace.brief import brief
 from ..trace.errors import UsageError
 from ..trace.kinds import GPU
-from .replay import Replay
+from .graph_replay import Replay
 
 UNRELIABLE, REFUSED = 0.01, 0.05
 """What-ifs on a base with a larger error are marked, and refused."""

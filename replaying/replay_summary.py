@@ -22,7 +22,7 @@ from ..trace.trace import Trace
 from .base_error import BaseError, start_error_ns
 from .constants import Constants, of_ranks
 from .critical import CriticalPath, critical_path, resource_bounds
-from .replay import Replay, Unexplained, relative_error
+from .graph_replay import Replay, Unexplained, relative_error
 from .step_times import StepTimes, step_times
 
 _TOP = 8

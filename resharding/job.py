@@ -16,9 +16,10 @@ from ..measuring.measured import Measured
 from ..predict.model_file import FittedModel
 from ..predict.pricing import Pricing
 from ..replaying.constants import fit_constants
+from ..replaying.graph_building import build_graph
+from ..replaying.graph_replay import replay
 from ..replaying.network import Network
 from ..replaying.rank_coupling import join_ranks
-from ..replaying.replay import build_graph, replay
 from ..schemas.etplus.made_records import comms_of, edited
 from ..schemas.text.gc_control import gc_disabled
 from ..trace.brief import brief
