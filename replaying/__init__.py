@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from .network import Network, on_network, parse_network
     from .rank_coupling import join_ranks
     from .replay_graph import ReplayGraph
+    from .replay_summary import BaseError
     from .whatif import WhatIf, apply_what_ifs, parse_what_if
 
 __all__ = [
-    "Constants", "Network", "Replay", "ReplayGraph", "WhatIf", "apply_what_ifs", "build_graph", "fit_constants",
-    "join_ranks", "on_network", "parse_network", "parse_what_if", "predicted_traces", "replay",
+    "BaseError", "Constants", "Network", "Replay", "ReplayGraph", "WhatIf", "apply_what_ifs", "build_graph",
+    "fit_constants", "join_ranks", "on_network", "parse_network", "parse_what_if", "predicted_traces", "replay",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(
@@ -29,6 +30,7 @@ __getattr__, __dir__ = lazy_names(
         ".network": "Network on_network parse_network",
         ".rank_coupling": "join_ranks",
         ".replay_graph": "ReplayGraph",
+        ".replay_summary": "BaseError",
         ".whatif": "WhatIf apply_what_ifs parse_what_if",
     },
     __all__,
