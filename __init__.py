@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from .measuring.measured import Measured
     from .measuring.timing import measure
     from .replaying.constants import fit_constants
-    from .replaying.replay import build_graph, replay
+    from .replaying.graph_building import build_graph
+    from .replaying.graph_replay import replay
     from .resharding.job import reshard
     from .resharding.layout import Layout
     from .trace.errors import EtplusError
@@ -46,7 +47,8 @@ __getattr__, __dir__ = lazy_names(
         ".measuring.measured": "Measured",
         ".measuring.timing": "measure",
         ".replaying.constants": "fit_constants",
-        ".replaying.replay": "build_graph replay",
+        ".replaying.graph_building": "build_graph",
+        ".replaying.graph_replay": "replay",
         ".resharding.job": "reshard",
         ".resharding.layout": "Layout",
     },

@@ -22,9 +22,10 @@ from etplus.converters.collectives import agree, survey
 from etplus.converters.convert import convert
 from etplus.linker import link
 from etplus.replaying.constants import fit_constants
+from etplus.replaying.graph_building import build_graph
+from etplus.replaying.graph_replay import replay
 from etplus.replaying.network import Network, on_network
 from etplus.replaying.rank_coupling import join_ranks
-from etplus.replaying.replay import build_graph, replay
 from etplus.trace.trace import Trace
 
 ROOT = Path(__file__).parents[1]

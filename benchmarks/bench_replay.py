@@ -23,7 +23,8 @@ from bench_link import peak_megabytes
 from etplus.linker import link
 from etplus.replaying.constants import fit_constants
 from etplus.replaying.critical import critical_path
-from etplus.replaying.replay import build_graph, replay
+from etplus.replaying.graph_building import build_graph
+from etplus.replaying.graph_replay import replay
 from etplus.trace.trace import Trace
 
 ROOT = Path(__file__).parents[1]

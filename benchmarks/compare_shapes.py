@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from etplus.reshape.reshape import Reshaped
-from etplus.reshape.second_recording import counterparts
+from etplus.reshape.reshape import Reshaped, counterparts
 from etplus.trace.tensors import Signature
 from etplus.trace.trace import Trace
 

@@ -17,9 +17,10 @@ import numpy as np
 from etplus.linker import link
 from etplus.replaying.constants import fit_constants
 from etplus.replaying.critical import resource_bounds
+from etplus.replaying.graph_building import build_graph
+from etplus.replaying.graph_replay import Replay, replay
 from etplus.replaying.iterations import HeldOut, find_iterations, predict_iteration
 from etplus.replaying.rank_coupling import join_ranks
-from etplus.replaying.replay import Replay, build_graph, replay
 from etplus.replaying.replay_graph import ReplayGraph
 from etplus.replaying.replay_summary import Summary, summarize
 from etplus.replaying.whatif import apply_what_ifs, parse_what_if

@@ -12,15 +12,15 @@ import numpy as np
 from msgspec.structs import asdict
 
 from ..converters.chrome import write_chrome
-from ..replaying.base_error import BaseError
 from ..replaying.constants import fit_constants
+from ..replaying.graph_building import build_graph
+from ..replaying.graph_replay import Replay, predicted_traces, relative_error, replay
 from ..replaying.iterations import HeldOut, find_iterations, predict_iteration
 from ..replaying.network import on_network, parse_network
 from ..replaying.outliers import Outlier, outlier_lines
 from ..replaying.rank_coupling import join_ranks
-from ..replaying.replay import Replay, build_graph, predicted_traces, relative_error, replay
 from ..replaying.replay_graph import ReplayGraph
-from ..replaying.replay_summary import summarize
+from ..replaying.replay_summary import BaseError, summarize
 from ..replaying.whatif import GRAMMAR, apply_what_ifs, parse_what_if
 from ..trace.errors import UsageError
 from ..trace.printable import shortened

@@ -13,11 +13,11 @@ import msgspec
 import numpy as np
 
 from ..measuring.measured import Measured
-from ..replaying.base_error import BaseError
+from ..replaying.graph_replay import relative_error, replay
 from ..replaying.outliers import Outlier
 from ..replaying.rank_coupling import find_rendezvous, join_ranks
-from ..replaying.replay import relative_error, replay
 from ..replaying.replay_graph import COMM, ReplayGraph
+from ..replaying.replay_summary import BaseError
 from ..replaying.step_times import StepTimes
 from ..reshape.reshape import Reshaped
 from ..reshape.shape_change import ShapeChange

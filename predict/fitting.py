@@ -11,10 +11,10 @@ import numpy as np
 from ..analysis.devices import Device, known_devices
 from ..analysis.overheads import OverheadRows, overhead_rows, pool, summarise
 from ..replaying.edge_latencies import Chosen, Places, fit_edge_latencies, iterations_of, places
+from ..replaying.graph_building import build_graph
 from ..replaying.host_time import without_waits
 from ..replaying.iterations import find_iterations
 from ..replaying.outliers import Outlier
-from ..replaying.replay import build_graph
 from ..replaying.replay_graph import ReplayGraph
 from ..replaying.step_times import percentiles
 from ..trace.columns import IntColumn

@@ -19,12 +19,13 @@ import numpy as np
 from ..analysis.overheads import Overheads
 from ..measuring.lookup import EXECUTED, RECORDED, own_times, shares_of_sources
 from ..measuring.measured import Measured
-from ..replaying.base_error import BaseError
 from ..replaying.constants import Constants, fit_constants
 from ..replaying.edge_latencies import EdgeLatencies, host_collective_keys, iterations_of, places, transfer_key
+from ..replaying.graph_building import build_graph
+from ..replaying.graph_replay import replay
 from ..replaying.outliers import warm_up
-from ..replaying.replay import build_graph, replay
 from ..replaying.replay_graph import DURATION, HOST, ReplayGraph
+from ..replaying.replay_summary import BaseError
 from ..replaying.step_times import StepTimes, percentiles
 from ..reshape.reshape import reshaped
 from ..reshape.shape_change import ShapeChange

@@ -1,1 +1,37 @@
 """Replays the graph of a trace: baseline, what-ifs, critical path, several ranks on a network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..trace.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .constants import Constants, fit_constants
+    from .graph_building import build_graph
+    from .graph_replay import Replay, predicted_traces, replay
+    from .network import Network, on_network, parse_network
+    from .rank_coupling import join_ranks
+    from .replay_graph import ReplayGraph
+    from .replay_summary import BaseError
+    from .whatif import WhatIf, apply_what_ifs, parse_what_if
+
+__all__ = [
+    "BaseError", "Constants", "Network", "Replay", "ReplayGraph", "WhatIf", "apply_what_ifs", "build_graph",
+    "fit_constants", "join_ranks", "on_network", "parse_network", "parse_what_if", "predicted_traces", "replay",
+]  # fmt: skip
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        ".constants": "Constants fit_constants",
+        ".graph_building": "build_graph",
+        ".graph_replay": "Replay predicted_traces replay",
+        ".network": "Network on_network parse_network",
+        ".rank_coupling": "join_ranks",
+        ".replay_graph": "ReplayGraph",
+        ".replay_summary": "BaseError",
+        ".whatif": "WhatIf apply_what_ifs parse_what_if",
+    },
+    __all__,
+)

@@ -11,7 +11,7 @@ import numpy as np
 from ..trace.brief import brief
 from ..trace.columns import IntColumn
 from ..trace.intervals import sums
-from .replay import Replay
+from .graph_replay import Replay
 from .replay_graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, UNKNOWN
 
 BETWEEN = "(between calls)"

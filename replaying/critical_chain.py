@@ -12,7 +12,8 @@ from ..trace.errors import ConvertError
 from ..trace.trace import Trace
 from .constants import fit_constants
 from .critical import binding_edges
-from .replay import build_graph, replay
+from .graph_building import build_graph
+from .graph_replay import replay
 from .replay_graph import COMM, DURATION, HOST, LINK_KINDS
 
 _WORK = (HOST, DURATION, COMM)

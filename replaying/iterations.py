@@ -18,8 +18,8 @@ from ..trace.kinds import CPU, GPU
 from ..trace.steps import family_of, find_marks
 from ..trace.trace import Trace
 from .constants import Constants, fit_constants
+from .graph_replay import relative_error, replay
 from .outliers import Outlier, find_outliers
-from .replay import relative_error, replay
 from .replay_graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, UNKNOWN, ReplayGraph
 
 _LEAST = 3

@@ -7,7 +7,8 @@ from typing import Any
 import orjson
 from etplus.linker import link
 from etplus.replaying.constants import fit_constants
-from etplus.replaying.replay import Replay, build_graph, replay
+from etplus.replaying.graph_building import build_graph
+from etplus.replaying.graph_replay import Replay, replay
 from etplus.replaying.replay_graph import ReplayGraph
 from etplus.replaying.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.trace import Trace

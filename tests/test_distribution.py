@@ -123,7 +123,6 @@ def test_every_module_can_be_imported(scripts: Path, elsewhere: Path) -> None:
     optional = (
         "fixtures.record_fixtures",
         "report.plots",
-        "predict.learned.batches",
         "predict.learned.networks",
         "predict.learned.training",
         "measuring.sequence",

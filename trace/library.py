@@ -13,7 +13,7 @@ from .frames import to_networkx
 if TYPE_CHECKING:
     from ..analysis.summary import Analysis
     from ..replaying.critical import CriticalPath
-    from ..replaying.replay import Replay
+    from ..replaying.graph_replay import Replay
     from .trace import Trace
 
 _ETPLUS = (".json", ".json.gz")
@@ -55,8 +55,9 @@ class Library:
             (True, True)
         """
         from ..replaying.constants import fit_constants
+        from ..replaying.graph_building import build_graph
+        from ..replaying.graph_replay import replay
         from ..replaying.network import on_network, parse_network
-        from ..replaying.replay import build_graph, replay
         from ..replaying.whatif import apply_what_ifs, parse_what_if
 
         graph = build_graph(cast("Trace", self))

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from etplus.linker import link
 from etplus.replaying.constants import fit_constants
-from etplus.replaying.replay import build_graph, replay
+from etplus.replaying.graph_building import build_graph
+from etplus.replaying.graph_replay import replay
 from etplus.schemas.communications import comm_rows
 from etplus.trace.kinds import GPU, RUNTIME
 from etplus.trace.trace import Trace

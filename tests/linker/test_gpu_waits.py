@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from etplus.linker import link
-from etplus.replaying.device_edges import blocking_copies as blocking_edges
+from etplus.replaying.graph_building import blocking_copies as blocking_edges
+from etplus.replaying.graph_building import build_graph
 from etplus.replaying.graph_events import GraphEvents
 from etplus.replaying.host_time import blocking_copies
-from etplus.replaying.replay import build_graph
 from etplus.replaying.replay_graph import EVENT, SYNC
 from gpu_documents import call, edges, gpu, inferred, linked, record
 from support import Document, gpu_traces

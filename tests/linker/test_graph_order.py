@@ -8,7 +8,7 @@ import networkx as nx
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.replaying.replay import build_graph
+from etplus.replaying.graph_building import build_graph
 from etplus.replaying.replay_graph import EVENT
 from etplus.trace.trace import Trace
 from hypothesis import assume, given

@@ -19,8 +19,9 @@ from etplus.predict.fitting import fit
 from etplus.predict.model_file import EndToEndError, read_model
 from etplus.predict.pricing import Pricing, drawn_in, half_width, interval
 from etplus.replaying.constants import fit_constants
+from etplus.replaying.graph_building import build_graph
+from etplus.replaying.graph_replay import replay
 from etplus.replaying.outliers import Outlier, warm_up
-from etplus.replaying.replay import build_graph, replay
 from etplus.replaying.replay_summary import summarize
 from etplus.replaying.step_times import Percentiles, percentiles, step_times
 from etplus.trace.errors import TraceFormatError, UsageError

@@ -10,10 +10,10 @@ import pytest
 from etplus.linker import link
 from etplus.predict.end_to_end import predict, predict_ranks
 from etplus.predict.fitting import fit
-from etplus.replaying.base_error import BaseError
 from etplus.replaying.constants import fit_constants
-from etplus.replaying.replay import build_graph, replay
-from etplus.replaying.replay_summary import summarize
+from etplus.replaying.graph_building import build_graph
+from etplus.replaying.graph_replay import replay
+from etplus.replaying.replay_summary import BaseError, summarize
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.errors import UsageError
 from support import call, kineto_document, read_json

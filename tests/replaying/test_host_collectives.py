@@ -9,9 +9,10 @@ import pytest
 import simulator
 from etplus.linker import link
 from etplus.replaying.constants import fit_constants
+from etplus.replaying.graph_building import build_graph
+from etplus.replaying.graph_replay import Replay, replay
 from etplus.replaying.network import Network, on_network
 from etplus.replaying.rank_coupling import find_rendezvous, join_ranks
-from etplus.replaying.replay import Replay, build_graph, replay
 from etplus.replaying.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.trace import Trace
 from made_host_jobs import HOST_JOBS

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from etplus.linker import link
+from etplus.replaying.graph_building import build_graph
 from etplus.replaying.iterations import find_iterations, predict_iteration
-from etplus.replaying.replay import build_graph
 from etplus.replaying.replay_graph import ReplayGraph
 from etplus.trace.errors import ConvertError, UsageError
 from support import cpu_pairs, shared_trace

@@ -9,9 +9,10 @@ from typing import Any, get_args
 import pytest
 from etplus.linker import link
 from etplus.replaying.constants import Constants, fit_constants
+from etplus.replaying.graph_building import build_graph
+from etplus.replaying.graph_replay import Replay, replay
 from etplus.replaying.network import Algorithm, Network, on_network, parse_network
 from etplus.replaying.rank_coupling import join_ranks
-from etplus.replaying.replay import Replay, build_graph, replay
 from etplus.replaying.replay_graph import ReplayGraph
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.comm_types import RECV, SEND

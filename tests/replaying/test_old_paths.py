@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pkgutil import iter_modules
 
 import etplus
 import pytest
@@ -20,6 +21,15 @@ def test_names_of_old_paths(module: object) -> None:
 @pytest.mark.parametrize("name", ["replay", "measure", "reshard"])
 def test_no_package_hides_a_function_of_the_library(name: str) -> None:
     """A submodule that is imported becomes an attribute of its package, under its own name."""
-    for package in ("replaying.replay", "measuring.timing", "resharding.job"):
+    for package in ("replaying.graph_replay", "measuring.timing", "resharding.job"):
         import_module(f"etplus.{package}")
     assert callable(getattr(etplus, name))
+
+
+@pytest.mark.parametrize("package", ["measuring", "predict", "replaying", "reshape", "resharding"])
+def test_a_package_gives_its_public_names(package: str) -> None:
+    """No submodule may have the name of a function: once imported it would take the function's place."""
+    folder = import_module(f"etplus.{package}")
+    submodules = {found.name for found in iter_modules(folder.__path__)}
+    assert not submodules & set(folder.__all__)
+    assert all(callable(getattr(folder, name)) for name in folder.__all__) and dir(folder) == folder.__all__

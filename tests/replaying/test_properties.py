@@ -12,7 +12,8 @@ import pytest
 from etplus.linker import link
 from etplus.replaying.constants import Constants, fit_constants
 from etplus.replaying.critical import critical_path, resource_bounds
-from etplus.replaying.replay import build_graph, replay
+from etplus.replaying.graph_building import build_graph
+from etplus.replaying.graph_replay import replay
 from etplus.replaying.replay_graph import DURATION, ReplayGraph
 from etplus.schemas.etplus.read_etplus import read_etplus
 from hypothesis import assume, given

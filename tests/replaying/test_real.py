@@ -9,8 +9,9 @@ import pytest
 from etplus.linker import link
 from etplus.replaying.constants import fit_constants
 from etplus.replaying.critical import resource_bounds
+from etplus.replaying.graph_building import build_graph
+from etplus.replaying.graph_replay import replay
 from etplus.replaying.rank_coupling import find_rendezvous, join_ranks
-from etplus.replaying.replay import build_graph, replay
 from etplus.replaying.replay_graph import LINK_KINDS, ReplayGraph
 from etplus.replaying.replay_summary import Summary, summarize
 from etplus.replaying.whatif import apply_what_ifs, parse_what_if

@@ -7,8 +7,9 @@ import random
 import numpy as np
 import pytest
 from etplus.replaying.constants import fit_constants
+from etplus.replaying.graph_building import build_graph
+from etplus.replaying.graph_replay import replay
 from etplus.replaying.rank_coupling import find_rendezvous, join_ranks
-from etplus.replaying.replay import build_graph, replay
 from etplus.replaying.replay_graph import QUEUE
 from etplus.replaying.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.errors import UsageError

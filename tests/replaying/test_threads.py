@@ -10,8 +10,9 @@ import pytest
 from etplus.linker import link
 from etplus.replaying.constants import fit_constants
 from etplus.replaying.critical import critical_path
+from etplus.replaying.graph_building import build_graph
 from etplus.replaying.graph_events import GraphEvents
-from etplus.replaying.replay import build_graph, replay
+from etplus.replaying.graph_replay import replay
 from etplus.replaying.replay_graph import HANDOFF, HOST, LINK_KINDS, ReplayGraph
 from etplus.replaying.thread_edges import handoffs, host_chains
 from etplus.trace.conventions import ANNOTATION_SCOPE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from etplus.replaying.constants import fit_constants
-from etplus.replaying.replay import replay
+from etplus.replaying.graph_replay import replay
 from etplus.replaying.whatif import apply_what_ifs, parse_what_if, select
 from etplus.trace.errors import UsageError
 from synthetic import Timeline, after, starts

@@ -20,8 +20,7 @@ from etplus.predict.end_to_end import predict
 from etplus.predict.fitting import fit
 from etplus.predict.model_file import write_model
 from etplus.predict.pricing import retyped, time_ratio
-from etplus.reshape.reshape import Reshaped, reshaped
-from etplus.reshape.second_recording import counterparts
+from etplus.reshape.reshape import Reshaped, counterparts, reshaped
 from etplus.reshape.shape_change import ShapeChange, SizeChange, batch_change, parse_changes
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.errors import UsageError

@@ -15,27 +15,11 @@ import numpy as np
 
 from ..trace.brief import brief
 from ..trace.columns import IntColumn
-from ..trace.errors import ConvertError
 from ..trace.index import as_column
 from ..trace.intervals import union
 from ..trace.trace import Trace
 from .constants import Constants, counted_lags
-from .device_edges import (
-    blocking_copies,
-    event_waits,
-    find_queue,
-    inferred_count,
-    launch_edges,
-    own_cost_only,
-    stream_edges,
-    sync_waits,
-    with_submissions,
-    with_unknown_waits,
-)
-from .engine_order import ordered_graph
-from .graph_events import GraphEvents
-from .replay_graph import DURATION, UNKNOWN, Edges, ReplayGraph
-from .thread_edges import handoffs, host_chains, host_collectives, without_backend_work, without_polling
+from .replay_graph import UNKNOWN, ReplayGraph
 
 
 @dataclass(frozen=True)
@@ -172,48 +156,3 @@ def predicted_traces(replay: Replay) -> Iterator[Trace]:
         clock = int((trace.ts[timed] - measured).min())  # the same for all rows
         ts = as_column(np.where(timed, np.maximum(start + clock, 0), trace.ts))
         yield trace.with_(ts=ts, dur=as_column(np.where(timed, end - start, trace.dur)))
-
-
-def build_graph(trace: Trace) -> ReplayGraph:
-    """Make the replay graph of one rank.
-
-    Raises:
-        ConvertError: no row of the trace has a time.
-
-    Example:
-        >>> len(build_graph(trace).row) > len(trace)
-        True
-    """
-    if not trace.timed.any():
-        raise ConvertError(f"{trace.file}: no node has a time, so there is nothing to replay; link the ET anew")
-    trace, polling = without_polling(trace)
-    trace, backend = without_backend_work(trace)
-    points, chains = host_chains(GraphEvents.of(trace))
-    queue = find_queue(points)
-    waits = Edges.joined([sync_waits(points), blocking_copies(points)])
-    passed, chains = handoffs(points, chains)
-    collectives, chains = host_collectives(points, chains)
-    chains = own_cost_only(points, chains, waits)
-    chains = chains.at_most(np.isin(chains.owner, queue.blocked), queue.typical_ns)
-    points, chains, submitted = with_submissions(points, chains, queue, waits)
-    events = event_waits(points)
-    gpu = points.gpu
-    edges = Edges.joined([
-        chains, passed, waits, queue.edges, events, collectives,
-        Edges.of(DURATION, points.start[gpu], points.end[gpu], trace.dur[gpu], gpu),
-        launch_edges(points, submitted, events),
-        stream_edges(points),
-        _data_and_comm(points),
-    ])  # fmt: skip
-    guessed = inferred_count(points)
-    waits_between = "wait between streams is" if guessed == 1 else "waits between streams are"
-    notes = [f"{guessed} {waits_between} inferred from calls, tensors or times"] if guessed else []
-    return with_unknown_waits(ordered_graph(points, edges, queue.limit, [*polling, *backend, *notes]))
-
-
-def _data_and_comm(points: GraphEvents) -> Edges:
-    """End → start of collectives of one group, and of writers and readers on different threads."""
-    trace = points.trace
-    source, target = points.timed_edges("data", "comm")
-    apart = (trace.thread[source] != trace.thread[target]) | (trace.thread[source] < 0)
-    return points.in_order(points.end[source[apart]], points.start[target[apart]])

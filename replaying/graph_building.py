@@ -1,4 +1,4 @@
-"""What holds work on a device back, and who waits for it.
+"""The replay graph of a rank: chains of its threads (`thread_edges`), what holds device work back, who waits for it.
 
 Launches: when the work of a call can start, calls that take long before they submit it, and the launch queue's limit;
 streams; synchronising calls, blocking copies, and streams that wait for other streams' events, which the linker finds
@@ -14,13 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.columns import IntColumn
+from ..trace.errors import ConvertError
 from ..trace.host_waits import COPY, MAX_SKEW_NS, ROUNDING_NS, SYNCHRONIZE, named
 from ..trace.host_waits import blocking_copies as copies_that_block
 from ..trace.kinds import GPU, RUNTIME
+from ..trace.trace import Trace
 from .constants import SYNC_RETURN_NS, Constants, counted_lags, fit_constants
+from .engine_order import ordered_graph
 from .graph_events import GraphEvents
 from .host_time import SYNC_COST_NS
-from .replay_graph import EVENT, HOST, LAUNCH, PIN, QUEUE, STREAM, SYNC, UNKNOWN, Edges, ReplayGraph
+from .replay_graph import DURATION, EVENT, HOST, LAUNCH, PIN, QUEUE, STREAM, SYNC, UNKNOWN, Edges, ReplayGraph
+from .thread_edges import handoffs, host_chains, host_collectives, without_backend_work, without_polling
 
 _SLOW = 3
 """A call that takes so many times as long as the median one has done something else first (loaded a module, staged a
@@ -313,3 +317,48 @@ def _synchronising(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
     found = np.zeros(len(edges), np.bool_)
     found[own] = named(trace.names, trace.name[edges.owner[own]], SYNCHRONIZE)
     return found
+
+
+def build_graph(trace: Trace) -> ReplayGraph:
+    """Make the replay graph of one rank.
+
+    Raises:
+        ConvertError: no row of the trace has a time.
+
+    Example:
+        >>> len(build_graph(trace).row) > len(trace)
+        True
+    """
+    if not trace.timed.any():
+        raise ConvertError(f"{trace.file}: no node has a time, so there is nothing to replay; link the ET anew")
+    trace, polling = without_polling(trace)
+    trace, backend = without_backend_work(trace)
+    points, chains = host_chains(GraphEvents.of(trace))
+    queue = find_queue(points)
+    waits = Edges.joined([sync_waits(points), blocking_copies(points)])
+    passed, chains = handoffs(points, chains)
+    collectives, chains = host_collectives(points, chains)
+    chains = own_cost_only(points, chains, waits)
+    chains = chains.at_most(np.isin(chains.owner, queue.blocked), queue.typical_ns)
+    points, chains, submitted = with_submissions(points, chains, queue, waits)
+    events = event_waits(points)
+    gpu = points.gpu
+    edges = Edges.joined([
+        chains, passed, waits, queue.edges, events, collectives,
+        Edges.of(DURATION, points.start[gpu], points.end[gpu], trace.dur[gpu], gpu),
+        launch_edges(points, submitted, events),
+        stream_edges(points),
+        _data_and_comm(points),
+    ])  # fmt: skip
+    guessed = inferred_count(points)
+    waits_between = "wait between streams is" if guessed == 1 else "waits between streams are"
+    notes = [f"{guessed} {waits_between} inferred from calls, tensors or times"] if guessed else []
+    return with_unknown_waits(ordered_graph(points, edges, queue.limit, [*polling, *backend, *notes]))
+
+
+def _data_and_comm(points: GraphEvents) -> Edges:
+    """End → start of collectives of one group, and of writers and readers on different threads."""
+    trace = points.trace
+    source, target = points.timed_edges("data", "comm")
+    apart = (trace.thread[source] != trace.thread[target]) | (trace.thread[source] < 0)
+    return points.in_order(points.end[source[apart]], points.start[target[apart]])
