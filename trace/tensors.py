@@ -21,7 +21,6 @@ _WITH_NUMBERS = re.compile(
     r"|logsumexp|max|mean|min|nansum|prod|sum|take)_?"
 )
 """Operators whose work depends on numbers among their arguments (strides, dimensions, flags), not on shapes alone."""
-_more_with_numbers: set[str] = set()
 
 
 def numbers_matter(name: str) -> bool:
@@ -31,12 +30,7 @@ def numbers_matter(name: str) -> bool:
         >>> [numbers_matter(name) for name in ("aten::convolution", "aten::addmm")]
         [True, False]
     """
-    return _WITH_NUMBERS.fullmatch(name) is not None or name in _more_with_numbers
-
-
-def keep_numbers(*names: str) -> None:
-    """Keep the numbers of further operators, of traces that are read from now on."""
-    _more_with_numbers.update(names)
+    return _WITH_NUMBERS.fullmatch(name) is not None
 
 
 class Tensor(NamedTuple):

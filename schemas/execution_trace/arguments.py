@@ -306,22 +306,21 @@ def listed_attributes(given: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def made_node(name: str, numbers: Mapping[str, int], inputs: Sequence[tuple[Any, Any, str]], *, flat: bool,
-              op_schema: str = "", **texts: str) -> bytes:  # fmt: skip
+              **texts: str) -> bytes:  # fmt: skip
     """A node as PyTorch writes it, without outputs.
 
     Args:
         numbers: `id`, `parent` and those of ATTRIBUTES.
         inputs: value, shape and type of each.
-        texts: further attributes.
+        texts: attributes beside ET_ATTRIBUTES, of which `op_schema` is none.
     """
     none: dict[str, list[Any]] = {key: [] for key in TENSOR_KEYS}
     given = dict(zip(TENSOR_KEYS, map(list, zip(*inputs, strict=True)), strict=True)) if inputs else none
-    given_attributes = {**numbers, "op_schema": op_schema}
     if flat:
         sides = zip(FLAT_TENSORS.values(), (given, none), strict=True)
         fields = {key: side[of] for keys, side in sides for key, of in zip(keys, TENSOR_KEYS, strict=True)}
-        return msgspec.json.encode({"name": name, **given_attributes, **texts, **fields})
-    attrs = listed_attributes(given_attributes)
+        return msgspec.json.encode({"name": name, **numbers, "op_schema": "", **texts, **fields})
+    attrs = listed_attributes(numbers)
     attrs += [{"name": key, "type": "string", "value": value} for key, value in texts.items()]
     return msgspec.json.encode({
         "id": numbers["id"], "name": name, "ctrl_deps": numbers["parent"], "inputs": given, "outputs": none,

@@ -234,7 +234,7 @@ _TYPES = {name: attribute_type(name) for name in ATTRIBUTES}
 _NO_ATTRS = _PlainAttrs(*(attribute_type(name, float)(0.0) for name in ATTRIBUTES))
 _VALUE_OF = {name: msgspec.msgpack.encode(name) + msgspec.msgpack.encode("value") for name in ATTRIBUTES}
 _number_rows = NumberRows(_NO_ATTRS, _VALUE_OF)
-_NAME, _ID, _ATTRS = map(attrgetter, ("name", "id", "attrs"))
+_NAME, _ATTRS = map(attrgetter, ("name", "attrs"))
 _decode_plain = msgspec.json.Decoder(list[_PlainNode]).decode
 _decode_one_usual = msgspec.json.Decoder(_UsualNode).decode
 _decode_flat = msgspec.json.Decoder(list[_FlatNode]).decode
@@ -251,7 +251,7 @@ def _read_nodes(blocks: Iterable[Block], flat: bool) -> _NodePart:
     names, spans = StringTable(), []
     columns: list[dict[str, npt.NDArray[Any]]] = []
     for begin, end, array in blocks:
-        nodes, block = _flat_decoded(array) if flat else _decoded(array)
+        nodes, block = _decoded(array, flat)
         check_utf8(array)
         spans.append((begin, end, len(nodes)))
         columns.append({**block, "name": names.codes(list(map(_NAME, nodes)))})
@@ -268,34 +268,29 @@ def _any_node(text: msgspec.Raw) -> _UsualNode:
     return _UsualNode(node.id, node.name, node.ctrl_deps, _UsualAttrs(*attrs))
 
 
-def _decoded(array: memoryview) -> tuple[list[Any], dict[str, IntColumn]]:
+def _decoded(array: memoryview, flat: bool) -> tuple[list[Any], dict[str, IntColumn]]:
     """The nodes of a block, and their columns but the name."""
+    if flat:
+        nodes: list[Any] = _decode_flat(array)
+        return nodes, {**_id_columns(nodes, "parent"), **_attribute_columns(nodes, "{}")}
     with contextlib.suppress(msgspec.ValidationError):
         plain = _decode_plain(array)
         numbers = _number_rows.columns(list(map(_ATTRS, plain)))
         if numbers is not None:
-            return plain, {**_id_columns(plain), **numbers}
+            return plain, {**_id_columns(plain, "ctrl_deps"), **numbers}
     nodes = list(map(_any_node, decode_raws(array)))
-    return nodes, _columns(nodes)
+    return nodes, {**_id_columns(nodes, "ctrl_deps"), **_attribute_columns(nodes, "attrs.{}.value")}
 
 
-def _id_columns(nodes: list[Any]) -> dict[str, IntColumn]:
-    return {"id": int_column(list(map(_ID, nodes)), 0), "parent": int_column([n.ctrl_deps for n in nodes], 0)}
+def _id_columns(nodes: list[Any], parent: str) -> dict[str, IntColumn]:
+    return {name: int_column(list(map(attrgetter(of), nodes)), 0) for name, of in (("id", "id"), ("parent", parent))}
 
 
-def _columns(nodes: list[_UsualNode]) -> dict[str, IntColumn]:
-    columns, attrs = _id_columns(nodes), list(map(_ATTRS, nodes))
-    for column, none in ATTRIBUTES.items():
-        columns[column] = int_column(list(map(attrgetter(f"{column}.value"), attrs)), none)
-    return columns
-
-
-def _flat_decoded(array: memoryview) -> tuple[list[Any], dict[str, IntColumn]]:
-    nodes = _decode_flat(array)
-    columns = {"id": int_column(list(map(_ID, nodes)), 0), "parent": int_column([n.parent for n in nodes], 0)}
-    for column, none in ATTRIBUTES.items():
-        columns[column] = int_column(list(map(attrgetter(column), nodes)), none)
-    return nodes, columns
+def _attribute_columns(nodes: list[Any], place: str) -> dict[str, IntColumn]:
+    """Columns of ATTRIBUTES, which are in that place of a node."""
+    return {
+        name: int_column(list(map(attrgetter(place.format(name)), nodes)), none) for name, none in ATTRIBUTES.items()
+    }
 
 
 def _readable(texts: list[bytes], flat: bool, document: Document) -> list[bytes]:

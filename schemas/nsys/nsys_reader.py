@@ -96,7 +96,7 @@ def _read(database: Database, rank: NsysRank, machine_pids: tuple[int, ...]) -> 
         file=database.name if rank.alone else f"{database.name} {rank.label}", header=header, base_time_ns=base,
         event_count=len(events), events=events,
         flows=FlowTable(none.astype(np.bool_), none.astype(np.int32), none, none, none.astype(np.int32)),
-        data=_data_edges(events, ranges), recorder="Nsight Systems",
+        data=_data_edges(ranges), recorder="Nsight Systems",
         machine_pids=machine_pids,
     )  # fmt: skip
 
@@ -151,7 +151,7 @@ def _devices(database: Database, rank: NsysRank) -> list[dict[str, Any]]:
     return []
 
 
-def _data_edges(events: EventTable, ranges: RangeDetails) -> IntColumn:
+def _data_edges(ranges: RangeDetails) -> IntColumn:
     """(m, 2), rows of producers and of the operators that read what they made, each pair once."""
     producer = positions(np.where(ranges.op_id > 0, ranges.op_id, -1), ranges.producer)
     found = (producer >= 0) & (producer != ranges.consumer)
