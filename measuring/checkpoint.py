@@ -38,6 +38,7 @@ class Checkpoint:
             return {}
         found: dict[str, list[Timed]] = {}
         with contextlib.suppress(FileNotFoundError):
+            # Decoded here, line by line, as no reader does: the last line of an interrupted run is ignored.
             for line in self._path.read_bytes().splitlines():
                 with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
                     one = msgspec.json.decode(line, type=_Line)

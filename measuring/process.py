@@ -153,6 +153,7 @@ class WorkerProcess:
             self.close()
             ended = f"signal {-status}" if status < 0 else f"status {status}"
             raise ExecutionError(f"the process that called it ended ({ended})")
+        # A message of the pipe, no file format: `worker` writes it, with the standard library, as it loads torch only.
         answer: dict[str, Any] = json.loads(line)
         return answer
 

@@ -19,6 +19,7 @@ from ..trace.conventions import MAX_NS
 from ..trace.errors import UsageError
 from ..trace.index import Row
 from ..trace.intervals import sums
+from ..trace.old_names import old_name_of
 from ..trace.trace import Trace
 
 HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, QUEUE, COMM, ORDER, PIN, UNKNOWN = range(12)
@@ -127,6 +128,8 @@ class ReplayGraph:
     def trace(self) -> Trace:
         """The trace of a graph of one rank, the first one of several."""
         return self.traces[0]
+
+    documents, document = old_name_of("traces"), old_name_of("trace")
 
     @cached_property
     def ranks(self) -> list[int]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from importlib import import_module
 from pkgutil import iter_modules
+from types import SimpleNamespace
 
 import etplus
 import pytest
+from etplus.predict import Prediction
 from etplus.predictor import network, ranks, replay, whatif
+from etplus.replaying import ReplayGraph
+from etplus.reshape import Reshaped, SizeChange
 
 
 @pytest.mark.parametrize("module", [network, ranks, replay, whatif], ids=lambda module: module.__name__)
@@ -33,3 +37,17 @@ def test_a_package_gives_its_public_names(package: str) -> None:
     submodules = {found.name for found in iter_modules(folder.__path__)}
     assert not submodules & set(folder.__all__)
     assert all(callable(getattr(folder, name)) for name in folder.__all__) and dir(folder) == folder.__all__
+
+
+def test_old_names_of_attributes() -> None:
+    """Programs read them; they cannot be set."""
+    change = SizeChange("batch", 8, 4)
+    assert (change.was, change.to) == (4, 8)
+    pairs = {
+        Reshaped: {"was": "recorded_size", "to": "new_size"},
+        ReplayGraph: {"documents": "traces", "document": "trace"},
+        Prediction: {"unhindered": "without_waiting", "unlike": "share_unfamiliar"},
+    }
+    for kind, names in pairs.items():
+        for old, new in names.items():
+            assert getattr(kind, old).fget(SimpleNamespace(**{new: 7})) == 7
