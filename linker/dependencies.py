@@ -22,9 +22,8 @@ from ..trace.errors import LinkError
 from ..trace.host_waits import ROUNDING_NS
 from ..trace.thread_activity import BusyTime, recently_finished, running_max
 from .calls import CpuCalls
-from .gpu_order import GpuOrder
+from .gpu_order import GpuOrder, GraphOrder, find_graph_order
 from .gpu_waits import Waits, find_waits
-from .graph_order import GraphOrder, find_graph_order
 from .join import Join
 
 _KIND = {kind: code for code, kind in enumerate(EDGE_KINDS)}

@@ -1,12 +1,22 @@
-"""GPU events of a linked trace by stream and order of launch, and by the thread that launched them."""
+"""The order of GPU events: by stream and launch, by the thread that launched them, and within a launch of a CUDA graph.
+
+A trace may draw the dependencies between a graph's nodes (PyTorch 2.15, `CuspyConfig(enable_graph_dependencies=True)`);
+see `schemas.kineto.cuspy`. Where it does not, forks and joins between the streams of a launch are inferred from times.
+The order on each stream is that of the edges `stream`.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from ..trace.columns import IntColumn, run_starts
+from ..schemas.kineto.cuspy import GRAPH_ARROW, LAUNCH_FLOW
+from ..trace.columns import IntColumn, distinct, distinct_rows, lists_by, positions, run_starts
+from ..trace.conventions import GPU_CATEGORIES
+from ..trace.host_waits import ROUNDING_NS, named
 from .join import Join
 
 
@@ -96,3 +106,149 @@ class Submissions:
         before = int(self._run[last]) - 1
         other = self._stream[last] == waiting and before >= first
         return int(self._stream[before if other else last])
+
+
+_NODES_WITHOUT_WORK = frozenset({"graph_event_node", "graph_host_node"})
+"""Events and callbacks, which are not work of the device: what waits for them waits for what they waited for."""
+_GRAPH_LAUNCH = re.compile("GraphLaunch")
+_LATE_NS = 3_000
+"""By so much later than its stream allows the work of a graph starts only if it has waited for another stream."""
+
+
+@dataclass(frozen=True)
+class GraphOrder:
+    """Pairs of positions in `gpu_row`, each an int64 array (m, 2).
+
+    Attributes:
+        recorded: dependencies that the trace draws.
+        inferred: forks and joins that only the times show.
+        unresolved: arrows that do not lead from one node of a launch to another.
+    """
+
+    recorded: IntColumn
+    inferred: IntColumn
+    unresolved: int
+
+
+def find_graph_order(linked: Join, gpu: GpuOrder) -> GraphOrder:
+    """Find the dependencies between the GPU events of each launch of a graph.
+
+    Example:
+        Of a launch whose last kernel on stream 7 starts when one on stream 8 has ended, `inferred` holds that join.
+    """
+    arrows, unresolved = _arrows(linked)
+    launches = [] if len(arrows) else _launches(linked)
+    inferred = [pair for members in launches for pair in _forks_and_joins(linked, gpu, members)]
+    return GraphOrder(_between_work(linked, arrows), np.array(inferred, np.int64).reshape(-1, 2), unresolved)
+
+
+def _arrows(linked: Join) -> tuple[IntColumn, int]:
+    """Event rows that the arrows lead from and to, (m, 2), and how many arrows do not lead from node to node."""
+    events, flows = linked.kineto.events, linked.kineto.flows
+    category = events.categories.index(LAUNCH_FLOW) if LAUNCH_FLOW in events.categories else -1
+    drawn = (flows.id >= GRAPH_ARROW) & (flows.category == category)
+    if not drawn.any():
+        return np.zeros((0, 2), np.int64), 0
+    begin, end = np.flatnonzero(drawn & flows.start), np.flatnonzero(drawn & ~flows.start)
+    at = positions(flows.id[end], flows.id[begin])
+    begin, end = begin[at >= 0], end[at[at >= 0]]
+    nodes = np.flatnonzero(events.mask(GPU_CATEGORIES | _NODES_WITHOUT_WORK))
+    source = _nearest(linked, nodes, events.end[nodes], begin)
+    target = _nearest(linked, nodes, events.ts[nodes], end)
+    found = (source >= 0) & (target >= 0) & (source != target)
+    found &= events.correlation[source] == events.correlation[target]
+    return np.stack([source, target], axis=1)[found], int(np.count_nonzero(~found))
+
+
+def _nearest(linked: Join, nodes: IntColumn, time: IntColumn, flow: IntColumn) -> IntColumn:
+    """The node on a flow's lane whose time is nearest to the flow's, −1 for none; work before nodes without."""
+    events, flows = linked.kineto.events, linked.kineto.flows
+    no_work = events.mask(_NODES_WITHOUT_WORK)[nodes]
+    found = np.full(len(flow), -1, np.int64)
+    order = np.lexsort((no_work, time, events.thread[nodes]))
+    nodes, time, thread = nodes[order], time[order], events.thread[nodes][order]
+    for lane in distinct(flows.thread[flow].astype(np.int64)).tolist():
+        first, stop = np.searchsorted(thread, [lane, lane + 1])
+        here = np.flatnonzero(flows.thread[flow] == lane)
+        if first == stop or not len(here):
+            continue
+        wanted = flows.ts[flow[here]]
+        after = first + np.searchsorted(time[first:stop], wanted)
+        later, earlier = np.minimum(after, stop - 1), np.maximum(after - 1, first)
+        near = np.where(np.abs(time[later] - wanted) <= np.abs(time[earlier] - wanted), later, earlier)
+        found[here] = np.where(np.abs(time[near] - wanted) <= ROUNDING_NS, nodes[near], -1)
+    return found
+
+
+def _between_work(linked: Join, arrows: IntColumn) -> IntColumn:
+    """The arrows as pairs of GPU events, those through nodes without work joined into one."""
+    work = linked.kineto.events.mask(GPU_CATEGORIES)
+    above = lists_by(*arrows[~work[arrows[:, 1]]].T[::-1].tolist())
+    direct = arrows[work[arrows].all(axis=1)]
+    through = [
+        (source, target)
+        for node, target in arrows[~work[arrows[:, 0]] & work[arrows[:, 1]]].tolist()
+        for source in _sources(node, above)
+        if work[source]
+    ]
+    rows = np.concatenate([direct, np.array(through, np.int64).reshape(-1, 2)])
+    at = positions(linked.gpu_row, rows.reshape(-1)).reshape(-1, 2)
+    attached = at[(at >= 0).all(axis=1)]
+    return distinct_rows(*attached.T)[0]
+
+
+def _sources(node: int, above: dict[int, list[int]]) -> set[int]:
+    """All that leads to a node without work, however many such nodes are between."""
+    found, pending = set[int](), [node]
+    while pending:
+        for source in above.get(pending.pop(), ()):
+            if source not in found:
+                found.add(source)
+                pending.append(source)
+    return found
+
+
+def _launches(linked: Join) -> list[IntColumn]:
+    """Positions of the GPU events of each launch of a graph, by start."""
+    events, launcher = linked.kineto.events, linked.gpu_launcher
+    of_graph = (launcher >= 0) & named(events.names, events.name[launcher], _GRAPH_LAUNCH)
+    order = np.flatnonzero(of_graph)[np.argsort(launcher[of_graph], kind="stable")]
+    return np.split(order, np.flatnonzero(np.diff(launcher[order])) + 1)
+
+
+def _forks_and_joins(linked: Join, gpu: GpuOrder, members: IntColumn) -> list[tuple[int, int]]:
+    """What the events of one launch waited for on its other streams, as far as times show it.
+
+    An event that starts late waited for the last event of another stream that had ended by then, if that ended after
+    the event before it on its own stream, or for a stream's first one, after the launch's first one had begun.
+    """
+    events, rows = linked.kineto.events, linked.gpu_row[members]
+    stream = gpu.stream[members]
+    if len(distinct(stream)) < 2:
+        return []
+    ts, end = events.ts[rows], events.end[rows]
+    by_end = np.argsort(end, kind="stable")
+    ended = np.searchsorted(end[by_end], ts, side="right")
+    last_elsewhere = _last_of_another(stream[by_end])
+    free: dict[int, int] = {}
+    pairs = []
+    for i, lane in enumerate(stream.tolist()):
+        before = free.get(lane, int(ts[0]))
+        free[lane] = max(before, int(end[i]))
+        k = int(ended[i]) - 1
+        if k >= 0 and stream[by_end[k]] == lane:
+            k = int(last_elsewhere[k])
+        if k < 0 or ts[i] - before <= _LATE_NS:
+            continue
+        source = int(by_end[k])
+        if end[source] > before and ts[source] < ts[i]:
+            pairs.append((int(members[source]), int(members[i])))
+    return pairs
+
+
+def _last_of_another(stream: npt.NDArray[np.integer]) -> IntColumn:
+    """For each place in a sequence the last place before it with another value, −1 for none."""
+    found = np.full(len(stream), -1, np.int64)
+    change = np.flatnonzero(stream[1:] != stream[:-1]) + 1
+    found[change] = change - 1
+    return np.maximum.accumulate(found) if len(found) else found

@@ -1,4 +1,4 @@
-"""Linking in order: read, segment, match, attach, find dependencies, report, and build the trace of it all."""
+"""Linking in order: read, segment, match, attach, find dependencies, report what the stages found, build the trace."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from .. import __version__
 from ..schemas import nsys
@@ -23,12 +24,13 @@ from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.parallel import processes
 from ..schemas.text.recover import damage_of
 from ..schemas.text.secrets import mask, mask_members, warn_of_masks
-from ..trace.columns import IntColumn, scatter
+from ..trace.columns import IntColumn, distinct, mask_at, scatter
 from ..trace.conventions import CPU_CATEGORIES, PYTHON_CATEGORY, UNATTACHED_REASONS
 from ..trace.errors import UsageError
-from ..trace.link_report import LinkReport
+from ..trace.kinds import LINK_NAMES
+from ..trace.link_report import Identity, LinkReport
 from ..trace.trace import Trace
-from .attach import attach_gpu_events
+from .attach import ATTACH_METHODS, Attachment, attach_gpu_events
 from .calls import TracePair, cpu_calls, et_calls
 from .comm import comm_of_kernels
 from .data_dependencies import recorded_data
@@ -39,9 +41,8 @@ from .kineto_only import adopt_rest, host_side
 from .linked_rows import linked_trace
 from .lost_collectives import with_lost_collectives
 from .match import METHODS, match_calls
-from .match.result import Match
-from .report import Reported, describe_windows, make_report
-from .segment import find_iterations
+from .match.result import REASONS, Match
+from .segment import describe_windows, find_iterations
 from .time_zones import offsets_of
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def _link(et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, options: Link
     pair, found = with_lost_collectives(pair, found)
     _LOG.info("%d of %d calls linked by %s", found.linked, len(pair.nodes), found.method or "no method")
     windows = describe_windows(pair.nodes, pair.calls, found, iterations)
-    trace = _trace_of_links(pair, found, Reported(windows, considered, identity), options)
+    trace = _trace_of_links(pair, found, _Reported(windows, considered, identity), options)
     warn_of_masks(et.file, mask(pair.et.before)[1] + mask(pair.et.after)[1])
     return trace
 
@@ -217,11 +218,19 @@ def trace_of_kineto(kineto: KinetoTrace, annotation: str | None = None) -> Trace
     """
     pair, found = host_side(kineto, cpu_calls(kineto, CPU_CATEGORIES | {PYTHON_CATEGORY}))
     windows = describe_windows(pair.nodes, pair.calls, found, find_iterations(kineto, pair.calls, annotation))
-    return _trace_of_links(pair, found, Reported(windows), LinkOptions(), alone=True)
+    return _trace_of_links(pair, found, _Reported(windows), LinkOptions(), alone=True)
+
+
+class _Reported(NamedTuple):
+    """What only the report needs of the stages before attachment; see `LinkReport`."""
+
+    windows: dict[str, Any]
+    considered: Sequence[str] = ()
+    identity: Identity | None = None
 
 
 def _trace_of_links(
-    pair: TracePair, found: Match, reported: Reported, options: LinkOptions, *, alone: bool = False
+    pair: TracePair, found: Match, reported: _Reported, options: LinkOptions, *, alone: bool = False
 ) -> Trace:
     """What follows when it is known which node is which call: attach GPU events, find dependencies, report, build.
 
@@ -235,7 +244,7 @@ def _trace_of_links(
     if options.data_dependencies:
         data = np.append(data[0], join.data_edges[0]), np.append(data[1], join.data_edges[1])
     dependencies = find_dependencies(join, data, {i: one.pg_name or "" for i, one in comm.items()})
-    report = make_report(pair, found, join.attachment, reported, dependencies.counts())
+    report = _make_report(pair, found, join.attachment, reported, dependencies.counts())
     summary = _summary(join, report) | ({"nodes_from": "kineto"} if alone else {})
     return linked_trace(join, comm, dependencies, summary, renumber=options.renumber)
 
@@ -304,6 +313,75 @@ def _summary(join: Join, report: LinkReport) -> dict[str, Any]:
         "inferred_edges": [],
         "link": report.to_dict(),
     }
+
+
+def _make_report(
+    pair: TracePair, match: Match, attachment: Attachment, reported: _Reported, dependencies: dict[str, Any]
+) -> LinkReport:
+    """Gather the stages' findings."""
+    et, kineto, nodes, calls = pair.et, pair.kineto, pair.nodes, pair.calls
+    by_reason = np.bincount(match.reason, minlength=len(REASONS))
+    by_link = np.bincount(match.link, minlength=len(LINK_NAMES))
+    warnings = list(damage_of(et, kineto))
+    if len(nodes) and not match.linked:
+        warnings.append("nothing was linked: these two files do not seem to belong together")
+    if attachment.repeated:
+        warnings.append(
+            f"{attachment.repeated:,} GPU events share their correlation with several calls; "
+            "the last one before each was taken"
+        )
+    used = mask_at(len(calls), match.call[match.call >= 0])
+    events = kineto.events
+    return LinkReport(
+        et={
+            "file": Path(et.file).name, "schema": et.schema, "nodes": len(et), "ops": len(nodes), "pid": et.pid,
+            "threads": len(distinct(nodes.thread)), "orphans": int(np.count_nonzero(nodes.orphan)),
+        },
+        kineto={
+            "file": Path(kineto.file).name, "events": kineto.event_count, "cpu_ops": len(calls),
+            "cpu_ops_not_in_et": int(np.count_nonzero(~used)),
+            "by_category": _counts(events.category, events.categories),
+        },
+        ops={
+            "total": len(nodes), "linked": match.linked, "certain": int(by_link[2]), "equivalent": int(by_link[1]),
+            "unlinked": {reason: int(count) for reason, count in zip(REASONS[1:], by_reason[1:], strict=True) if count},
+        },
+        method=match.method if match.linked else "",
+        considered=tuple(reported.considered),
+        windows=reported.windows,
+        gpu=_gpu(kineto, attachment),
+        dependencies=dependencies,
+        warnings=tuple(warnings),
+        facts=match.facts,
+        identity=reported.identity,
+    )  # fmt: skip
+
+
+def _gpu(kineto: KinetoTrace, attachment: Attachment) -> dict[str, Any]:
+    events, categories = kineto.events, {}
+    codes = events.category[attachment.row]
+    for code in distinct(codes.astype(np.int64)).tolist():
+        mine = codes == code
+        reasons = np.bincount(attachment.reason[mine], minlength=len(UNATTACHED_REASONS))
+        attached = attachment.reason == 0
+        known = mine & attached & (attachment.method >= 0)
+        methods = np.bincount(attachment.method[known], minlength=len(ATTACH_METHODS))
+        categories[events.categories[code]] = {
+            "total": int(mine.sum()),
+            "attached": int(reasons[0]),
+            "by_method": {m: int(c) for m, c in zip(ATTACH_METHODS, methods, strict=True) if c},
+            "unattached": {r: int(c) for r, c in zip(UNATTACHED_REASONS[1:], reasons[1:], strict=True) if c},
+        }
+    dur = np.maximum(events.dur[attachment.row], 0)
+    return {
+        "categories": categories,
+        "time_ns": int(dur.sum()),
+        "attached_time_ns": int(dur[attachment.reason == 0].sum()),
+    }
+
+
+def _counts(codes: npt.NDArray[np.int32], values: list[str]) -> dict[str, int]:
+    return {value: int(n) for value, n in zip(values, np.bincount(codes, minlength=len(values)), strict=True) if n}
 
 
 def read_timeline(

@@ -1,9 +1,10 @@
-"""Split the Kineto trace into iterations by a recurring annotation."""
+"""Split the Kineto trace into iterations by a recurring annotation, and say which of them the ET covers."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,12 +12,15 @@ from ..schemas.kineto.read_kineto import KinetoTrace
 from ..trace.columns import IntColumn, matching
 from ..trace.printable import shortened
 from ..trace.steps import DATA_LOADER, family_of, find_marks
-from .calls import CpuCalls
+from .calls import CpuCalls, EtCalls
+from .match.result import Match
 
 DEFAULT_ANNOTATION = DATA_LOADER
 """What the original trace_link.py looks for by default."""
 _MAX_NAMES = 8
-LONGEST_NAME = 60
+_LONGEST_NAME = 60
+_STRAY = 0.05
+"""An iteration with fewer of the linked calls is only touched at its edge."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None
         if len(marked):
             return _ending_with(kineto, calls, marked, annotation)
         most_common = [name for name, _ in Counter(map(family_of, names)).most_common(_MAX_NAMES)]
-        asked, *shown = (repr(shortened(name, LONGEST_NAME)) for name in (annotation, *most_common))
+        asked, *shown = (repr(shortened(name, _LONGEST_NAME)) for name in (annotation, *most_common))
         notes = (f"no event is named like {asked}; annotations in the trace: {', '.join(shown) or 'none'}",)
     last = int(calls.end.max(initial=0))
     found = find_marks(names, events.ts[annotations], events.end[annotations], calls.ts, last)
@@ -86,3 +90,85 @@ def _ending_with(kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, annotati
     keep = end > start
     labels = [str(i) for i in range(int(keep.sum()))]
     return Iterations(start[keep], end[keep], labels, rows[:0], annotation)
+
+
+def describe_windows(nodes: EtCalls, calls: CpuCalls, found: Match, iterations: Iterations) -> dict[str, Any]:
+    """The report's `windows`: sequence numbers and times of both sides, iterations linked, and sentences on them."""
+    linked = np.flatnonzero(found.call >= 0)
+    call = found.call[linked]
+    windows: dict[str, Any] = {
+        "et_sequence": _range(nodes.seq),
+        "kineto_sequence": _range(calls.seq),
+        "linked_sequence": _range(nodes.seq[linked]),
+        "kineto_ns": [int(calls.ts.min()), int(calls.end.max())] if len(calls) else None,
+        "linked_ns": [int(calls.ts[call].min()), int(calls.end[call].max())] if len(linked) else None,
+        "iterations": len(iterations),
+        "iteration_annotation": iterations.annotation,
+        "linked_iterations": [],
+    }
+    notes = [*iterations.notes, *found.notes]
+    if len(linked) and len(iterations):
+        covered = _covered(calls, call, iterations)
+        windows["linked_iterations"] = [iterations.label[k] for k in covered]
+        if len(iterations) > 1:
+            notes += _iteration_note(covered, iterations, windows["linked_sequence"], _is_sure(found))
+    notes += _offset_note(found, windows["et_sequence"], windows["kineto_sequence"])
+    notes += _choice_note(found)
+    return {**windows, "notes": notes}
+
+
+def _range(seq: Any) -> list[int] | None:
+    known = seq[seq >= 0]
+    return [int(known.min()), int(known.max())] if len(known) else None
+
+
+def _covered(calls: CpuCalls, call: IntColumn, iterations: Iterations) -> list[int]:
+    """Ordinals of the iterations linked: if every annotation that starts between the links is linked itself, theirs
+    (wherever in the iteration it is), else those that calls fall into."""
+    if len(iterations.marker):
+        inside = (iterations.start >= calls.ts[call].min()) & (iterations.start <= calls.end[call].max())
+        if inside.any() and np.isin(iterations.marker[inside], calls.row[call]).all():
+            return [int(k) for k in np.flatnonzero(inside)]
+    which = iterations.of(calls.ts[call])
+    counts = np.bincount(which[which >= 0], minlength=len(iterations))
+    return [int(k) for k in np.flatnonzero(counts > _STRAY * len(call))]
+
+
+def _is_sure(found: Match) -> bool:
+    """Whether the iteration linked is the ET's own: one place, and no other sequence numbers."""
+    threads = found.facts.get("threads", [])
+    return all(thread["equal_places"] == 1 and not thread["sequence_offset"] for thread in threads)
+
+
+def _iteration_note(covered: list[int], iterations: Iterations, sequence: list[int] | None, sure: bool) -> list[str]:
+    total = len(iterations)
+    numbers = f" (sequence numbers {sequence[0]}–{sequence[1]})" if sequence else ""
+    if not covered or len(covered) == total:
+        return []
+    if len(covered) == 1:
+        label = shortened(iterations.label[covered[0]], _LONGEST_NAME)
+        called = "" if label.isdecimal() else f", {label}"
+        verb = "is" if sure else "is linked to"
+        return [f"the ET {verb} iteration {covered[0]} of {total}, counted from 0{called}{numbers}"]
+    steady = covered[-1] - covered[0] + 1 == len(covered)
+    ordinals = f"{covered[0]} to {covered[-1]}" if steady else ", ".join(map(str, covered))
+    verb = "covers" if sure else "is linked to"
+    return [f"the ET {verb} iterations {ordinals} of {total}, counted from 0{numbers}"]
+
+
+def _offset_note(found: Match, ours: list[int] | None, theirs: list[int] | None) -> list[str]:
+    offsets = {thread["sequence_offset"] for thread in found.facts.get("threads", []) if thread["sequence_offset"]}
+    if len(offsets) != 1 or ours is None or theirs is None:
+        return []
+    when = "a later" if next(iter(offsets)) > 0 else "an earlier"
+    return [
+        f"the ET covers sequence {ours[0]}–{ours[1]}, the Kineto trace {theirs[0]}–{theirs[1]}: "
+        f"same structure, durations are those of {when} iteration"
+    ]
+
+
+def _choice_note(found: Match) -> list[str]:
+    places = max((thread["equal_places"] for thread in found.facts.get("threads", [])), default=1)
+    if places == 1:
+        return []
+    return [f"{places} places fit equally well; one was taken (see --iteration) and its links are marked equivalent"]

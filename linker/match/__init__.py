@@ -13,9 +13,8 @@ from ...trace.kinds import CERTAIN, EQUIVALENT
 from ...trace.link_report import Identity
 from ..calls import EtCalls, TracePair
 from ..identity import Claims, identify, linked_pids
-from .order import match_remaining, match_sequence, match_sequence_and_shift, match_shift
+from .order import match_remaining, match_sequence, match_sequence_and_shift, match_shift, match_tree
 from .result import REASONS, Match, demote_uncertain, unmatched
-from .tree import match_tree
 
 __all__ = ["METHODS", "match_calls"]
 
