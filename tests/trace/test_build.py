@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
-from etplus.trace.build import GIVEN_COLUMNS, NO_RECORDS, ROW_COLUMNS, TraceBuilder
+from etplus.trace.build import GIVEN_COLUMNS, NO_RECORDS, ROW_COLUMNS, TraceBuilder, built_on_demand
+from etplus.trace.comm_kernels import Comm
 from etplus.trace.conventions import EDGE_KINDS, MAX_NS
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.kinds import CPU, GPU, RUNTIME
+from etplus.trace.trace import Trace
 from etplus.trace.unattached_events import UnattachedEvents
 
 
@@ -105,3 +108,56 @@ def test_an_unknown_column_is_refused() -> None:
     with pytest.raises(AssertionError, match="colour"):
         builder_of([1], colour=[1])
     assert "colour" not in GIVEN_COLUMNS
+
+
+def test_process_and_thread_nodes_are_structural() -> None:
+    builder = TraceBuilder("made.json")
+    names = [f"[pytorch|profiler|execution_trace|{what}]" for what in ("process", "thread", "op")]
+    builder.add(CPU, id=[1, 2, 3], name=names)
+    builder.add(GPU, id=[4], name=names[:1], category=["kernel"])
+    assert builder.build(NO_RECORDS, summary={}).structural.tolist() == [True, True, False, False]
+
+
+def test_what_a_trace_is_built_with() -> None:
+    header = {"schema": msgspec.Raw(b'"1.1"')}
+    trace = builder_of([1]).build(NO_RECORDS, summary={"a": 1}, header=header, flat=True)
+    assert trace.header == header and trace.flat and trace.summary == {"a": 1} and trace.file == "made.json"
+    bare = builder_of([1]).build(NO_RECORDS, summary={})
+    assert bare.header == {} and not bare.flat and bare.edges.shape == (0, 3)
+
+
+def test_a_refused_edge_is_told() -> None:
+    kind = EDGE_KINDS.index("sync")
+    with pytest.raises(TraceFormatError) as raised:
+        edges = np.array([[1, 2, 0], [2, 7, kind], [9, 9, 0]])
+        builder_of([1, 2]).build(NO_RECORDS, summary={}, edges=edges)
+    assert str(raised.value) == (
+        "made.json: edges[1]: [2, 7, 'sync'] does not join two nodes of the file; make the file again with trace-link"
+    )
+
+
+def test_a_trace_is_built_when_it_is_asked_for() -> None:
+    built: list[int] = []
+
+    def build() -> Trace:
+        built.append(1)
+        return builder_of([7, 9]).build(NO_RECORDS, summary={"other": 1})
+
+    trace = built_on_demand("x.json", {"a": 1}, NO_RECORDS, build)
+    assert trace.file == "x.json" and trace.summary == {"a": 1} and not built
+    with pytest.raises(AttributeError, match="no attribute 'colour'"):
+        _ = trace.colour  # type: ignore[attr-defined]
+    assert not built and trace.id.tolist() == [7, 9] and len(trace) == 2 and built == [1]
+    assert trace.file == "x.json" and trace.summary == {"a": 1}, "what is known stays"
+
+
+def test_a_trace_without_texts() -> None:
+    rows = np.array([1, 0])
+    assert NO_RECORDS.texts(rows) == NO_RECORDS.tensor_texts(rows) == [b"{}", b"{}"]
+    assert list(NO_RECORDS.records(rows)) == [{}, {}] and NO_RECORDS.decoded(0) == {}
+    assert NO_RECORDS.copy_sizes(rows).tolist() == [-1, -1] and NO_RECORDS.args_size(b"{}") == -1
+    assert NO_RECORDS.args_comm(b"{}", "k") == Comm() and list(NO_RECORDS.other_events()) == []
+    assert list(NO_RECORDS.chunks()) == []
+    for refused in (NO_RECORDS.document, lambda: NO_RECORDS.write("x.json")):
+        with pytest.raises(NotImplementedError, match="no records"):
+            refused()

@@ -63,6 +63,17 @@ def test_every_kernel_of_the_real_traces_has_a_readable_name(names: list[str]) -
         ("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16bLi64ELi8ELb0EEEvPT0_PT_", "aiter::add_rmsnorm_quant_kernel"),
         ("Cijk_Ailk_Bjlk_SB_Bias_AS_SAV_UserArgs_MT64x16x16_MI16x16x1_SN_LDSB0_AFC1",
          "Cijk_Ailk_Bjlk_SB_MT64x16x16_MI16x16x1"),
+        ("lib::deep::space::kernel<4, float>(int)", "lib::kernel<4, float>"),
+        ("at::native::mine::kernel", "mine::kernel"),
+        ("kernel<float, float, 3, 3, true, true>", "kernel<float, 3, 3, true, true>"),
+        ("kernel<1, 2, 3, 4, 5, 6>", "kernel<1, 2, 3, 4, 5, 6>"),
+        ("kernel<true, 2, 3, 4, 5, 6, 7ul>", "kernel<2, 3, 4, 5, 6, 7>"),
+        ("kernel<1, 2, 3, 4, 5, 6, 7>", "kernel<1, 2, 3, 4, 5, 6>"),
+        ("_ZN7cutlass6KernelI8ClassOneE", "cutlass::ClassOne"),
+        ("_ZN7cutlass6KernelIi8ClassOne3FooE", "cutlass::Foo"),
+        ("_ZN7cutlass6KernelI9ClassOne", "cutlass::Kernel"),
+        ("_ZN7cutlass6KernelI8ClassOne9cute5ShapeILi128ELi64ELi32E", "cutlass::ClassOne 128x64x32"),
+        ("_Z4gemmPf", "gemm"),
     ],
 )  # fmt: skip
 def test_labels(name: str, label: str) -> None:

@@ -9,11 +9,14 @@ import pytest
 from etplus.analysis.summary import analyse
 from etplus.converters.open import load
 from etplus.linker import link
+from etplus.trace.build import NO_RECORDS, TraceBuilder
 from etplus.trace.errors import UsageError
 from etplus.trace.intervals import Span
-from etplus.trace.selection import parse_window, part_of
+from etplus.trace.kinds import CPU, GPU, RUNTIME
+from etplus.trace.selection import parse_window, part_of, step_range
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
+from made_trace import launches, made_trace
 from support import call, fixture_pair, run
 
 
@@ -134,3 +137,52 @@ def test_the_command_writes_smaller_pages_of_parts(tmp_path: Path) -> None:
         done = call("report", trace, *options, "-o", page)
         assert done.returncode == 2 and done.stderr.count(b"\n") == 1, done.stderr
         assert not page.exists()
+
+
+@pytest.mark.parametrize(
+    ("window", "calls", "runtime", "gpu", "span"),
+    [("0-100ns", [0, 10, 20, 30], [], [], (0, 100)), ("0-101ns", [0, 10, 20, 30], [100], [], (0, 101)),
+     ("300-310ns", [0, 10, 20, 30], [100], [300], (100, 400)), ("450-500ns", [0, 10], [], [], (450, 500)),
+     ("449-450ns", [0, 10, 400], [], [], (449, 450)), ("1000-1001ns", [1000], [], [], (1000, 1001)),
+     ("2509-2510ns", [], [1900], [2500], (1900, 2510)),
+     ("1600-1601ns", [1000, 1100, 1200], [1250], [1300], (1250, 1700))],
+)  # fmt: skip
+def test_windows_of_a_small_trace(
+    window: str, calls: list[int], runtime: list[int], gpu: list[int], span: tuple[int, int]
+) -> None:
+    whole = made_trace()
+    part = part_of(whole, window=window)
+    assert (part.calls.ts.tolist(), part.runtime.ts.tolist(), part.gpu.ts.tolist()) == (calls, runtime, gpu)
+    assert part.span == Span(*span) and len(part) == len(whole)
+    assert part.runtime.launches.tolist() == [bool(gpu)] * len(runtime)
+
+
+def test_a_step_of_a_small_trace() -> None:
+    part = part_of(made_trace(), steps="1")
+    assert part.calls.ts.tolist() == [1000, 1100, 1200] and part.calls.parent.tolist() == [-1, 0, 1]
+    assert part.gpu.ts.tolist() == [1300, 2500] and part.gpu.call.tolist() == [2, -1]
+    assert part.gpu.runtime.tolist() == [0, 1] and part.runtime.call.tolist() == [2, -1]
+    assert part.runtime.launches.tolist() == [True, True] and part.span == Span(1000, 2510)
+    assert part.steps.names == ("ProfilerStep#1",) and part.steps.call.tolist() == [0]
+    assert len(part_of(made_trace(), steps="0-1").calls) == 8 and part_of(part) is part
+
+
+def test_the_first_call_is_kept_for_what_it_launched() -> None:
+    builder = TraceBuilder("made.json")
+    builder.add(CPU, id=[1, 2, 3], name=["a", "b", "c"], parent=[-1, 1, -1], ts=[0, 2, 50], dur=[10, 6, 90])
+    builder.add(GPU, id=[4], parent=[2], name=["k"], category=["kernel"], ts=[100], dur=[10])
+    builder.add(RUNTIME, id=[5], parent=[2], name=["cudaLaunchKernel"], ts=[4], dur=[1], tid=["main"])
+    part = part_of(builder.build(NO_RECORDS, summary={}, edges=launches((5, 4))), window="100-105ns")
+    assert part.calls.ts.tolist() == [0, 2, 50] and part.runtime.ts.tolist() == [4] and part.gpu.call.tolist() == [1]
+    assert part.runtime.launches.tolist() == [True] and part.runtime.call.tolist() == [1] and part.span == Span(4, 110)
+
+
+@pytest.mark.parametrize(("text", "steps"), [("0", (0, 0)), ("3", (3, 3)), ("0-3", (0, 3)), ("2-2", (2, 2))])
+def test_ranges_of_steps(text: str, steps: tuple[int, int]) -> None:
+    assert step_range(made_trace(), text, 4) == steps
+
+
+@pytest.mark.parametrize("text", ["4", "0-4", "3-2", "-1", "a", "1-b", "", "1-2-3", "0" * 20])
+def test_ranges_that_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="iterations '"):
+        step_range(made_trace(), text, 4)

@@ -15,7 +15,10 @@ from etplus.replaying.iterations import find_iterations as of_predictor
 from etplus.schemas.kineto.kineto_calls import cpu_calls
 from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.errors import ConvertError
-from etplus.trace.steps import IterationMarks, find_marks
+from etplus.trace.steps import IterationMarks, enclosing, family_of, find_marks
+from hypothesis import given
+from hypothesis import strategies as st
+from made_trace import made_trace
 from support import FIXTURE_PAIRS, SHARED, Document, fixture_pair, kineto_document
 
 TRACES = {name: fixture_pair(name)[1] for name in FIXTURE_PAIRS}
@@ -101,3 +104,60 @@ def test_an_annotation_without_a_name_is_no_step() -> None:
     events = [event(f"ProfilerStep#{k}", 100 * k) for k in range(3)] + [event("", 100 * k + 5) for k in range(3)]
     found = starts(orjson.dumps(kineto_document(events)))
     assert found == [[0, 100_000, 200_000]] * 4
+
+
+def test_no_annotation_marks_no_iteration() -> None:
+    for few in ([], [("once", 0.0, 5.0)], [("twice", 0.0, 5.0), ("twice", 100.0, 5.0)]):
+        found = marks(few, CALLS, 500)
+        assert len(found) == len(found.end) == 0 and found.annotation == "" and not found.steps and not found.encloses
+
+
+def test_layers_mark_nothing() -> None:
+    layers = [("nn.Module: Net_0", 100.0 * k, 80.0) for k in range(5)]
+    assert not len(marks(layers, CALLS, 500))
+    both = sorted(layers + [(f"batch {k}", 100.0 * k + 1, 80.0) for k in range(6)], key=lambda one: one[1])
+    assert marks(both, CALLS, 700).annotation == "batch #"
+
+
+def test_three_times_is_often_enough() -> None:
+    assert len(marks([("x", 100.0 * k, 80.0) for k in range(3)], CALLS, 300)) == 3
+    assert len(marks([("DataLoader", 1000.0 * k, 80.0) for k in range(3)], CALLS, 3000)) == 3
+    assert not len(marks([("DataLoader", 1000.0 * k, 80.0) for k in range(2)], CALLS, 3000))
+
+
+def test_the_rarest_of_several_marks() -> None:
+    often = [("often", 50.0 * k, 10.0) for k in range(10)]
+    rare = [("rare", 100.0 * k + 5, 10.0) for k in range(5)]
+    assert marks(sorted(often + rare, key=lambda one: one[1]), CALLS, 500).annotation == "rare"
+
+
+def test_steps_of_the_profiler_go_first() -> None:
+    rows = [("DataLoader", 100.0 * k, 5.0) for k in range(5)] + [("ProfilerStep#7", 30.0, 60.0)]
+    found = marks(sorted(rows, key=lambda one: one[1]), CALLS, 500)
+    assert found.steps and found.mark.tolist() == [1] and found.end.tolist() == [90]
+    assert found.labels(["DataLoader", "ProfilerStep#7"]) == ["ProfilerStep#7"]
+    assert marks([("x", 100.0 * k, 80.0) for k in range(3)], CALLS, 300).labels(["x"] * 3) == ["0", "1", "2"]
+
+
+def test_the_steps_of_a_trace_are_a_sequence() -> None:
+    steps = made_trace().steps
+    assert len(steps) == 2 and steps[-1].name == "ProfilerStep#1" and steps[-1].number == 1
+    assert steps[1].duration_ns == 1000 and [one.number for one in steps[0:2]] == [0, 1] and steps[2:] == ()
+    with pytest.raises(IndexError):
+        steps[2]
+    assert steps.of(np.array([-1, 0, 999, 1000, 1999, 2000])).tolist() == [-1, 0, 0, 1, 1, -1]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8)), max_size=6), st.lists(st.integers(-2, 30), max_size=8)
+)
+def test_enclosing(spans: list[tuple[int, int]], times: list[int]) -> None:
+    spans = sorted(spans, key=lambda one: one[0])
+    begun = [max((k for k, (start, _) in enumerate(spans) if start <= at), default=-1) for at in times]
+    expected = [k if k >= 0 and at < sum(spans[k]) else -1 for k, at in zip(begun, times, strict=True)]
+    start, dur = (np.array([one[k] for one in spans], np.int64) for k in (0, 1))
+    assert enclosing(start, start + dur, np.array(times, np.int64)).tolist() == expected
+
+
+def test_families() -> None:
+    assert [family_of(name) for name in ("step 12", "a#3_4", "x")] == ["step #", "a#_#", "x"]

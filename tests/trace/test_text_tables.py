@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from etplus.trace.text_tables import render
+from etplus.trace.text_tables import number, render, rewrap, share, shorten, terminal_width, titled
 from hypothesis import given
 from hypothesis import strategies as st
 from support import ROOT, call, plain
@@ -41,6 +41,50 @@ def test_columns_are_side_by_side_where_there_is_room() -> None:
     assert render("t", ["name", "count", "mean µs"], rows, 80).splitlines() == [
         "t", "name         count  mean µs", "gemm            12     3.40", "a_long_name            1.00",
     ]  # fmt: skip
+
+
+def test_a_line_above_each_row() -> None:
+    text = render("t", ["name", "count"], [["gemm", 1], ["mm", 2]], 80, above=["first", "y" * 100])
+    assert text.splitlines() == ["t", "name  count", "first", "gemm      1", shorten("y" * 100, 80), "mm        2"]
+
+
+def test_narrow_tables_have_several_lines_a_row() -> None:
+    heads = ["name", "first column", "second column", "third column"]
+    assert render("t", heads, [["a_name_of_a_kernel_here", 1, 22, 333], ["b", None, None, 4]], 40).splitlines() == [
+        "t",
+        "name                      first column",
+        "                         second column",
+        "                          third column",
+        "a_name_of_a_kernel_here              1",
+        "                                    22",
+        "                                   333",
+        "b",
+        "                                     4",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "room", "short"),
+    [("gemm", 4, "gemm"), ("void gemm", 4, "gemm"), ("abcdefghij", 9, "abcde…hij"), ("abcdefghij", 10, "abcdefghij"),
+     ("x" * 100, 60, "x" * 43 + "…" + "x" * 16), ("a\x1bb", 3, "a?b"),
+     ("autograd::engine::evaluate_function: MmBackward0", 30, "autograd: MmBackward0")],
+)  # fmt: skip
+def test_shortened_names(name: str, room: int, short: str) -> None:
+    assert shorten(name, room) == short
+
+
+def test_cells() -> None:
+    assert number(None) is None and number(1234.56) == "1,234.6" and number(2.5e6, 2, 1e6) == "2.50"
+    assert share(None) is None and share(0.1234) == "12.3%"
+    assert titled("ops", 5, 5) == "ops" and titled("ops", 6, 5) == "ops (the first 5 of 6)"
+    assert rewrap(["one two", "abcd efgh ijkl"], 9, "  ") == ["one two", "abcd efgh", "  ijkl"]
+    assert rewrap(["x" * 9], 9, "  ") == ["x" * 9]
+
+
+@pytest.mark.parametrize(("columns", "width"), [("100", 100), ("20", 40), ("40", 40), ("41", 41)])
+def test_the_width_of_the_terminal(columns: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert terminal_width() == width
 
 
 @pytest.mark.parametrize(
