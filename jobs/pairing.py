@@ -300,14 +300,12 @@ def from_manifest(source: str) -> Pairing:
     """
     blob = load(source)
     try:
+        # decoded here and not in schemas/: a manifest is a batch's own input, and may be CSV as well
         if blob.data.lstrip().startswith(b"["):
             rows = msgspec.json.decode(blob.data, type=list[_ManifestRow])
         else:
             table = csv.DictReader(io.StringIO(blob.data.decode("utf-8-sig")), skipinitialspace=True, strict=True)
-            cells = [
-                {key: text_of_cell(cell) if isinstance(cell, str) else cell for key, cell in row.items()}
-                for row in table
-            ]
+            cells = list(map(_read_cells, table))
             rows = msgspec.convert(cells, list[_ManifestRow], strict=False)
     except (*UNREADABLE, csv.Error) as error:
         problem = f"not a list of rank, et, kineto ({error})"

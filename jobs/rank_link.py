@@ -16,16 +16,16 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import orjson
 
 from .. import __version__
 from ..linker.captures import capture_files
 from ..linker.pipeline import link
 from ..schemas.comm_types import Group
+from ..schemas.etplus.write_etplus import with_clock_offset
 from ..schemas.text.files import load, open_output
 from ..schemas.text.storage import Folder, at, open_folder
 from ..schemas.text.transaction import transaction
-from ..trace.errors import UNREADABLE, EtplusError, TraceFormatError, UsageError
+from ..trace.errors import UNREADABLE, EtplusError, UsageError
 from ..trace.trace import Trace
 from .job_report import RankResult
 from .rank_communications import COLUMNS, RankCommunications, communications
@@ -185,6 +185,7 @@ def _rank_result(task: RankTask, linked: Trace) -> RankResult:
 
 def _read_state(task: RankTask) -> RankState | None:
     """What an earlier run remembered; None if there is nothing that can be read."""
+    # decoded here: the file is a batch's own memory, which no other program and no other version reads
     try:
         with task.target.open(task.state) as file:
             state = msgspec.json.decode(file.read(), type=RankState)
@@ -214,16 +215,8 @@ def set_clock_offset(given: tuple[RankTask, RankState, int | None]) -> RankState
     task, state, offset = given
     with TemporaryDirectory(prefix="etplus-") as scratch, transaction(nested=True):  # it replaces what it reads
         blob = load(task.target.fetch(task.output, Path(scratch)))
-    try:
-        raw = bytes(msgspec.json.decode(blob.data, type=dict[str, msgspec.Raw])["etplus"])
-        summary = orjson.loads(raw)
-        summary["kineto"].pop("clock_offset_ns", None)
-    except (KeyError, TypeError, *UNREADABLE):
-        raise TraceFormatError(task.output, "", "no ET+ file of this version", "remove it and run again") from None
-    if offset is not None:
-        summary["kineto"]["clock_offset_ns"] = offset
-    before, after = blob.data[: blob.data.rfind(raw)], blob.data[blob.data.rfind(raw) + len(raw) :]
-    task.target.write(task.output, partial(write_bytes, data=before + orjson.dumps(summary) + after))
+    data = with_clock_offset(task.output, blob.data, offset)
+    task.target.write(task.output, partial(write_bytes, data=data))
     state = msgspec.structs.replace(state, clock_offset_ns=offset, output=task.target.mark(task.output))
     _write_state(task, state)
     return state

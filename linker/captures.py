@@ -22,13 +22,13 @@ from ..schemas.kineto.event_args import LaunchArgs, comm_of, launch_args
 from ..schemas.kineto.input_args import NO_TENSORS
 from ..schemas.kineto.kineto_calls import CpuCalls, cpu_calls, enclosing_call
 from ..schemas.kineto.read_kineto import EventTable, KinetoTrace, read_kineto
-from ..schemas.text.files import Source
+from ..schemas.text.files import Source, read_struct
 from ..schemas.text.storage import open_folder
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, distinct, positions, scatter
 from ..trace.comm_kernels import Comm
 from ..trace.conventions import CPU_CATEGORIES, PROFILER_STEP, PYTHON_CATEGORY
-from ..trace.errors import UNREADABLE, TraceFormatError, UsageError
+from ..trace.errors import TraceFormatError, UsageError
 from ..trace.kinds import CPU
 from ..trace.tables import ANNOTATION, MODULE, OP
 from ..trace.trace import Trace
@@ -166,10 +166,7 @@ def _listed(folder: Path) -> list[_Listed]:
     """The files of `execution_details.json`, a list of objects with `file`, `batch_size` and `mode`."""
     path = folder / _DETAILS
     remedy = 'it is a list of objects with "file", "batch_size" and "mode"'
-    try:
-        entries = msgspec.json.decode(path.read_bytes(), type=list[dict[str, Any]])
-    except UNREADABLE as error:
-        raise TraceFormatError(str(path), "", f"cannot be read ({error})", remedy) from None
+    entries, _ = read_struct(str(path), list[dict[str, Any]], "cannot be read", remedy)
     found: list[_Listed] = []
     for i, entry in enumerate(entries):
         name, size = entry.get("file"), entry.get("batch_size")

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from ..schemas.etplus.write_etplus import LinkedRecords
+from ..schemas.etplus.write_etplus import LinkedRecords, summary_as_read
 from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.kineto.read_kineto import EventTable, MemoryTable
 from ..schemas.text.gc_control import gc_disabled
@@ -95,7 +95,7 @@ def linked_trace(
     et, numbers = join.et, Numbering.of(join, renumber=renumber)
     rows, kernels = LinkedRows.of(join, dependencies, numbers), sorted(comm)
     at = numbers.rows(join.gpu_places[kernels]).tolist() if kernels else []
-    summary = orjson.loads(orjson.dumps({**summary, "inferred_edges": numbers.pairs(dependencies.inferred)}))
+    summary = summary_as_read({**summary, "inferred_edges": numbers.pairs(dependencies.inferred)})
     records = LinkedRecords(
         rows=rows, summary=summary, comm={row: comm[k] for row, k in zip(at, kernels, strict=True)}, nodes=et.texts,
         before=mask(et.before)[0], after=mask(et.after)[0], et_id=et.id if renumber else None,

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final, Literal
 
-import msgspec
 from isal import isal_zlib
 
+from ..schemas.execution_trace.arguments import process_groups
 from ..schemas.nsys import find_ranks, is_nsys
 from ..schemas.text.sniff import begins_like_kineto, begins_like_nodes, is_pftrace, unpacked
 from ..schemas.text.storage import Folder, is_url
-from ..trace.errors import UNREADABLE, EtplusError
+from ..trace.errors import EtplusError
 from .rank_claims import INIT, Claim, group_ranks
 
 Kind = Literal["ET", "Kineto trace", ""]
@@ -244,11 +244,7 @@ def _look_inside(folder: Folder, name: str, kind: Kind, search: bool) -> tuple[K
 def _groups_inside(head: bytes) -> Claim:
     """What the process groups at the beginning of an ET say about its rank."""
     found = _GROUPS_INSIDE.search(head)
-    try:
-        groups = msgspec.json.decode(msgspec.json.decode(found[1], type=str)) if found else []
-    except UNREADABLE:
-        groups = []
-    return group_ranks(groups if isinstance(groups, list) else [])
+    return group_ranks((process_groups(found[1], quoted=True) if found else None) or [])
 
 
 def _integer(pattern: re.Pattern[bytes], text: bytes, none: int) -> int:

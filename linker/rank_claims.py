@@ -13,14 +13,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
 from ..schemas.comm_types import CollectiveCommType, collective_type
-from ..schemas.execution_trace.arguments import decode_call
+from ..schemas.execution_trace.arguments import decode_call, process_groups
 from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.conventions import MAX_RANKS
-from ..trace.errors import UNREADABLE
 
 if TYPE_CHECKING:
     from ..schemas.execution_trace.arguments import CallRecord
@@ -176,11 +174,8 @@ def _nodes(et: ExecutionTrace, name: str) -> Iterator[CallRecord]:
 def _listed(init: CallRecord) -> list[Any]:
     """The process groups in a `## process_group:init ##` node."""
     for value in init.inputs.values:
-        try:
-            groups = msgspec.json.decode(value) if isinstance(value, str) else None
-        except UNREADABLE:
-            continue
-        if isinstance(groups, list):
+        groups = process_groups(value) if isinstance(value, str) else None
+        if groups is not None:
             return groups
     return []
 

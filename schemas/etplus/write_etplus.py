@@ -21,7 +21,7 @@ from ...trace.captured import CapturedGraphs
 from ...trace.columns import IntColumn, StringTable, scatter
 from ...trace.comm_kernels import Comm
 from ...trace.conventions import EDGE_KINDS, GPU_ANNOTATION_CATEGORY, PYTHON_CATEGORY, UNATTACHED_REASONS
-from ...trace.errors import UNREADABLE
+from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME
 from ...trace.memory_events import MemoryEvents
 from ...trace.trace import Record, Trace
@@ -363,6 +363,33 @@ class LinkedRecords(TextRecords):
         trace = self.rows
         parts = [*_fields(RUNTIME_KEYS, self._columns(RUNTIME_KEYS, calls), {"tid": trace.tids}), _END]
         return _texts_of(trace.names, trace.column("name", calls), b'{"name": '), texts_of_rows(len(calls), parts)
+
+
+def summary_as_read(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """A summary as reading a file that it was written to gives it: tuples are lists, and so on."""
+    read: dict[str, Any] = orjson.loads(orjson.dumps(summary))
+    return read
+
+
+def with_clock_offset(name: str, data: bytes, offset: int | None) -> bytes:
+    """The text of an ET+ file with `etplus.kineto.clock_offset_ns`; without it for None. The rest stays as it is.
+
+    Args:
+        name: of the file, for messages. offset: ns.
+
+    Raises:
+        TraceFormatError: it is no ET+ file.
+    """
+    try:
+        raw = bytes(msgspec.json.decode(data, type=Record)["etplus"])
+        summary = orjson.loads(raw)
+        summary["kineto"].pop("clock_offset_ns", None)
+    except (KeyError, TypeError, *UNREADABLE):
+        raise TraceFormatError(name, "", "no ET+ file of this version", "remove it and run again") from None
+    if offset is not None:
+        summary["kineto"]["clock_offset_ns"] = offset
+    at = data.rfind(raw)
+    return data[:at] + orjson.dumps(summary) + data[at + len(raw) :]
 
 
 def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:

@@ -279,6 +279,25 @@ def _decoded(raw: msgspec.Raw, kind: Any) -> Any:
     return None
 
 
+def process_groups(text: bytes | str, *, quoted: bool = False) -> list[Any] | None:
+    """The process groups that a `## process_group:init ##` node lists in the text of one of its inputs.
+
+    Args:
+        quoted: the text is itself in a JSON string, as in the file.
+
+    Returns:
+        None if the text is no list.
+
+    Example:
+        >>> process_groups('[{"pg_name": "0", "ranks": [0, 1]}]')
+        [{'pg_name': '0', 'ranks': [0, 1]}]
+    """
+    with contextlib.suppress(*UNREADABLE):
+        groups = msgspec.json.decode(msgspec.json.decode(text, type=str) if quoted else text)
+        return groups if isinstance(groups, list) else None
+    return None
+
+
 def whole_sides(text: bytes) -> WholeSides:
     """Inputs and outputs of a node, those of schema 1.0.1 in the layout of later ones."""
     node = _decode_any(text)

@@ -29,7 +29,7 @@ from .text import FileText, Text
 from .transaction import Transaction, check_folder, protect, transaction
 
 D = TypeVar("D", bound=Text, covariant=True)
-S = TypeVar("S", bound=msgspec.Struct)
+S = TypeVar("S")
 
 Source = str | os.PathLike[str] | bytes | BinaryIO
 """What a reader accepts: a path, "-" for standard input, the bytes themselves, or an open binary file."""
