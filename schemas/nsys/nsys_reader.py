@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
-from ...trace.columns import IntColumn, positions
-from ...trace.conventions import MAX_DURATION_NS, MAX_NS
+from ...trace.call_tree import nesting
+from ...trace.columns import IntColumn, StringTable, distinct_rows, positions, scatter
+from ...trace.conventions import MAX_DURATION_NS, MAX_NS, PYTHON_CATEGORY
 from ...trace.dtypes import UNKNOWN_DTYPE
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.printable import shortened
-from ..kineto.kineto_events import EventColumns
+from ..kineto.kineto_events import EventColumns, Values
 from ..kineto.read_kineto import EventTable, FlowTable, KinetoTrace
 from ..text.files import Blob, Source
 from ..text.text import Text
 from .database import Database, open_database
-from .nsys_events import GpuArguments, RangeDetails, add_calls, add_gpu_work, add_ranges, add_synchronisation
-from .nsys_ranks import NsysRank, choose, only, ranks_of
+from .nsys_ranks import GPU_TABLES, PROCESS, NsysRank, choose, only, ranks_of
 
 _VARIABLE = ":ENVIRONMENT_VARIABLE"
 _LONGEST_NAME = 60
@@ -201,3 +203,339 @@ def _shapes(text: str) -> list[list[int]]:
         return msgspec.json.decode(text, type=list[list[int]])
     except UNREADABLE:
         return []
+
+
+_DRIVER = 1
+"""`eventClass` of a call of the CUDA driver; 0 is the runtime."""
+_VERSION = re.compile(r"_v\d{4,5}$")
+"""What CUPTI appends to the names of runtime calls: cudaLaunchKernel_v7000."""
+_COPIES = (
+    "Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP", "Unified HtoD",
+    "Unified DtoH", "Unified DtoD",
+)  # fmt: skip
+_MEMORY = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static", "Unknown")
+_SYNCHRONISATION = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
+_ON_GPU = f"globalPid / {PROCESS} = ? AND deviceId = ?"
+_GPU = ("start", "end", "deviceId", "contextId", "streamId", "correlationId")
+_KERNEL = (
+    "registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "gridX", "gridY", "gridZ", "blockX", "blockY",
+    "blockZ", "graphId", "graphNodeId",
+)  # fmt: skip
+
+
+class GpuArguments:
+    """The arguments of consecutive events of one kind, as columns.
+
+    Args:
+        first: index of the first event.
+        columns: int64, by names of the export. kind: "kernel", "copy", "memset", "graph" or "synchronisation".
+    """
+
+    def __init__(self, first: int, kind: str, columns: dict[str, IntColumn]) -> None:
+        self.first, self._kind = first, kind
+        self._names = tuple(name for name in columns if name not in ("start", "end"))
+        self._values = np.stack([columns[name] for name in self._names], axis=1)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def of(self, position: int) -> dict[str, Any]:
+        """Kineto's arguments of an event."""
+        row: dict[str, int] = dict(zip(self._names, self._values[position].tolist(), strict=True))
+        args: dict[str, Any] = {
+            "device": row["deviceId"], "context": row["contextId"], "stream": row["streamId"],
+            "correlation": row["correlationId"],
+        }  # fmt: skip
+        if self._kind == "synchronisation":
+            return {
+                "cuda_sync_kind": _SYNCHRONISATION.get(row["syncType"], "Unknown"), **args,
+                "wait_on_stream": row["record stream"],
+                "wait_on_cuda_event_record_corr_id": row["record correlation"], "wait_on_cuda_event_id": row["eventId"],
+            }  # fmt: skip
+        if self._kind == "kernel":
+            args |= {
+                "registers per thread": row["registersPerThread"],
+                "shared memory": max(row["staticSharedMemory"], 0) + max(row["dynamicSharedMemory"], 0),
+                "grid": [row["gridX"], row["gridY"], row["gridZ"]],
+                "block": [row["blockX"], row["blockY"], row["blockZ"]],
+            }
+        if "bytes" in row:
+            args["bytes"] = row["bytes"]
+        given = {"graph id": row.get("graphId", -1), "graph node id": row.get("graphNodeId", -1)}
+        return args | {key: value for key, value in given.items() if value > 0}
+
+
+def add_calls(database: Database, rank: NsysRank, events: EventColumns) -> None:
+    """Add the runtime and driver calls of the process."""
+    columns = ("start", "end", "eventClass", "globalTid", "correlationId", "nameId")
+    found = database.numbers("CUPTI_ACTIVITY_KIND_RUNTIME", columns, f"globalTid / {PROCESS} = ?", rank.process)
+    ids, name = distinct_rows(found["nameId"])
+    names = database.names(found["nameId"])
+    tids, thread = distinct_rows(found["globalTid"] % PROCESS)
+    events.add(
+        ((found["eventClass"] == _DRIVER).astype(np.int64), ["cuda_runtime", "cuda_driver"]),
+        (name, [_VERSION.sub("", names[one]) for (one,) in ids.tolist()]),
+        (thread, [(rank.pid, tid) for (tid,) in tids.tolist()]),
+        *_times(found), correlation=found["correlationId"],
+    )  # fmt: skip
+
+
+def add_gpu_work(database: Database, rank: NsysRank, events: EventColumns) -> list[GpuArguments]:
+    """Add kernels, copies, memsets and graphs that were recorded as a whole, on the rank's GPU."""
+    done = []
+    for table, kind, more in (
+        ("KERNEL", "kernel", ("demangledName", *_KERNEL)),
+        ("MEMCPY", "copy", ("bytes", "copyKind", "srcKind", "dstKind", "graphNodeId")),
+        ("MEMSET", "memset", ("bytes", "memKind", "graphNodeId")),
+        ("GRAPH_TRACE", "graph", ("graphId",)),
+    ):
+        found = database.numbers(f"CUPTI_ACTIVITY_KIND_{table}", _GPU + more, _ON_GPU, rank.process, rank.device)
+        category = {"copy": "gpu_memcpy", "memset": "gpu_memset"}.get(kind, "kernel")
+        names = _names_of(database, kind, found)
+        done.append(_add(events, rank, category, names, kind, found))
+    return done
+
+
+def add_synchronisation(database: Database, rank: NsysRank, events: EventColumns) -> GpuArguments:
+    """Add the records of what waited for a stream, a context or an event; of an event, when it was recorded.
+
+    Which GPU a record is of is known by its context: in recordings of several processes `deviceId` was seen to be 0 in
+    all of them.
+    """
+    of_process = f"globalPid / {PROCESS} = ?"
+    columns = (*_GPU, "syncType", "eventId")
+    found = database.numbers("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", columns, of_process, rank.process)
+    others = {
+        context
+        for table in GPU_TABLES
+        for context, device in database.pairs(table, "contextId", "deviceId", of_process, rank.process)
+        if device != rank.device
+    }
+    mine = ~np.isin(found["contextId"], sorted(others))
+    found = {name: column[mine] for name, column in found.items()}
+    found["deviceId"] = np.full(len(found["start"]), rank.device)
+    table, of_record = "CUPTI_ACTIVITY_KIND_CUDA_EVENT", ("contextId", "eventId", "correlationId", "streamId")
+    records = database.numbers(table, of_record, of_process, rank.process)
+    at = _last_record(records, found)
+    for name, of in (("record correlation", "correlationId"), ("record stream", "streamId")):
+        found[name] = np.where(at >= 0, np.append(records[of], -1)[at], -1)
+    kinds, position = distinct_rows(found["syncType"])
+    names = position, [_SYNCHRONISATION.get(kind, "Unknown") for (kind,) in kinds.tolist()]
+    return _add(events, rank, "cuda_sync", names, "synchronisation", found)
+
+
+def _add(
+    events: EventColumns, rank: NsysRank, category: str, names: Values, kind: str, found: dict[str, IntColumn]
+) -> GpuArguments:
+    arguments = GpuArguments(events.count, kind, found)
+    streams, stream = distinct_rows(found["streamId"])
+    threads = [(rank.device, one) for (one,) in streams.tolist()]
+    events.add(
+        (np.zeros(len(stream), np.int64), [category]), names, (stream, threads),
+        *_times(found), correlation=found["correlationId"], stream=found["streamId"], device=found["deviceId"],
+    )  # fmt: skip
+    return arguments
+
+
+def _times(found: dict[str, IntColumn]) -> tuple[IntColumn, IntColumn]:
+    """Start and duration, −1 for what has not ended."""
+    start, end = found["start"], found["end"]
+    return start, np.where(end >= start, end - start, -1)
+
+
+def _names_of(database: Database, kind: str, found: dict[str, IntColumn]) -> Values:
+    of = {"kernel": ("demangledName",), "copy": ("copyKind", "srcKind", "dstKind"), "memset": ("memKind",)}
+    distinct, position = distinct_rows(*(found[name] for name in of.get(kind, ("graphId",))))
+    rows = distinct.tolist()
+    if kind == "kernel":
+        names = database.names(found["demangledName"])
+        return position, [names[code] for (code,) in rows]
+    if kind == "copy":
+        return position, [
+            f"Memcpy {_of(_COPIES, copy)} ({_of(_MEMORY, a)} -> {_of(_MEMORY, b)})" for copy, a, b in rows
+        ]
+    if kind == "memset":
+        return position, [f"Memset ({_of(_MEMORY, memory)})" for (memory,) in rows]
+    return position, [f"CUDA graph {graph}" for (graph,) in rows]
+
+
+def _of(labels: tuple[str, ...], number: int) -> str:
+    return labels[number] if 0 <= number < len(labels) else "Unknown"
+
+
+def _last_record(records: dict[str, IntColumn], waits: dict[str, IntColumn]) -> IntColumn:
+    """For each wait the position of the last record of its event before it, by correlation; −1 for none.
+
+    A wait is for the record that was made last when it is called (CUDA Runtime API, cudaStreamWaitEvent);
+    correlation ids count the calls of a process.
+    """
+    keys = [np.stack([one["contextId"], one["eventId"]], axis=1) for one in (records, waits)]
+    code = distinct_rows(*np.concatenate(keys).T)[1]
+    ours, theirs = code[: len(keys[0])], code[len(keys[0]) :]
+    order = np.lexsort((records["correlationId"], ours))
+    # both as one order: a wait comes after the records of its event with a smaller correlation
+    both = np.concatenate([ours, theirs])
+    correlation = np.concatenate([records["correlationId"], waits["correlationId"]])
+    is_wait = np.arange(len(both)) >= len(ours)
+    merged = np.lexsort((~is_wait, correlation, both))
+    rank = scatter(len(both), merged, np.cumsum(~is_wait[merged]))
+    at = rank[len(ours) :] - 1
+    found = np.append(order, -1)[at]
+    same = (at >= 0) & (np.append(ours, -1)[found] == theirs)
+    return np.where(same, found, -1)
+
+
+CROSSING = "nvtx_range"
+"""Category of ranges that are not calls, since another one begins or ends inside them; they are kept as events only."""
+_NESTED, _LOOSE = (59, 70), (60, 71)
+"""Event types of push/pop ranges, which nest on their thread, and of start/end ranges, which need not
+(ENUM_NSYS_EVENT_TYPE: NvtxPushPopRange, NvtxtPushPopRange; NvtxStartEndRange, NvtxtStartEndRange)."""
+_COLUMNS = ("start", "end", "eventType", "globalTid", "endGlobalTid", "textId", "text")
+
+
+@dataclass(frozen=True)
+class RangeDetails:
+    """What the columns of an event table do not hold of ranges, which are the first events.
+
+    Attributes:
+        op_id, seq: int64, one entry a range; 0 and −1 for none.
+        sizes: int32, one entry a range: code into `shapes`, 0 for none.
+        shapes: the distinct JSON texts of shapes; the first is "".
+        consumer, producer: int64, one entry for each input of which the producer is known: the range (position) and
+            the op id of its producer.
+    """
+
+    op_id: IntColumn
+    seq: IntColumn
+    sizes: npt.NDArray[np.int32]
+    shapes: list[str]
+    consumer: IntColumn
+    producer: IntColumn
+
+
+def add_ranges(database: Database, process: int, events: EventColumns) -> RangeDetails:
+    """Add the ranges of a process (see `NsysRank.process`) in order of rows, a block at a time."""
+    loose, at = _loose_rows(database, process), 0
+    shapes, sizes = StringTable([""]), [np.zeros(0, np.int32)]
+    op_ids, seqs, consumers, producers = ([np.zeros(0, np.int64)] for _ in range(4))
+    where = f"globalTid / {PROCESS} = ? AND eventType IN {_NESTED + _LOOSE}"
+    for rows in database.rows("NVTX_EVENTS", _COLUMNS, where, process):
+        numbers = np.ascontiguousarray(database.integers([row[:-1] for row in rows], _COLUMNS).T)
+        start, end, thread, text_id = numbers[0].copy(), numbers[1], numbers[3], numbers[5].tolist()
+        registered = database.names(np.array([one for one, row in zip(text_id, rows, strict=True) if row[-1] is None]))
+        texts = [row[-1] if row[-1] is not None else registered[one] for one, row in zip(text_id, rows, strict=True)]
+        ranges = [read_range(text if isinstance(text, str) else repr(text)) for text in texts]
+        crossing = loose[at : at + len(rows)].tolist()
+        op_ids.append(np.array([one.op_id for one in ranges], np.int64))
+        seqs.append(np.array([one.seq for one in ranges], np.int64))
+        threads, position = distinct_rows(thread)
+        events.add(
+            [CROSSING if apart else one.category for one, apart in zip(ranges, crossing, strict=True)],
+            [one.name for one in ranges],
+            (position, [(one // PROCESS % PROCESS, one % PROCESS) for (one,) in threads.tolist()]),
+            start,
+            np.where(end >= start, end - start, -1),
+            rf_id=np.where(op_ids[-1] > 0, op_ids[-1], -1),
+            seq=seqs[-1],
+        )
+        sizes.append(shapes.codes([one.sizes for one in ranges]))
+        counts = [len(one.producers) for one in ranges]
+        consumers.append(np.repeat(np.arange(at, at + len(rows)), counts))
+        producers.append(np.array([number for one in ranges for number in one.producers], np.int64))
+        at += len(rows)
+    op_id, seq, consumer, producer = map(np.concatenate, (op_ids, seqs, consumers, producers))
+    return RangeDetails(op_id, seq, np.concatenate(sizes), shapes.values, consumer, producer)
+
+
+def _loose_rows(database: Database, process: int) -> npt.NDArray[np.bool_]:
+    """Which ranges do not nest: start/end ranges on two threads, or around only a part of a push/pop range."""
+    of_process = f"globalTid / {PROCESS} = ? AND eventType IN "
+    if not database.count("NVTX_EVENTS", f"{of_process} {_LOOSE}", process):
+        return np.zeros(database.count("NVTX_EVENTS", f"{of_process} {_NESTED + _LOOSE}", process), np.bool_)
+    found = database.numbers("NVTX_EVENTS", _COLUMNS[:-2], f"{of_process} {_NESTED + _LOOSE}", process)
+    start, end, thread = found["start"], found["end"], found["globalTid"]
+    free = np.isin(found["eventType"], _LOOSE)
+    two_threads = (found["endGlobalTid"] > 0) & (found["endGlobalTid"] != thread)
+    unfinished = end < start
+    nested = np.flatnonzero(~free & ~unfinished)
+    probed = np.flatnonzero(free & ~unfinished & ~two_threads)
+    around = _innermost(thread, start, end, nested, probed, start), _innermost(thread, start, end, nested, probed, end)
+    apart: npt.NDArray[np.bool_] = free.copy()
+    apart[probed] = around[0] != around[1]
+    return apart
+
+
+def _innermost(
+    thread: IntColumn, start: IntColumn, end: IntColumn, nested: IntColumn, probed: IntColumn, at: IntColumn
+) -> IntColumn:
+    """For each of the probed ranges the innermost nested one that is open on its thread at a time of it, −1 for none.
+
+    A range of no length at that time is put among the nested ones, whose caller is what is wanted.
+    """
+    threads = np.concatenate([thread[nested], thread[probed]])
+    begin, until = np.concatenate([start[nested], at[probed]]), np.concatenate([end[nested], at[probed]])
+    row = np.concatenate([nested, np.full(len(probed), -1)])
+    order = np.lexsort((-until, begin, threads))
+    parent = nesting(threads[order], begin[order], until[order])
+    return scatter(len(order), order, np.where(parent >= 0, row[order][parent], -1))[len(nested) :]
+
+
+OPERATOR, ANNOTATION = "cpu_op", "user_annotation"
+_EMITTED = re.compile(
+    r"(?=, (?:seq|op_id|sizes) = )(?:, seq = (-?\d{1,18}))?(?:, op_id = (\d{1,18}))?"
+    r"(?:, sizes = (\[[\d\[\], -]*\]))?(?:, input_op_ids = (\[[\d(), -]*\]))?\Z"
+)
+_PRODUCER = re.compile(r"\((\d{1,18}), ?-?\d+\)")
+_OPERATOR_NAME = re.compile(
+    r"autograd::engine::evaluate_function: |(?:[a-z_][\w.]*(?:::\w+)+(?:\.\w+)?|record_param_comms|triton_\w+|detach_?|"
+    r"\w+Backward\d*)$"
+)
+_MODULE = re.compile(r"nn\.Module: |\{'Module': '([^']+)'|layer:(.+)", re.DOTALL)
+"""The profiler's own form; the layer-wise NVTX hooks of vLLM, SGLang and TensorRT-LLM; that of Apex's PyProf."""
+
+
+class Range(NamedTuple):
+    """A range by its text.
+
+    Attributes:
+        name: without the arguments.
+        category: as in a Kineto trace: OPERATOR, ANNOTATION, or that of Python calls for a module.
+        seq: sequence number of autograd, −1 for none. op_id: 0 for none.
+        sizes: JSON text of the shapes, "" where none were recorded.
+        producers: op ids of the producers of its inputs.
+    """
+
+    name: str
+    category: str
+    seq: int = -1
+    op_id: int = 0
+    sizes: str = ""
+    producers: tuple[int, ...] = ()
+
+
+def read_range(text: str) -> Range:
+    """Parse the text of a range.
+
+    Whether a range with an op_id is an operator or a `record_function` of the user is not written; it counts as an
+    operator if it has a sequence number or the name of one, with a namespace in lower case.
+
+    Example:
+        >>> read_range("aten::mm, op_id = 7, sizes = [[2, 3], [3, 4]], input_op_ids = [(5, 0), (0, -1)]")
+        Range(name='aten::mm', category='cpu_op', seq=-1, op_id=7, sizes='[[2, 3], [3, 4]]', producers=(5,))
+        >>> read_range("forward").category, read_range("layer:conv1").name
+        ('user_annotation', 'nn.Module: conv1')
+    """
+    found = _EMITTED.search(text)
+    if found is None:
+        module = _MODULE.match(text)
+        if module is not None:
+            own = module[1] or module[2]
+            return Range(text if own is None else f"nn.Module: {own}", PYTHON_CATEGORY)
+        return Range(text, OPERATOR if text.startswith("aten::") else ANNOTATION)
+    name, (seq, op_id, sizes, inputs) = text[: found.start()], found.groups()
+    is_operator = (seq is not None and seq[0] != "-") or _OPERATOR_NAME.match(name) is not None
+    producers = [int(number) for number in _PRODUCER.findall(inputs or "")]
+    return Range(
+        name, OPERATOR if is_operator else ANNOTATION, -1 if seq is None else max(int(seq), -1), int(op_id or 0),
+        sizes or "", tuple(number for number in dict.fromkeys(producers) if number),
+    )  # fmt: skip

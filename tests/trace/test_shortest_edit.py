@@ -59,7 +59,7 @@ def test_known_scripts() -> None:
     for one, other, pairs in (
         ([0, 1, 2], [0, 1, 2], [(0, 0), (1, 1), (2, 2)]), ([0, 1, 2], [1, 2], [(1, 0), (2, 1)]),
         ([1, 2], [0, 1, 2], [(0, 1), (1, 2)]), ([0, 1, 2], [0, 2], [(0, 0), (2, 1)]), ([0], [], []),
-        ([0, 1], [2, 3], []),
+        ([0, 1], [2, 3], []), ([1, 0], [3, 1], [(0, 1)]),
     ):  # fmt: skip
         found = shortest_edit(calls(one), calls(other), whole=True)
         assert list(zip(*(column.tolist() for column in found), strict=True)) == pairs

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from etplus.trace.build import parent_rows, threads_of_rows
 from etplus.trace.kinds import CPU, GPU, RUNTIME
-from etplus.trace.relations import parent_rows, threads_of_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
