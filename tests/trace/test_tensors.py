@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from etplus.trace import tensors
 from etplus.trace.tensors import (
     Argument,
     NoSignatures,
     Signature,
     Tensor,
-    keep_numbers,
     numbers_matter,
     read_bytes,
     total_bytes,
@@ -66,12 +64,6 @@ def test_the_type_of_a_signature(given: tuple[Tensor, ...], dtype: str) -> None:
 )  # fmt: skip
 def test_operators_whose_numbers_matter(name: str, matter: bool) -> None:
     assert numbers_matter(name) == matter
-
-
-def test_numbers_of_further_operators_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensors, "_more_with_numbers", set())
-    keep_numbers("mine::op", "mine::other")
-    assert [numbers_matter(name) for name in ("mine::op", "mine::other", "mine::third")] == [True, True, False]
 
 
 def test_nodes_that_say_nothing_have_no_signature() -> None:
