@@ -276,7 +276,7 @@ def _check(array: bytes, modules: bool) -> None:
             raise _too_long(int(event.dur), event.name)
         if event.ts < 0 and round(event.ts * 1000) < 0:
             raise msgspec.ValidationError(_NEGATIVE)
-    elif event.ph in ("s", "f"):
+    elif event.ph == "s" or (event.ph == "f" and not _ends_launch(event)):  # ends of launches are not read
         _check_times(event.ts)
     elif event.ph == "i" and event.name == _MEMORY:
         decode_any(array, EventColumns(), modules=modules)
