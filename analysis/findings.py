@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..trace.errors import EtplusError
 from ..trace.plugins import Plugin, plugins
@@ -44,7 +44,7 @@ def find_all(analysis: Analysis) -> Table[Finding]:
     Raises:
         EtplusError: one fails, or returns something else.
     """
-    found = [one for plugin in _plugins().values() for one in _checked(plugin, plugin.call("__call__", analysis))]
+    found = [one for plugin in _plugins().values() for one in _found_by(plugin, analysis)]
     return Table(Finding, sorted(found, key=lambda one: -(one.cost_ns or 0)))
 
 
@@ -53,8 +53,9 @@ def _plugins() -> dict[str, Plugin]:
     return plugins(GROUP, "finding", ())
 
 
-def _checked(plugin: Plugin, found: Any) -> list[Finding]:
-    findings = list(found)
+def _found_by(plugin: Plugin, analysis: Analysis) -> list[Finding]:
+    with plugin.contained():
+        findings = list(plugin.call("__call__", analysis))
     for one in findings:
         if not isinstance(one, Finding):
             raise EtplusError(f"{plugin} returned {type(one).__name__}, not Finding; report it to its authors")

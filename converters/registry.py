@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
 from ..trace.errors import ConvertError, EtplusError, UsageError
+from ..trace.plugins import Plugin, plugins
 from .builtin import BUILT_IN
 from .exporter import Conversion, Exporter, Inputs, NoOptions
 from .traces import Traces
 
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
 GROUP = "etplus.exporters"
 """Group of the entry points: the name is the format's, the value an `Exporter` or a class of one without arguments."""
-
-_LOG = logging.getLogger("etplus")
 
 
 @cache
@@ -36,14 +31,9 @@ def exporters() -> Mapping[str, Exporter]:
         >>> exporters()["chrome"].suffixes[0]
         '.perfetto.json'
     """
-    from importlib.metadata import entry_points
-
     found: dict[str, Exporter] = {one.name: one for one in BUILT_IN}
-    for point in sorted(entry_points(group=GROUP), key=lambda one: (one.name, _package(one))):
-        if point.name in found:
-            _LOG.warning("exporter %s of %s is ignored: another one has this name", point.name, _package(point))
-            continue
-        found[point.name] = _loaded(point)
+    for name, plugin in plugins(GROUP, "exporter", tuple(found)).items():
+        found[name] = _loaded(plugin)
     return found
 
 
@@ -163,17 +153,18 @@ class _Broken:
         raise ConvertError(f"exporter {self.name} {self.summary}; update or remove that package")
 
 
-def _loaded(point: EntryPoint) -> Exporter:
+def _loaded(plugin: Plugin) -> Exporter:
+    name = plugin.point.name
     try:
-        found = point.load()
+        found = plugin.point.load()
         found = found() if isinstance(found, type) else found
-        problem = _problem(found, point.name)
+        problem = _problem(found, name)
     except Exception as error:
         problem = _described(error)
     if problem:
-        return _Broken(point.name, f"of {_package(point)} cannot be loaded ({problem})")
+        return _Broken(name, f"of {plugin.package} cannot be loaded ({problem})")
     return _Registered(
-        found, _package(point), found.name, found.summary, found.suffixes, found.inputs, found.options
+        found, plugin.package, found.name, found.summary, found.suffixes, found.inputs, found.options
     )  # fmt: skip
 
 
@@ -192,10 +183,6 @@ def _problem(found: Any, name: str) -> str:
     if any(one.default is MISSING and one.default_factory is MISSING for one in fields(found.options)):
         return "every field of options needs a default"
     return ""
-
-
-def _package(point: EntryPoint) -> str:
-    return "an unknown package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
 
 
 def _described(error: Exception) -> str:

@@ -83,14 +83,20 @@ def test_cost_model(site: dict[str, str], tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, b"150.0 None\n"), done.stderr
 
 
-def test_findings_that_are_none_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("return ['slow']", "returned str, not Finding"),
+        ("yield 1 / 0", "failed (ZeroDivisionError: division by zero)"),
+    ],
+)
+def test_errors_of_findings_name_the_package(code: str, problem: str, tmp_path: Path) -> None:
     info = tmp_path / "site" / "tiny-1.5.dist-info"
     info.mkdir(parents=True)
-    (info.parent / "tiny.py").write_text("def wrong(analysis):\n    return ['slow']\n")
+    (info.parent / "tiny.py").write_text(f"def wrong(analysis):\n    {code}\n")
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1.5\n")
     (info / "entry_points.txt").write_text("[etplus.findings]\nmine = tiny:wrong\n")
     (tmp_path / "in.json").write_bytes(plain(ROOT / "tests" / "golden" / "gpu_shaped_from_cpu.etplus.json.gz"))
     done = run("etplus", "analyze", "in.json", cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(info.parent)})
     assert done.returncode == 2
-    expected = "finding mine of tiny 1.5 returned str, not Finding; report it to its authors"
-    assert done.stderr.decode() == f"etplus: error: {expected}\n"
+    assert done.stderr.decode() == f"etplus: error: finding mine of tiny 1.5 {problem}; report it to its authors\n"

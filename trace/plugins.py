@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -51,8 +52,18 @@ class Plugin:
             EtplusError: an error of the package's own.
         """
         found = self.load()
-        try:
+        with self.contained():
             return getattr(found, method)(*arguments)
+
+    @contextmanager
+    def contained(self) -> Iterator[None]:
+        """Name the package in errors of its own that occur within; a generator of its runs where it is consumed.
+
+        Raises:
+            EtplusError: an error of the package's own.
+        """
+        try:
+            yield
         except (EtplusError, OSError, MemoryError):
             raise
         except Exception as error:
