@@ -246,7 +246,7 @@ def _gpu_spans(trace: Trace) -> dict[int, int]:
     """By device, from the start of its first event to the end of its last one, ns."""
     gpu = trace.gpu
     devices = np.unique(gpu.device).tolist()
-    return {one: int(gpu.end[gpu.device == one].max() - gpu.ts[gpu.device == one].min()) for one in devices}
+    return {device: int(gpu.end[gpu.device == device].max() - gpu.ts[gpu.device == device].min()) for device in devices}
 
 
 def host_use(trace: Trace) -> HostUse:
@@ -303,7 +303,9 @@ def launched_in(trace: Trace, iterations: Sequence[Iteration]) -> IntColumn:
 
 def iteration_at(iterations: Sequence[Iteration], ts: IntColumn) -> IntColumn:
     """int64, for each time the ordinal of the iteration that it is in, −1 for none; iterations in order of start."""
-    start, end = (np.array([getattr(one, name) for one in iterations], np.int64) for name in ("start", "end"))
+    start, end = (
+        np.array([getattr(iteration, name) for iteration in iterations], np.int64) for name in ("start", "end")
+    )
     return enclosing(start, end, ts)
 
 
@@ -326,7 +328,7 @@ def _busy(trace: Trace, chosen: npt.NDArray[np.bool_]) -> Intervals:
 def _overlapped(trace: Trace, chosen: npt.NDArray[np.bool_]) -> int:
     """How long events of two streams or more ran at once."""
     of_streams = [_busy(trace, chosen & (trace.gpu.stream == stream)) for stream in np.unique(trace.gpu.stream[chosen])]
-    edges = np.concatenate([one.start for one in of_streams] + [one.end for one in of_streams])
+    edges = np.concatenate([stream.start for stream in of_streams] + [stream.end for stream in of_streams])
     half = len(edges) // 2
     step = np.repeat([1, -1], [half, half])
     times, running = step_function(edges, step)

@@ -56,7 +56,7 @@ def _plugins() -> dict[str, Plugin]:
 def _found_by(plugin: Plugin, analysis: Analysis) -> list[Finding]:
     with plugin.contained():
         findings = list(plugin.call("__call__", analysis))
-    for one in findings:
-        if not isinstance(one, Finding):
-            raise EtplusError(f"{plugin} returned {type(one).__name__}, not Finding; report it to its authors")
+    for finding in findings:
+        if not isinstance(finding, Finding):
+            raise EtplusError(f"{plugin} returned {type(finding).__name__}, not Finding; report it to its authors")
     return findings

@@ -314,7 +314,7 @@ def _moved_by_triton(name: str, signature: Signature) -> int | None:
     in_place = _in_place(name, buffers)
     written = 0 if in_place else len(buffers) - 1
     if name.startswith(_POINTWISE) or _LOOKS_UP.search(name):
-        buffers = tuple(one if at == written else _part(one, buffers, at) for at, one in enumerate(buffers))
+        buffers = tuple(buffer if at == written else _part(buffer, buffers, at) for at, buffer in enumerate(buffers))
     return total_bytes((*buffers, *buffers[:in_place]))
 
 
@@ -333,7 +333,11 @@ def _in_place(name: str, buffers: tuple[Tensor, ...]) -> bool:
     first, last = buffers[0], buffers[-1]
     if len(buffers) == 1:
         return _CREATES.fullmatch(name) is None
-    if not name.startswith(_POINTWISE) or _LOOKS_UP.search(name) or any(one.numel > first.numel for one in buffers):
+    if (
+        not name.startswith(_POINTWISE)
+        or _LOOKS_UP.search(name)
+        or any(buffer.numel > first.numel for buffer in buffers)
+    ):
         return False
     if last.numel == first.numel:
         return len(last.shape) == 2 < len(first.shape) and last.shape[-1] == first.shape[-1]

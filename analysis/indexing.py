@@ -69,7 +69,7 @@ def _scattered(signature: Signature) -> int | None:
 
 def _of_targets(signature: Signature) -> int | None:
     """`nll_loss_forward(self, target, …)` and the kernel of its backward: one element of each row, of the class."""
-    target = next((one for one in signature.tensors if one.dtype.startswith(("int", "uint"))), None)
+    target = next((tensor for tensor in signature.tensors if tensor.dtype.startswith(("int", "uint"))), None)
     size = itemsize(signature.dtype)
     return None if target is None or size is None else (target.nbytes or 0) + prod(target.shape) * size
 

@@ -251,7 +251,7 @@ def _dtypes(trace: Trace) -> list[str]:
 
 def _set_dtypes(trace: Trace, work: Work) -> None:
     codes = {dtype: code for code, dtype in enumerate(work.dtypes)}
-    of_signature = np.array([*(codes[one.dtype] for one in trace.signatures), 0], np.int32)
+    of_signature = np.array([*(codes[signature.dtype] for signature in trace.signatures), 0], np.int32)
     has = work.call >= 0
     work.dtype[has] = of_signature[trace.attribution.calls.signature[work.call[has]]]
     tensor_float = matching(trace.gpu.name, trace.names, _TENSOR_FLOAT.search)

@@ -170,7 +170,7 @@ class Reduction:
             return None
         tensor, over_all = inputs[0].tensors[0], len(inputs) <= self.whole
         if _is_binary(signature):
-            broadcasted = broadcast([one.shape for one in signature.tensors])
+            broadcasted = broadcast([tensor.shape for tensor in signature.tensors])
             return None if broadcasted is None else [broadcasted]
         shape = () if over_all else _reduced(tensor.shape, inputs[self.dim].value, inputs[self.dim + 1].value)
         at = (1 if over_all else self.dim + 1 + self.given) if self.given else len(inputs)

@@ -134,7 +134,7 @@ class Analysis:
     @property
     def mean_latency_ns(self) -> float | None:
         """Mean length of the iterations, None without any."""
-        return float(np.mean([one.latency_ns for one in self.iterations])) if self.iterations else None
+        return float(np.mean([iteration.latency_ns for iteration in self.iterations])) if self.iterations else None
 
     @property
     def samples_per_second(self) -> float | None:

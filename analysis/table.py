@@ -98,7 +98,7 @@ class Row:
     @classmethod
     def names(cls) -> list[str]:
         """Names of the columns of JSON, CSV and data frames."""
-        return [one.name for one in fields(cls) if one.name not in cls.left_out] + [*cls.derived]  # type: ignore[arg-type]
+        return [field.name for field in fields(cls) if field.name not in cls.left_out] + [*cls.derived]  # type: ignore[arg-type]
 
     def plain(self) -> dict[str, Any]:
         """The values of those columns."""

@@ -103,7 +103,7 @@ def _dry_run(arguments: argparse.Namespace, where: dict[str, Any]) -> int:
     pairing = find_job(arguments.source, arguments.output, **where)
     manifest = to_manifest(pairing)
     print(escaped(manifest) if sys.stdout.isatty() else manifest, end="")
-    bad = [f"rank {one.rank}: {one.problem}" for one in pairing.ranks if one.problem]
+    bad = [f"rank {rank.rank}: {rank.problem}" for rank in pairing.ranks if rank.problem]
     bad += [f"rank {rank}: no file was found" for rank in pairing.missing]
     for line in (*bad, *(f"note: {note}" for note in pairing.notes)):
         say(printable(line))

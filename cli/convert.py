@@ -155,7 +155,7 @@ def _inputs_and_output(arguments: argparse.Namespace) -> tuple[list[str], str]:
 def _formats() -> list[str]:
     """A line for each format, and one for the suffixes that stand for it."""
     width = max(map(len, exporters()))
-    lines = [f"  {name:{width}}  {one.summary}" for name, one in exporters().items()]
+    lines = [f"  {name:{width}}  {exporter.summary}" for name, exporter in exporters().items()]
     known: dict[str, list[str]] = {}
     for suffix, name in suffixes().items():
         plain = suffix.removesuffix(".gz")

@@ -122,7 +122,7 @@ def crossval_lines(title: str, found: CrossValidation, width: int = 80) -> list[
     """Tables of a cross-validation: all models, then the kinds that take most time."""
     scores = found.scores()
     groups = len({one.task.group for one in found.measured})
-    served = [name for name, one in scores.items() if one.count]
+    served = [name for name, score in scores.items() if score.count]
     best = min(served, key=lambda name: scores[name].off if scores[name].served > 0.5 else 99.0, default="")
     models = [
         [name, one.count, *map(share, (one.geomean, one.median, one.factor, one.mape)), f"{one.bias:+.1%}"]

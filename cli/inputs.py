@@ -213,7 +213,7 @@ def _of_batch(folder: Path) -> Sequence[TraceInput]:
     lacking = [f"rank {one.rank} ({one.reason})" for one in job.failed]
     lacking += [f"ranks {job.missing} (no files)"] if job.missing else []
     print_warnings(f"{folder}: {one} was not linked and is left out" for one in lacking)
-    found = [str(folder / Path(one.output).name) for one in job.ranks if one.output and one.status == "linked"]
+    found = [str(folder / Path(rank.output).name) for rank in job.ranks if rank.output and rank.status == "linked"]
     if not found:
         raise UsageError(f"{folder}: no rank of this job was linked; see {_JOB_REPORT}")
     return found
@@ -226,12 +226,12 @@ def _pairs(place: Folder) -> Sequence[TraceInput]:
 
     folder = place.root
     pairing = find_pairs(place)
-    print_warnings(f"{folder}: rank {one.rank}: {one.problem}" for one in pairing.ranks if one.problem)
+    print_warnings(f"{folder}: rank {rank.rank}: {rank.problem}" for rank in pairing.ranks if rank.problem)
     print_warnings(f"{folder}: {note}" for note in pairing.notes)
     found = [
-        InputPair(str(Path(folder) / one.et), str(Path(folder) / one.kineto), one.rank if one.settled else None)
-        for one in pairing.ranks
-        if not one.problem
+        InputPair(str(Path(folder) / rank.et), str(Path(folder) / rank.kineto), rank.rank if rank.settled else None)
+        for rank in pairing.ranks
+        if not rank.problem
     ]
     if not found:
         raise UsageError(f"{folder}: no {ET} and Kineto trace belong together; give the files, or run etplus batch")

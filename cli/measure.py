@@ -100,8 +100,15 @@ def measured_lines(found: Measured, width: int) -> Sequence[str]:
     where = found.conditions
     threads = "1 thread" if where.threads == 1 else f"{where.threads} threads"
     rows: list[list[Cell]] = [
-        [one.op, shorten(one.shapes, _LABEL), one.count, _us(one.recorded_ns), _us(one.ns), _us(one.iqr_ns)]
-        for one in found.timings[:_ROWS]
+        [
+            timing.op,
+            shorten(timing.shapes, _LABEL),
+            timing.count,
+            _us(timing.recorded_ns),
+            _us(timing.ns),
+            _us(timing.iqr_ns),
+        ]
+        for timing in found.timings[:_ROWS]
     ]
     heads = ["operator", "shapes", "count", "recorded µs", "here µs", "IQR µs"]
     lines = [render(f"operators on {where.device}, {threads}, torch {where.torch}", heads, rows, width)]

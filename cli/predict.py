@@ -176,7 +176,7 @@ def _against(one: Prediction, ns: int) -> str | None:
 
 def _shapes(shapes: Reshaped, width: int) -> Sequence[str]:
     """What was done with the shapes, and what could not be."""
-    sizes = ", ".join(f"{one.dimension} {one.recorded_size} to {one.new_size}" for one in shapes.sizes)
+    sizes = ", ".join(f"{size.dimension} {size.recorded_size} to {size.new_size}" for size in shapes.sizes)
     said = [f"{sizes}: {shapes.changed} of {shapes.calls} operator calls have other shapes"] if sizes else []
     if shapes.dtype is not None:
         said.append(
@@ -196,8 +196,10 @@ def _shapes(shapes: Reshaped, width: int) -> Sequence[str]:
 
 def _sizes(shapes: Reshaped) -> tuple[str, str]:
     """The new sizes, and those recorded."""
-    new = [*(f"{one.dimension} {one.new_size}" for one in shapes.sizes), *([shapes.dtype] if shapes.dtype else [])]
-    return ", ".join(new), ", ".join(f"{one.dimension} {one.recorded_size}" for one in shapes.sizes) or "its own types"
+    new = [*(f"{size.dimension} {size.new_size}" for size in shapes.sizes), *([shapes.dtype] if shapes.dtype else [])]
+    return ", ".join(new), ", ".join(
+        f"{size.dimension} {size.recorded_size}" for size in shapes.sizes
+    ) or "its own types"
 
 
 def _us(ns: int) -> str | None:

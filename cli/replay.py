@@ -92,17 +92,17 @@ def run(arguments: argparse.Namespace) -> int:
     warn_of_damage(graph.trace for graph in graphs)
     if arguments.steps is not None:
         held = [_held_out(graph, arguments.steps, arguments.keep_outliers) for graph in graphs]
-        plain = [_held_dict(of, one) for of in held for one in of.iterations]
+        plain = [_held_dict(of, iteration) for of in held for iteration in of.iterations]
         write_tables(arguments, _held_text(held, terminal_width()), one_or_all(plain))
         return 0
     coupled = arguments.rank_couple or (network is not None and len(graphs) > 1)
     changes = [f"network {arguments.network}"] * (network is not None) + arguments.what_if
     results = []
     for graph in [join_ranks(graphs)] if coupled else graphs:
-        constants = [fit_constants(one) for one in graphs] if coupled else fit_constants(graph)
+        constants = [fit_constants(graph) for graph in graphs] if coupled else fit_constants(graph)
         before = after = replay(graph, constants)
         if changes:
-            BaseError.of(before).refuse(", ".join(one.file for one in graph.traces), force=arguments.force)
+            BaseError.of(before).refuse(", ".join(trace.file for trace in graph.traces), force=arguments.force)
             priced = graph if network is None else on_network(graph, network)
             after = replay(apply_what_ifs(priced, what_ifs, constants), constants)
         summary = summarize(after, constants, before=before if changes else None, what_ifs=changes)
@@ -155,7 +155,7 @@ def _held_dict(of: _HeldOut, one: HeldOut) -> dict[str, Any]:
 
 
 def _held_text(files: Sequence[_HeldOut], width: int) -> str:
-    held = [one for of in files for one in of.iterations]
+    held = [iteration for of in files for iteration in of.iterations]
     rows = [
         [*_held_row(f"{one.index} {one.label}", one.predicted_ns, one.measured_ns), f"{one.spread:.2%}"] for one in held
     ]

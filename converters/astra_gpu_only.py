@@ -154,13 +154,13 @@ class _Folding:
         through = self.waits.through_host.get(row, [])
         comms = [one for one in through if one in self.comm_end]
         if not self.beside:
-            yield from self._delay(until, [one for one in comms if self.comm_end[one] > self.chain_end[-1]])
+            yield from self._delay(until, [comm for comm in comms if self.comm_end[comm] > self.chain_end[-1]])
             return
-        ready = max([self.chain_end[-1], *(self.comm_end[one] for one in comms)])
+        ready = max([self.chain_end[-1], *(self.comm_end[comm] for comm in comms)])
         if until <= ready:
             return
         done = [self.chain_id[self.chain_at[one]] for one in through if one in self.chain_at]
-        after = [*(self.comm_id[one] for one in comms), *done]
+        after = [*(self.comm_id[comm] for comm in comms), *done]
         stream = self._slot()
         if len(set(self.trace.stream_lane[self.last].tolist())) > 1:
             after.append(self.chain_id[-1])
@@ -198,7 +198,7 @@ class _Folding:
         yield from self._host(self._submitted(row, begin), row)
         waited = [*self.waits.through_host.get(row, []), *self.waits.on_gpu.get(row, []), *inside]
         comms = [one for one in waited if one in self.comm_end]
-        seen = [one for one in comms if self.comm_end[one] > self.chain_end[-1]]
+        seen = [comm for comm in comms if self.comm_end[comm] > self.chain_end[-1]]
         ready = max([self.chain_end[-1], *(self.comm_end[one] for one in seen)])
         if ready > self.chain_end[-1]:
             self.idle.append((self.chain_end[-1], ready))
@@ -208,7 +208,7 @@ class _Folding:
         needs = [
             self.chain_id[-1],
             self.host_id,
-            *(self.comm_id[one] for one in comms),
+            *(self.comm_id[comm] for comm in comms),
             self.on_stream.get(stream, (0, 0))[0],
         ]
         node = self._link(row, max(until, ready), max(until - ready, 0), needs)

@@ -276,7 +276,7 @@ def simulated_ranks(given: Sequence[RankComms], *, renumber: bool, replicate: in
     if len(given) < 2:
         raise UsageError(f"only rank {given[0].rank} was given; {ONE_RANK}")
     ranks = renumbered(given) if renumber else list(given)
-    sources = {one.rank: source.rank for one, source in zip(ranks, given, strict=True)}
+    sources = {rank.rank: source.rank for rank, source in zip(ranks, given, strict=True)}
     missing = sorted(set(range(len(ranks))) - set(sources))
     if missing:
         raise UsageError(
@@ -421,8 +421,8 @@ class JobTimes:
             by rank, ns from 0 on; and sentences for the user.
         """
         joined: defaultdict[int, dict[int, int]] = defaultdict(dict)
-        for one in self._clocks:
-            joined[one.reference][one.rank] = self.ranks[one.rank].start_ns - one.offset_ns
+        for clock in self._clocks:
+            joined[clock.reference][clock.rank] = self.ranks[clock.rank].start_ns - clock.offset_ns
         skew = dict.fromkeys(self.ranks, 0)
         for starts in joined.values():
             first = min(starts.values())
@@ -443,7 +443,7 @@ class JobTimes:
 
         Only of those that the ranks have alike, and never after the rank's own end; see `transfers`.
         """
-        offsets = {one.rank: one.offset_ns for one in self._clocks}
+        offsets = {clock.rank: clock.offset_ns for clock in self._clocks}
         found: dict[int, dict[int, int]] = {rank: {} for rank in self.ranks}
         for one in (*self._collectives, *self._messages):
             seen = transfers(one, offsets)

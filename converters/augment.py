@@ -106,7 +106,7 @@ def augment(
             out.write(b",\n" + text)
         out.write(after)
     return Augmented(
-        len(values), sum(ARGUMENTS[0] in one for one in values), sum(ARGUMENTS[1] in one for one in values),
+        len(values), sum(ARGUMENTS[0] in value for value in values), sum(ARGUMENTS[1] in value for value in values),
         trace.damage, len(added),
     )  # fmt: skip
 
@@ -165,7 +165,7 @@ def _between(data: bytes, start: IntColumn, end: IntColumn) -> list[tuple[int, i
     ranked = start.argsort()
     gaps = zip(end[ranked[:-1]].tolist(), start[ranked[1:]].tolist(), strict=True)
     texts = ((begin, stop, data[begin:stop]) for begin, stop in gaps)
-    return [one for one in texts if b'"' in one[2]]
+    return [text for text in texts if b'"' in text[2]]
 
 
 def _pieces(

@@ -356,7 +356,7 @@ def _write_ranks(
 
         prefix_of_groups = path if prefix else _RANK_AND_SUFFIX.sub("", path)
         files += write_groups(prefix_of_groups, agreement.groups, agreement.names)
-    communicates = any(one.found for one in agreement.ranks.values())
+    communicates = any(rank.found for rank in agreement.ranks.values())
     silent = len(sources) > 1 and not communicates and not coupled.fixed_ns
     notes = (*agreement.notes, *coupled.notes(), *([_SILENT] if silent else []))
     return Conversion(tuple(files), nodes, counts, notes)

@@ -85,11 +85,12 @@ def write_chrome(
         ConvertError: no node has a time. UsageError: the output cannot be written.
     """
     timed = timed_traces(traces)
-    others = {rank: other_events(one) for rank, one in traces.items()}
+    others = {rank: other_events(trace) for rank, trace in traces.items()}
     zero = min(
-        one.base_time_ns + min([one.span.start, *one.memory.ts[:1].tolist(), *(event.ts for event in others[rank][:1])])
-        for rank, one in traces.items()
-        if one.timed.any()
+        trace.base_time_ns
+        + min([trace.span.start, *trace.memory.ts[:1].tolist(), *(event.ts for event in others[rank][:1])])
+        for rank, trace in traces.items()
+        if trace.timed.any()
     )
     slices = flows = left_out = 0
     with open_output(path) as file:
@@ -197,14 +198,14 @@ class RankTimeline:
         own = set(self.trace.kineto_event[self.rows[calls]].tolist())
         threads, streams = self._places() if self.others else ({}, {})
         rest = []
-        for one in reversed(self.others):
-            if one.index not in own:
-                known = streams.get((one.pid, one.tid)) if one.on_gpu else threads.get(one.tid)
-                pid, tid = known or (one.pid if self.alone else self.rank, one.tid)
-                times = {"ts": self._us(one.ts), "dur": one.dur / 1000}
-                event = {"ph": "X", **one.written, "pid": pid, "tid": tid, **times}
-                rest.append((one.ts, one.dur, event))
-        return {one.index: one for one in self.others if one.index in own}, rest
+        for other in reversed(self.others):
+            if other.index not in own:
+                known = streams.get((other.pid, other.tid)) if other.on_gpu else threads.get(other.tid)
+                pid, tid = known or (other.pid if self.alone else self.rank, other.tid)
+                times = {"ts": self._us(other.ts), "dur": other.dur / 1000}
+                event = {"ph": "X", **other.written, "pid": pid, "tid": tid, **times}
+                rest.append((other.ts, other.dur, event))
+        return {other.index: other for other in self.others if other.index in own}, rest
 
     def _places(self) -> tuple[dict[Any, tuple[int, int]], dict[Any, tuple[int, int]]]:
         """Process and thread of each of Kineto's threads, and of each device and stream."""
@@ -306,9 +307,9 @@ def timed_traces(traces: Mapping[int, Trace]) -> list[Trace]:
     Raises:
         ConvertError: there are none.
     """
-    timed = [one for one in traces.values() if one.timed.any()]
+    timed = [trace for trace in traces.values() if trace.timed.any()]
     if not timed:
-        names = ", ".join(one.file for one in traces.values())
+        names = ", ".join(trace.file for trace in traces.values())
         raise ConvertError(f"{names}: no node has a time, nothing to draw; link the ET again")
     return timed
 

@@ -99,27 +99,34 @@ def survey(trace: Trace, rank: int, unmatched: Container[int] = ()) -> RankComms
     """
     counts: Counter[str] = Counter()
     found = []
-    for one in find_communications(trace):
-        if one.kind is None or not one.understood:
-            counts[_UNKNOWN if one.kind is None else _NO_PEER] += 1
-        elif int(trace.id[one.row]) in unmatched:
+    for communication in find_communications(trace):
+        if communication.kind is None or not communication.understood:
+            counts[_UNKNOWN if communication.kind is None else _NO_PEER] += 1
+        elif int(trace.id[communication.row]) in unmatched:
             counts[_ALONE] += 1
         else:
-            comm = Communication(one.row, one.kind, one.bytes or 0, peer=one.peer, seq=one.seq, named=one.group)
-            found.append(replace(comm, start_ns=one.start_ns))
+            comm = Communication(
+                communication.row,
+                communication.kind,
+                communication.bytes or 0,
+                peer=communication.peer,
+                seq=communication.seq,
+                named=communication.group,
+            )
+            found.append(replace(comm, start_ns=communication.start_ns))
     return RankComms(rank, trace.world_size, tuple(found), counts)
 
 
 def agree(ranks: Sequence[RankComms]) -> Agreement:
     """Give groups numbers and messages tags, the same on all ranks; see `groups_at_hand` for which ranks they have."""
-    present = sorted(one.rank for one in ranks)
-    world = max((one.world or 0 for one in ranks), default=0)
-    members, notes = groups_at_hand({one.rank: [comm.named for comm in one.found] for one in ranks}, world)
+    present = sorted(rank.rank for rank in ranks)
+    world = max((rank.world or 0 for rank in ranks), default=0)
+    members, notes = groups_at_hand({rank.rank: [comm.named for comm in rank.found] for rank in ranks}, world)
     members = {group: of for group, of in members.items() if of != present or len(present) < 2}
     numbers = _numbers(members)
     grouped = [
-        replace(one, found=tuple(replace(comm, group=numbers.get(comm.named, ALL_RANKS)) for comm in one.found))
-        for one in ranks
+        replace(rank, found=tuple(replace(comm, group=numbers.get(comm.named, ALL_RANKS)) for comm in rank.found))
+        for rank in ranks
     ]
     return Agreement(
         ranks={one.rank: one for one in _tagged(grouped)},
@@ -154,10 +161,10 @@ def _tagged(ranks: Sequence[RankComms]) -> Iterator[RankComms]:
     over: they come last.
     """
     sequences: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
-    for one in ranks:
-        for comm in one.found:
+    for rank in ranks:
+        for comm in rank.found:
             if comm.kind < 0:
-                sequences[_ends(one.rank, comm)].append(comm.seq)
+                sequences[_ends(rank.rank, comm)].append(comm.seq)
     tags: dict[tuple[int, int, int], list[int]] = {}
     for (kind, source, target), own in sequences.items():
         other = sequences.get((SEND + RECV - kind, source, target), own)
@@ -221,7 +228,11 @@ def matched(
         return list(ranks), ()
     if not degrade:
         raise ConvertError(_refusal({rank: one.file for rank, one in recorded.items()}, mismatches, pairs))
-    lone = {node for nodes in [*(one.nodes for one in mismatches), *(one.nodes for one in pairs)] for node in nodes}
+    lone = {
+        node
+        for nodes in [*(mismatch.nodes for mismatch in mismatches), *(pair.nodes for pair in pairs)]
+        for node in nodes
+    }
     kept, fixed_ns = [], 0
     for rank in ranks:
         own = times[rank.rank]
@@ -240,7 +251,7 @@ def _without(comms: RankCommunications, ids: Collection[int]) -> RankCommunicati
 
 def _refusal(files: Mapping[int, str], mismatches: Sequence[Mismatch], pairs: Sequence[RankPair]) -> str:
     """What is wrong with the first, how many more there are, and what to do."""
-    problems = [*(_mismatch(files, one) for one in mismatches), *(_pair(files, one) for one in pairs)]
+    problems = [*(_mismatch(files, mismatch) for mismatch in mismatches), *(_pair(files, pair) for pair in pairs)]
     more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
     return f"{problems[0]}{more}; {_REMEDY}"
 

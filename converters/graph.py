@@ -71,7 +71,7 @@ def write_graph(traces: Mapping[int, Trace], path: str | os.PathLike[str], to: s
     """
     if to not in GRAPH_FORMATS:
         raise UsageError(f"unknown graph format {to!r}; one of: {', '.join(GRAPH_FORMATS)}")
-    rows = {rank: select_rows(one, **choice) for rank, one in traces.items()}
+    rows = {rank: select_rows(trace, **choice) for rank, trace in traces.items()}
     graph = graph_of(traces, rows)
     suffix = Path(path).suffix.lower()
     texts: Iterator[bytes] = (text.encode() for text in GRAPH_FORMATS[to](graph))
@@ -375,4 +375,6 @@ def graph_of(traces: Mapping[int, Trace], rows: Mapping[int, IntColumn]) -> Grap
     Nodes are called by their ids, those of several ranks by rank and id ("3:17").
     """
     several = len(traces) > 1
-    return Graph(tuple(_TableRows(one, f"{rank}:" if several else None, rows[rank]) for rank, one in traces.items()))
+    return Graph(
+        tuple(_TableRows(trace, f"{rank}:" if several else None, rows[rank]) for rank, trace in traces.items())
+    )

@@ -77,7 +77,7 @@ def check_written(files: Sequence[str], *, profile: Profile) -> PreflightReport 
     ranks = [_rank_file(Path(name)) for name in files if not name.endswith(".json")]
     groups = next((name for name in files if name.endswith(GROUPS_SUFFIX)), None)
     known = None if groups is None else read_groups(str(staged(groups)))
-    placed = sorted((RankFile(staged(one.path), one.rank) for one in ranks), key=lambda one: one.rank)
+    placed = sorted((RankFile(staged(rank.path), rank.rank) for rank in ranks), key=lambda one: one.rank)
     return _check(placed, Findings(profile, 0), alone=len(ranks) == 1, group_path=groups, groups=known)
 
 

@@ -40,9 +40,9 @@ def exporters() -> Mapping[str, Exporter]:
 def suffixes() -> dict[str, str]:
     """The suffix of a file's name to the name of the format that it stands for."""
     found: dict[str, str] = {}
-    for one in exporters().values():
-        for suffix in one.suffixes:
-            found.setdefault(suffix, one.name)
+    for exporter in exporters().values():
+        for suffix in exporter.suffixes:
+            found.setdefault(suffix, exporter.name)
     return found
 
 
@@ -85,7 +85,7 @@ def names_a_file(output: str | os.PathLike[str], to: str) -> bool:
 
 def option_names(exporter: Exporter) -> list[str]:
     """Names of the options that an exporter has."""
-    return [one.name for one in fields(exporter.options)]
+    return [field.name for field in fields(exporter.options)]
 
 
 def options_for(exporter: Exporter, settings: Mapping[str, Any]) -> Any:
@@ -176,11 +176,13 @@ def _problem(found: Any, name: str) -> str:
         return f"it is named {found.name!r}"
     if found.inputs not in get_args(Inputs):
         return f"inputs {found.inputs!r}, expected one of: {', '.join(get_args(Inputs))}"
-    if not isinstance(found.suffixes, tuple) or any(one != one.lower() or one[:1] != "." for one in found.suffixes):
+    if not isinstance(found.suffixes, tuple) or any(
+        suffix != suffix.lower() or suffix[:1] != "." for suffix in found.suffixes
+    ):
         return "suffixes must be a tuple of lower-case texts that begin with a dot"
     if not isinstance(found.options, type) or not is_dataclass(found.options):
         return "options must be a dataclass"
-    if any(one.default is MISSING and one.default_factory is MISSING for one in fields(found.options)):
+    if any(field.default is MISSING and field.default_factory is MISSING for field in fields(found.options)):
         return "every field of options needs a default"
     return ""
 

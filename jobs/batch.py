@@ -121,12 +121,12 @@ def link_many(
     pairing = find_job(source, output, manifest=manifest, et=et, kineto=kineto, ranks=ranks)
     given = _other_than_default({**options, "iteration": iteration})
     if graph_captures:
-        given["graph_captures"] = [os.path.abspath(one) for one in graph_captures]  # noqa: PTH100 (links stay)
+        given["graph_captures"] = [os.path.abspath(graph_capture) for graph_capture in graph_captures]  # noqa: PTH100 (links stay)
     tasks = [
-        RankTask(one.rank, one.et, one.kineto, folder, target, min_match,
-                 given | _known(one), apply_clock_offsets)
-        for one in pairing.ranks
-        if not one.problem
+        RankTask(rank.rank, rank.et, rank.kineto, folder, target, min_match,
+                 given | _known(rank), apply_clock_offsets)
+        for rank in pairing.ranks
+        if not rank.problem
     ]  # fmt: skip
     _keep_inputs(tasks, target, manifest)
     states, failures, before = _link_all(runner, tasks, progress)
@@ -158,8 +158,10 @@ def find_job(
         own = os.fspath(output) if output is not None else _below(folder.root)
         pairing = find_pairs(folder, et=et, kineto=kineto, skip=_inside(folder.root, own))
     pairing = proved_by_all(folder, pairing).of(ranks)
-    if not any(one.et and one.kineto for one in pairing.ranks):
-        reasons = "; ".join(f"rank {one.rank}: {one.problem}" for one in pairing.ranks[:3]) or "; ".join(pairing.notes)
+    if not any(rank.et and rank.kineto for rank in pairing.ranks):
+        reasons = "; ".join(f"rank {rank.rank}: {rank.problem}" for rank in pairing.ranks[:3]) or "; ".join(
+            pairing.notes
+        )
         raise UsageError(f"{folder.root}: no pair of an Execution Trace and a Kineto trace was found: {reasons}")
     return pairing
 
@@ -182,7 +184,7 @@ def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.P
 
 def _other_than_default(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that say something, so that outputs are the same whether or not a default was spelt out."""
-    defaults = {one.name: one.default for one in fields(LinkOptions) if one.name not in _OF_A_RANK}
+    defaults = {field.name: field.default for field in fields(LinkOptions) if field.name not in _OF_A_RANK}
     unknown = sorted(options.keys() - defaults.keys())
     if unknown:
         raise UsageError(f"link has no option {unknown[0]!r}")
@@ -285,13 +287,13 @@ def _report(
     matched, groups, mismatches = match_collectives(own)
     joint = synchronising(matched)
     offsets = clock_offsets(joint)
-    by_rank = {one.rank: one.offset_ns for one in offsets}
+    by_rank = {offset.rank: offset.offset_ns for offset in offsets}
     table, waits = stragglers(joint, by_rank, _LONGEST_WAITS)
     world = _world(linked, foreign)
-    highest = max((*(one.rank for one in pairing.ranks), *pairing.missing), default=-1)
+    highest = max((*(rank.rank for rank in pairing.ranks), *pairing.missing), default=-1)
     report = JobReport(
         __version__,
-        tuple(_result(one, states, {**failures, **foreign}) for one in pairing.ranks),
+        tuple(_result(rank, states, {**failures, **foreign}) for rank in pairing.ranks),
         world_size=world,
         missing=ranges(pairing.missing),
         not_given=ranges(range(highest + 1, world or 0)),
@@ -333,11 +335,11 @@ def _more_notes(
 ) -> Iterator[str]:
     iterations = {state.result.iterations for rank, state in states.items() if rank not in foreign}
     if len(iterations) > 1:
-        some = "; ".join(", ".join(one) or "none" for one in sorted(iterations)[:4])
+        some = "; ".join(", ".join(iteration) or "none" for iteration in sorted(iterations)[:4])
         yield f"the ranks are linked to different iterations ({some}): their times do not belong together"
     if len(states) == 1:
         yield f"only rank {next(iter(states))} was linked; {ONE_RANK}"
-    references = sorted({one.reference for one in offsets})
+    references = sorted({offset.reference for offset in offsets})
     if len(references) > 1:
         yield f"no collective joins all ranks: clock offsets are relative to ranks {', '.join(map(str, references))}"
 

@@ -58,7 +58,7 @@ def clock_offsets(matched: Sequence[Matched], messages: Sequence[Matched] = ()) 
     zero = min((int(one.end.min()) for one in matched), default=0)  # small numbers, which doubles hold exactly
     ends = [one.end - zero for one in matched]
     offset, reference = _along_groups(matched, ends)
-    for ranks in _on_one_clock([*matched, *(one for one in messages if len(one.kind))]):
+    for ranks in _on_one_clock([*matched, *(message for message in messages if len(message.kind))]):
         offset |= dict.fromkeys(ranks, 0)
         reference |= dict.fromkeys(ranks, ranks[0])
     residuals: defaultdict[int, list[IntColumn]] = defaultdict(list)

@@ -151,14 +151,14 @@ def check_job(traces: Sequence[JobTrace]) -> tuple[str, ...]:
     if len(traces) < 2:
         return ()
     _refuse_repeated(traces)
-    foreign, conflicts = foreign_traces(dict(enumerate(one.facts for one in traces)))
+    foreign, conflicts = foreign_traces(dict(enumerate(trace.facts for trace in traces)))
     problem = next(iter([*foreign.values(), *conflicts]), None)
     if problem is not None:
         raise UsageError(f"not the ranks of one job: {problem}; {_REMEDY}")
     size = traces[0].facts.info.get("world_size")
     if type(size) is int and 0 < size < len(traces):
         raise UsageError(f"{len(traces)} traces of a job of {size} rank{'s' if size > 1 else ''}; {_REMEDY}")
-    unknown = [one.facts.file for one in traces if one.rank is None]
+    unknown = [trace.facts.file for trace in traces if trace.rank is None]
     if not unknown:
         return ()
     return (
@@ -170,12 +170,12 @@ def check_job(traces: Sequence[JobTrace]) -> tuple[str, ...]:
 def _refuse_repeated(traces: Sequence[JobTrace]) -> None:
     by_rank: dict[int, str] = {}
     by_content: dict[bytes, JobTrace] = {}
-    for one in traces:
-        name = one.facts.file
-        if one.rank is not None and one.rank in by_rank:
-            raise UsageError(f"{by_rank[one.rank]} and {name} are both of rank {one.rank}; {_REMEDY}")
-        same = by_content.setdefault(one.content, one)
-        if same is not one and None in (one.rank, same.rank):
+    for trace in traces:
+        name = trace.facts.file
+        if trace.rank is not None and trace.rank in by_rank:
+            raise UsageError(f"{by_rank[trace.rank]} and {name} are both of rank {trace.rank}; {_REMEDY}")
+        same = by_content.setdefault(trace.content, trace)
+        if same is not trace and None in (trace.rank, same.rank):
             raise UsageError(f"{same.facts.file} and {name} are the same recording; {_REMEDY}")
-        if one.rank is not None:
-            by_rank[one.rank] = name
+        if trace.rank is not None:
+            by_rank[trace.rank] = name

@@ -207,7 +207,7 @@ class JobReport(msgspec.Struct, frozen=True):
     @property
     def failed(self) -> tuple[RankResult, ...]:
         """The ranks that failed."""
-        return tuple(one for one in self.ranks if one.status == "failed")
+        return tuple(rank for rank in self.ranks if rank.status == "failed")
 
     def to_json(self) -> bytes:
         """The file's bytes."""
@@ -215,12 +215,12 @@ class JobReport(msgspec.Struct, frozen=True):
 
     def unmatched(self, rank: int) -> frozenset[int]:
         """Ids of a rank's nodes whose communication not all other ranks have alike."""
-        lists = [one.nodes for one in self.mismatches] + [one.nodes for one in self.messages]
+        lists = [mismatch.nodes for mismatch in self.mismatches] + [message.nodes for message in self.messages]
         return frozenset(node for nodes in lists for at, node in nodes if at == rank)
 
     def offset_of(self, rank: int) -> int:
         """What to subtract from a rank's times, ns; 0 where nothing is known."""
-        return next((one.offset_ns for one in self.clock_offsets if one.rank == rank), 0)
+        return next((clock_offset.offset_ns for clock_offset in self.clock_offsets if clock_offset.rank == rank), 0)
 
 
 def read_job_report(source: Source) -> JobReport:

@@ -21,7 +21,7 @@ def report_text(report: JobReport) -> str:
 
 
 def _lines(report: JobReport) -> Iterator[str]:
-    good = [one for one in report.ranks if one.status == "linked"]
+    good = [rank for rank in report.ranks if rank.status == "linked"]
     linked = f"{len(good):,} of {len(report.ranks):,} linked"
     yield from _wrapped("ranks", linked + (f": {ranges(one.rank for one in good)}" if good else ""))
     ops, linked, certain = (sum(getattr(one, key) for one in good) for key in ("ops", "linked", "certain"))
@@ -32,13 +32,13 @@ def _lines(report: JobReport) -> Iterator[str]:
     if report.missing:
         yield from _wrapped("missing", f"ranks without any file: {report.missing}")
     yield from _cut("failed", [f"rank {one.rank}: {one.reason}" for one in report.failed], "ranks")
-    yield from _cut("groups", [_group(one) for one in report.groups], "groups")
-    yield from _cut("differ", [_mismatch(one) for one in report.mismatches], "collectives")
+    yield from _cut("groups", [_group(group) for group in report.groups], "groups")
+    yield from _cut("differ", [_mismatch(mismatch) for mismatch in report.mismatches], "collectives")
     yield from _messages(report)
     yield from _clocks(report.clock_offsets, report.offsets_applied)
     yield from _late(report)
     yield from _cut("waits", [_wait(one) for one in report.longest_waits[:_WAITS]], "waits")
-    warnings = [f"rank {one.rank}: {text}" for one in report.ranks for text in one.warnings]
+    warnings = [f"rank {rank.rank}: {text}" for rank in report.ranks for text in rank.warnings]
     yield from _cut("warning", warnings, "warnings")
     yield from _cut("note", report.notes, "notes")
 
@@ -80,18 +80,18 @@ def _messages(report: JobReport) -> Iterator[str]:
     pairs = report.messages
     if not pairs:
         return
-    count, size = sum(one.matched for one in pairs), sum(one.bytes for one in pairs)
+    count, size = sum(pair.matched for pair in pairs), sum(pair.bytes for pair in pairs)
     yield from _wrapped("p2p", f"{count:,} messages of {size:,} bytes matched between {len(pairs):,} pairs of ranks")
     odd = []
-    for one in pairs:
+    for pair in pairs:
         parts = {
-            "sent, not received": one.unmatched_sends,
-            "received, not sent": one.unmatched_receives,
-            "with two sizes": one.other_size,
+            "sent, not received": pair.unmatched_sends,
+            "received, not sent": pair.unmatched_receives,
+            "with two sizes": pair.other_size,
         }
         differences = ", ".join(f"{count:,} {what}" for what, count in parts.items() if count)
         if differences:
-            odd.append(f"rank {one.source} to {one.target}: {differences}")
+            odd.append(f"rank {pair.source} to {pair.target}: {differences}")
     yield from _cut("differ", odd, "pairs")
 
 
@@ -99,14 +99,14 @@ def _clocks(offsets: Sequence[ClockOffset], applied: bool) -> Iterator[str]:
     if not offsets:
         return
     state = "written into the ET+ files" if applied else "not applied; --apply-clock-offsets does"
-    others = [one for one in offsets if one.rank != one.reference]
+    others = [offset for offset in offsets if offset.rank != offset.reference]
     worst = sorted(others, key=lambda one: (-abs(one.offset_ns), one.rank))[:_CLOCKS]
     parts = [
         f"rank {one.rank} {_us(one.offset_ns)} ±{_us(one.spread_ns)} µs"
         for one in sorted(worst, key=lambda one: one.rank)
     ]
     more = f", {len(others) - len(worst):,} more are smaller" if len(others) > len(worst) else ""
-    base = ", ".join(map(str, sorted({one.reference for one in offsets})))
+    base = ", ".join(map(str, sorted({offset.reference for offset in offsets})))
     yield from _wrapped("clocks", f"ahead of rank {base} ({state}): {', '.join(parts)}{more}")
 
 

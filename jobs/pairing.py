@@ -61,9 +61,9 @@ class Pairing:
 
     def of(self, wanted: Sequence[int] | None) -> Pairing:
         """With these ranks and no other (None: from 0 to the highest one found)."""
-        found = {one.rank for one in self.ranks}
+        found = {rank.rank for rank in self.ranks}
         expected = range(max(found, default=-1) + 1) if wanted is None else sorted(set(wanted))
-        kept = tuple(one for one in self.ranks if wanted is None or one.rank in expected)
+        kept = tuple(rank for rank in self.ranks if wanted is None or rank.rank in expected)
         return replace(self, ranks=kept, missing=tuple(rank for rank in expected if rank not in found))
 
 
@@ -86,7 +86,7 @@ def find_pairs(folder: Folder, *, et: str | None = None, kineto: str | None = No
             f"{folder.root}: no Execution Trace and no Kineto trace among {len(names)} files; "
             "give the folder with the traces of the job, or a manifest"
         )
-    return _paired([one for one in files if one.kind == ET], [one for one in files if one.kind == KINETO])
+    return _paired([file for file in files if file.kind == ET], [file for file in files if file.kind == KINETO])
 
 
 def _look(folder: Folder, name: str, et: str | None, kineto: str | None) -> TraceFile:
@@ -104,8 +104,8 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 def _paired(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> Pairing:
-    shared = [one for one in kinetos if one.shared and len(ets) > 1]
-    ets, kinetos = _lend_ranks(ets, [one for one in kinetos if one not in shared])
+    shared = [kineto for kineto in kinetos if kineto.shared and len(ets) > 1]
+    ets, kinetos = _lend_ranks(ets, [kineto for kineto in kinetos if kineto not in shared])
     ets, kinetos = _eliminate(ets, kinetos), _eliminate(kinetos, ets)
     kinetos = [*kinetos, *_parts(shared, ets, kinetos)]
     whole = _whole(ets, kinetos)
@@ -130,8 +130,8 @@ def _paired(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> Pairing:
 def _parts(shared: Sequence[TraceFile], ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> Iterator[TraceFile]:
     """Recordings of several ranks, as that of each ET that has no Kineto trace: of the ETs in the same folder where
     there are any. Linking finds the ET's process in it."""
-    served = {one.rank for one in kinetos}
-    lacking = [one for one in ets if one.rank is not None and one.rank not in served]
+    served = {kineto.rank for kineto in kinetos}
+    lacking = [et for et in ets if et.rank is not None and et.rank not in served]
     for recording in shared:
         place = recording.name.rpartition("/")[0]
         near = [one for one in lacking if one.name.rpartition("/")[0] == place]
@@ -174,7 +174,7 @@ def _whole(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> bool:
 
 def _world_size(files: Sequence[TraceFile]) -> int | None:
     """Number of ranks of the job, None if the files do not say it or not the same."""
-    sizes = {one.world_size for one in files if one.world_size is not None}
+    sizes = {file.world_size for file in files if file.world_size is not None}
     return sizes.pop() if len(sizes) == 1 else None
 
 
@@ -186,16 +186,16 @@ def _eliminate(files: Sequence[TraceFile], others: Sequence[TraceFile]) -> list[
     takes it, until nothing has; a single solution is always found so, and what several solutions fit stays open.
     """
     world_size = _world_size([*files, *others]) or 0
-    partner = {one.rank: one for one in others if one.rank is not None}
-    taken = [one.rank for one in files if one.rank is not None]
-    unknown = {one.name: one for one in files if one.rank is None}
+    partner = {other.rank: other for other in others if other.rank is not None}
+    taken = [file.rank for file in files if file.rank is not None]
+    unknown = {file.name: file for file in files if file.rank is None}
     whole = len(files) == len(others) == world_size and partner.keys() == set(range(world_size))
     if not unknown or not whole or len(set(taken)) < len(taken) or len(unknown) > _MAX_UNKNOWN:
         return list(files)
     free = set(partner) - set(taken)
     places = {name: {rank for rank in free if _fits_rank(one, partner[rank])} for name, one in unknown.items()}
     found = _only_places(places)
-    return [replace(one, inside=found[one.name], settled=True) if one.name in found else one for one in files]
+    return [replace(file, inside=found[file.name], settled=True) if file.name in found else file for file in files]
 
 
 def _fits_rank(one: TraceFile, partner: TraceFile) -> bool:
@@ -211,7 +211,7 @@ def proved_by_all(folder: Folder, pairing: Pairing) -> Pairing:
     process ids are equal, only groups can tell the ranks apart.
     """
     rows = pairing.ranks
-    if len(rows) > _MAX_UNKNOWN or [one.rank for one in rows] != [*range(len(rows))] or any(r.problem for r in rows):
+    if len(rows) > _MAX_UNKNOWN or [row.rank for row in rows] != [*range(len(rows))] or any(r.problem for r in rows):
         return pairing
     try:
         with ThreadPoolExecutor(_READERS) as pool:
@@ -221,12 +221,12 @@ def proved_by_all(folder: Folder, pairing: Pairing) -> Pairing:
         return pairing
     if _world_size([*ets, *kinetos]) != len(rows):
         return pairing
-    ranked = [replace(one, named=rank) for rank, one in enumerate(kinetos)]
+    ranked = [replace(kineto, named=rank) for rank, kineto in enumerate(kinetos)]
     if any(one.ranks is not None and one.named not in one.ranks for one in ranked):
         return pairing
     places = {str(i): {j for j, one in enumerate(ranked) if _fits_rank(et, one)} for i, et in enumerate(ets)}
     found = _only_places(places)
-    return replace(pairing, ranks=tuple(replace(one, proved=found.get(str(one.rank)) == one.rank) for one in rows))
+    return replace(pairing, ranks=tuple(replace(row, proved=found.get(str(row.rank)) == row.rank) for row in rows))
 
 
 def _only_places(places: dict[str, set[int]]) -> dict[str, int]:
@@ -255,8 +255,8 @@ def _only_places(places: dict[str, set[int]]) -> dict[str, int]:
 
 def _unique(files: Sequence[TraceFile], key: Callable[[TraceFile], Any]) -> dict[Any, TraceFile]:
     found: defaultdict[Any, list[TraceFile]] = defaultdict(list)
-    for one in files:
-        found[key(one)].append(one)
+    for file in files:
+        found[key(file)].append(file)
     return {value: of[0] for value, of in found.items() if len(of) == 1}
 
 
@@ -264,11 +264,11 @@ def _by_rank(files: Iterable[TraceFile], notes: list[str]) -> dict[int, list[Tra
     """The files of each rank with the best evidence; what is left is noted."""
     found: defaultdict[int, list[TraceFile]] = defaultdict(list)
     unknown = []
-    for one in files:
-        if one.rank is None:
-            unknown.append(one)
+    for file in files:
+        if file.rank is None:
+            unknown.append(file)
         else:
-            found[one.rank].append(one)
+            found[file.rank].append(file)
     if unknown:
         notes.append(f"skipped, since their rank is unknown: {_some(unknown)}")
     best = {}
@@ -283,7 +283,7 @@ def _by_rank(files: Iterable[TraceFile], notes: list[str]) -> dict[int, list[Tra
 
 def _some(files: Sequence[TraceFile]) -> str:
     more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
-    return ", ".join(one.name for one in files[:_SHOWN]) + more
+    return ", ".join(file.name for file in files[:_SHOWN]) + more
 
 
 class _ManifestRow(msgspec.Struct, forbid_unknown_fields=True):
@@ -341,7 +341,7 @@ def to_manifest(pairing: Pairing) -> str:
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["rank", "et", "kineto"])
-    rows.writerows([one.rank, _cell(one.et), _cell(one.kineto)] for one in pairing.ranks)
+    rows.writerows([rank.rank, _cell(rank.et), _cell(rank.kineto)] for rank in pairing.ranks)
     return text.getvalue()
 
 

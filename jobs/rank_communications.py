@@ -63,14 +63,20 @@ def communications(trace: Trace, *, unknown: bool = False) -> RankCommunications
     """
     groups: dict[Group, int] = {}
     rows = []
-    for one in find_communications(trace):
-        if not one.understood and (one.kind is not None or not unknown):
+    for communication in find_communications(trace):
+        if not communication.understood and (communication.kind is not None or not unknown):
             continue
-        kind = UNKNOWN if one.kind is None else one.kind
-        group = groups.setdefault(one.group, len(groups))
-        size = -1 if one.bytes is None else one.bytes
-        node, end, on_host = int(trace.id[one.row]), int(trace.finish[one.row]), trace.kind[one.row] != GPU
-        rows.append((node, kind, size, group, one.peer, one.seq, one.start_ns, end, int(on_host)))
+        kind = UNKNOWN if communication.kind is None else communication.kind
+        group = groups.setdefault(communication.group, len(groups))
+        size = -1 if communication.bytes is None else communication.bytes
+        node, end, on_host = (
+            int(trace.id[communication.row]),
+            int(trace.finish[communication.row]),
+            trace.kind[communication.row] != GPU,
+        )
+        rows.append(
+            (node, kind, size, group, communication.peer, communication.seq, communication.start_ns, end, int(on_host))
+        )
     table = np.array(rows, np.int64).reshape(-1, len(COLUMNS))
     table[:, [COLUMNS.index("start"), COLUMNS.index("end")]] += trace.base_time_ns
     return RankCommunications(tuple(groups), *np.ascontiguousarray(table.T))

@@ -50,7 +50,7 @@ def link_captured_graphs(trace: Trace, captures: Sequence[Capture]) -> Trace:
     if trace.captured is not None:
         raise UsageError(f"{trace.file}: its graphs are linked to captures already; give the trace without them")
     names = StringTable()
-    mine = [one for one in captures if trace.rank is None or one.rank in (None, trace.rank)]
+    mine = [capture for capture in captures if trace.rank is None or capture.rank in (None, trace.rank)]
     captures = mine or captures
     graphs = _CandidateGraphs(_graphs_of(captures, names), own_rank=bool(mine))
     replays = graph_launches(trace, names)
@@ -252,7 +252,7 @@ def _choose(graphs: _CandidateGraphs, replays: list[GraphLaunch], fits: list[_Fi
         alike[replay.step, fit.candidates].append(i)
     chosen: dict[int, _Choice] = {}
     for (_, candidates), members in alike.items():
-        sizes = [graphs.graphs[one].batch_size for one in candidates]
+        sizes = [graphs.graphs[candidate].batch_size for candidate in candidates]
         pool = [at for at, size in enumerate(sizes) if size == sizes[0]]  # order distinguishes layers, not batch sizes
         further = ["one of several batch sizes"] if len(pool) < len(sizes) else []
         further += ["order in the step"] if len(pool) > 1 and len(members) % len(pool) == 0 else []
@@ -320,7 +320,7 @@ def _with_links(
         graphs=tuple(_description(captures, graphs.graphs[i]) for i in used), replays=tuple(listed), names=calls.name,
         kind=calls.kind, parent=calls.parent, graph=calls.graph, texts=calls.texts, comm=calls.comm,
         links=_links(links[:, here], 0), unattached=_links(links[:, ~here], len(trace)),
-        notes=(*([] if graphs.own_rank else [_OTHER_RANK]), *(note for one in captures for note in one.notes)),
+        notes=(*([] if graphs.own_rank else [_OTHER_RANK]), *(note for capture in captures for note in capture.notes)),
     )  # fmt: skip
     names = StringTable(trace.names)
     names.codes(captured.names)

@@ -155,10 +155,10 @@ def _files(source: CaptureSource) -> list[_Listed]:
         return _listed(folder)
     place = open_folder(str(folder))
     files = [look_at(place, name) for name in sorted(place.files()) if not name.startswith(".")]
-    recorded = [one for one in files if one.kind == KINETO]
+    recorded = [file for file in files if file.kind == KINETO]
     if not recorded:
         raise UsageError(f"{folder}: no Kineto trace among {len(files)} files; {_FORWARD}")
-    ets = {one.stem: folder / one.name for one in files if one.kind == ET}
+    ets = {file.stem: folder / file.name for file in files if file.kind == ET}
     return [(ets.get(one.stem), folder / one.name, {}) for one in recorded]
 
 
@@ -317,7 +317,7 @@ def _captured_for(
         size, mode = details.get("batch_size"), str(details.get("mode") or "")
         while call >= 0 and size is None:
             if found := _CAPTURED_FOR.match(kineto.events.names[calls.name[call]]):
-                number, word = (one for one in found.groups() if one)
+                number, word = (group for group in found.groups() if group)
                 size, mode = int(number), word
             call = int(calls.parent[call])
         sizes.append(size)

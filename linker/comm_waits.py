@@ -260,7 +260,7 @@ class _TensorsOf:
         return distinct(far[(mine >= 0) & (self._within[near] == mine) & (self._within[far] != mine)])
 
     def _first_a_stream(self, nodes: IntColumn, end: Literal[0, -1]) -> list[int]:
-        events = [launched[end] for one in nodes.tolist() if (launched := self._launched.get(one))]
+        events = [launched[end] for node in nodes.tolist() if (launched := self._launched.get(node))]
         ordered = sorted(events, key=lambda i: (int(self.gpu.launch[i]), i), reverse=end == 0)
         return sorted({int(self.gpu.stream[i]): i for i in ordered}.values())
 

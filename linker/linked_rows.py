@@ -315,7 +315,9 @@ def _memory(join: Join, numbers: Numbering) -> MemoryEvents:
     order = np.argsort(memory.ts, kind="stable")
     memory = MemoryTable(*(getattr(memory, field.name)[order] for field in fields(memory)))
     parent = linked_caller(join, join.node_of_call, memory.thread, memory.ts, memory.ts)
-    columns = {one.name: getattr(memory, one.name) for one in fields(memory) if one.name not in ("index", "thread")}
+    columns = {
+        field.name: getattr(memory, field.name) for field in fields(memory) if field.name not in ("index", "thread")
+    }
     has = np.flatnonzero(parent >= 0)
     row = scatter(len(parent), has, numbers.rows(join.nodes.node[parent[has]]))
     return MemoryEvents(row=as_positions(row), kineto_event=memory.index, **columns)

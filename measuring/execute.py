@@ -52,7 +52,9 @@ class RecordedComms:
         """Those that calls of a trace issue; those of unknown kind, size or group take as long as recorded."""
         caller = dict(zip(trace.gpu.source.tolist(), trace.gpu.call.tolist(), strict=True))
         caller |= {row: CallIndex(at) for at, row in enumerate(trace.calls.source.tolist())}
-        found = [one for one in find_communications(trace) if caller.get(Row(one.row)) in among]
+        found = [
+            communication for communication in find_communications(trace) if caller.get(Row(communication.row)) in among
+        ]
         took = [int(trace.dur[one.row]) for one in found]
         prices = [] if network is None else [price(network, trace, one) for one in found]
         predicted = sum(ns if ns >= 0 else was for ns, was in zip(prices, took, strict=True)) if prices else None
@@ -92,8 +94,8 @@ class Execution:
             "executed": self.executed, "recorded_ns": self.recorded_ns, "executed_ns": self.executed_ns,
             "not_executed_ns": self.not_executed_ns, "communications": asdict(self.communications),
             "ops": [
-                {"op": one.op, "count": one.count, "recorded_ns": one.recorded_ns, "executed_ns": one.executed_ns}
-                for one in self.rows
+                {"op": row.op, "count": row.count, "recorded_ns": row.recorded_ns, "executed_ns": row.executed_ns}
+                for row in self.rows
             ],
             "not_executed": [
                 {"op": one.op, "reason": one.reason, "count": one.count, "share": one.share}
@@ -136,7 +138,7 @@ def execute(
             failed |= new
             if not new:
                 break
-    done = {one.index: ns for one, ns in zip(plan.calls, took, strict=True) if ns >= 0}
+    done = {call.index: ns for call, ns in zip(plan.calls, took, strict=True) if ns >= 0}
     conditions = Conditions(about["device"], about["threads"], about["torch"])
     return _execution(trace, conditions, found, failed, done, set(among), network)
 

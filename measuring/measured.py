@@ -91,7 +91,7 @@ class Recorder(NamedTuple):
 
         It is iteratively reweighted least squares, relative to the recorded time, so that no long operator decides.
         """
-        known = [one for one in timings if one.own_ns is not None and one.recorded_own_ns]
+        known = [timing for timing in timings if timing.own_ns is not None and timing.recorded_own_ns]
         if len(known) < _LEAST_TO_FIT:
             return Recorder(1.0, 0.0, 0.0, 0.0)
         recorded = np.array([one.recorded_own_ns for one in known], float)
@@ -146,7 +146,7 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def by_key(self) -> Mapping[str, Timing]:
         """The timings by the key of their call."""
-        return {one.key: one for one in self.timings}
+        return {timing.key: timing for timing in self.timings}
 
     @cached_property
     def recorder(self) -> Recorder:
@@ -184,11 +184,11 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
         A distinct call counts as often as it was recorded.
         """
         found: dict[str, list[tuple[float, float, float, float]]] = {}
-        for one in self.timings:
-            if one.own_ns is not None and one.recorded_own_ns is not None:
-                added = self.recorder.added(one.callees, one.own_tensors)
-                row = one.own_ns, one.recorded_own_ns, float(one.own_tensors), added
-                found.setdefault(one.op, []).extend([row] * min(one.count, _MOST_COUNTED))
+        for timing in self.timings:
+            if timing.own_ns is not None and timing.recorded_own_ns is not None:
+                added = self.recorder.added(timing.callees, timing.own_tensors)
+                row = timing.own_ns, timing.recorded_own_ns, float(timing.own_tensors), added
+                found.setdefault(timing.op, []).extend([row] * min(timing.count, _MOST_COUNTED))
         return {op: np.array(calls).T for op, calls in found.items()}
 
     def ratios(self, *, least_ns: float = _LONG_NS) -> list[float]:
@@ -197,12 +197,12 @@ class Measured(msgspec.Struct, frozen=True, dict=True):
         Calls to which recording added more than half of their time are left out.
         """
         return [
-            one.own_ns / (one.recorded_own_ns - added)
-            for one in self.timings
-            if one.own_ns is not None
-            and one.recorded_own_ns
-            and one.own_ns >= least_ns
-            and (added := self.recorder.added(one.callees, one.own_tensors)) <= one.recorded_own_ns / 2
+            timing.own_ns / (timing.recorded_own_ns - added)
+            for timing in self.timings
+            if timing.own_ns is not None
+            and timing.recorded_own_ns
+            and timing.own_ns >= least_ns
+            and (added := self.recorder.added(timing.callees, timing.own_tensors)) <= timing.recorded_own_ns / 2
         ]
 
 
@@ -221,8 +221,8 @@ def read_measured(source: Source) -> Measured:
     found, name = read_struct(source, Measured, "invalid measured times", _REMEDY)
     if found.version != VERSION:
         raise TraceFormatError(name, "version", f"{found.version}, expected {VERSION}", "measure anew")
-    for at, one in enumerate(found.timings):
-        times = (one.ns, one.iqr_ns, one.own_ns or 0, one.recorded_ns or 0)
-        if not all(0 <= value < MAX_NS for value in (*times, one.callees, one.own_tensors)):
+    for at, timing in enumerate(found.timings):
+        times = (timing.ns, timing.iqr_ns, timing.own_ns or 0, timing.recorded_ns or 0)
+        if not all(0 <= value < MAX_NS for value in (*times, timing.callees, timing.own_tensors)):
             raise TraceFormatError(name, f"timings[{at}]", "invalid time or count", _REMEDY)
     return msgspec.structs.replace(found, files=tuple(Path(name).name for name in found.files))

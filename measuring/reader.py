@@ -118,7 +118,7 @@ class _Arguments:
         if not all(type(one) is int and 0 <= one < _MAX for one in (number, storage, offset, *sizes)):
             raise _UncallableError("a tensor of it has no valid shape")
         steps = tuple(strides) if isinstance(strides, list) and len(strides) == len(sizes) else dense(sizes)
-        if not all(type(one) is int and 0 <= one < _MAX for one in steps):
+        if not all(type(step) is int and 0 <= step < _MAX for step in steps):
             raise _UncallableError("a tensor of it has invalid strides")
         dtype = standard_dtype(kind[len("Tensor(") : -1])
         if itemsize(dtype) is None:

@@ -93,20 +93,20 @@ class RecordedCall:
     def call(self) -> dict[str, Any]:
         """JSON-ready, as `standalone` takes it: storages numbered by first use, offsets kept where memory is shared."""
         storages: dict[int, list[TensorArg]] = {}
-        for one in self.tensors:
-            storages.setdefault(one.storage, []).append(one)
+        for tensor in self.tensors:
+            storages.setdefault(tensor.storage, []).append(tensor)
         numbers = {storage: number for number, storage in enumerate(storages)}
         first = {storage: min(one.offset for one in of) for storage, of in storages.items()}
         given, places = self._given(), self.places
         made = [
             {
-                "shape": list(one.shape), "strides": list(one.strides), "dtype": one.dtype,
-                "offset": one.offset - first[one.storage], "storage": numbers[one.storage],
-                "cpu": one.device == "cpu", "fill": fill_of(given, *places[at], one.dtype),
+                "shape": list(tensor.shape), "strides": list(tensor.strides), "dtype": tensor.dtype,
+                "offset": tensor.offset - first[tensor.storage], "storage": numbers[tensor.storage],
+                "cpu": tensor.device == "cpu", "fill": fill_of(given, *places[at], tensor.dtype),
             }
-            for at, one in enumerate(self.tensors)
+            for at, tensor in enumerate(self.tensors)
         ]  # fmt: skip
-        names = [one.name for one in self.schema.arguments][: len(self.args)]
+        names = [argument.name for argument in self.schema.arguments][: len(self.args)]
         return {"op": self.schema.op, "overload": self.schema.overload, "names": names, "args": list(self.args),
                 "tensors": made}  # fmt: skip
 
@@ -115,7 +115,7 @@ class RecordedCall:
         """Of each tensor the argument, and its place among those of a list, others than tensors included."""
         found = dict[int, tuple[str, int]]()
         for name, _, tensors in self._arguments():
-            found |= {one: (name, place) for place, one in enumerate(tensors) if one is not None}
+            found |= {tensor: (name, place) for place, tensor in enumerate(tensors) if tensor is not None}
         return [found[at] for at in range(len(self.tensors))]
 
     def _arguments(self) -> Iterator[tuple[str, Any, list[int | None]]]:
@@ -127,18 +127,18 @@ class RecordedCall:
     def _given(self) -> Given:
         shapes, numbers = {}, {}
         for name, value, tensors in self._arguments():
-            if any(one is not None for one in tensors):
-                shapes[name] = [None if one is None else self.tensors[one].shape for one in tensors]
+            if any(tensor is not None for tensor in tensors):
+                shapes[name] = [None if tensor is None else self.tensors[tensor].shape for tensor in tensors]
             else:
                 numbers[name] = value
-        return Given(self.schema.name.removesuffix("_"), shapes, numbers, [one.shape for one in self.results])
+        return Given(self.schema.name.removesuffix("_"), shapes, numbers, [result.shape for result in self.results])
 
 
 def bytes_of(tensors: Sequence[TensorArg]) -> int:
     """Bytes of tensors together, of each storage as much as its largest one needs."""
     most: dict[int, int] = {}
-    for one in tensors:
-        most[one.storage] = max(most.get(one.storage, 0), one.nbytes)
+    for tensor in tensors:
+        most[tensor.storage] = max(most.get(tensor.storage, 0), tensor.nbytes)
     return sum(most.values())
 
 
@@ -148,7 +148,7 @@ def _asked_bytes(call: RecordedCall) -> int:
     for argument, value in zip(call.schema.arguments, call.args, strict=False):
         numbers = [abs(one) for one in _flat(value) if type(one) is int] if isinstance(value, list) else []
         if argument.name in ("size", "repeats", "dims", "shape", "pad", "output_size") and numbers:
-            most = max(most, math.prod(one for one in numbers if one))
+            most = max(most, math.prod(number for number in numbers if number))
         if (
             argument.name in ("end", "n", "steps", "num_classes", "m", "minlength", "output_size")
             and type(value) is int

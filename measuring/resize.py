@@ -34,7 +34,7 @@ def resized(found: RecordedCall, given: Sequence[Sequence[int]], made: Sequence[
     taken, results = _with_shapes(found.tensors, given), _with_shapes(found.results, made)
     if taken == found.tensors and results == found.results:
         return found
-    shapes = [one.shape for one in results] if len(made) == len(results) else []
+    shapes = [result.shape for result in results] if len(made) == len(results) else []
     args = tuple(
         _renumbered(found, argument.name, value, shapes, taken)
         for argument, value in zip(found.schema.arguments, found.args, strict=False)

@@ -70,7 +70,8 @@ def program_of(calls: Sequence[RecordedCall], max_bytes: int) -> ProgramPlan:
     made = [
         {
             **{key: call.call[key] for key in ("op", "overload", "names", "args")},
-            "tensors": [_plain(one) for one in call.tensors], "results": [_plain(one) for one in call.results],
+            "tensors": [_plain(tensor) for tensor in call.tensors],
+            "results": [_plain(result) for result in call.results],
             "free": free[at], "free_storages": free_storages[at],
         }
         for at, call in enumerate(calls)
@@ -104,8 +105,8 @@ def _storages(calls: Sequence[RecordedCall]) -> dict[str, Any]:
     """What each storage has to contain if it is not a result: indices in range wherever they are used."""
     wanted: dict[int, list[tuple[TensorArg, Fill]]] = {}
     for call in calls:
-        for one, made in zip(call.tensors, call.call["tensors"], strict=True):
-            wanted.setdefault(one.storage, []).append((one, made["fill"]))
+        for tensor, made in zip(call.tensors, call.call["tensors"], strict=True):
+            wanted.setdefault(tensor.storage, []).append((tensor, made["fill"]))
     indices = [fill for of in wanted.values() for _, fill in of if fill["kind"] == "index" and not fill["low"]]
     least = min((fill["high"] for fill in indices), default=2)
     return {str(storage): _storage(of, least) for storage, of in wanted.items()}

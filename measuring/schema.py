@@ -81,7 +81,7 @@ def parse_schema(text: str) -> OpSchema | None:
         if not kind or not name.isidentifier():
             return None
         arguments.append(SchemaArgument(name, kind, keyword_only))
-    if len({one.name for one in arguments}) != len(arguments):
+    if len({argument.name for argument in arguments}) != len(arguments):
         return None
     return OpSchema(head[1], head[2], head[3] or "", tuple(arguments))
 
@@ -120,7 +120,7 @@ def refused(schema: OpSchema) -> str:
         return f"namespace {schema.namespace[:40]!r}: not one whose operators are called"
     if why := _NOT_CALLED.get(schema.op):
         return f"not called: {why}"
-    for one in schema.arguments:
-        if _NOT_TAKEN.search(one.type):
-            return f"argument {one.name!r} is a {one.type}, which is not recorded"
+    for argument in schema.arguments:
+        if _NOT_TAKEN.search(argument.type):
+            return f"argument {argument.name!r} is a {argument.type}, which is not recorded"
     return ""

@@ -119,7 +119,7 @@ class Prediction:
             "predicted_ns": self.predicted_ns, "low_ns": self.low_ns, "high_ns": self.high_ns,
             "measured_ns": self.measured_ns, "ratio": self.ratio,
             "forced": self.forced, "reliable": self.weakest_link is None, "weakest_link": self.weakest_link,
-            "error": None if self.shapes else self.error, "shapes": [one.to_dict() for one in self.shapes],
+            "error": None if self.shapes else self.error, "shapes": [shape.to_dict() for shape in self.shapes],
             "changed": self.changed, "baselines_ns": self.baselines, "unknown": self.unknown,
             "without_waiting_ns": self.without_waiting, "steps": None if self.steps is None else self.steps.to_dict(),
             "base_error": self.base.to_dict(),
@@ -175,7 +175,7 @@ class _Took:
         known = [ns, ns] if not any(job.pricing.tasks for job in jobs) else [
             round(total([job.ends[side] for job in jobs]) * factor) for side in (0, 1)
         ]  # fmt: skip
-        waited = [round(one * factor) for one in waits]
+        waited = [round(wait * factor) for wait in waits]
         corrected = abs(missed) if factor != 1.0 else 0.0
         off = 1.0 if corrected else exp(missed)  # what is missed and not corrected is missed again
         ends = [of(of(known) / max(ns, 1), 1.0) * of([*waited, ns]) * of(off, 1.0) for of in (min, max)]

@@ -38,7 +38,9 @@ class EndToEndError(msgspec.Struct, frozen=True):
     unknown: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.log_ratios) != len(self.unknown) or not all(abs(one) < _FARTHEST for one in self.log_ratios):
+        if len(self.log_ratios) != len(self.unknown) or not all(
+            abs(log_ratio) < _FARTHEST for log_ratio in self.log_ratios
+        ):
             raise ValueError("end_to_end: not a log ratio and a share for each trace")
 
     def like(self, unknown: float) -> tuple[float, ...]:

@@ -102,7 +102,7 @@ def overhead_model_of_ranks(
                 starts[rank][event] = latest - begin[rank]
         if starts == before:
             break
-    return round(max(at + one.total for at, one in zip(begin, walks, strict=True)) - min(begin))
+    return round(max(at + walk.total for at, walk in zip(begin, walks, strict=True)) - min(begin))
 
 
 def own_overheads(trace: Trace, of_row: IntColumn) -> Overheads:

@@ -102,7 +102,7 @@ def iterations_of(trace: Trace, wanted: str | None, *, keep_outliers: bool) -> C
         return Chosen(np.where(trace.timed, 0, -1), np.zeros(1, np.int64))
     low, high = (0, len(found) - 1) if wanted is None else step_range(trace, wanted, len(found))
     outliers = () if keep_outliers else found.outliers
-    set_apart = tuple(one for one in outliers if low <= one.iteration <= high)
+    set_apart = tuple(outlier for outlier in outliers if low <= outlier.iteration <= high)
     if wanted is None and not set_apart:
         return Chosen(np.where(trace.timed, np.maximum(found.of_row, 0), -1), np.arange(len(found)))
     index = np.setdiff1d(np.arange(low, high + 1), [one.iteration for one in set_apart])
@@ -195,9 +195,9 @@ def transfer_key(comm: Comm) -> str:
 def host_collective_keys(trace: Trace) -> dict[int, str]:
     """Row of each collective on the host, or message, to its kind, size and group; without those of unknown size."""
     return {
-        one.row: f"{trace.name_of(Row(one.row))} {one.bytes} {len(one.group[1]) or trace.world_size}"
-        for one in find_communications(trace)
-        if one.bytes is not None and trace.kind[one.row] != GPU
+        comm.row: f"{trace.name_of(Row(comm.row))} {comm.bytes} {len(comm.group[1]) or trace.world_size}"
+        for comm in find_communications(trace)
+        if comm.bytes is not None and trace.kind[comm.row] != GPU
     }
 
 

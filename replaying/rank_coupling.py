@@ -92,7 +92,7 @@ def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     if order is None:
         raise UsageError("the collectives of these ranks are in contradicting orders; give the files of one job")
     row = np.concatenate([row, np.full(len(met_at), -1)])
-    own_notes = [f"{one.file}: {note}" for one, graph in zip(traces, graphs, strict=True) for note in graph.notes]
+    own_notes = [f"{trace.file}: {note}" for trace, graph in zip(traces, graphs, strict=True) for note in graph.notes]
     notes = (*joined.notes, *own_notes)
     return renumbered(ReplayGraph(tuple(traces), row, start, end, measured, edges, None, notes), order)
 
@@ -158,7 +158,7 @@ def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
     collectives, counts, _ = match_collectives(comms)
     messages, pairs = match_messages(comms)
     clocks = clock_offsets(synchronising(collectives) or collectives, messages)
-    offsets = {one.rank: one.offset_ns for one in clocks}
+    offsets = {clock.rank: clock.offset_ns for clock in clocks}
     found, rows = list[Rendezvous](), list[dict[int, int]]()  # rows of communications by the id of the node
     for trace in traces:
         communicating = comm_rows(trace)

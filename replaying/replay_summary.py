@@ -182,7 +182,7 @@ class Summary:
         """JSON-ready; keys as in docs/replay.md."""
         plain: dict[str, Any] = {
             "files": list(self.files), "rows": self.rows, "gpu_events": self.gpu_events,
-            "constants": [asdict(one) for one in self.constants],
+            "constants": [asdict(constant) for constant in self.constants],
             "makespan_ns": {"predicted": self.predicted_ns, "measured": self.measured_ns, "error": self.error},
             "gpu_start_error_ns": self.start_error_ns,
             "base_error": self.base.to_dict(),

@@ -259,7 +259,7 @@ def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:
     if not len(rows):
         return chains.take(np.zeros(0, np.int64)), chains
     begin, end = points.start[rows], points.end[rows]
-    kinds = {one.row: one.kind for one in find_communications(points.trace)}
+    kinds = {communication.row: communication.kind for communication in find_communications(points.trace)}
     lanes = _Lanes(points, chains, issuing_calls(points.trace, rows))
     issued = lanes.issued(rows)
     sent = {row for row, kind in kinds.items() if kind == SEND}

@@ -144,7 +144,7 @@ def select(graph: ReplayGraph, target: str, name: str = "", *, exact: bool = Fal
         wanted = np.array([one == name if exact else name in one for one in trace.names], np.bool_)
         named = wanted[trace.name] if name else np.ones(len(trace), np.bool_)
         categories = {"kernel": KERNEL_CATEGORIES, "copy": ("gpu_memcpy",), "memset": ("gpu_memset",)}.get(target, ())
-        category = np.array([one in categories for one in trace.categories], np.bool_)[trace.category]
+        category = np.array([category in categories for category in trace.categories], np.bool_)[trace.category]
         of_kind = {
             "gpu": trace.kind == GPU, "cpu": trace.kind != GPU, "op": trace.kind == CPU,
             "stream": (trace.kind == GPU) & (trace.stream == stream),

@@ -105,8 +105,8 @@ def job_timeline(ranks: Sequence[tuple[int | None, RankLanes]]) -> dict[str, Any
     if len(set(known)) == len(ranks):
         matched, _, mismatches = match_collectives({int(rank or 0): lanes.communications for rank, lanes in ranks})
     joint = synchronising(matched)
-    offsets = {one.rank: one for one in clock_offsets(joint)}
-    shift = {rank: one.offset_ns for rank, one in offsets.items()}
+    offsets = {clock_offset.rank: clock_offset for clock_offset in clock_offsets(joint)}
+    shift = {rank: offset.offset_ns for rank, offset in offsets.items()}
     lateness = {one.rank: one for one in stragglers(joint, shift, 0)[0]}
     zero = [lanes.base_ns - shift.get(-1 if rank is None else rank, 0) for rank, lanes in ranks]
     begin = min((at + lanes.begin for at, (_, lanes) in zip(zero, ranks, strict=True)), default=0)

@@ -100,7 +100,7 @@ def _other(name: str, table: Table[Any], most: int) -> dict[str, Any]:
 
 def _job(ranks: list[RankReport]) -> dict[str, Any] | None:
     """The ranks on one axis; None for a single trace. What was kept for it is taken out of the reports."""
-    lanes = [(one["rank"], one.pop("lanes", None)) for one in ranks]
+    lanes = [(rank["rank"], rank.pop("lanes", None)) for rank in ranks]
     return job_timeline(lanes) if len(lanes) > 1 and all(of is not None for _, of in lanes) else None
 
 
@@ -112,7 +112,7 @@ def report_html(ranks: Iterable[RankReport], title: str = "", warnings: Sequence
         title: by default the file's name.
         warnings: of the job, shown above everything, as is the damage of each trace.
     """
-    found = [dict(one) for one in ranks]
+    found = [dict(rank) for rank in ranks]
     numbers = [one["rank"] for one in found]
     if None not in numbers and len(set(numbers)) == len(found):
         found.sort(key=lambda one: int(one["rank"]))

@@ -29,7 +29,7 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15, by_shape: bool = F
     """Everything of interest, tables of at most `top` rows each."""
     parts = [_head(analysis, width)]
     if analysis.streams:
-        often = [one for one in analysis.sequences if one.count > 1]
+        often = [sequence for sequence in analysis.sequences if sequence.count > 1]
         parts += [table_text(analysis.streams, width), table_text(analysis.device_use, width), _idle(analysis, width)]
         parts += [table_text(analysis.launches[:top], width), table_text(analysis.copies, width)]
         parts += [_topmost(analysis, width, top, by_shape), table_text(analysis.kernels, width, top)]
@@ -111,13 +111,19 @@ def _ms(*ns: float) -> list[str | None]:
 
 
 def _idle(analysis: Analysis, width: int) -> str:
-    queues = {(one.device, one.stream): one for one in analysis.queues}
+    queues = {(queue.device, queue.stream): queue for queue in analysis.queues}
     rows = []
-    for one in analysis.idle_causes:
-        queue = queues.get((one.device, one.stream))
+    for idle_cause in analysis.idle_causes:
+        queue = queues.get((idle_cause.device, idle_cause.stream))
         used = (queue.longest, number(queue.mean), *_ms(queue.full_ns)) if queue else (None, None, None)
-        causes = _ms(one.host_wait_ns, one.kernel_wait_ns, one.other_ns, one.before_first_ns, one.after_last_ns)
-        rows.append([f"device {one.device} stream {one.stream}", *causes, *used])
+        causes = _ms(
+            idle_cause.host_wait_ns,
+            idle_cause.kernel_wait_ns,
+            idle_cause.other_ns,
+            idle_cause.before_first_ns,
+            idle_cause.after_last_ns,
+        )
+        rows.append([f"device {idle_cause.device} stream {idle_cause.stream}", *causes, *used])
     heads = ["stream", "host ms", "kernel ms", "other ms", "before ms", "after ms", "longest", "mean", "full ms"]
     delay = number(analysis.kernel_delay_ns / _US)
     title = f"idle time by cause (kernel: gaps under {delay} µs that no launch explains), and launches in the queue"

@@ -316,7 +316,7 @@ def _unattached_rows(trace: Trace) -> IntColumn:
     """Of each GPU event without a row its position in `trace.unattached`."""
     events, gpu = trace.unattached, trace.gpu
     columns = (events.ts, events.dur, events.device, events.stream)
-    place = {key: at for at, key in enumerate(zip(*(one.tolist() for one in columns), strict=True))}
+    place = {key: at for at, key in enumerate(zip(*(column.tolist() for column in columns), strict=True))}
     lacking = np.flatnonzero(gpu.source < 0)
     keys = zip(*(one[lacking].tolist() for one in (gpu.ts, gpu.dur, gpu.device, gpu.stream)), strict=True)
     return np.array([place[key] for key in keys], np.int64)
@@ -357,7 +357,7 @@ class _DetailTexts:
             "captured": self._captured,
             "replays": msgspec.to_builtins(trace.captured.replays) if trace.captured is not None else [],
             "graphs": msgspec.to_builtins(trace.captured.graphs) if trace.captured is not None else [],
-            "signatures": [_signature(one) for one in trace.signatures],
+            "signatures": [_signature(signature) for signature in trace.signatures],
             "path_parents": tree.tree_parent,
             "path_names": [trace.names[code] if code >= 0 else "" for code in tree.tree_name.tolist()],
             "links": LINK_NAMES,
@@ -428,5 +428,5 @@ def _evidence(trace: Trace) -> dict[str, Sequence[str]]:
     proves = [one.says for one in report.identity.proves] if report.identity is not None else []
     doubts = report.identity.doubts if report.identity is not None else []
     notes = report.windows.get("notes")
-    notes = [str(one) for one in notes] if isinstance(notes, list) else []
+    notes = [str(note) for note in notes] if isinstance(notes, list) else []
     return {"certain": [*method, *proves], "equivalent": [*method, *doubts, *notes]}

@@ -86,7 +86,9 @@ class Reshaped:
         return {
             "dimension": self.sizes[0].dimension if self.sizes else None,
             "was": self.recorded_size, "to": self.new_size,
-            "sizes": [{"dimension": one.dimension, "was": one.recorded_size, "to": one.new_size} for one in self.sizes],
+            "sizes": [
+                {"dimension": size.dimension, "was": size.recorded_size, "to": size.new_size} for size in self.sizes
+            ],
             "dtype": self.dtype, "calls": self.calls, "changed": self.changed,
             "underived": [
                 {"op": one.op, "count": one.count, "first": one.first, "share": one.share} for one in self.underived
@@ -111,8 +113,8 @@ def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
     """
     shapes = shapes_of(trace)
     extents, (sizes, changed, kept) = shapes.extents, _changes(trace, shapes, change)
-    wider = any(one.dimension == "hidden" for one in sizes)  # more than one extent of a parameter may change
-    beside = [one.shape for one in shapes.sources if one.data and not wider]
+    wider = any(size.dimension == "hidden" for size in sizes)  # more than one extent of a parameter may change
+    beside = [source.shape for source in shapes.sources if source.data and not wider]
     known = extents.solve(changed, beside, kept, parameters=wider)
     new = [known.get(extents.root(extent)) for extent in range(len(extents.value))]
     likely = _in_proportion(extents, known)
@@ -138,17 +140,17 @@ def _changes(trace: Trace, shapes: Shapes, change: ShapeChange) -> tuple[list[Si
     """What changes, with the recorded sizes; classes of extents with their new values, and those that stay."""
     evidence, sizes, changed = SizeEvidence(trace.file, shapes), list[SizeChange](), dict[int, int]()
     shown = None if change.also is None else SecondRecording(trace, shapes, change.also)
-    for one in change.sizes:
+    for size in change.sizes:
         if shown is None:
-            roots, recorded_size = evidence.find(one.dimension, one.recorded_size)
-            found = dict.fromkeys(roots, one.new_size)
+            roots, recorded_size = evidence.find(size.dimension, size.recorded_size)
+            found = dict.fromkeys(roots, size.new_size)
         else:
-            found, recorded_size = shown.find(evidence, one.dimension, one.recorded_size, one.new_size)
-        sizes.append(replace(one, recorded_size=recorded_size))
+            found, recorded_size = shown.find(evidence, size.dimension, size.recorded_size, size.new_size)
+        sizes.append(replace(size, recorded_size=recorded_size))
         changed = found | changed
-    wider = any(one.dimension == "hidden" for one in sizes)
+    wider = any(size.dimension == "hidden" for size in sizes)
     kept = [] if shown is None else shown.kept
-    kept += [one.root for one in evidence.claims] if wider else []
+    kept += [claim.root for claim in evidence.claims] if wider else []
     return sizes, changed, [root for root in kept if root not in changed]
 
 
@@ -161,7 +163,7 @@ def _repeats(trace: Trace, sizes: Sequence[SizeChange]) -> npt.NDArray[np.float6
     Of what that calls, `unsqueeze` is for each sample.
     """
     ratio = next(
-        (one.new_size / one.recorded_size for one in sizes if one.dimension == "batch" and one.recorded_size), 1.0
+        (size.new_size / size.recorded_size for size in sizes if size.dimension == "batch" and size.recorded_size), 1.0
     )
     calls, names = trace.calls, trace.names
     found, inside = np.ones(len(calls)), np.zeros(len(calls), np.bool_)
@@ -220,7 +222,7 @@ class _Signatures:
         """The code of a signature with as many inputs as its result has room for, where they are samples of one shape;
         and whether that is known."""
         (first, *others), outputs = self.values[code].inputs, self.values[code].outputs or ()
-        parts, whole = set(first.tensors), sum(one.numel for one in outputs)
+        parts, whole = set(first.tensors), sum(output.numel for output in outputs)
         sample = parts.pop() if len(parts) == 1 else None
         if not known or sample is None or not sample.numel or whole % sample.numel:
             return code, False
@@ -236,7 +238,7 @@ class _Signatures:
             tensors, done = self._tensors(argument.tensors, shapes)
             taken &= done
             arguments.append(argument._replace(tensors=tensors))
-        outputs, done = self._tensors(signature.outputs or (), [shape for one in results for shape in one])
+        outputs, done = self._tensors(signature.outputs or (), [shape for result in results for shape in result])
         made = Signature((*arguments, *signature.inputs[len(arguments) :]), outputs)
         if made == signature:
             return old, taken, taken and done
@@ -267,7 +269,7 @@ def _casts(signature: Signature) -> bool:
 
 def _adds_up(signature: Signature) -> bool:
     """The result has the elements of all inputs: not so where a sample is an input, of which there are more."""
-    return sum(one.numel for one in signature.tensors) == sum(one.numel for one in signature.outputs or ())
+    return sum(tensor.numel for tensor in signature.tensors) == sum(output.numel for output in signature.outputs or ())
 
 
 def _scaled(trace: Trace, before: Trace) -> Trace:
@@ -364,7 +366,7 @@ class SecondRecording:
     def __init__(self, trace: Trace, shapes: Shapes, also: Trace) -> None:
         self._file, self._extents, self._other = trace.file, shapes.extents, also.file
         extents, values = shapes.extents, dict[int, set[int]]()
-        given = [extent for one in shapes.sources for extent in one.shape] + shapes.loaded
+        given = [extent for source in shapes.sources for extent in source.shape] + shapes.loaded
         wanted = {root for root in extents.leaves(given) if extents.value[root] > 1}
         theirs = shapes_of(also)
         for one, other in counterparts(trace, also):

@@ -68,7 +68,7 @@ def parse_changes(texts: Sequence[str]) -> ShapeChange:
             raise UsageError(f"--set dtype={dtype}: give one of {', '.join(FLOATING)}, once")
     sizes = [_size(text) for text in texts if not text.startswith("dtype=")]
     for name in ("batch", "seq"):
-        if sum(one.dimension == name for one in sizes) > 1:
+        if sum(size.dimension == name for size in sizes) > 1:
             raise UsageError(f"--set {name}: given more than once; give each dimension once")
     return ShapeChange(tuple(sizes), dtypes[0] if dtypes else None)
 

@@ -358,7 +358,7 @@ def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
     loose: set[int] = set()
     related = {leaf for whole, parts in extents.sums for leaf in extents.leaves([whole, *parts])}
     for some, basis in extents.following:
-        moved = [one for one in extents.leaves(basis) if one in changed]
+        moved = [leaf for leaf in extents.leaves(basis) if leaf in changed]
         if moved:
             loose |= {
                 leaf for leaf in extents.leaves(some)
@@ -381,9 +381,9 @@ def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
     ]
     if derivation.layout.tp > 1:
         divided = derivation.plan.divided
-        kept = [one for one in model.parameters
-                if len(one.shape) > 1 and divided.isdisjoint(extents.leaves(one.shape))]  # fmt: skip
-        elements = sum(prod(extents.value[e] for e in one.shape) for one in model.parameters)
+        kept = [parameter for parameter in model.parameters
+                if len(parameter.shape) > 1 and divided.isdisjoint(extents.leaves(parameter.shape))]  # fmt: skip
+        elements = sum(prod(extents.value[e] for e in parameter.shape) for parameter in model.parameters)
         if kept:
             mine = sum(prod(extents.value[e] for e in one.shape) for one in kept)
             found.append(
@@ -420,21 +420,26 @@ class Memory:
 def memory_of(derivation: Derivation, stage: int) -> Memory:
     """Estimate the memory of the first rank of a stage."""
     layout = derivation.layout
-    sizes = {one.number: prod(derivation.sizes(one)) * one.itemsize for one in derivation.parameters(stage)}
+    sizes = {
+        parameter.number: prod(derivation.sizes(parameter)) * parameter.itemsize
+        for parameter in derivation.parameters(stage)
+    }
     whole = sum(sizes.values())
     shard = Shard(layout.dp, 0, flat=layout.zero < 3)
-    part = sum(shard.padded(derivation.sizes(one)) * one.itemsize for one in derivation.parameters(stage))
+    part = sum(
+        shard.padded(derivation.sizes(parameter)) * parameter.itemsize for parameter in derivation.parameters(stage)
+    )
     gathers = layout.zero == 3 and layout.dp > 1
     buffers = 0
     if gathers:
-        units = [sum(sizes[one.number] for one in unit.parameters) for unit in derivation.units(stage)]
+        units = [sum(sizes[parameter.number] for parameter in unit.parameters) for unit in derivation.units(stage)]
         buffers = max(map(sum, zip(units, [0, *units], strict=False)), default=0)
     elif layout.dp > 1:
-        buffers = sum(one.elements * one.itemsize for one in derivation.buckets(stage))
+        buffers = sum(bucket.elements * bucket.itemsize for bucket in derivation.buckets(stage))
     blocks = _blocks(derivation, stage)
-    others = [(one.begin, one.last, one.size) for one in blocks if not one.gradient]
-    end = max((one.last for one in blocks), default=0)
-    kept = [(one.begin, end, one.size // (layout.dp if gathers else 1)) for one in blocks if one.gradient]
+    others = [(block.begin, block.last, block.size) for block in blocks if not block.gradient]
+    end = max((block.last for block in blocks), default=0)
+    kept = [(block.begin, end, block.size // (layout.dp if gathers else 1)) for block in blocks if block.gradient]
     mine = part if gathers else whole
     states = _states(derivation) * (part if layout.zero and layout.dp > 1 else whole)
     moment = max(most_at_once([*others, *kept]), mine)

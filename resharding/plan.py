@@ -53,7 +53,7 @@ class Plan:
     @property
     def divided(self) -> set[int]:
         """The classes of extents that tensor parallelism divides."""
-        return {one.extent for one in self.divisions}
+        return {division.extent for division in self.divisions}
 
     def to_dict(self, model: Model) -> dict[str, Any]:
         """JSON-ready; keys as in docs/reshard.md."""
@@ -67,14 +67,18 @@ class Plan:
                     "stage": None if self.stages is None else self.stages[unit.number],
                     "output": [value[one] for one in unit.output],
                     "parameters": [
-                        {"number": one.number, "shape": [value[of] for of in one.shape]} for one in unit.parameters
+                        {"number": parameter.number, "shape": [value[extent] for extent in parameter.shape]}
+                        for parameter in unit.parameters
                     ],
                 }
                 for unit in model.units
             ],
             "tensor_parallel": [
-                {"size": one.size, "unit": one.unit, "columns": list(one.columns), "rows": list(one.rows)}
-                for one in self.divisions
+                {
+                    "size": division.size, "unit": division.unit,
+                    "columns": list(division.columns), "rows": list(division.rows),
+                }
+                for division in self.divisions
             ],
         }  # fmt: skip
 
@@ -124,27 +128,30 @@ def _divisions(model: Model) -> list[Division]:
     """
     leaves, biases = model.extents.leaves, _biases(model)
     weights = [
-        one for unit in model.units for one in unit.parameters if len(one.shape) == 2 and _multiplies(model, one)
+        parameter
+        for unit in model.units
+        for parameter in unit.parameters
+        if len(parameter.shape) == 2 and _multiplies(model, parameter)
     ]
-    whole = {leaf for one in model.parameters if len(one.shape) == 1 and one not in biases
-             for leaf in leaves(one.shape)} | {model.batch}  # fmt: skip
+    whole = {leaf for parameter in model.parameters if len(parameter.shape) == 1 and parameter not in biases
+             for leaf in leaves(parameter.shape)} | {model.batch}  # fmt: skip
     residual = (unit for unit in model.units[:-1] if unit.forward[-1].name in ("aten::add", "aten::add_"))
     whole |= {leaf for unit in residual for leaf in leaves(unit.output)}
     heads, dims = _attention(model)
     whole |= dims
-    rows_of = {leaf for one in weights for leaf in leaves(one.shape[1:])} - whole
+    rows_of = {leaf for weight in weights for leaf in leaves(weight.shape[1:])} - whole
     rows_of |= {key for key, query in heads.items() if query in rows_of}
     chosen: dict[int, None] = {}
     roles: dict[int, str] = {}
-    for one in weights:
-        first = next((leaf for leaf in leaves(one.shape[:1]) if leaf in rows_of), None)
-        if first is None or roles.get(one.number) == "row":
+    for weight in weights:
+        first = next((leaf for leaf in leaves(weight.shape[:1]) if leaf in rows_of), None)
+        if first is None or roles.get(weight.number) == "row":
             continue
         takers = [other for other in weights if heads.get(first, first) in leaves(other.shape[1:])]
         if any(roles.get(other.number) == "column" for other in takers):
             continue
         chosen |= dict.fromkeys((first, heads.get(first, first)))
-        roles[one.number] = "column"
+        roles[weight.number] = "column"
         roles |= {other.number: "row" for other in takers}
     return [_division(model, leaf) for leaf in chosen]
 
@@ -163,11 +170,15 @@ def _attention(model: Model) -> tuple[dict[int, int], set[int]]:
 
 def _division(model: Model, leaf: int) -> Division:
     leaves = model.extents.leaves
-    columns = [one for one in model.parameters if leaf in leaves(one.shape[:1])]
-    rows = [one for one in model.parameters if leaf in leaves(one.shape[1:])]
+    columns = [parameter for parameter in model.parameters if leaf in leaves(parameter.shape[:1])]
+    rows = [parameter for parameter in model.parameters if leaf in leaves(parameter.shape[1:])]
     unit = min((one.unit for one in (*columns, *rows)), default=-1)
     return Division(
-        leaf, model.extents.value[leaf], tuple(one.number for one in columns), tuple(one.number for one in rows), unit
+        leaf,
+        model.extents.value[leaf],
+        tuple(column.number for column in columns),
+        tuple(row.number for row in rows),
+        unit,
     )
 
 
@@ -188,7 +199,11 @@ def _biases(model: Model) -> set[Parameter]:
             for tensors in one.inputs[:: 2 if one.name == "aten::linear" else len(one.inputs)]
             for shape in tensors if shape is not None and len(shape) == 1
         }  # fmt: skip
-        found |= {one for one in unit.parameters if len(one.shape) == 1 and model.parts(one.shape) in added}
+        found |= {
+            parameter
+            for parameter in unit.parameters
+            if len(parameter.shape) == 1 and model.parts(parameter.shape) in added
+        }
     return found
 
 
@@ -213,21 +228,21 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
         raise UsageError(
             f"the plan cannot be read ({type(error).__name__}: {error}); write it anew with --plan"
         ) from None
-    if numbers != [[one.number for one in unit.parameters] for unit in model.units]:
+    if numbers != [[parameter.number for parameter in unit.parameters] for unit in model.units]:
         raise UsageError("the plan is of another model: its units have other parameters; write it anew with --plan")
     found = tuple(_found(model, *one) for one in divided)
-    if any(type(one) is not int for one in stages) and any(one is not None for one in stages):
+    if any(type(stage) is not int for stage in stages) and any(stage is not None for stage in stages):
         raise UsageError("the plan gives a stage to some of its units only; give one to all or to none")
-    chosen = tuple(one for one in stages if type(one) is int)
+    chosen = tuple(stage for stage in stages if type(stage) is int)
     return Plan(found, layers, chosen or None)
 
 
 def _found(model: Model, columns: tuple[int, ...], rows: tuple[int, ...], size: int) -> Division:
     """The division that a plan names by its parameters and size."""
-    by_number = {one.number: one for one in model.parameters}
+    by_number = {parameter.number: parameter for parameter in model.parameters}
     leaves, value = model.extents.leaves, model.extents.value
-    extents = [by_number[one].shape[0] for one in columns if one in by_number]
-    extents += [by_number[one].shape[-1] for one in rows if one in by_number]
+    extents = [by_number[column].shape[0] for column in columns if column in by_number]
+    extents += [by_number[row].shape[-1] for row in rows if row in by_number]
     for extent in extents:
         for leaf in leaves([extent]):
             if value[leaf] == size:

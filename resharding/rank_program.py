@@ -73,15 +73,15 @@ class Derivation:
             raise UsageError(
                 f"{self.model.trace.file}: no pair of products is found that tensor parallelism can divide; choose tp=1"
             )
-        for one in self.plan.divisions:
-            whole = one.size * self.recorded.tp
+        for division in self.plan.divisions:
+            whole = division.size * self.recorded.tp
             if whole % layout.tp:
                 heads = [shape[1:2] for given in self.model.attentions() for shape in given if len(shape) == 4]
-                of_heads = any(one.extent in self.model.extents.leaves(extents) for extents in heads)
+                of_heads = any(division.extent in self.model.extents.leaves(extents) for extents in heads)
                 what = f"{whole} heads of attention do" if of_heads else f"an inner width of {whole} does"
-                raise UsageError(f"{what} not divide (unit {one.unit}) over tp={layout.tp} ranks")
-            if whole // layout.tp != one.size:
-                found[one.extent] = whole // layout.tp
+                raise UsageError(f"{what} not divide (unit {division.unit}) over tp={layout.tp} ranks")
+            if whole // layout.tp != division.size:
+                found[division.extent] = whole // layout.tp
         parts = layout.steps_of_pipeline
         if self.rank_batch % parts:
             raise UsageError(f"a batch of {self.rank_batch} per rank does not divide into {parts} microbatches")
@@ -100,7 +100,9 @@ class Derivation:
 
     def parameters(self, stage: int) -> list[Parameter]:
         """The parameters of a stage, in the optimizer's order."""
-        return sorted((one for unit in self.units(stage) for one in unit.parameters), key=lambda one: one.number)
+        return sorted(
+            (parameter for unit in self.units(stage) for parameter in unit.parameters), key=lambda one: one.number
+        )
 
     def sizes(self, parameter: Parameter) -> tuple[int, ...]:
         """The sizes of a parameter on a rank before ZeRO divides it."""
@@ -206,7 +208,7 @@ class Derivation:
 def _in_order(unit: Unit) -> list[Parameter]:
     """Parameters in the order in which their gradients are ready; those of which nothing is known last."""
     ready = list(unit.ready.values())
-    return [*ready, *(one for one in reversed(unit.parameters) if one not in ready)]
+    return [*ready, *(parameter for parameter in reversed(unit.parameters) if parameter not in ready)]
 
 
 class _Rank:
@@ -235,9 +237,9 @@ class _Rank:
             else:
                 yield self._message(action)
         if parts > 1:
-            for one in self.of.parameters(self.at.pp):
-                sizes = self.of.sizes(one)
-                yield SyntheticOp("aten::div_", (sizes, ()), (sizes,), one.dtype, one.itemsize)
+            for parameter in self.of.parameters(self.at.pp):
+                sizes = self.of.sizes(parameter)
+                yield SyntheticOp("aten::div_", (sizes, ()), (sizes,), parameter.dtype, parameter.itemsize)
         if self.of.regions is not None:
             yield from self.of.regions.sum_of_gradients(self.of.parameters(self.at.pp))
         if self.buckets:
@@ -335,8 +337,8 @@ class _Rank:
     def _by_dtype(self, unit: Unit) -> Iterator[tuple[str, int, list[tuple[int, ...]], list[int]]]:
         """By type of a unit's parameters: bytes of an element, their sizes, and elements of their largest parts."""
         found: dict[tuple[str, int], list[tuple[int, ...]]] = {}
-        for one in unit.parameters:
-            found.setdefault((one.dtype, one.itemsize), []).append(self.of.sizes(one))
+        for parameter in unit.parameters:
+            found.setdefault((parameter.dtype, parameter.itemsize), []).append(self.of.sizes(parameter))
         for (dtype, size), own in found.items():
             assert self.shard is not None
             yield dtype, size, own, [self.shard.padded(sizes) for sizes in own]
@@ -354,9 +356,9 @@ class _Rank:
 
     def _optimizer(self) -> Iterator[Item]:
         """The optimizer's calls for the parameters of this rank; then what ZeRO 1 and 2 gather."""
-        mine = {one.number for one in self.of.parameters(self.at.pp)}
+        mine = {parameter.number for parameter in self.of.parameters(self.at.pp)}
         shard = self.shard
-        places = [k for k, one in enumerate(self.model.parameters) if one.number in mine]
+        places = [k for k, parameter in enumerate(self.model.parameters) if parameter.number in mine]
         for step, owned in self.model.optimizer:
             children = [
                 _of_lists(call, places, len(self.model.parameters)) if parameter is None else call
@@ -447,7 +449,9 @@ class SequenceRegions:
 
     def sum_of_gradients(self, parameters: Iterable[Parameter]) -> Iterator[Item]:
         """The sum of the gradients of parameters that every rank has whole."""
-        whole = [one for one in parameters if self.divided.isdisjoint(self.model.extents.leaves(one.shape))]
+        whole = [
+            parameter for parameter in parameters if self.divided.isdisjoint(self.model.extents.leaves(parameter.shape))
+        ]
         for dtype, size in sorted({(one.dtype, one.itemsize) for one in whole}):
             count = sum(prod(self.model.shape(one.shape, self.changed)) for one in whole if one.dtype == dtype)
             yield CommOp("all_reduce", "tp", (count,), count, dtype, size)

@@ -90,7 +90,7 @@ class Call:
 
     def tensor_ids(self, side: str) -> list[int]:
         """Numbers of the tensors among the "inputs" or "outputs"."""
-        return [one[0] for one in tensor_values(self.record.get(side))]
+        return [tensor_value[0] for tensor_value in tensor_values(self.record.get(side))]
 
     @cached_property
     def input_shapes(self) -> list[Shape]:
@@ -125,8 +125,8 @@ def tensor_values(given: Any) -> Iterator[list[Any]]:
         if is_tensor(values):
             yield values
         else:
-            for one in values:
-                yield from tensor_values(one)
+            for value in values:
+                yield from tensor_values(value)
 
 
 def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Call]:

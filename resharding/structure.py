@@ -114,7 +114,7 @@ class Model:
             parts = self._sums[root]
             if not changed.keys().isdisjoint(self.extents.leaves(parts)):
                 return sum(self.size(part, changed) for part in parts)
-        return prod(changed.get(one, self.extents.value[one]) for one in self.extents.leaves([extent]))
+        return prod(changed.get(leaf, self.extents.value[leaf]) for leaf in self.extents.leaves([extent]))
 
     def shape(self, shape: Iterable[int], changed: Mapping[int, int]) -> list[int]:
         """The sizes of a tensor where some classes have other values."""
@@ -198,9 +198,9 @@ def _optimized(steps: Sequence[Call], shapes: Shapes, forward: Sequence[Call]
     made = {number for call in walked(forward) for number in call.tensor_ids("outputs")}
     used: dict[int, _Given] = {}
     for call in walked(forward):
-        for one in _tensors(call):
-            if one.number not in made and one.dtype.startswith(("float", "double", "Half", "c10::")):
-                used.setdefault(one.number, one)
+        for tensor in _tensors(call):
+            if tensor.number not in made and tensor.dtype.startswith(("float", "double", "Half", "c10::")):
+                used.setdefault(tensor.number, tensor)
     candidates = _weight_like(forward, made)
     children = [child for step in steps for child in step.children]
     if not children:
@@ -208,8 +208,10 @@ def _optimized(steps: Sequence[Call], shapes: Shapes, forward: Sequence[Call]
         taken = {one.number: Parameter(k, one.shape, one.itemsize, one.dtype) for k, one in known}
         return taken, [(step, []) for step in steps]
     lists = [child for child in children if child.inputs and len(child.inputs[0]) > 1]
-    entries = [one for child in (lists or children) for one in (_tensors(child) if lists else _tensors(child)[:1])]
-    direct = [one for one in entries if one.number in candidates]
+    entries = [
+        tensor for child in (lists or children) for tensor in (_tensors(child) if lists else _tensors(child)[:1])
+    ]
+    direct = [entry for entry in entries if entry.number in candidates]
     value, taken = shapes.extents.value, {}
     by_tensor: dict[int, Parameter] = {}
     for one in direct or entries:
@@ -342,7 +344,7 @@ def _trailing(unit: Unit, parameters: Mapping[int, Parameter]) -> list[Call]:
 
 def _scalar(call: Call) -> bool:
     outputs = call.signature.outputs if call.signature is not None else None
-    return bool(outputs) and all(one.shape == () for one in outputs or ())
+    return bool(outputs) and all(output.shape == () for output in outputs or ())
 
 
 def _aliases(trace: Trace) -> dict[int, int]:

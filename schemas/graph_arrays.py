@@ -112,8 +112,8 @@ def read_graph(source: Source) -> GraphArrays:
 def _check_size(name: str, stored: Any) -> None:
     """Refuse an archive by the sizes that it gives, beyond which nothing of it is unpacked."""
     members = stored.zip.infolist()
-    size = sum(one.file_size for one in members)
-    Expansion(name).add(sum(one.compress_size for one in members), size)
+    size = sum(member.file_size for member in members)
+    Expansion(name).add(sum(member.compress_size for member in members), size)
     require_memory(name, size, "its arrays have to be in memory", times=2, remedy="use a machine with more memory")
 
 

@@ -34,7 +34,7 @@ def brief(self: Any) -> str:
     name, values = _title(self), {of: getattr(self, of) for of in _names(self)}
     texts = {of: _text(value) for of, value in values.items()}
     line = f"{type(self).__name__}({', '.join(f'{of}={text}' for of, text in texts.items())})"
-    if len(line) <= _WIDTH and line.isprintable() and all(isinstance(one, _SHORT) for one in values.values()):
+    if len(line) <= _WIDTH and line.isprintable() and all(isinstance(value, _SHORT) for value in values.values()):
         return line
     width = max(map(len, texts), default=0)
     rows = [shortened(f"  {of:{width}}  {text}", _WIDTH - 1) for of, text in texts.items()]
@@ -45,7 +45,7 @@ def brief(self: Any) -> str:
 
 def _names(record: Any) -> list[str]:
     if is_dataclass(record):
-        return [one.name for one in fields(record) if not one.name.startswith("_")]
+        return [field.name for field in fields(record) if not field.name.startswith("_")]
     return list(getattr(record, "_fields", None) or record.__struct_fields__)
 
 
@@ -74,7 +74,7 @@ def _title(record: Any) -> str:
 def _collection(value: Collection[Any]) -> str:
     """All of a few numbers and texts, else how many of what."""
     items = [*value.keys(), *value.values()] if isinstance(value, Mapping) else list(value)
-    if len(items) <= 8 and all(isinstance(one, _SHORT) for one in items):
+    if len(items) <= 8 and all(isinstance(item, _SHORT) for item in items):
         return repr(value)
     kinds = sorted({type(one).__name__ for one in (value.values() if isinstance(value, Mapping) else value)})
     return f"{len(value):,} × {' or '.join(kinds[:3])}"

@@ -30,12 +30,12 @@ Values = Sequence[Any] | npt.NDArray[Any]
 _REMEDY = "make the file again with trace-link"
 
 ROW_COLUMNS: dict[str, RowColumn] = {
-    one.name: one.metadata["column"] for one in fields(Trace) if "column" in one.metadata
+    field.name: field.metadata["column"] for field in fields(Trace) if "column" in field.metadata
 }
 """The columns of a trace's rows by name, as `Trace` declares them."""
 _DERIVED = ("structural", "parent_row", "thread")
 GIVEN_COLUMNS: dict[str, RowColumn] = {
-    **{name: one for name, one in ROW_COLUMNS.items() if name not in _DERIVED},
+    **{name: row_column for name, row_column in ROW_COLUMNS.items() if name not in _DERIVED},
     "tid": RowColumn(np.int64, 0, "", "of a CPU node the ET's thread, of a runtime call a code into `tids`"),
 }
 """Those that rows are added with; the others follow from them."""

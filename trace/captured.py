@@ -177,7 +177,7 @@ class CapturedGraphs:
     def counts(self) -> dict[str, int]:
         """Device events of replayed graphs: "events", "certain", "equivalent", "unlinked"."""
         events, certain, equivalent = (
-            sum(getattr(one, key) for one in self.replays) for key in ("events", "certain", "equivalent")
+            sum(getattr(replay, key) for replay in self.replays) for key in ("events", "certain", "equivalent")
         )
         linked = certain + equivalent
         return {"events": events, "certain": certain, "equivalent": equivalent, "unlinked": events - linked}
@@ -194,17 +194,17 @@ class CapturedGraphs:
             f" the capture ({counts['certain']:,} certain)"
         ]
         for reason in GRAPH_REASONS:
-            without = [one for one in self.replays if one.reason == reason]
+            without = [replay for replay in self.replays if replay.reason == reason]
             if without:
                 events = sum(one.events for one in without)
                 found.append(f"{events:,} kernels and copies of {_launches(len(without))} not linked: {reason}")
-        lost = sum(one.events - one.certain - one.equivalent for one in self.replays if not one.reason)
+        lost = sum(replay.events - replay.certain - replay.equivalent for replay in self.replays if not replay.reason)
         if lost:
             found.append(f"{lost:,} kernels and copies have no launch with an operator in the captured graph")
-        padded = sum("padded batch size" in one.evidence for one in self.replays)
+        padded = sum("padded batch size" in replay.evidence for replay in self.replays)
         if padded:
             found.append(f"{_launches(padded)} in a step with a smaller batch than the graph's")
-        several = sum("one of several batch sizes" in one.evidence for one in self.replays)
+        several = sum("one of several batch sizes" in replay.evidence for replay in self.replays)
         if several:
             found.append(f"{_launches(several)} of an unknown batch size: shapes are those of one that fits")
         return [*found, *self.notes]

@@ -111,8 +111,8 @@ def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any
     AMD's numbers are not those of `deviceProperties`: where all that are listed are alike, it holds for any number.
     """
     records = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    by_id = {one.get("id"): one for one in records}
-    alike = len({tuple(str(one.get(key)) for key in _ALIKE) for one in records}) == 1
+    by_id = {record.get("id"): record for record in records}
+    alike = len({tuple(str(record.get(key)) for key in _ALIKE) for record in records}) == 1
     found = {}
     for number in distinct(device).tolist():
         if number in by_id or alike:

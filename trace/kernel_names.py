@@ -88,11 +88,11 @@ def _of_signature(text: str) -> str:
     kernel = parts[-1]
     for pattern, family in _FAMILIES:
         if kernel.arguments and pattern.search(kernel.name):
-            functors = [_functor(one) for one in kernel.arguments if _applies(one)]
+            functors = [_functor(argument) for argument in kernel.arguments if _applies(argument)]
             return " ".join([family, *functors[:2]]) if functors else f"{family} {kernel.name}"
     space = [part.name for part in parts[:-1] if part.name not in _PLAIN and not part.name.isupper()][:1]
     if kernel.name in _LAUNCHERS and kernel.arguments:
-        nested = next((one for one in kernel.arguments if not _NUMBER.fullmatch(one)), kernel.name)
+        nested = next((argument for argument in kernel.arguments if not _NUMBER.fullmatch(argument)), kernel.name)
         return nested if _SIMPLE.fullmatch(nested) else "::".join([*space, _functor(nested)])
     label = "::".join([*space, kernel.name])
     arguments = ", ".join(_shown(kernel.arguments))
@@ -101,7 +101,7 @@ def _of_signature(text: str) -> str:
 
 def _shown(arguments: Sequence[str]) -> list[str]:
     """The numbers and types among template arguments, equal types in a row once; of many not the truth values."""
-    found = [_simple(one) for one in arguments if _SIMPLE.fullmatch(one) or _NUMBER.fullmatch(one)]
+    found = [_simple(argument) for argument in arguments if _SIMPLE.fullmatch(argument) or _NUMBER.fullmatch(argument)]
     shown = [
         one for at, one in enumerate(found) if not at or one != found[at - 1] or one in _BOOLS or _NUMBER.fullmatch(one)
     ]
@@ -125,7 +125,7 @@ def _functor(text: str) -> str:
         if not inner:
             return text
         owner = parts[inner - 1]
-        nested = [one for one in owner.arguments if _applies(one)] if owner.name in _WRAPPERS else []
+        nested = [argument for argument in owner.arguments if _applies(argument)] if owner.name in _WRAPPERS else []
         if not nested:
             break
         scalar = "scalar " if owner.name in _SCALAR else scalar
@@ -133,7 +133,7 @@ def _functor(text: str) -> str:
     if inner < len(parts):
         types = _cut(parts[-1].name.partition("(")[2].partition(")")[0])
     else:
-        types = [one for one in owner.arguments if not _NUMBER.fullmatch(one) and one not in _BOOLS]
+        types = [argument for argument in owner.arguments if not _NUMBER.fullmatch(argument) and argument not in _BOOLS]
     simple = dict.fromkeys(_simple(one) for one in types if _SIMPLE.fullmatch(one))
     return scalar + owner.name + (f"<{', '.join(simple)}>" if simple else "")
 
@@ -207,7 +207,7 @@ def _of_mangled(text: str, at: int) -> str:
     if path[-1] not in _LAUNCHERS:
         return "::".join([*path[:-1][:1], path[-1]])
     shape = _SHAPE.search(text)
-    classes = [one for one in _identifiers(text, at) if one[0].isupper()]
+    classes = [identifier for identifier in _identifiers(text, at) if identifier[0].isupper()]
     label = "::".join([*path[:-1][:1], *(classes[:1] or path[-1:])])
     return f"{label} {shape[1]}x{shape[2]}x{shape[3]}" if shape else label
 

@@ -42,7 +42,7 @@ class _Table:
         return replace(self, **{name: np.concatenate(pair) for name, pair in pairs.items()})
 
     def _columns(self) -> dict[str, Any]:
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "comm"}
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "comm"}
 
 
 @dataclass(frozen=True)

@@ -276,7 +276,7 @@ class Ops(_Rows[Op]):
             "self_ns": trace.self_ns[at],
             "device_ns": trace.device_ns[at],
             "parent": calls.parent[at],
-            "shapes": [one.label if one is not None else "" for one in signatures],
+            "shapes": [signature.label if signature is not None else "" for signature in signatures],
             "index": at,
         }
 

@@ -145,7 +145,7 @@ def _predict(
     slow = CANDIDATES[1:] if len(given) > _MOST_TASKS else ()
     fitted: Mapping[str, CostModel] = {}
     estimates: dict[Order, list[Estimate]] = {}
-    for order in (one for one in orders if one not in slow):
+    for order in (order for order in orders if order not in slow):
         costs = Costs(given, devices, order, fitted=fitted)
         estimates[order] = [costs.predict(one.task) or Estimate(1.0, "unknown") for one in held]
         fitted = costs.fitted

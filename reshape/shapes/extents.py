@@ -195,7 +195,7 @@ class Extents:
 
     def roots(self, extents: Iterable[int]) -> tuple[int, ...]:
         """The classes of extents."""
-        return tuple(self.root(one) for one in extents)
+        return tuple(self.root(extent) for extent in extents)
 
     @property
     def products(self) -> dict[int, tuple[int, ...]]:

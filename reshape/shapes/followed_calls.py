@@ -176,13 +176,15 @@ class _Walk:
             gathers, parameters = above.gathers, above.parameters
         parameters |= name.startswith(_OF_PARAMETERS) or (gathers and name.startswith(_REDUCTIONS))
         arguments, given = list[Operand](), _arguments(record.inputs)
-        taken = frozenset(one.id for tensors, _ in given for one in tensors if one is not None)
+        taken = frozenset(tensor.id for tensors, _ in given for tensor in tensors if tensor is not None)
         forward = not (backward or parameters or (above is not None and above.basis))
         for position, (tensors, value) in enumerate(given):
-            found = [self._input(one, (name, position), forward) for one in tensors]
-            arguments.append(Operand(tuple(found), value, tuple(one is not None and one.mask for one in tensors)))
-        self.shapes.inputs[row] = tuple(one.tensors for one in arguments)
-        mine = tuple(e for one in arguments for shape in one.tensors if shape is not None for e in shape)
+            found = [self._input(tensor, (name, position), forward) for tensor in tensors]
+            arguments.append(
+                Operand(tuple(found), value, tuple(tensor is not None and tensor.mask for tensor in tensors))
+            )
+        self.shapes.inputs[row] = tuple(argument.tensors for argument in arguments)
+        mine = tuple(e for argument in arguments for shape in argument.tensors if shape is not None for e in shape)
         if parameters:
             self._extents.fix(mine)
         inherited = above.basis if above is not None else ()
@@ -195,9 +197,9 @@ class _Walk:
         call = self._open.pop(row)
         results = []
         for tensors, _ in _arguments(record.outputs):
-            results.append(tuple(self._result(row, one, call) for one in tensors))
+            results.append(tuple(self._result(row, tensor, call) for tensor in tensors))
         self.shapes.results[row] = tuple(results)
-        flat = tuple(shape for one in results for shape in one if shape is not None)
+        flat = tuple(shape for result in results for shape in result if shape is not None)
         made = [shape for shape in call.temporaries if shape not in flat]
         above = self._open.get(int(self._trace.parent_row[row]))
         if above is not None:
@@ -342,7 +344,7 @@ def _reduced(call: OpCall) -> Roles:
     shape, dims = call.tensor(0) or (), call.value(1)
     if not isinstance(dims, list) or not dims or len(dims) >= len(shape):
         return _NONE
-    return (), tuple(shape[int(one) % len(shape)] for one in dims)
+    return (), tuple(shape[int(dim) % len(shape)] for dim in dims)
 
 
 _OUTER, _FIRST, _LAST = slice(-1), slice(1), slice(-1, None)

@@ -6,8 +6,8 @@ from ...analysis.convolutions import CONVOLUTIONS, GRADIENTS
 from .extents import Extents
 from .terms import OpCall, Rule, Shape, broadcast, each, equal, match, product, table
 
-_CONVOLVES = {name: one.arguments for names, one in CONVOLUTIONS.items() for name in names.split()}
-_CONVOLVES |= {name: one.arguments for names, one in GRADIENTS.items() for name in names.split()}
+_CONVOLVES = {name: convolution.arguments for names, convolution in CONVOLUTIONS.items() for name in names.split()}
+_CONVOLVES |= {name: gradient.arguments for names, gradient in GRADIENTS.items() for name in names.split()}
 
 
 def _norm(call: OpCall, extents: Extents) -> None:

@@ -43,7 +43,7 @@ class SizeEvidence:
         self._file, self._shapes, self._extents = file, shapes, shapes.extents
         self._fixed = shapes.extents.fixed()
         self._sums = dict(shapes.extents.sums)
-        for root in self._extents.leaves(extent for one in shapes.sources for extent in one.shape):
+        for root in self._extents.leaves(extent for source in shapes.sources for extent in source.shape):
             self._sums.pop(root, None)
 
     def find(self, dimension: str, recorded_size: int | None) -> tuple[set[int], int]:
@@ -69,7 +69,7 @@ class SizeEvidence:
     def _batch(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
         """What a data loader stacks; without one, extents of inputs that most operators with weights have in their data
         and along which elements do not meet, the first such of an input."""
-        value, apart = self._extents.value, [one for one in self.claims if not one.mixed]
+        value, apart = self._extents.value, [claim for claim in self.claims if not claim.mixed]
         loaded = [root for root in self._extents.leaves(self._shapes.loaded) if value[root] > 1]
         if recorded_size is None:
             recorded_size = self._likeliest("batch", Counter(value[root] for root in loaded) or self._sizes_apart())
@@ -81,7 +81,7 @@ class SizeEvidence:
 
     def _seq(self, recorded_size: int | None) -> tuple[int, list[list[int]]]:
         """Extents of inputs along which elements meet: in attention, in recurrent layers."""
-        mixed = [one for one in self.claims if one.mixed and one.votes]
+        mixed = [claim for claim in self.claims if claim.mixed and claim.votes]
         if recorded_size is None:
             recorded_size = self._likeliest("seq", _votes(mixed))
         return recorded_size, [
@@ -138,12 +138,14 @@ class SizeEvidence:
 
     def _sizes_apart(self) -> Counter[int]:
         """Votes by size: of what is not mixed, if that has at least half of the most votes, else of all."""
-        most = max((one.votes for one in self.claims), default=0)
-        apart = [one for one in self.claims if not one.mixed and 2 * one.votes >= most]
+        most = max((claim.votes for claim in self.claims), default=0)
+        apart = [claim for claim in self.claims if not claim.mixed and 2 * claim.votes >= most]
         first = self._one_each([one.root for one in apart], "batch")
         if not apart:
             return _votes(self.claims)
-        return _votes([one for one in self.claims if not one.mixed and (one.root in first or one not in apart)])
+        return _votes(
+            [claim for claim in self.claims if not claim.mixed and (claim.root in first or claim not in apart)]
+        )
 
     def _likeliest(self, dimension: str, by_size: Counter[int]) -> int:
         """The size with at least twice the votes of any other.
@@ -162,7 +164,7 @@ class SizeEvidence:
 
     @cached_property
     def _inputs(self) -> list[set[int]]:
-        return [set(self._origins(one.shape)) for one in self._shapes.sources if one.forward]
+        return [set(self._origins(source.shape)) for source in self._shapes.sources if source.forward]
 
     def _one_each(self, roots: Iterable[int], dimension: str) -> set[int]:
         """Classes no two of which belong to one input: the earlier ones count. A layer may be as wide as its input."""
@@ -190,11 +192,11 @@ class SizeEvidence:
 
 def _votes(claims: Sequence[_Claim]) -> Counter[int]:
     found = Counter[int]()
-    for one in claims:
-        if one.votes:
-            found[one.size] += one.votes
+    for claim in claims:
+        if claim.votes:
+            found[claim.size] += claim.votes
     return found
 
 
 def _of_size(claims: Sequence[_Claim], size: int, *, voted: bool) -> list[int]:
-    return [one.root for one in claims if one.size == size and (one.votes or not voted)]
+    return [claim.root for claim in claims if claim.size == size and (claim.votes or not voted)]

@@ -129,8 +129,8 @@ def _stack(call: OpCall, extents: Extents) -> None:
     after = call.result()
     if after is not None:
         at = int(call.value(1) or 0) % len(after)
-        for one in call.arguments[0].tensors:
-            equal(one or (), (*after[:at], *after[at + 1 :]), extents)
+        for tensor in call.arguments[0].tensors:
+            equal(tensor or (), (*after[:at], *after[at + 1 :]), extents)
         extents.beside(after)
 
 
@@ -159,9 +159,9 @@ def _reduce(call: OpCall, extents: Extents) -> None:
         return
     given = call.value(2 if call.name in ("norm", "linalg_vector_norm") else 1)
     dims = [given] if isinstance(given, int) else given
-    if not isinstance(dims, list) or not all(isinstance(one, int) for one in dims):
+    if not isinstance(dims, list) or not all(isinstance(dim, int) for dim in dims):
         dims = range(len(before))
-    gone = {one % len(before) for one in dims} or set(range(len(before)))
+    gone = {dim % len(before) for dim in dims} or set(range(len(before)))
     for after in call.results:
         if len(after) == len(before):
             after = tuple(one for place, one in enumerate(after) if place not in gone)

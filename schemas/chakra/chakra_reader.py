@@ -71,7 +71,7 @@ def read_et(path: str | os.PathLike[str]) -> Trace:
         rows.add([one.node for one in block], form.checked_times(block), runtime=runtime)
         bodies.extend(one.body for one in block)
 
-    while block := [form.read(*one, needs) for one in islice(messages, _BLOCK)]:
+    while block := [form.read(*message, needs) for message in islice(messages, _BLOCK)]:
         form.check_ids(block)
         calls += [one for one in block if one.runtime]
         add([one for one in block if not one.runtime], runtime=False)
@@ -221,7 +221,7 @@ class _Form:
         except UNREADABLE as error:
             raise TraceFormatError(self.file, f"node {node.id}", str(error), _AGAIN) from None
         found |= {name: getattr(read, name) for name in further if name != "attrs"}
-        return found | {one.name: one.value for one in read.attrs if one.name in ATTRIBUTES}
+        return found | {attr.name: attr.value for attr in read.attrs if attr.name in ATTRIBUTES}
 
     def _ns(self, values: dict[str, Any]) -> tuple[int, int, int]:
         """`ts`, `dur` and `exclusive`."""

@@ -115,10 +115,10 @@ def _headed(head: bytes, values: IntColumn, present: npt.NDArray[np.bool_], leng
 
 def byte_rows(cells: Sequence[Cells]) -> list[bytes]:
     """The bytes of each node: those of its fields, one after the other."""
-    if not any(one.content.size for one in cells):
+    if not any(cell.content.size for cell in cells):
         return [b""] * len(cells[0].content)
-    used = np.concatenate([one.used for one in cells], axis=1)
-    flat = np.concatenate([one.content for one in cells], axis=1)[used].tobytes()
+    used = np.concatenate([cell.used for cell in cells], axis=1)
+    flat = np.concatenate([cell.content for cell in cells], axis=1)[used].tobytes()
     return _cut(flat, np.count_nonzero(used, axis=1))
 
 

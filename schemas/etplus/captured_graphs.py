@@ -110,11 +110,11 @@ def read_captured(file: str, header: Record, found: dict[int, CapturedBy]) -> Ca
     _check(file, section, [*found.values(), *unattached.values()])
     calls = section.ops
     return CapturedGraphs(
-        graphs=tuple(section.graphs), replays=tuple(section.replays), names=[one.name for one in calls],
-        kind=np.array([CALL_KINDS.index(one.kind) for one in calls], np.int8),
-        parent=_positions([one.parent for one in calls]), graph=_positions([one.graph for one in calls]),
-        texts=[_encode(WholeSides(one.inputs, one.outputs)) for one in calls],
-        comm={i: one.comm for i, one in enumerate(calls) if one.comm is not None},
+        graphs=tuple(section.graphs), replays=tuple(section.replays), names=[call.name for call in calls],
+        kind=np.array([CALL_KINDS.index(call.kind) for call in calls], np.int8),
+        parent=_positions([call.parent for call in calls]), graph=_positions([call.graph for call in calls]),
+        texts=[_encode(WholeSides(call.inputs, call.outputs)) for call in calls],
+        comm={i: call.comm for i, call in enumerate(calls) if call.comm is not None},
         links=_links(found), unattached=_links(unattached), notes=tuple(section.notes),
     )  # fmt: skip
 

@@ -118,7 +118,7 @@ class RankRecords(TextRecords):
     def chunks(self) -> Iterator[bytes]:
         """The file's text."""
         nodes, runtime = (
-            b"[" + b",".join(orjson.dumps(one.record()) for one in rows) + b"]"
+            b"[" + b",".join(orjson.dumps(row.record()) for row in rows) + b"]"
             for rows in (self.rows[: self.nodes], self.rows[self.nodes :])
         )
         parts = {"nodes": nodes, "runtime": runtime, "edges": orjson.dumps(self.edges)}

@@ -361,7 +361,7 @@ class NodeRows:
             usual = [node.attrs or _NO_ATTRS for node in nodes]
             return {of: list(map(attrgetter(f"{of}.value"), usual)) for of in ATTRIBUTES}
         attrs = [{attr.name: attr.value for attr in node.attrs} for node in nodes]
-        return {of: [one.get(of, none) for one in attrs] for of, none in ATTRIBUTES.items()}
+        return {of: [attr.get(of, none) for attr in attrs] for of, none in ATTRIBUTES.items()}
 
 
 def _decoded(file: str, key: str, decode: Callable[[bytes], T], text: bytes) -> T:
@@ -497,8 +497,8 @@ def read_memory(file: str, text: bytes, ids: IntColumn) -> MemoryEvents:
         raise TraceFormatError(file, '"memory"', "a time or size out of range", _SPOILT)
     ts, *numbers, parents, events = zip(*records, strict=True)
     try:
-        size, address, allocated, reserved, kind, device = (np.array(one, np.int64) for one in numbers)
-        parent = np.array([-1 if one is None else one for one in parents], np.int64)
+        size, address, allocated, reserved, kind, device = (np.array(number, np.int64) for number in numbers)
+        parent = np.array([-1 if parent is None else parent for parent in parents], np.int64)
         event = np.array(events, np.int64)
     except OverflowError:
         raise TraceFormatError(file, '"memory"', "a number beyond 64 bits", _SPOILT) from None

@@ -418,7 +418,7 @@ def _signature(key: _Key, argument: Callable[[Any, str, Any], Argument]) -> Sign
         return Signature(inputs)
     out_shapes, out_types = _decode(key[2], type=list[Any]), _decode(key[3] or b"[]", type=list[str])
     outputs = (argument(shape, kind, None) for shape, kind in zip(out_shapes, out_types, strict=True))
-    return Signature(inputs, tuple(tensor for one in outputs for tensor in one.tensors))
+    return Signature(inputs, tuple(tensor for output in outputs for tensor in output.tensors))
 
 
 def _et_argument(shape: Any, kind: str, value: Any) -> Argument:
@@ -442,7 +442,7 @@ def _expanded(argument: Argument, strides: Any) -> tuple[int, ...]:
 def _element_types(kind: str) -> tuple[str | None, ...]:
     """Of the leaves of an argument's type; None for a leaf that is not a tensor (it has a shape, too)."""
     dtypes = _ELEMENT.findall(kind)
-    return tuple(standard_dtype(one) if one and not one.startswith(_NO_TENSOR) else None for one in dtypes)
+    return tuple(standard_dtype(dtype) if dtype and not dtype.startswith(_NO_TENSOR) else None for dtype in dtypes)
 
 
 def _leaves(shape: list[Any]) -> Iterator[tuple[int, ...]]:

@@ -105,7 +105,7 @@ def group_size_of(call: str, values: Sequence[Any]) -> int | None:
     if not call.endswith(_SHARDED):
         return None
     elements = [value[3] for value in values[:2] if isinstance(value, list) and len(value) == 6]
-    if len(elements) < 2 or not all(type(one) is int and one > 0 for one in elements):
+    if len(elements) < 2 or not all(type(element) is int and element > 0 for element in elements):
         return None
     size, rest = divmod(max(elements), min(elements))
     return None if rest else size

@@ -122,9 +122,9 @@ def _et_type(kind: str, shape: Any) -> str:
 def _list_type(shape: Any) -> str:
     """The type of a list of tensors, or of lists of them, of these shapes."""
     members = shape if isinstance(shape, list) else []
-    nested = [isinstance(one, list) and any(isinstance(extent, list) for extent in one) for one in members]
+    nested = [isinstance(member, list) and any(isinstance(extent, list) for extent in member) for member in members]
     unknown = f"Tensor({UNKNOWN_DTYPE})"
-    types = (_list_type(one) if deeper else unknown for one, deeper in zip(members, nested, strict=True))
+    types = (_list_type(member) if deeper else unknown for member, deeper in zip(members, nested, strict=True))
     return f"GenericList[{','.join(types)}]"
 
 

@@ -67,10 +67,10 @@ def read_python_frames(source: Source) -> PythonFrames:
     except UNREADABLE as error:
         raise TraceFormatError(blob.name, "", f"Python calls cannot be read: {error}", _REMEDY) from None
     found = [
-        one for one in events
-        if one.cat == PYTHON_CATEGORY and isinstance(one.name, str) and not one.name.startswith(MODULE)
-        and all(isinstance(value, (int, float)) and abs(value) < _LATEST for value in (one.ts, one.dur))
-        and type(one.tid) is int and abs(one.tid) < _LATEST
+        event for event in events
+        if event.cat == PYTHON_CATEGORY and isinstance(event.name, str) and not event.name.startswith(MODULE)
+        and all(isinstance(value, (int, float)) and abs(value) < _LATEST for value in (event.ts, event.dur))
+        and type(event.tid) is int and abs(event.tid) < _LATEST
     ]  # fmt: skip
     if not found:
         raise TraceFormatError(blob.name, "", "has no Python calls", _REMEDY)

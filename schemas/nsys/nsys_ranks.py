@@ -113,4 +113,4 @@ def only(ranks: Sequence[NsysRank], name: str) -> NsysRank:
 def listed(ranks: Sequence[NsysRank]) -> str:
     """Ranks in words, the first of many."""
     more = f" and {len(ranks) - _SHOWN} more" if len(ranks) > _SHOWN else ""
-    return ", ".join(one.label for one in ranks[:_SHOWN]) + more
+    return ", ".join(rank.label for rank in ranks[:_SHOWN]) + more

@@ -176,7 +176,7 @@ class _PacketReader:
         if event.type == _END:
             return
         names = sequence.names
-        given = [names["event_categories"][one] for one in event.category_iids] or event.categories
+        given = [names["event_categories"][category_iid] for category_iid in event.category_iids] or event.categories
         name = text_of(event.name) or (names["event_names"][event.name_iid] if event.name_iid else "")
         category = text_of(given[0]) if given else ""
         category = _CATEGORIES.get(category, category)
@@ -213,7 +213,7 @@ class _PacketReader:
     def finished(self, name: str) -> PerfettoEvents:
         """All events as columns."""
         slices, stages = self.slices, self.stages
-        gpu_times = [one.ts for one in stages], [one.dur for one in stages]
+        gpu_times = [stage.ts for stage in stages], [stage.dur for stage in stages]
         ts, gpu_ts, gpu_dur = (_times(of, name) for of in (slices.ts, *gpu_times))
         begins, track = np.array(slices.begins, np.bool_), StringTable().codes(slices.track).astype(np.int64)
         rounded = np.concatenate([ts[begins], gpu_ts])
@@ -230,8 +230,8 @@ class _PacketReader:
         kept = np.array(
             [k for k, of in enumerate(slices.args) if of is not None and dur[k] < MAX_DURATION_NS], np.int64
         )
-        args = [one for k in kept.tolist() if (one := slices.args[k]) is not None] + [one.args for one in stages]
-        category = [slices.category[k] for k in kept.tolist()] + [one.category for one in stages]
+        args = [one for k in kept.tolist() if (one := slices.args[k]) is not None] + [stage.args for stage in stages]
+        category = [slices.category[k] for k in kept.tolist()] + [stage.category for stage in stages]
         numbers = _numbers(args)
         uuids = [slices.track[k] for k in start[kept].tolist()]
         threads = [*map(self._thread, uuids), *([(0, 0)] * len(stages))]
@@ -239,7 +239,7 @@ class _PacketReader:
         for k in np.flatnonzero(on_gpu).tolist():
             threads[k] = (int(numbers["device"][k]), int(numbers["stream"][k]))
         times = np.concatenate([ts[start[kept]], gpu_ts]) - base
-        names = [slices.name[k] for k in kept.tolist()] + [one.name for one in stages]
+        names = [slices.name[k] for k in kept.tolist()] + [stage.name for stage in stages]
         columns = EventColumns()
         columns.add(category, names, threads, times, np.concatenate([dur[kept], gpu_dur]), **numbers)
         self._add_arrows(columns, gpu_ts - base, gpu_dur, threads[len(kept) :])
@@ -263,8 +263,8 @@ class _PacketReader:
         self, columns: EventColumns, ts: IntColumn, dur: IntColumn, threads: list[tuple[int | str, int | str]]
     ) -> None:
         """Add dependencies between GPU events as flows."""
-        at = {one.id: k for k, one in enumerate(self.stages) if one.id}
-        pairs = [(at[w], k) for k, one in enumerate(self.stages) for w in one.waits if w in at]
+        at = {stage.id: k for k, stage in enumerate(self.stages) if stage.id}
+        pairs = [(at[w], k) for k, stage in enumerate(self.stages) for w in stage.waits if w in at]
         ends = np.array(pairs, np.int64).reshape(-1)
         start, arrow = np.arange(len(ends)) % 2 == 0, GRAPH_ARROW + np.arange(len(ends)) // 2
         threads_of_ends = [threads[k] for k in ends.tolist()]
@@ -419,9 +419,13 @@ class PacketSequence:
         for kind in ("event_categories", "event_names", "debug_annotation_names"):
             self.names[kind].update((one.iid, text_of(one.name)) for one in getattr(data, kind))
         self.names["gpu_specifications"].update(
-            (one.iid, (text_of(one.name), one.category)) for one in data.gpu_specifications
+            (gpu_specification.iid, (text_of(gpu_specification.name), gpu_specification.category))
+            for gpu_specification in data.gpu_specifications
         )
-        self.texts.update((one.iid, one.str.decode("utf-8", "replace")) for one in data.debug_annotation_string_values)
+        self.texts.update(
+            (string_value.iid, string_value.str.decode("utf-8", "replace"))
+            for string_value in data.debug_annotation_string_values
+        )
         self.arguments.update(_extension(data))
 
     def ns(self, packet: Any) -> int:

@@ -206,7 +206,9 @@ class Masker:
 
     def _read(self, raw: bytes) -> list[_Span]:
         text, places = _unescaped(raw)
-        spans = [_Span(one.begin, one.end, one.what, kept=one.kept) for one in find_secrets(text, self._names)]
+        spans = [
+            _Span(secret.begin, secret.end, secret.what, kept=secret.kept) for secret in find_secrets(text, self._names)
+        ]
         if b'"' in text:
             spans += self._in_json(text, outermost=False)
         return [places.span(span) for span in _merged(spans, text)]
@@ -399,13 +401,13 @@ def _merged(spans: list[_Span], text: bytes) -> list[_Span]:
     """Spans in order, none within or across another, none that is masked. Of equal ones that with quotes counts, which
     keeps JSON JSON."""
     merged = list[_Span]()
-    hidden = (one for one in spans if not one.kept and text[one.begin : one.end].strip() not in (b"", MASK))
+    hidden = (span for span in spans if not span.kept and text[span.begin : span.end].strip() not in (b"", MASK))
     for span in sorted(hidden, key=lambda one: (one.begin, -one.end, -len(one.by))):
         if not merged or span.begin >= merged[-1].end:
             merged.append(span)
         elif span.end > merged[-1].end:
             merged[-1] = merged[-1]._replace(end=span.end, by=MASK)
-    return merged + [one for one in spans if one.kept]
+    return merged + [span for span in spans if span.kept]
 
 
 def _quote_before(block: bytes, at: int, least: int) -> int:
