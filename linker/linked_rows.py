@@ -22,9 +22,8 @@ from ..trace.comm_kernels import Comm
 from ..trace.conventions import OUTSIDE_WINDOW
 from ..trace.index import as_positions
 from ..trace.kinds import CERTAIN, CPU, EQUIVALENT, GPU, RUNTIME, UNLINKED
-from ..trace.memory_events import MemoryEvents
+from ..trace.tables import MemoryEvents, UnattachedEvents
 from ..trace.trace import Trace
-from ..trace.unattached_events import UnattachedEvents
 from .calls import exclusive_durations
 from .dependencies import Dependencies
 from .join import Join, linked_caller

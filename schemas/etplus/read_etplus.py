@@ -23,15 +23,13 @@ from ...trace.conventions import EDGE_KINDS, EXACT_US, MAX_DURATION_NS, MAX_NS, 
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.index import as_positions
 from ...trace.kinds import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED
-from ...trace.memory_events import MemoryEvents
+from ...trace.tables import MemoryEvents, UnattachedEvents
 from ...trace.trace import Record, RecordStore, Trace
-from ...trace.unattached_events import UnattachedEvents
 from ..execution_trace.arguments import ATTRIBUTES, Attr, attribute_type
 from ..text.files import Blob, Source, load
 from .captured_graphs import CapturedBy, read_captured
 from .inferred import infer_edges
-from .keys import EVENT_NUMBERS, TIMES
-from .record_store import FileRecords
+from .record_store import EVENT_NUMBERS, TIMES, FileRecords
 
 T = TypeVar("T")
 

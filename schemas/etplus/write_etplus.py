@@ -23,9 +23,8 @@ from ...trace.comm_kernels import Comm
 from ...trace.conventions import EDGE_KINDS, GPU_ANNOTATION_CATEGORY, PYTHON_CATEGORY, UNATTACHED_REASONS
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME
-from ...trace.memory_events import MemoryEvents
+from ...trace.tables import MemoryEvents, UnattachedEvents
 from ...trace.trace import Record, Trace
-from ...trace.unattached_events import UnattachedEvents
 from ..execution_trace.arguments import ET_ATTRIBUTES, listed_attributes, tensor_members
 from ..execution_trace.read_et import NodeTexts
 from ..kineto.read_kineto import EventRecords
@@ -35,8 +34,7 @@ from ..text.json_text import Part, choice, integers, joined_rows, microseconds, 
 from ..text.json_text import rows as texts_of_rows
 from ..text.parallel import parallel_map, processes
 from .captured_graphs import CAPTURED_VERSION, captured_by_texts, edited_file, section_of
-from .keys import EVENT_NUMBERS, NODE_KEYS, RUNTIME_KEYS, TIMES, Key
-from .record_store import FileRecords, TextRecords
+from .record_store import EVENT_NUMBERS, NODE_KEYS, RUNTIME_KEYS, TIMES, FileRecords, Key, TextRecords
 
 FORMAT_VERSION = "1.1"
 """Version of the ET+ format, `etplus.version` in a file."""

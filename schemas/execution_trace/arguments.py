@@ -21,7 +21,7 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn
 from ...trace.dtypes import standard_dtype
 from ...trace.errors import UNREADABLE
-from ...trace.tensors import Argument, Signature, Tensor
+from ...trace.tensors import Argument, Signature, SignatureTable, Tensor
 from ...trace.trace import Trace
 
 _RECORDS = 4096
@@ -348,12 +348,8 @@ def made_node(name: str, numbers: Mapping[str, int], inputs: Sequence[tuple[Any,
 
 
 @dataclass
-class Signatures:
-    """See `SignatureTable`.
-
-    Attributes:
-        values: the signatures, by code.
-    """
+class Signatures(SignatureTable):
+    """Those of nodes of an ET."""
 
     values: list[Signature] = field(default_factory=list)
     _codes: dict[_Key, int] = field(default_factory=dict)

@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from .secret_names import Names, Secrecy
-from .secret_texts import find_hints, find_secrets
+from .secret_texts import Names, Secrecy, find_hints, find_secrets
 from .text import Text
 
 MASK = b"***"

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 from etplus.schemas.comm_types import CollectiveCommType
-from etplus.schemas.text.number_rows import NumberRows
+from etplus.schemas.text.json_text import NumberRows
 
 
 class _Pair(msgspec.Struct):
