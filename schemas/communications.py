@@ -168,9 +168,6 @@ def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
 
     A functional collective names its group. Another call holds it as an object that the trace does not record; there
     the size of the group, which some tensors show, and that it is none of the named ones has to leave one.
-
-    Args:
-        calls: see `issuing_calls`.
     """
     groups = {name: ranks for name, ranks in trace.process_groups.items() if len(ranks) > 1}
     if len(groups) < 2:

@@ -335,11 +335,7 @@ def attribution_of(trace: Trace) -> Attribution:
 
 
 def captured_calls(trace: Trace, table: SignatureTable) -> Calls:
-    """The calls of the captured graphs as a table, without times.
-
-    Args:
-        table: to which their signatures are added.
-    """
+    """The calls of the captured graphs as a table, without times; their signatures are added to the table of these."""
     graphs = trace.captured
     if graphs is None:
         return Calls.none()

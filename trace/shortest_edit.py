@@ -35,14 +35,12 @@ class Calls:
 def shortest_edit(
     pattern: Calls, text: Calls, *, whole: bool = False, most: int = _MAX_DIFFERENCES
 ) -> tuple[IntColumn, IntColumn]:
-    """Matched pairs of a shortest edit script from the start of both (Myers 1986, greedy), O(length · differences).
+    """Matched pairs, as positions on both sides, of a shortest edit script from the start of both (Myers 1986, greedy).
+
+    O(length · differences). What is beyond the allowed number (`most`) of insertions and deletions is left out.
 
     Args:
         whole: both sides must be used up; otherwise the script ends when either side does.
-        most: insertions and deletions that are allowed.
-
-    Returns:
-        Positions on both sides; what lies beyond the allowed number of differences is left out.
     """
     n, m = len(pattern), len(text)
     a, sa, b, sb = pattern.name.tolist(), pattern.seq.tolist(), text.name.tolist(), text.seq.tolist()

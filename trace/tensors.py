@@ -149,10 +149,9 @@ class SignatureTable:
     def codes(
         self, texts: Sequence[bytes], wants_values: Sequence[bool], *, outputs_recorded: bool = True
     ) -> npt.NDArray[np.int32]:
-        """Codes of the signatures in the texts of nodes, −1 where nothing is recorded.
+        """Codes of the signatures in the texts of nodes (see `RecordStore.tensor_texts`), −1 where nothing is recorded.
 
         Args:
-            texts: see `RecordStore.tensor_texts`.
             wants_values: whether numbers matter, and are not to be left out.
             outputs_recorded: without outputs, a node returns none. Else it was made of a Kineto event: its outputs are
                 unknown, and so are its inputs if it has none.

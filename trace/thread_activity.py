@@ -32,9 +32,8 @@ def recently_finished(
         at most one pair a pause and thread, in order of pauses.
 
     Example:
-        >>> recently_finished(
-        ...     np.array([5, 9]), np.array([1, 2]), since=np.array([0]), until=np.array([7]), of=np.array([3])
-        ... )
+        >>> both = np.array([5, 9]), np.array([1, 2])
+        >>> recently_finished(*both, since=np.array([0]), until=np.array([7]), of=np.array([3]))
         (array([0]), array([0]))
     """
     count = len(end)

@@ -452,14 +452,11 @@ class Trace(Library):
         return self.edges[np.isin(self.edges[:, 2], [EDGE_KINDS.index(kind) for kind in kinds])]
 
     def lane_order(self, lane: IntColumn, rows: IntColumn, *, nested: bool) -> tuple[IntColumn, IntColumn]:
-        """Rows in order of lane, start and id; if they can nest, of those that start together the longest first.
+        """Rows in order of lane, start and id; if they can nest, of those that start together the longest first. And of
+        each the row before it in its lane, −1 for a lane's first.
 
         Args:
-            lane: int64, one entry a row of the document, such as `thread`.
-            rows: int64, the rows wanted.
-
-        Returns:
-            the rows in order; and of each the row before it in its lane, −1 for a lane's first.
+            lane: int64, one entry a row of the trace, such as `thread`.
         """
         longest = -self.finish[rows] if nested else self.ts[rows]
         order = rows[np.lexsort((self.id[rows], longest, self.ts[rows], lane[rows]))]

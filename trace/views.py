@@ -29,12 +29,7 @@ Index = TypeVar("Index", CallIndex, GpuIndex)
 
 @dataclass(frozen=True)
 class View(Generic[Index]):
-    """One row of a table of a trace.
-
-    Attributes:
-        trace: the trace that it belongs to.
-        index: its position in the table.
-    """
+    """One row of a table of a trace, by its position there."""
 
     trace: Trace
     index: Index

@@ -88,10 +88,7 @@ def captured_by_texts(links: CaptureLinks) -> dict[int, bytes]:
 
 
 def read_captured(file: str, header: Record, found: dict[int, CapturedBy]) -> CapturedGraphs | None:
-    """The captured graphs of an ET+ file, None where it has none.
-
-    Args:
-        header: the root's keys, undecoded. found: `captured_by` by row.
+    """The captured graphs of an ET+ file, None where it has none; `found` has `captured_by` by row.
 
     Raises:
         TraceFormatError: `captured_graphs` has another form, or a device event names what it does not have.
@@ -149,11 +146,7 @@ def _links(found: dict[int, CapturedBy]) -> CaptureLinks:
 
 
 def edited_file(trace: Trace, records: FileRecords, captured: CapturedGraphs) -> Trace:
-    """A trace whose ET+ file is in memory, with captured graphs in the file, too.
-
-    Args:
-        trace: with `comm` as it is to be.
-    """
+    """A trace (with `comm` as it is to be) whose ET+ file is in memory, with captured graphs in the file, too."""
     data, edits = records.data, list[tuple[int, int, bytes]]()
     root = _decode_record(data)
     for row, text in captured_by_texts(captured.links).items():

@@ -163,11 +163,7 @@ def edited(trace: Trace, comms: Mapping[int, dict[str, Any]], summary: dict[str,
 
 @dataclass(frozen=True)
 class _EditedRecords(TextRecords):
-    """The records of a trace with other communications and another root.
-
-    Attributes:
-        comms: by row. summary: the root's `etplus`.
-    """
+    """The records of a trace with other communications (by row) and another `etplus` (`summary`) in its root."""
 
     source: Trace
     comms: Mapping[int, dict[str, Any]]

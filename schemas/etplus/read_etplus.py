@@ -138,11 +138,7 @@ def read_etplus(source: Source) -> Trace:
 
 
 def parse_etplus(blob: Blob[bytes]) -> Trace:
-    """Read an ET+ file that has been loaded.
-
-    Raises:
-        TraceFormatError: see `read_etplus`.
-    """
+    """Read an ET+ file that has been loaded; see `read_etplus`."""
     if blob.broken_at is not None:
         raise TraceFormatError(blob.name, f"byte {blob.broken_at}", "the gzip stream is damaged", _SPOILT)
     return _Reader(blob.name, blob.data).read()
@@ -287,11 +283,8 @@ class _Reader:
 
 
 class NodeRows:
-    """Fills a `TraceBuilder` with records, block by block.
-
-    Attributes:
-        usual: the `attrs` of nodes are `_UsualAttrs`, not lists.
-    """
+    """Fills a `TraceBuilder` with records, block by block; `usual` while the `attrs` of nodes are `_UsualAttrs`, not
+    lists."""
 
     def __init__(self, file: str) -> None:
         self.builder = TraceBuilder(file)
@@ -299,12 +292,7 @@ class NodeRows:
         self.flat = self.usual = True
 
     def add(self, nodes: list[Node], times: dict[str, IntColumn], *, runtime: bool) -> None:
-        """Add rows.
-
-        Args:
-            times: `ts`, `dur` and `exclusive` as in `Trace`, ns; those of the nodes are not looked at.
-            runtime: runtime calls, which follow after all nodes.
-        """
+        """Add rows; `times` has `ts`, `dur` and `exclusive` as in `Trace`. Runtime calls follow after all nodes."""
         builder = self.builder
         for row, node in enumerate(nodes, builder.count):
             if node.sync_dep:
@@ -329,11 +317,8 @@ class NodeRows:
     def trace(
         self, header: Record, summary: msgspec.Raw, texts: RecordStore, edges: Callable[[], IntColumn] | None
     ) -> Trace:
-        """The trace of the rows.
-
-        Args:
-            header: the root's other keys, undecoded. summary: its `etplus`.
-            edges: gives those between ids; None where the file has none, which are then inferred.
+        """The trace of the rows; `edges` gives those between ids, None where the file has none, which are then
+        inferred.
 
         Raises:
             TraceFormatError: ids used twice, times out of range, a broken root, or edges of nodes that are not there.
@@ -439,14 +424,7 @@ _decode_memory = msgspec.json.Decoder(list[_MemoryRecord]).decode
 
 
 def read_unattached(file: str, text: bytes) -> UnattachedEvents:
-    """Read the list.
-
-    Args:
-        file: name for messages.
-        text: the JSON array.
-
-    Raises:
-        TraceFormatError: not a list of such events.
+    """The events in the JSON text of the root's `unattached`.
 
     Example:
         >>> text = b'[{"name": "k", "cat": "kernel", "ts": 1.5, "dur": 2, "reason": "no launcher in the trace"}]'
@@ -473,15 +451,7 @@ def read_unattached(file: str, text: bytes) -> UnattachedEvents:
 
 
 def read_memory(file: str, text: bytes, ids: IntColumn) -> MemoryEvents:
-    """Read the list.
-
-    Args:
-        file: name for messages.
-        text: the JSON array.
-        ids: int64, of all rows of the trace.
-
-    Raises:
-        TraceFormatError: not a list of such events.
+    """The events in the JSON text of the root's `memory`; `ids` are those of all rows.
 
     Example:
         >>> found = read_memory("x.json", b"[[1.5, -512, 64, 0, 1024, 1, 0, 7, 3]]", np.array([5, 7]))

@@ -86,12 +86,7 @@ class TextRecords(RecordStore):
 
 @dataclass(frozen=True)
 class FileRecords(TextRecords):
-    """The records of a file that is in memory.
-
-    Attributes:
-        data: the file's text.
-        start, end: int64, span of each row's record in `data`.
-    """
+    """The records of a file that is in memory: of each row the span from `start` to `end` (int64) of `data`."""
 
     data: bytes
     start: IntColumn

@@ -128,14 +128,7 @@ class LinkedRecords(TextRecords):
 
     @gc_disabled()
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
-        """Write the file atomically, gzipped if its name ends in ".gz"; the same trace gives the same bytes.
-
-        Args:
-            jobs: processes to make the text with; the bytes are the same for any number.
-
-        Raises:
-            UsageError: the folder does not exist or cannot be written to.
-        """
+        """Write the file; its bytes are the same for any number of processes (`jobs`)."""
         pieces = self._pieces()
         with (
             open_output(path) as file,
@@ -372,9 +365,6 @@ def summary_as_read(summary: Mapping[str, Any]) -> dict[str, Any]:
 def with_clock_offset(name: str, data: bytes, offset: int | None) -> bytes:
     """The text of an ET+ file with `etplus.kineto.clock_offset_ns`; without it for None. The rest stays as it is.
 
-    Args:
-        name: of the file, for messages. offset: ns.
-
     Raises:
         TraceFormatError: it is no ET+ file.
     """
@@ -391,11 +381,8 @@ def with_clock_offset(name: str, data: bytes, offset: int | None) -> bytes:
 
 
 def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
-    """The trace with captured graphs, also in the file that it is written to.
-
-    Args:
-        trace: with `comm` and `names` as they are to be.
-    """
+    """The trace (with `comm` and `names` as they are to be) with captured graphs, also in the file that it is written
+    to."""
     records = trace.texts
     if isinstance(records, LinkedRecords):
         summary = {**trace.summary, "version": CAPTURED_VERSION}
@@ -412,11 +399,7 @@ def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
 def _fields(
     keys: Sequence[Key], columns: Mapping[str, npt.NDArray[Any]], texts: Mapping[str, Sequence[bytes]] | None = None
 ) -> list[Part]:
-    """Keys and values of records, a comma before each.
-
-    Args:
-        texts: of columns that are codes.
-    """
+    """Keys and values of records, a comma before each; `texts` are those that codes stand for, by column."""
     parts: list[Part] = []
     for key in keys:
         values, known = columns[key.column], (texts or {}).get(key.column)

@@ -69,11 +69,8 @@ class Attr(msgspec.Struct, gc=False):
 
 
 def attribute_type(name: str, number: Any = int) -> Any:
-    """A type whose tag is the attribute's name, so that in its place no other attribute decodes.
-
-    Args:
-        number: type of the value of those in ATTRIBUTES.
-    """
+    """A type whose tag is the attribute's name, so that in its place no other attribute decodes; the value of those in
+    ATTRIBUTES is a `number`."""
     kind = number if name in ATTRIBUTES else Any
     return msgspec.defstruct(name, [("value", kind)], tag_field="name", tag=name, gc=False)
 
@@ -116,11 +113,8 @@ class DecodedSide(NamedTuple):
         return found if self.strides is None else {**found, "strides": self.strides}
 
     def rows(self) -> list[tuple[Any, Any, str, Any]]:
-        """Value, shape, type and strides of each argument; strides None where they are not recorded.
-
-        Raises:
-            ValueError: they are not whole.
-        """
+        """Value, shape, type and strides of each argument; strides None where they are not recorded. ValueError if not
+        whole."""
         if not self.whole:
             raise ValueError("the lists of arguments are not of one length")
         count = len(self.values)
@@ -180,11 +174,7 @@ class _UsualCall(msgspec.Struct, gc=False):
 
 
 class CallRecord(NamedTuple):
-    """What a node says of its call.
-
-    Attributes:
-        attributes: of schema 1.0.2 and later, by name; of older ones `op_schema` alone.
-    """
+    """What a node says of its call; of schema 1.0.1 `op_schema` is the only one of `attributes`."""
 
     inputs: DecodedSide
     outputs: DecodedSide
@@ -280,13 +270,8 @@ def _decoded(raw: msgspec.Raw, kind: Any) -> Any:
 
 
 def process_groups(text: bytes | str, *, quoted: bool = False) -> list[Any] | None:
-    """The process groups that a `## process_group:init ##` node lists in the text of one of its inputs.
-
-    Args:
-        quoted: the text is itself in a JSON string, as in the file.
-
-    Returns:
-        None if the text is no list.
+    """The process groups that a `## process_group:init ##` node lists in the text of one of its inputs, None if it
+    lists none; `quoted` if the text is itself in a JSON string, as in the file.
 
     Example:
         >>> process_groups('[{"pg_name": "0", "ranks": [0, 1]}]')
@@ -326,13 +311,8 @@ def listed_attributes(given: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def made_node(name: str, numbers: Mapping[str, int], inputs: Sequence[tuple[Any, Any, str]], *, flat: bool,
               **texts: str) -> bytes:  # fmt: skip
-    """A node as PyTorch writes it, without outputs.
-
-    Args:
-        numbers: `id`, `parent` and those of ATTRIBUTES.
-        inputs: value, shape and type of each.
-        texts: attributes beside ET_ATTRIBUTES, of which `op_schema` is none.
-    """
+    """A node as PyTorch writes it, without outputs: `numbers` are `id`, `parent` and those of ATTRIBUTES, `inputs`
+    value, shape and type of each, `texts` attributes beside ET_ATTRIBUTES."""
     none: dict[str, list[Any]] = {key: [] for key in TENSOR_KEYS}
     given = dict(zip(TENSOR_KEYS, map(list, zip(*inputs, strict=True)), strict=True)) if inputs else none
     if flat:

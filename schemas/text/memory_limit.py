@@ -49,10 +49,6 @@ def available_memory() -> int:
 
     Raises:
         UsageError: `LIMIT` is set to what is no size.
-
-    Example:
-        >>> available_memory() > 1 << 20
-        True
     """
     return max(min(_limits()), 0)
 
@@ -61,10 +57,8 @@ def require_memory(name: str, size: int, what: str, *, times: float = 1, remedy:
     """Refuse what would take more memory than there is, before it is taken.
 
     Args:
-        name: the file, for the message.
         size: bytes. times: how much memory that takes, in sizes of it.
         what: what has this size: "has to be read whole".
-        remedy: what to do, if not the usual.
 
     Raises:
         TraceFormatError: it does not fit into `available_memory`.
@@ -83,10 +77,6 @@ def require_memory(name: str, size: int, what: str, *, times: float = 1, remedy:
 class Expansion:
     """Watches what pieces of an input unpack to, and refuses one that is made to fill the memory.
 
-    Args:
-        name: the file, for the message.
-        verb: what it does, for the message.
-
     Example:
         >>> watch = Expansion("trace.json.gz")
         >>> watch.add(read=65536, made=65536 * 30)
@@ -98,11 +88,8 @@ class Expansion:
         self._suspect_read = self._suspect = 0
 
     def add(self, read: int, made: int) -> None:
-        """So many bytes more were read, and so many more were made of them.
-
-        Raises:
-            TraceFormatError: too much of the input unpacks to more than any trace does.
-        """
+        """So many bytes more were read, and so many more were made of them: TraceFormatError if no trace grows like
+        that."""
         self._read += read
         self._made += made
         if self._read < _STRETCH and self._made < _GROWTH * _STRETCH:
@@ -159,10 +146,7 @@ def _refuse_beyond_machine() -> None:
 
 
 def _check_held(allowed: int) -> None:
-    """
-    Raises:
-        MemoryError: this process has more than it is allowed.
-    """
+    """Raise a MemoryError where this process has more than it is allowed."""
     if _held() > allowed:
         signal.setitimer(signal.ITIMER_PROF, 0)  # once: what handles the error takes memory, too
         raise MemoryError

@@ -127,11 +127,7 @@ def _of_a_token(before: list[str], word: str, after: list[str]) -> Secrecy:
 
 
 def _of_its_end(words: list[str], *, variable: bool) -> Secrecy:
-    """By the last word, of a name without words that say nothing.
-
-    Args:
-        variable: it is in capitals, as variables of an environment are.
-    """
+    """By the last word, of a name without words that say nothing; a `variable` is in capitals."""
     last, before = words[-1] if words else "", words[-2] if len(words) > 1 else ""
     if last == "dsn":
         return Secrecy.SURE
@@ -160,11 +156,7 @@ _USERS = rb"|USER_?NAME|LOGNAME|(?<![A-Z])USER(?![A-Z])|STARTED_BY"
 
 @dataclass(frozen=True)
 class Names:
-    """What names say about values that are to be masked: secrets, and on request others.
-
-    Attributes:
-        hosts: names of hosts as well. users: names of users as well.
-    """
+    """What names say about values that are to be masked: secrets, and on request names of hosts and users as well."""
 
     hosts: bool = False
     users: bool = False

@@ -83,11 +83,7 @@ def mask_members(header: dict[str, msgspec.Raw]) -> tuple[dict[str, msgspec.Raw]
 
 
 def warn_of_masks(name: str, count: int) -> None:
-    """Log a warning if something in a file's header was masked.
-
-    Args:
-        name: the file's name.
-    """
+    """Log a warning if something in the header of a file of that name was masked."""
     if count:
         _LOG.warning("%s: %d values in the header look like secrets and are masked in the output", name, count)
 

@@ -130,11 +130,7 @@ class Transaction:
         folder.mkdir(parents=True, exist_ok=True)
 
     def commit(self) -> None:
-        """Put all outputs in place.
-
-        Raises:
-            EtplusError: a file could not be renamed.
-        """
+        """Put all outputs in place; EtplusError if a file cannot be renamed."""
         for target, temporary in list(self._temporary.items()):
             try:
                 self._put_in_place(target, temporary)
