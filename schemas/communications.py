@@ -14,16 +14,7 @@ from ..trace.comm_kernels import Comm
 from ..trace.conventions import MAX_RANKS
 from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
-from .comm_types import (
-    HOST_COLLECTIVE,
-    RECV,
-    SEND,
-    Group,
-    collective_type,
-    group_of,
-    message_bytes,
-    with_inputs,
-)
+from .comm_types import HOST_COLLECTIVE, RECV, SEND, Group, collective_type, group_of, message_bytes, with_inputs
 from .execution_trace.arguments import call_records
 from .kineto.host_calls import WAIT, group_size_of, named_group, outermost_calls, pair_with_calls, remaining_group
 

@@ -43,7 +43,7 @@ class CallTree:
         """A call and all below it, int64."""
         found: list[Positions[int, CallIndex]] = [as_positions(np.array([call]))]
         while len(found[-1]):
-            found.append(as_positions(np.concatenate([self.children(one) for one in found[-1].tolist()])))
+            found.append(as_positions(np.concatenate([self.children(caller) for caller in found[-1].tolist()])))
         return as_positions(np.concatenate(found))
 
     def totals(

@@ -65,7 +65,7 @@ def plugins(group: str, what: str, taken: Collection[str]) -> dict[str, Plugin]:
     from importlib.metadata import entry_points  # takes longer to import than many modules of etplus
 
     found: dict[str, Plugin] = {}
-    for point in sorted(entry_points(group=group), key=lambda one: (one.name, _package(one))):
+    for point in sorted(entry_points(group=group), key=lambda point: (point.name, _package(point))):
         plugin = Plugin(what, point)
         if point.name in taken or point.name in found:
             _LOG.warning("%s is ignored: another one has this name", plugin)

@@ -152,11 +152,11 @@ class GpuEvents(_Table):
     def take(self, rows: npt.NDArray[Any]) -> GpuEvents:
         """Some events, given as positions in any order or as a mask."""
         kept = {old: new for new, old in enumerate(np.arange(len(self))[rows].tolist())}
-        return replace(super().take(rows), comm={kept[old]: one for old, one in self.comm.items() if old in kept})
+        return replace(super().take(rows), comm={kept[old]: comm for old, comm in self.comm.items() if old in kept})
 
     def joined(self, other: GpuEvents) -> GpuEvents:
         """These events and after them others, every column as it is."""
-        comm = self.comm | {position + len(self): one for position, one in other.comm.items()}
+        comm = self.comm | {position + len(self): more for position, more in other.comm.items()}
         return replace(super().joined(other), comm=comm)
 
 

@@ -310,7 +310,7 @@ class Trace(Library):
     def hierarchy_of(self, calls: Calls) -> Hierarchy:
         """The hierarchy of a table of calls whose names are codes of `names`."""
         is_op = calls.kind == OP
-        named, steps = (matching(calls.name, self.names, one.fullmatch) for one in (_NAMED_REGION, PROFILER_STEP))
+        named, steps = (matching(calls.name, self.names, form.fullmatch) for form in (_NAMED_REGION, PROFILER_STEP))
         return place_calls(calls.parent, calls.name, is_op, ~is_op & named, steps)
 
     @cached_property
@@ -472,7 +472,7 @@ class Trace(Library):
     def damage(self) -> tuple[str, ...]:
         """What was wrong with the traces that were linked, in sentences; () where nothing is known to be."""
         listed = self.summary.get("damage")
-        return tuple(one for one in listed if isinstance(one, str)) if isinstance(listed, list) else ()
+        return tuple(text for text in listed if isinstance(text, str)) if isinstance(listed, list) else ()
 
     @property
     def unattached_counts(self) -> dict[str, int]:

@@ -225,7 +225,7 @@ class _Rows(Sequence[Row], Generic[Row]):
 
     def named(self: Rows, name: str) -> Rows:
         """Those of exactly this name."""
-        return self._where(lambda one: one == name)
+        return self._where(name.__eq__)
 
     def matching(self: Rows, pattern: str) -> Rows:
         """Those whose name contains a match of a regular expression."""

@@ -192,19 +192,14 @@ class _Reader:
             except UnicodeDecodeError as error:
                 raise TraceFormatError(self.file, f"byte {at + error.start}", "is not UTF-8", _SPOILT) from None
 
-    def _array(self, key: str, raw: msgspec.Raw) -> int:
-        """Offset of the "[" of a top-level array; `raw` is a view into the text."""
-        at = _address(raw) - _address(self.data)
-        if self.data[at : at + 1] != b"[":
-            raise TraceFormatError(self.file, f'"{key}"', "is not an array", _SPOILT)
-        return at
-
     def _parts(self, key: str, raw: msgspec.Raw, decode: Callable[[bytes], list[Any]]) -> Iterator[_Part]:
         """An array in blocks of whole elements, some megabytes each.
 
         A cut is right if the text up to it is a whole array: it began at an element.
         """
-        at = self._array(key, raw) + 1
+        at = _address(raw) - _address(self.data) + 1  # `raw` is a view into the text
+        if self.data[at - 1 : at] != b"[":
+            raise TraceFormatError(self.file, f'"{key}"', "is not an array", _SPOILT)
         between, data = self._between(at), memoryview(self.data)
         end = at + len(memoryview(raw)) - 2
         while end - at > _BLOCK:
@@ -326,7 +321,9 @@ class NodeRows:
         builder = self.builder
         file = builder.file
         builder.check()
-        report = _decode_summary(file, summary)
+        report = _decoded(file, "etplus", msgspec.json.decode, summary)
+        if not isinstance(report, dict):
+            raise TraceFormatError(file, '"etplus"', "is not an object", _SPOILT)
         unattached = read_unattached(file, bytes(header.get("unattached", b"[]")))
         captured = read_captured(file, header, self.captured_by)
         memory = read_memory(file, bytes(header.get("memory", b"[]")), builder.column("id"))
@@ -355,13 +352,6 @@ def _decoded(file: str, key: str, decode: Callable[[bytes], T], text: bytes) -> 
         raise TraceFormatError(file, f'"{key}"', f"cannot be read ({error})", _SPOILT) from None
 
 
-def _decode_summary(file: str, raw: msgspec.Raw) -> dict[str, Any]:
-    summary = _decoded(file, "etplus", msgspec.json.decode, raw)
-    if not isinstance(summary, dict):
-        raise TraceFormatError(file, '"etplus"', "is not an object", _SPOILT)
-    return summary
-
-
 def _address(buffer: bytes | msgspec.Raw) -> int:
     address: int = np.frombuffer(buffer, np.uint8).ctypes.data
     return address
@@ -371,7 +361,7 @@ def _repeats(attrs: Any) -> bool:
     """Whether an attribute with a column comes once more, after the usual ones: the last one counts."""
     if attrs is None or attrs.further_0 is None:
         return False
-    return any(one is not None and one.name in ATTRIBUTES for one in map(partial(getattr, attrs), _FURTHER))
+    return any(attr is not None and attr.name in ATTRIBUTES for attr in map(partial(getattr, attrs), _FURTHER))
 
 
 def _times(nodes: list[Node], text: bytes) -> dict[str, IntColumn]:
@@ -380,10 +370,10 @@ def _times(nodes: list[Node], text: bytes) -> dict[str, IntColumn]:
     if any(np.any(us >= EXACT_US) for us in (ts, dur, inclusive)):
         exact = _decode_exact_times(text)
         return _columns_of_times(
-            np.array([one.ts is None for one in exact], np.bool_),
-            decimal_ns([one.ts for one in exact]),
-            decimal_ns([one.inclusive_dur if one.dur is None else one.dur for one in exact]),
-            decimal_ns([one.exclusive_dur for one in exact]),
+            np.array([node.ts is None for node in exact], np.bool_),
+            decimal_ns([node.ts for node in exact]),
+            decimal_ns([node.inclusive_dur if node.dur is None else node.dur for node in exact]),
+            decimal_ns([node.exclusive_dur for node in exact]),
         )
     dur = np.where(np.isnan(dur), inclusive, dur)
     return _columns_of_times(np.isnan(ts), *(exact_ns(np.nan_to_num(us)) for us in (ts, dur, exclusive)))

@@ -50,7 +50,8 @@ _GPU_NODE = b'%b, "attrs": ' + json.dumps(listed_attributes({})).encode()
 _FLAT_GPU_NODE = json.dumps({name: none for name, (_, none) in ET_ATTRIBUTES.items()})[1:-1].encode() + b", %b"
 """Tensors and attributes of GPU nodes in both layouts, but for the tensors' texts."""
 _LINKS = (b'"equivalent"', b'"certain"')
-_INDEPENDENT = b', "inter_thread_dep": null, "sync_dep": []'
+_DEPENDENT = b', "inter_thread_dep": %b, "sync_dep": %b'
+_INDEPENDENT = _DEPENDENT % (b"null", b"[]")
 _END = b"}" + _SEPARATOR
 _Pieces = tuple[Sequence[bytes], ...]
 """Texts that, put one after the other, are a node and the separator; one of each sequence for each node."""
@@ -151,7 +152,8 @@ class LinkedRecords(TextRecords):
             at = np.flatnonzero(kind == value)
             if len(at):
                 wanted, back = np.unique(rows[at], return_inverse=True)
-                made = np.array([*_records(make(wanted)), None], object)[:-1]
+                records = (b"".join(parts).removesuffix(_SEPARATOR) for parts in zip(*make(wanted), strict=True))
+                made = np.array([*records, None], object)[:-1]
                 result[at] = made[back]
         texts: list[bytes] = result.tolist()
         return texts
@@ -186,9 +188,10 @@ class LinkedRecords(TextRecords):
         count, captured = self.nodes.block_count, self.captured
         blocks = _spans(count, min(max(count // _FEWEST, 1), _MOST_BLOCKS))
         nodes: list[_Piece] = [partial(self._nodes, *span) for span in blocks]
-        nodes += [partial(self._joined_gpu, some) for some in _parts(self._of_kind(GPU), _GPU_NODES)]
-        calls: list[_Piece] = [partial(self._joined_runtime, some) for some in _parts(self._of_kind(RUNTIME), _ROWS)]
-        edges: list[_Piece] = [partial(_edge_text, some) for some in _parts(trace.edges, _ROWS)]
+        nodes += [partial(_joined_of, self._gpu_pieces, part) for part in _parts(self._of_kind(GPU), _GPU_NODES)]
+        runtime = _parts(self._of_kind(RUNTIME), _ROWS)
+        calls: list[_Piece] = [partial(_joined_of, self._runtime_pieces, part) for part in runtime]
+        edges: list[_Piece] = [partial(_edge_text, part) for part in _parts(trace.edges, _ROWS)]
         return [
             lambda: self.before + b"\n    ",
             *_separated(nodes if self.et_id is None else [self._renumbered]),
@@ -213,12 +216,6 @@ class LinkedRecords(TextRecords):
         added = self._added(np.arange(texts.first[begin], texts.first[end]), _END + opener)
         added[-1] = added[-1].removesuffix(opener)
         return opener + _joined((list(chain.from_iterable(pieces for _, pieces in cuts)), added))
-
-    def _joined_gpu(self, gpu: IntColumn) -> bytes:
-        return _joined(self._gpu_pieces(gpu))
-
-    def _joined_runtime(self, calls: IntColumn) -> bytes:
-        return _joined(self._runtime_pieces(calls))
 
     def _renumbered(self) -> bytes:
         texts = np.empty(len(self.rows.kind), object)
@@ -253,8 +250,9 @@ class LinkedRecords(TextRecords):
             added[i] = end
         before = self.rows.column("inter_thread_dep", rows)
         for i in np.flatnonzero((before >= 0) | np.isin(rows, self._waiting)).tolist():
-            waits = self._dependencies(int(before[i]), int(rows[i]))
-            added[i] = added[i].removesuffix(_INDEPENDENT + end) + waits + end
+            other = orjson.dumps(int(before[i]) if before[i] >= 0 else None)
+            waits = other, orjson.dumps(self.rows.sync_dep.get(int(rows[i]), []))
+            added[i] = added[i].removesuffix(_INDEPENDENT + end) + _DEPENDENT % waits + end
         return added
 
     def _columns(self, keys: Sequence[Key], rows: IntColumn) -> dict[str, npt.NDArray[Any]]:
@@ -265,13 +263,9 @@ class LinkedRecords(TextRecords):
         """Nodes that wait for GPU events."""
         return np.array(sorted(self.rows.sync_dep), np.int64)
 
-    def _dependencies(self, before: int, row: int) -> bytes:
-        other, released = orjson.dumps(before if before >= 0 else None), self.rows.sync_dep.get(row, [])
-        return b', "inter_thread_dep": %b, "sync_dep": %b' % (other, orjson.dumps(released))
-
     def _gpu_pieces(self, gpu: IntColumn) -> _Pieces:
         trace, columns = self.rows, self._columns((*TIMES, *EVENT_NUMBERS), gpu)
-        id_, parent, name, category = (trace.column(one, gpu) for one in ("id", "parent", "name", "category"))
+        id_, parent, name, category = (trace.column(key, gpu) for key in ("id", "parent", "name", "category"))
         caller = b', "parent": ' if trace.flat else b', "ctrl_deps": '
         return (
             texts_of_rows(len(gpu), [b'{"id": ', integers(id_), b', "name": ']),
@@ -412,13 +406,12 @@ def _fields(
     return parts
 
 
-def _records(pieces: _Pieces) -> list[bytes]:
-    """Each record by itself, without the separator."""
-    return [b"".join(parts).removesuffix(_SEPARATOR) for parts in zip(*pieces, strict=True)]
-
-
 def _joined(pieces: _Pieces) -> bytes:
     return b"".join(chain.from_iterable(zip(*pieces, strict=True)))
+
+
+def _joined_of(make: Callable[[IntColumn], _Pieces], rows: IntColumn) -> bytes:
+    return _joined(make(rows))
 
 
 def _spans(count: int, size: int) -> list[tuple[int, int]]:
@@ -431,11 +424,7 @@ def _parts(rows: IntColumn, size: int) -> list[IntColumn]:
 
 def _separated(pieces: list[_Piece]) -> list[_Piece]:
     """The same pieces, each ending with the separator, but the last."""
-    return [*pieces[:-1], *(partial(_without_separator, last) for last in pieces[-1:])]
-
-
-def _without_separator(make: _Piece) -> bytes:
-    return make().removesuffix(_SEPARATOR)
+    return [*pieces[:-1], lambda: pieces[-1]().removesuffix(_SEPARATOR)] if pieces else []
 
 
 def _texts_of(values: list[Any], codes: npt.NDArray[np.int32], before: bytes = b"") -> list[bytes]:

@@ -202,12 +202,8 @@ _decode_side = msgspec.json.Decoder(UndecodedSide).decode
 decode_whole_sides = msgspec.json.Decoder(WholeSides).decode
 
 
-def arguments_of(texts: Sequence[bytes]) -> list[Arguments | None]:
-    """The undecoded arguments in texts of nodes; None for what is no JSON object."""
-    return list(map(_arguments, texts))
-
-
-def _arguments(text: bytes) -> Arguments | None:
+def undecoded_arguments(text: bytes) -> Arguments | None:
+    """The undecoded arguments in the text of a node; None for what is no JSON object."""
     try:
         found = _decode_later(text)
         return _decode_any(text).arguments if found.input_shapes else found
@@ -258,7 +254,7 @@ def call_records(trace: Trace, rows: IntColumn) -> Iterator[CallRecord]:
 
 def _attributes(node: _AnyNode) -> dict[str, Any]:
     listed = _decoded(node.attrs, list[Any]) or []
-    found = {str(one.get("name")): one.get("value") for one in listed if isinstance(one, dict)}
+    found = {str(attr.get("name")): attr.get("value") for attr in listed if isinstance(attr, dict)}
     return found if not node.op_schema else {"op_schema": _decoded(node.op_schema, Any), **found}
 
 
@@ -371,7 +367,7 @@ class Signatures(SignatureTable):
 
 
 def _keys(texts: Sequence[bytes], wants_values: Sequence[bool]) -> Iterator[_Key]:
-    for found, wanted in zip(arguments_of(texts), wants_values, strict=True):
+    for found, wanted in zip(map(undecoded_arguments, texts), wants_values, strict=True):
         if found is None:
             yield (b"",)
             continue
@@ -386,10 +382,12 @@ def _signature(key: _Key, argument: Callable[[Any, str, Any], Argument]) -> Sign
     values = _decode(key[4], type=list[Any]) if key[4] else [None] * len(shapes)
     if len(values) != len(shapes):
         values = [None] * len(shapes)
-    inputs = tuple(argument(*one) for one in zip(shapes, types, values, strict=True))
+    inputs = tuple(argument(*given) for given in zip(shapes, types, values, strict=True))
     if key[5]:
         steps = [*_decode(key[5], type=list[Any]), *[None] * len(inputs)]  # some writers leave out those of numbers
-        inputs = tuple(one._replace(expanded=_expanded(one, step)) for one, step in zip(inputs, steps, strict=False))
+        inputs = tuple(
+            given._replace(expanded=_expanded(given, step)) for given, step in zip(inputs, steps, strict=False)
+        )
     if not key[2]:
         return Signature(inputs)
     out_shapes, out_types = _decode(key[2], type=list[Any]), _decode(key[3] or b"[]", type=list[str])
@@ -423,11 +421,11 @@ def _element_types(kind: str) -> tuple[str | None, ...]:
 
 def _leaves(shape: list[Any]) -> Iterator[tuple[int, ...]]:
     """The shapes in nested lists of them."""
-    for one in shape:
-        if isinstance(one, list) and any(isinstance(extent, list) for extent in one):
-            yield from _leaves(one)
+    for item in shape:
+        if isinstance(item, list) and any(isinstance(extent, list) for extent in item):
+            yield from _leaves(item)
         else:
-            yield _checked(one)
+            yield _checked(item)
 
 
 def _checked(shape: Any) -> tuple[int, ...]:

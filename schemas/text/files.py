@@ -232,7 +232,9 @@ def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     with transaction() as run:
         target = run.claim(path)
         if target is None:
-            out = _standard_output()
+            sys.stdout.flush()  # what was printed before comes first
+            plain = sys.stdout.buffer
+            out = cast("IO[bytes]", _Terminal(plain)) if sys.stdout.isatty() else plain
             yield out
             out.flush()
         elif target.exists() and not target.is_file():  # a device or a pipe is written through, never replaced
@@ -267,11 +269,6 @@ def _written_beside(target: Path, run: Transaction) -> Iterator[IO[bytes]]:
     except BaseException:
         run.drop(target)
         raise
-
-
-def _standard_output() -> IO[bytes]:
-    sys.stdout.flush()  # what was printed before comes first
-    return cast("IO[bytes]", _Terminal(sys.stdout.buffer)) if sys.stdout.isatty() else sys.stdout.buffer
 
 
 class _Terminal(io.BufferedIOBase):

@@ -13,17 +13,8 @@ from ...trace.errors import TraceFormatError, UsageError
 
 LIMIT = "ETPLUS_MEMORY_LIMIT"
 """The environment variable with which a user sets the memory that a process may take, such as 512MB or 8 GB."""
-_UNITS = {
-    "": 1,
-    "k": 10**3,
-    "m": 10**6,
-    "g": 10**9,
-    "t": 10**12,
-    "ki": 1 << 10,
-    "mi": 1 << 20,
-    "gi": 1 << 30,
-    "ti": 1 << 40,
-}
+_UNITS = {"": 1, **{unit: 1000**k for k, unit in enumerate("kmgt", 1)},
+          **{f"{unit}i": 1024**k for k, unit in enumerate("kmgt", 1)}}  # fmt: skip
 _LIMIT_TEXT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(?:([kmgt]i?)?b?)\s*", re.IGNORECASE | re.ASCII)
 _GROWTH = 200
 """Times its size: a stretch of gzip that unpacks to more is no trace's, which grow 10 to 40 times; gzip can 1000 times.

@@ -30,9 +30,9 @@ _LONG = (
 )  # fmt: skip
 _SHORT = (b"PAT", b"PW")
 """Only as words of their own: paths and patterns are everywhere."""
-_SUSPICIOUS = rb"(?:" + b"|".join((*_LONG, *(one + rb"(?![A-Z])" for one in _SHORT))) + rb")"
+_SUSPICIOUS = rb"(?:" + b"|".join((*_LONG, *(word + rb"(?![A-Z])" for word in _SHORT))) + rb")"
 _AROUND = (b"_", b"-", b".", b" ", b'"', b"'"), (b"_", b"-", b".", b" ", b'"', b"'", b"=", b":", b"\\", b"1", b"2")
-_HINTS = (*_LONG, *(before + one + after for before in _AROUND[0] for one in _SHORT for after in _AROUND[1]))
+_HINTS = (*_LONG, *(before + word + after for before in _AROUND[0] for word in _SHORT for after in _AROUND[1]))
 """In capitals: one of them is in every name that `secrecy` knows, with the quotes or sign around it."""
 
 _SURE = re.compile(
@@ -228,22 +228,11 @@ _FORMS: tuple[tuple[tuple[bytes, ...], bytes], ...] = (
     ((b"DAPI",), rb"dapi[0-9a-f]{32}"),  # Databricks
     ((b"GSK_",), rb"gsk_[A-Za-z0-9]{20,}"),  # Groq
     ((b"NVAPI-",), rb"nvapi-[\w-]{16,}"),
-    (
-        (b"-----BEGIN",),
-        rb"-----BEGIN[ A-Z0-9]*PRIVATE KEY[^-]*-----.*?(?:-----END[ A-Z0-9]*PRIVATE KEY[^-]*-----|\Z)",
-    ),
+    ((b"-----BEGIN",), rb"-----BEGIN[ A-Z0-9]*PRIVATE KEY[^-]*-----.*?(?:-----END[ A-Z0-9]*PRIVATE KEY[^-]*-----|\Z)"),
 )
 """What such values begin with, in capitals, and the whole of them."""
 
-HINTS = (
-    *(opener for openers, _ in _FORMS for opener in openers),
-    b"://",
-    b"BASIC ",
-    b"SIG=",
-    b"CURL",
-    b"LOGIN ",
-    b"MYSQL",
-)
+HINTS = (*(o for openers, _ in _FORMS for o in openers), b"://", b"BASIC ", b"SIG=", b"CURL", b"LOGIN ", b"MYSQL")
 """In capitals: one of them, or of `Names.hints`, is in every text that has something to mask, escapes decoded."""
 
 _FORM = re.compile(rb"(?<![A-Za-z0-9])(?:" + rb"|".join(form for _, form in _FORMS) + rb")", re.DOTALL)
@@ -438,7 +427,7 @@ def _is_given(text: bytes, word: re.Match[bytes]) -> bool:
 
 
 def _first_span(*found: re.Match[bytes] | None) -> tuple[int, int] | None:
-    return next((_span(one) for one in found if one is not None), None)
+    return next((_span(place) for place in found if place is not None), None)
 
 
 def _span(found: re.Match[bytes]) -> tuple[int, int]:
@@ -482,9 +471,7 @@ def _among(values: npt.NDArray[np.uint32], ranked: npt.NDArray[np.uint32]) -> np
 
 
 @lru_cache
-def _tables(
-    hints: tuple[bytes, ...],
-) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16], npt.NDArray[np.uint32]]:
+def _tables(hints: tuple[bytes, ...]) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16], npt.NDArray[np.uint32]]:
     """By two bytes: a bit for each group of hints of which one begins with them; the same for the two bytes after
     those; and what hints begin with, four bytes or three and 0."""
     tables = np.zeros(1 << 16, np.uint16), np.zeros(1 << 16, np.uint16)

@@ -397,7 +397,7 @@ def _merged(spans: list[_Span], text: bytes) -> list[_Span]:
     keeps JSON JSON."""
     merged = list[_Span]()
     hidden = (span for span in spans if not span.kept and text[span.begin : span.end].strip() not in (b"", MASK))
-    for span in sorted(hidden, key=lambda one: (one.begin, -one.end, -len(one.by))):
+    for span in sorted(hidden, key=lambda span: (span.begin, -span.end, -len(span.by))):
         if not merged or span.begin >= merged[-1].end:
             merged.append(span)
         elif span.end > merged[-1].end:

@@ -125,7 +125,7 @@ class Transaction:
 
     def add_folder(self, folder: Path) -> None:
         """Make a folder and those above it; they are removed again if the run fails."""
-        missing = [one for one in (folder, *folder.parents) if not one.exists()]
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
         self._folders += reversed(missing)
         folder.mkdir(parents=True, exist_ok=True)
 

@@ -9,10 +9,10 @@ import pytest
 from etplus.schemas.execution_trace.arguments import (
     CallRecord,
     DecodedSide,
-    arguments_of,
     decode_call,
     made_node,
     tensor_members,
+    undecoded_arguments,
     whole_sides,
 )
 from etplus.schemas.execution_trace.tensor_uses import tensor_uses
@@ -78,7 +78,7 @@ def test_a_side_that_cannot_be_read_spoils_no_other(broken: dict[str, Any], expe
 @pytest.mark.parametrize("text", [b"null", b"[]", b"3", b"{", b"", b"\xff"])
 def test_what_is_no_node(text: bytes) -> None:
     assert decode_call(text) == CallRecord(NOTHING, NOTHING, {}) and decode_call(text).schema == ""
-    assert arguments_of([text, json.dumps(LATER).encode()])[0] is None
+    assert undecoded_arguments(text) is None
 
 
 @pytest.mark.parametrize("attrs", [None, 3, {}, [3], [{"name": "op_schema", "value": 3}], [{}]])
