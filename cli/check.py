@@ -7,8 +7,8 @@ import os
 import textwrap
 from pathlib import Path
 
-from ..converters.preflight import KINDS, PreflightReport, check
-from ..converters.preflight_findings import Level, level_of
+from ..converters.preflight import check
+from ..converters.preflight_findings import KINDS, Level, PreflightReport, level_of
 from ..converters.row_dependencies import Coupling
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError

@@ -8,7 +8,8 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from ..converters.convert import Conversion, convert
+from ..converters.convert import convert
+from ..converters.exporter import Conversion
 from ..converters.registry import exporter_for, exporters, names_a_file, suffixes
 from ..schemas.text.transaction import check_folder, check_outputs
 from ..trace.errors import UsageError
