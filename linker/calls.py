@@ -8,11 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.execution_trace.read_et import ExecutionTrace
-from ..schemas.kineto.kineto_calls import CpuCalls, cpu_calls, enclosing_call
+from ..schemas.kineto.kineto_calls import CpuCalls
 from ..schemas.kineto.read_kineto import KinetoTrace
 from ..trace.columns import IntColumn, positions
-
-__all__ = ["CpuCalls", "EtCalls", "TracePair", "cpu_calls", "enclosing_call", "et_calls", "exclusive_durations"]
 
 
 @dataclass(frozen=True)

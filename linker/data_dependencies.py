@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.execution_trace.tensor_uses import MAX_STORAGE, TensorUses, tensor_uses
+from ..schemas.kineto.kineto_calls import CpuCalls
 from ..schemas.kineto.read_kineto import KinetoTrace
 from ..trace.columns import IntColumn, distinct, inverse_positions, mask_at, matching, scatter
 from ..trace.conventions import ANNOTATION_SCOPE
-from .calls import CpuCalls, EtCalls
+from .calls import EtCalls
 
 _Flags = npt.NDArray[np.bool_]
 

@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from ..schemas.comm_types import HOST_COLLECTIVE
 from ..schemas.kineto.host_calls import outermost_calls, pair_with_calls
+from ..schemas.kineto.kineto_calls import CpuCalls
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, inverse_positions, mask_at, matching, run_starts, scatter
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import LinkError
 from ..trace.host_waits import ROUNDING_NS
 from ..trace.thread_activity import BusyTime, recently_finished, running_max
-from .calls import CpuCalls
 from .gpu_order import GpuOrder, GraphOrder, find_graph_order
 from .gpu_waits import Waits, find_waits
 from .join import Join

@@ -18,12 +18,13 @@ import numpy.typing as npt
 
 from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.kineto.input_args import NO_TENSORS, RecordedInputs, et_inputs, recorded_inputs
+from ..schemas.kineto.kineto_calls import CpuCalls
 from ..schemas.kineto.read_kineto import EventRecords, KinetoTrace
 from ..trace.columns import IntColumn, inverse_positions
 from ..trace.conventions import ANNOTATION_SCOPE, UNATTACHED_REASONS
 from ..trace.kinds import CERTAIN
 from .attach import Attachment
-from .calls import CpuCalls, EtCalls, TracePair, et_calls
+from .calls import EtCalls, TracePair, et_calls
 from .match.result import Match
 
 _SCHEMA = "1.1.1-chakra.0.0.4"

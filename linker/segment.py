@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ..schemas.kineto.kineto_calls import CpuCalls
 from ..schemas.kineto.read_kineto import KinetoTrace
 from ..trace.columns import IntColumn, matching
 from ..trace.printable import shortened
 from ..trace.steps import DATA_LOADER, family_of, find_marks
-from .calls import CpuCalls, EtCalls
+from .calls import EtCalls
 from .match.result import Match
 
 DEFAULT_ANNOTATION = DATA_LOADER

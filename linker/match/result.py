@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...schemas.kineto.kineto_calls import CpuCalls
 from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn, matching, scatter
 from ...trace.kinds import EQUIVALENT
 from ...trace.link_report import Identity
-from ..calls import CpuCalls, EtCalls, TracePair
+from ..calls import EtCalls, TracePair
 
 REASONS = (
     "linked",
