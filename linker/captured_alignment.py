@@ -73,8 +73,7 @@ def align(launches: IntColumn, kernels: IntColumn) -> Aligned | None:
         None if too little agrees for the two to be the same graph.
     """
     launch = np.full(len(kernels), -1, np.int64)
-    none = np.full(max(len(kernels), len(launches)), -1, np.int64)
-    ours, theirs = Calls(kernels, none[: len(kernels)]), Calls(launches, none[: len(launches)])
+    ours, theirs = Calls.of_names(kernels), Calls.of_names(launches)
     at, of = shortest_edit(ours, theirs, whole=True, most=2 * _most_left(len(kernels)))
     launch[at] = of
     whole = len(launches) == len(kernels) and bool(np.all(launch >= 0))
@@ -125,19 +124,19 @@ def _forced(launches: list[int], kernels: IntColumn, stream: IntColumn) -> IntCo
     place takes it from all others, and so on until nothing changes.
     """
     forced = np.full(len(kernels), -1, np.int64)
-    lanes = [np.flatnonzero(stream == one) for one in np.unique(stream).tolist()]
+    lanes = [np.flatnonzero(stream == lane) for lane in np.unique(stream).tolist()]
     for _ in range(_ROUNDS):
         taken = set(forced[forced >= 0].tolist())
         known = len(taken)
         for lane in lanes:
             codes, own = kernels[lane].tolist(), forced[lane].tolist()
             first = _embedded(launches, codes, own, taken)
-            count = len(launches)
-            mirrored = [count - 1 - one if one >= 0 else -1 for one in reversed(own)]
-            last = _embedded(launches[::-1], codes[::-1], mirrored, {count - 1 - one for one in taken})
+            end = len(launches) - 1
+            mirrored = [end - at if at >= 0 else -1 for at in reversed(own)]
+            last = _embedded(launches[::-1], codes[::-1], mirrored, {end - at for at in taken})
             if first is None or last is None:  # the streams contradict the captured order
                 return np.full(len(kernels), -1, np.int64)
-            late = count - 1 - np.array(last[::-1], np.int64)
+            late = end - np.array(last[::-1], np.int64)
             only = np.array(first, np.int64) == late
             forced[lane[only]] = late[only]
         if np.count_nonzero(forced >= 0) == known:

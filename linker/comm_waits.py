@@ -141,16 +141,10 @@ def _comm_calls(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> list[_Co
         launcher = int(linked.gpu_launcher[of[0]])
         call = int(linked.call_of_node[outermost]) if outermost >= 0 else -1
         launch = int(events.ts[launcher])
+        begin, end = (int(calls.ts[call]), int(calls.end[call])) if call >= 0 else (launch, launch)
         found.append(
             _CommCall(
-                thread=int(events.thread[launcher]),
-                outermost=outermost,
-                begin=int(calls.ts[call]) if call >= 0 else launch,
-                launch=launch,
-                end=int(calls.end[call]) if call >= 0 else launch,
-                first=of[0],
-                last=of[-1],
-                record=record,
+                int(events.thread[launcher]), outermost, begin, launch, end, first=of[0], last=of[-1], record=record
             )
         )
     return found
@@ -214,8 +208,8 @@ class _Around:
         others = np.flatnonzero((linked.gpu_launcher >= 0) & ~mask_at(len(linked.gpu_launcher), kernels))
         others = others[np.argsort(gpu.launch[others], kind="stable")]
         thread = linked.kineto.events.thread[linked.gpu_launcher[others]].astype(np.int64)
-        self.launched = {one: others[thread == one] for one in distinct(thread).tolist()}
-        self.times = {one: gpu.launch[launched] for one, launched in self.launched.items()}
+        self.launched = {code: others[thread == code] for code in distinct(thread).tolist()}
+        self.times = {code: gpu.launch[launched] for code, launched in self.launched.items()}
 
     def reader(self, thread: int, ts: int) -> int:
         """The first event after a time on the stream of what a thread launches next (else last), −1 if none."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,8 +40,7 @@ _USUAL_LATENCY_NS = 10_000
 _NOTHING = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True)
-class Waits:
+class Waits(NamedTuple):
     """Pairs, each an int64 array (m, 2).
 
     Attributes:

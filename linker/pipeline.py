@@ -34,7 +34,7 @@ from ..trace.trace import Trace
 from .attach import ATTACH_METHODS, Attachment, attach_gpu_events
 from .calls import TracePair, et_calls
 from .captured_graphs import link_captured_graphs
-from .captures import Capture, CaptureSource, captures_in
+from .captures import Capture, CaptureSource, captures_of
 from .comm import comm_of_kernels
 from .data_dependencies import recorded_data
 from .dependencies import find_dependencies
@@ -162,7 +162,8 @@ def read_captures(sources: Sequence[CaptureSource], *, progress: bool = False) -
         >>> [capture.file for capture in read_captures(["capture.json.gz"])]  # doctest: +SKIP
         ['capture.json.gz']
     """
-    return captures_in(sources, partial(link, progress=progress), progress)
+    join = partial(link, progress=progress)
+    return [capture for source in sources for capture in captures_of(source, join, progress)]
 
 
 def _linked(et: Source | None, kineto: Source, options: LinkOptions, *, progress: bool, jobs: int) -> Trace:

@@ -114,7 +114,7 @@ def _with_gaps(pattern: Calls, text: Calls) -> list[Alignment]:
         if all(abs(int(diagonal[k] - diagonal[t])) > len(pattern) // 2 for t in taken):
             taken.append(k)
     middles = [k + int(votes[k]) // 2 for k in sorted(taken)]
-    names, others = pattern.without_numbers(), text.without_numbers()
+    names, others = Calls.of_names(pattern.name), Calls.of_names(text.name)
     found = [align_from(names, others, int(i[k]), int(j[k])) for k in middles]
     least = _MIN_OVERLAP if _one_vocabulary(pattern.name, text.name) else _MIN_DENSITY
     return [a for a in found if _dense(a) and _overlaps(a, len(text), least)]
