@@ -294,11 +294,7 @@ def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColu
 
 
 def with_callers(ops: IntColumn, parent: IntColumn) -> IntColumn:
-    """Some calls (−1 for none) and all that are around them, int64, ascending.
-
-    Args:
-        parent: of every call its caller, −1 for none.
-    """
+    """Some calls (−1 for none) and all that are around them, int64, ascending; `parent`: of every call its caller."""
     found, at = [ops[:0]], distinct(ops[ops >= 0])
     while len(at):
         found.append(at)

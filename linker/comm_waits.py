@@ -91,12 +91,8 @@ def find_comm_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int], waits: 
 def _waits_by_call(
     linked: Join, calls: Sequence[_CommCall], waits: IntColumn
 ) -> tuple[set[int], dict[int, list[tuple[int, int]]]]:
-    """Which stream waits are for which collectives.
-
-    Returns:
-        the collectives (positions in `calls`) before whose launch NCCL's stream waits; and for each one that is waited
-        for, thread and time of the calls that ask for it.
-    """
+    """The collectives (positions in `calls`) before whose launch NCCL's stream waits; and for each one that is waited
+    for, thread and time of the calls that ask for it."""
     events, rows = linked.kineto.events, linked.runtime_row[waits]
     own: dict[int, list[int]] = {}
     numbered: dict[int, list[int]] = {}
@@ -166,9 +162,6 @@ def _numbered(
     """The collective of a number that was launched last before a time, of its group where both are known; else −1.
 
     Groups and directions of messages count apart: of several, the last one that nothing has waited for.
-
-    Args:
-        numbered: by sequence number, positions in `calls`, ascending.
     """
     alike = numbered.get(record.sequence, []) if record.sequence is not None else []
     found = -1
@@ -185,10 +178,7 @@ def _in_order(pending: Sequence[int], launches: Sequence[int], waits: Sequence[i
     """Collectives and the times of waits for them: one each, in order, as DDP's reducer waits for its buckets.
 
     Waits between two launches are for what was launched before. Where these are fewer than the collectives they are
-    for the last ones; streams cover what was launched earlier.
-
-    Args:
-        pending, launches: collectives of one thread in order of launch. waits: times of waits there, ascending.
+    for the last ones; streams cover what was launched earlier. All are of one thread and in order.
     """
     bursts: dict[int, list[int]] = {}
     for ts in waits:
@@ -241,19 +231,15 @@ class _TensorsOf:
 
     def readers(self, k: int) -> list[int]:
         """The first GPU event of each other operator that reads what a collective writes, the first one a stream."""
-        return self._first_a_stream(self._beside(k, writes=True), 0)
+        return self._first_a_stream(k, self.linked.data_edges, 0)
 
     def writers(self, k: int) -> list[int]:
         """The last GPU event of each other operator that writes what a collective reads, the last one a stream."""
-        return self._first_a_stream(self._beside(k, writes=False), -1)
+        return self._first_a_stream(k, self.linked.data_edges[::-1], -1)
 
-    def _beside(self, k: int, *, writes: bool) -> IntColumn:
-        """Positions in `nodes`: readers of what a collective writes, or writers of what it reads."""
-        near, far = self.linked.data_edges if writes else self.linked.data_edges[::-1]
-        mine = self.calls[k].outermost
-        return distinct(far[(mine >= 0) & (self._within[near] == mine) & (self._within[far] != mine)])
-
-    def _first_a_stream(self, nodes: IntColumn, end: Literal[0, -1]) -> list[int]:
+    def _first_a_stream(self, k: int, edges: tuple[IntColumn, ...], end: Literal[0, -1]) -> list[int]:
+        (near, far), mine = edges, self.calls[k].outermost
+        nodes = distinct(far[(mine >= 0) & (self._within[near] == mine) & (self._within[far] != mine)])
         events = [launched[end] for node in nodes.tolist() if (launched := self._launched.get(node))]
         ordered = sorted(events, key=lambda i: (int(self.gpu.launch[i]), i), reverse=end == 0)
         return sorted({int(self.gpu.stream[i]): i for i in ordered}.values())

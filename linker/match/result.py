@@ -127,5 +127,4 @@ def _demote_other_callers(nodes: EtCalls, calls: CpuCalls, found: Match) -> Matc
 def _below_orphans(nodes: EtCalls) -> npt.NDArray[np.bool_]:
     """Calls whose outermost known caller has itself a caller that the ET lacks."""
     outermost = nearest(np.arange(len(nodes)), nodes.parent, nodes.parent < 0)
-    below: npt.NDArray[np.bool_] = nodes.orphan[outermost]
-    return below
+    return nodes.orphan[outermost]
