@@ -187,9 +187,7 @@ class LinkedRows:
             reason=attachment.reason[left],
             kind=kind if numbers.order is None else kind[numbers.order],
             sync_dep={
-                row: sorted(numbers.id[ends].tolist())
-                for row, ends in zip(waiting, released.values(), strict=True)
-                if ends
+                row: sorted(numbers.id[ends].tolist()) for row, ends in zip(waiting, released.values(), strict=True)
             },
             edges=numbers.edges(dependencies.edges),
             memory=_memory(join, numbers),
@@ -291,9 +289,9 @@ _OF_NODES = frozenset({
     "parent", "name", "rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "link", "exclusive", "inter_thread_dep",
 })  # fmt: skip
 """Columns that ET nodes have of the ET or their link."""
-_EVERY, _GPU, _LATER, _RUNTIME = (np.array(one) for one in ([1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]))
+_EVERY, _GPU, _LATER, _RUNTIME = (np.array(kinds, np.bool_) for kinds in ([1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]))
 _OF_EVENTS = {
-    name: kinds.astype(np.bool_)
+    name: kinds
     for names, kinds in (
         ("ts dur kineto_event", _EVERY), ("name correlation", _LATER), ("category exclusive stream device", _GPU),
         ("tid", _RUNTIME),

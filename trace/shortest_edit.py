@@ -22,9 +22,10 @@ class Calls:
     def __len__(self) -> int:
         return len(self.name)
 
-    def without_numbers(self) -> Calls:
-        """The same names, to be compared by name alone."""
-        return Calls(self.name, np.full(len(self), -1, np.int64))
+    @staticmethod
+    def of_names(name: IntColumn) -> Calls:
+        """Calls without numbers, which are compared by name alone."""
+        return Calls(name, np.full(len(name), -1, np.int64))
 
     def slice(self, begin: int, end: int, step: int = 1) -> Calls:
         """The calls from begin to end, backwards with step −1 (both ends counted from the front)."""
