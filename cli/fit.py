@@ -18,7 +18,7 @@ from ..predict.costs.registry import explain
 from ..predict.end_to_end import calibrated
 from ..predict.fitting import fit
 from ..predict.model_file import write_model
-from ..replaying.outliers import outlier_lines
+from ..replaying.iterations import outlier_lines
 from ..trace.printable import shortened
 from ..trace.text_tables import Cell, render, rewrap, share, terminal_width
 from .inputs import add_inputs, find_inputs, read_all

@@ -12,7 +12,7 @@ from ..measuring.measured import read_measured
 from ..predict.end_to_end import Prediction, predict, predict_ranks
 from ..predict.model_file import read_model
 from ..predict.rank_job import Host
-from ..replaying.outliers import outlier_lines
+from ..replaying.iterations import outlier_lines
 from ..reshape.reshape import Reshaped
 from ..reshape.shape_change import parse_changes
 from ..trace.errors import UsageError

@@ -15,9 +15,8 @@ from ..converters.chrome import write_chrome
 from ..replaying.constants import fit_constants
 from ..replaying.graph_building import build_graph
 from ..replaying.graph_replay import Replay, predicted_traces, relative_error, replay
-from ..replaying.iterations import HeldOut, find_iterations, predict_iteration
+from ..replaying.iterations import HeldOut, Outlier, find_iterations, outlier_lines, predict_iteration
 from ..replaying.network import on_network, parse_network
-from ..replaying.outliers import Outlier, outlier_lines
 from ..replaying.rank_coupling import join_ranks
 from ..replaying.replay_graph import ReplayGraph
 from ..replaying.replay_summary import BaseError, summarize

@@ -6,7 +6,7 @@ import argparse
 
 from ..analysis.summary import analyse
 from ..jobs.job_ranks import check_job, job_trace
-from ..replaying.critical_chain import critical_chain
+from ..replaying.critical import critical_chain
 from ..report.html_page import check_page_name
 from ..report.report_html import rank_report, report_html
 from ..schemas.kineto.python_frames import read_python_frames

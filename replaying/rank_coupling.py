@@ -14,8 +14,7 @@ from ..schemas.communications import comm_rows
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .engine_order import renumbered, topological
-from .replay_graph import COMM, DURATION, HANDOFF, Edges, ReplayGraph
+from .replay_graph import COMM, DURATION, HANDOFF, Edges, ReplayGraph, renumbered, topological
 
 
 @dataclass(frozen=True)

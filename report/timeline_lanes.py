@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..analysis.event_relations import RELATIONS, relations_of
 from ..analysis.kernel_peaks import Work
-from ..replaying.critical_chain import CriticalChain
+from ..replaying.critical import CriticalChain
 from ..schemas.kineto.event_args import ArgsReader, arg_value
 from ..trace.captured import CapturedOp
 from ..trace.columns import IntColumn, StringTable, distinct_rows
