@@ -32,6 +32,7 @@ from .layout import Layout, recorded_layout
 from .plan import make_plan, plan_from_dict
 from .rank_program import Derivation
 from .rank_trace import build_trace
+from .resized_calls import ResizedCalls
 from .step_calls import VIEWS, Call, tensor_values
 from .structure import ACCUMULATE, read_model
 
@@ -75,9 +76,9 @@ class Resharded:
             UsageError: no such rank.
         """
         self.layout.check(rank)
-        scaled = build_trace(self.derivation, rank, self.network)
+        scaled = build_trace(self.derivation, self._sizes, rank, self.network)
         times = self._times(scaled)
-        return build_trace(self.derivation, rank, self.network, times) if times else scaled
+        return build_trace(self.derivation, self._sizes, rank, self.network, times) if times else scaled
 
     def _times(self, scaled: Trace) -> dict[int, int]:
         """ns of kernels from the model and self times of operators that were executed here, by id."""
@@ -87,6 +88,10 @@ class Resharded:
             prices = Pricing(self.model, scaled, beyond=True).times
             found |= {ids[at]: round(ns) for at, ns in enumerate(prices) if ns and at not in scaled.gpu.comm}
         return found
+
+    @cached_property
+    def _sizes(self) -> ResizedCalls:
+        return ResizedCalls(self.derivation)
 
     @property
     def _executed(self) -> Measured | None:

@@ -139,6 +139,22 @@ class Derivation:
         return found
 
     @cached_property
+    def optimizers(self) -> list[list[Call]]:
+        """By stage, the optimizer's steps with what they do for its parameters."""
+        count, found = len(self.model.parameters), list[list[Call]]()
+        for stage in range(self.layout.pp):
+            mine = {parameter.number for parameter in self.parameters(stage)}
+            places = [k for k, parameter in enumerate(self.model.parameters) if parameter.number in mine]
+            found.append([
+                replace(step, children=[
+                    _of_lists(call, places, count) if parameter is None else call
+                    for call, parameter in owned if parameter is None or parameter.number in mine
+                ])
+                for step, owned in self.model.optimizer
+            ])  # fmt: skip
+        return found
+
+    @cached_property
     def _partial(self) -> list[Partial]:
         """Results that tensor parallelism leaves partial."""
         return partial_results(self.model, self.plan)
@@ -356,15 +372,9 @@ class _Rank:
 
     def _optimizer(self) -> Iterator[Item]:
         """The optimizer's calls for the parameters of this rank; then what ZeRO 1 and 2 gather."""
-        mine = {parameter.number for parameter in self.of.parameters(self.at.pp)}
         shard = self.shard
-        places = [k for k, parameter in enumerate(self.model.parameters) if parameter.number in mine]
-        for step, owned in self.model.optimizer:
-            children = [
-                _of_lists(call, places, len(self.model.parameters)) if parameter is None else call
-                for call, parameter in owned if parameter is None or parameter.number in mine
-            ]  # fmt: skip
-            yield RecordedOp(replace(step, children=children), self.of.changed, shard=shard)
+        for step in self.of.optimizers[self.at.pp]:
+            yield RecordedOp(step, self.of.changed, shard=shard)
         if shard is not None and shard.flat:
             for bucket in self.buckets:
                 part = -(-bucket.elements // shard.count)
