@@ -142,7 +142,7 @@ class _Builder:
         end = max([self.now, *(end for end, _ in self.busy.values())])
         self.step.close(self.begin, end, end - self.begin)
         groups, kineto = self._groups(), self.source.summary.get("kineto")
-        edges = sorted(self.edges, key=lambda one: (*one[:2], EDGE_KINDS.index(one[2])))
+        edges = sorted(self.edges, key=lambda edge: (*edge[:2], EDGE_KINDS.index(edge[2])))
         header = {"schema": "1.1.1-chakra.0.0.4", "pid": self.rank + 1, "time": "", "start_ts": 0, "finish_ts": 0}
         summary = {
             "version": FORMAT_VERSION, "tool_version": __version__,
@@ -177,10 +177,10 @@ class _Builder:
             link=np.where((begin < 0) | on_device, UNLINKED, CERTAIN), **columns,
         )  # fmt: skip
         builder.add(
-            RUNTIME, id=[one.id for one in runtime], name=[LAUNCH] * len(runtime),
-            parent=[one.parent for one in runtime], ts=[one.begin for one in runtime],
-            dur=[LAUNCH_NS] * len(runtime), tid=[str(one.tid) for one in runtime],
-            correlation=[one.correlation for one in runtime], kineto_event=[0] * len(runtime),
+            RUNTIME, id=[launch.id for launch in runtime], name=[LAUNCH] * len(runtime),
+            parent=[launch.parent for launch in runtime], ts=[launch.begin for launch in runtime],
+            dur=[LAUNCH_NS] * len(runtime), tid=[str(launch.tid) for launch in runtime],
+            correlation=[launch.correlation for launch in runtime], kineto_event=[0] * len(runtime),
         )  # fmt: skip
         builder.comm = {
             row: msgspec.convert(node.comm, Comm) for row, node in enumerate(nodes) if node.comm is not None

@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 import orjson
 
-from ..measuring.recorded_calls import RecordedCall, TensorArg
-from ..measuring.resize import resized
+from ..measuring.recorded_calls import RecordedCall, TensorArg, resized
 from ..schemas.etplus.made_records import NodeTensors
 from .items import RecordedOp
 from .rank_program import Derivation
