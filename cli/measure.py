@@ -9,9 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..measuring.checkpoint import Checkpoint
 from ..measuring.measured import Measured, write_measured
-from ..measuring.timing import Options, measure
+from ..measuring.timing import Checkpoint, Options, measure
 from ..reshape.reshape import reshaped
 from ..reshape.shape_change import parse_changes
 from ..schemas.text.transaction import check_outputs
