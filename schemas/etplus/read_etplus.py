@@ -35,7 +35,7 @@ from .record_store import EVENT_NUMBERS, TIMES, FileRecords, decode_record, offs
 T = TypeVar("T")
 
 _BLOCK = 4 << 20
-_CUTS_TRIED = 64
+_CUTS_TRIED = 64  # what looks like a cut inside strings or nested arrays again and again must not cost quadratic time
 _OBJECT = re.compile(rb"\s*\{")
 _FIRST_KEY = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")')
 _LINK_FIRST = "link it with a Kineto trace first (trace-link)"
@@ -216,7 +216,7 @@ class _Reader:
         yield _Part(at, text, _decoded(self.file, key, decode, text))
 
     def _between(self, at: int) -> re.Pattern[bytes]:
-        """What separates the elements of an array of which the first begins at an offset.
+        """What separates the elements of an array whose first one begins at an offset.
 
         Objects begin with "id" (GPU events, runtime calls) or as the first one does.
         """

@@ -242,7 +242,7 @@ def decode_call(text: bytes) -> CallRecord:
 
 
 def arguments_in(record: Mapping[str, msgspec.Raw]) -> Arguments:
-    """The arguments in a node of which the members are undecoded."""
+    """The arguments in a node whose members are undecoded."""
     return _AnyNode(**{key: record[key] for key in _NODE_KEYS if key in record}).arguments
 
 
@@ -335,7 +335,7 @@ class Signatures(SignatureTable):
         self, texts: Sequence[bytes], wants_values: Sequence[bool], *, outputs_recorded: bool = True
     ) -> npt.NDArray[np.int32]:
         """See `SignatureTable`."""
-        each = list(zip(map(id, texts), wants_values, strict=True))  # one object stands for many equal texts
+        each = list(zip(map(id, texts), wants_values, strict=True))  # one object for many equal texts
         distinct = dict(zip(each, texts, strict=True))
         keys = _keys(list(distinct.values()), [wanted for _, wanted in distinct])
         if not outputs_recorded:
@@ -356,7 +356,7 @@ class Signatures(SignatureTable):
         return code
 
     def _argument(self, shape: Any, kind: str, value: Any) -> Argument:
-        """See `_et_argument`; of tensors, most of which come again, each is made once."""
+        """See `_et_argument`; each tensor is made once, since most come again."""
         key = kind, str(shape)
         known = self._arguments.get(key)
         if known is None:

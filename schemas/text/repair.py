@@ -433,4 +433,4 @@ EVENT = RecordLayout(
 )  # fmt: skip
 """An event of a Kineto trace."""
 FREE = RecordLayout()
-"""An object of which nothing is known, as a file's header."""
+"""An object that may hold anything, as a file's header."""
