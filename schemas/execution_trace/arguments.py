@@ -282,13 +282,10 @@ def process_groups(text: bytes | str, *, quoted: bool = False) -> list[Any] | No
 def whole_sides(text: bytes) -> WholeSides:
     """Inputs and outputs of a node, those of schema 1.0.1 in the layout of later ones."""
     node = _decode_any(text)
-    if node.input_shapes:
-        return WholeSides(*(msgspec.Raw(_joined(node, keys)) for keys in FLAT_TENSORS.values()))
-    return WholeSides(node.inputs, node.outputs)
-
-
-def _joined(node: _AnyNode, keys: Sequence[str]) -> bytes:
-    return b'{"values":%b,"shapes":%b,"types":%b}' % tuple(bytes(getattr(node, key) or _EMPTY) for key in keys)
+    if not node.input_shapes:
+        return WholeSides(node.inputs, node.outputs)
+    flat = ([bytes(getattr(node, key) or _EMPTY) for key in keys] for keys in FLAT_TENSORS.values())
+    return WholeSides(*(msgspec.Raw(b'{"values":%b,"shapes":%b,"types":%b}' % tuple(lists)) for lists in flat))
 
 
 def tensor_members(text: bytes, *, flat: bool) -> bytes:
