@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 from etplus.schemas.text import files as files_module
-from etplus.schemas.text.files import Spool, load, open_output
+from etplus.schemas.text.files import Bar, Spool, load, open_output, progress_bar
 from etplus.schemas.text.transaction import check_outputs, make_folder, transaction
 from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
 
@@ -406,3 +406,17 @@ def test_what_fits_onto_the_disk_is_gathered(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(TraceFormatError, match=r"91 bytes or more, and 90 bytes of disk space in .* can be used"):
         gathered([b"a" * 60, b"b" * 31], 59)
     assert gathered([b"a" * 200], 200) == b"a" * 200
+
+
+def test_bars_are_shown_on_terminals_to_those_who_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for terminal, wanted in ((True, False), (False, True), (None, True)):
+        stream = None if terminal is None else SimpleNamespace(isatty=lambda terminal=terminal: terminal)
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert type(progress_bar(10, "x", wanted)) is Bar
+    with Bar() as bar:
+        bar.update(3)
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(isatty=lambda: True, write=len, flush=bool))
+    shown = progress_bar(10, "x", True)
+    assert type(shown) is not Bar
+    with shown:
+        shown.update(3)
