@@ -94,7 +94,7 @@ def bus_factor(collective: str, ranks: int | None) -> float | None:
     """What of a buffer passes the slowest link, as NCCL's tests have it ("busbw"); None where it is not known.
 
     2(n − 1)/n for all-reduce; (n − 1)/n for all-gather, reduce-scatter, all-to-all and scatter; 1 for broadcast, reduce
-    and messages. What simulators are told is another fact: `message_bytes`, the whole of one rank's input.
+    and messages. What simulators want is another fact: `message_bytes`, the whole of one rank's input.
 
     Args:
         collective: its name in lower case, as PyTorch has it.

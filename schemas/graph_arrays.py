@@ -89,6 +89,7 @@ def write_graph_arrays(graph: GraphArrays, path: str | os.PathLike[str]) -> None
             if values is not None:
                 held = io.BytesIO()
                 np.save(held, values, allow_pickle=False)
+                # with a name alone, the time of day would be written, too
                 packed.writestr(zipfile.ZipInfo(f"{name}.npy"), held.getvalue(), zipfile.ZIP_DEFLATED)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from .printable import shortened
 
-_WIDTH, _LINES = 79, 24
+_WIDTH, _LINES = 79, 24  # a screen of a terminal, the prompt included
 _SHORT = (bool, int, float, str, bytes, type(None))
 
 

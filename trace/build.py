@@ -23,7 +23,7 @@ from .tables import MemoryEvents, UnattachedEvents
 from .trace import RecordStore, Trace
 
 Values = Sequence[Any] | npt.NDArray[Any]
-"""A column of a block: Python values, of which those that do not fit become the column's null, or an array."""
+"""A column of a block: an array, or Python values; those that do not fit become the column's null."""
 
 _REMEDY = "make the file again with trace-link"
 

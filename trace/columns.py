@@ -54,7 +54,7 @@ class StringTable:
         return np.fromiter(map(self._codes.__getitem__, values), np.int32, len(values))
 
     def recode(self, values: Sequence[Any], codes: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
-        """Codes of values that are given as codes into another list, of which some may be unused or equal.
+        """Codes of values that are given as codes into another list; some of it may be unused or equal.
 
         Example:
             >>> table = StringTable(["b"])
@@ -201,7 +201,7 @@ def joined_columns(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> dict[str, np
 
 
 def exact_ns(us: npt.NDArray[np.float64]) -> IntColumn:
-    """µs below 2**43, half an ulp of which is under 0.5 ns, as int64 ns: rounded to the ns that was written."""
+    """µs below 2**43, where half an ulp is under 0.5 ns, as int64 ns: rounded to the ns that was written."""
     whole = np.floor(us)  # apart, since the product of the whole would be rounded
     ns: IntColumn = whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
     return ns

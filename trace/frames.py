@@ -38,13 +38,10 @@ def to_networkx(trace: Trace) -> Any:
     """
     graph = _library("networkx").MultiDiGraph()
     kinds = ("cpu", "gpu", "runtime")
-    columns = zip(
-        trace.id.tolist(), trace.name.tolist(), trace.kind.tolist(), trace.ts.tolist(), trace.dur.tolist(),
-        trace.parent_row.tolist(), strict=True,
-    )  # fmt: skip
+    columns = (trace.id, trace.name, trace.kind, trace.ts, trace.dur, trace.parent_row)
     ids = trace.id.tolist()
     calls = []
-    for own, name, kind, ts, dur, parent in columns:
+    for own, name, kind, ts, dur, parent in zip(*(column.tolist() for column in columns), strict=True):
         times = {"ts": ts, "dur": dur} if ts >= 0 else {}
         graph.add_node(own, name=trace.names[name], kind=kinds[kind], **times)
         if parent >= 0:

@@ -45,6 +45,7 @@ def is_formula(text: str) -> bool:
         >>> [is_formula(text) for text in ("=1+1", " =1+1", "＝1+1", "|calc", "a=b")]
         [True, True, True, True, False]
     """
+    # spreadsheets skip blanks and invisible characters before the sign
     return next((c for c in text if c.isprintable() and not c.isspace()), "") in _OPENS_A_FORMULA
 
 

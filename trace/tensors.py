@@ -68,7 +68,7 @@ class Argument(NamedTuple):
     Attributes:
         tensors: its tensors: one, those of a list, or none.
         value: of other values the value, if recorded.
-        expanded: dimensions of its one tensor along which all elements lie at one place of memory: their strides are 0.
+        expanded: dimensions of its one tensor along which all elements are at one place of memory: their strides are 0.
     """
 
     tensors: tuple[Tensor, ...] = ()
@@ -81,13 +81,13 @@ class Argument(NamedTuple):
 
     @property
     def nbytes(self) -> int | None:
-        """Memory in which its tensors lie, bytes; None if the type of one is unknown."""
+        """Memory that its tensors take, bytes; None if the type of one is unknown."""
         size = total_bytes(self.tensors)
         return size if not size else size // math.prod(self.tensors[0].shape[dim] for dim in self.expanded)
 
 
 def read_bytes(arguments: Iterable[Argument]) -> int | None:
-    """Memory in which the tensors of arguments lie, bytes; None if the type of one is unknown.
+    """Memory that the tensors of arguments take, bytes; None if the type of one is unknown.
 
     Example:
         >>> read_bytes([Argument((Tensor((4, 1000), "int64"),), expanded=(1,))])

@@ -113,7 +113,7 @@ class Trace(Library):
         summary: the root's `etplus`, {} in a file of another linker.
         flat: layout of schema 1.0.1 (`parent`, other fields in the node), not `ctrl_deps` and `attrs`.
         texts: the undecoded record of each row.
-        names, categories: what the codes of `name` and `category` stand for.
+        names, categories: texts by the codes of `name` and `category`.
         sync_dep: row to ids.
         comm: row to what is communicated.
         edges: int64 (m, 3): source row, target row, index into EDGE_KINDS.

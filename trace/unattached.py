@@ -11,7 +11,7 @@ from .captured import CaptureLinks
 from .columns import IntColumn, StringTable, positions
 from .comm_kernels import is_comm_kernel
 from .conventions import COPY_CATEGORIES, OUTSIDE_WINDOW, UNATTACHED_REASONS
-from .index import GpuIndex, Positions, RuntimeIndex, as_column, as_positions
+from .index import as_column, as_positions
 from .tables import GpuEvents, UnattachedEvents
 
 if TYPE_CHECKING:
@@ -59,18 +59,14 @@ def _gpu_events(events: UnattachedEvents, rows: IntColumn, trace: Trace) -> GpuE
     columns = {key: as_column(getattr(events, key)[rows]) for key in ("ts", "dur", "device", "stream", "reason")}
     links = trace.captured.unattached if trace.captured else CaptureLinks.none()
     by, link, replay = links.of(rows)
+    correlation = events.correlation[rows]
+    runtime = np.where(correlation > 0, positions(trace.correlation[trace.runtime.source], correlation), -1)
     return GpuEvents(
         name=as_column(names.codes([events.names[row] for row in chosen])),
         category=as_column(categories.codes([events.categories[row] for row in chosen])),
-        call=none, runtime=_launchers(trace, events.correlation[rows]), bytes=sizes, comm=comm, source=none, **columns,
+        call=none, runtime=as_positions(runtime), bytes=sizes, comm=comm, source=none, **columns,
         captured_by=as_column(by), captured_link=as_column(link), graph_replay=as_column(replay),
     )  # fmt: skip
-
-
-def _launchers(trace: Trace, correlation: IntColumn) -> Positions[GpuIndex, RuntimeIndex]:
-    """Position among the runtime calls of the one with each correlation, −1 for none."""
-    launcher = positions(trace.correlation[trace.runtime.source], correlation)
-    return as_positions(np.where(correlation > 0, launcher, -1))
 
 
 def _notes(trace: Trace, counted: GpuEvents, apart: int) -> list[str]:

@@ -16,7 +16,7 @@ from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.kinds import LINK_NAMES
 from ...trace.trace import Record, Trace
 from ..execution_trace.arguments import ABSENT, WholeSides, decode_whole_sides
-from .record_store import FileRecords
+from .record_store import FileRecords, decode_record, offset_in
 
 CAPTURED_VERSION = "1.2"
 """`etplus.version` of files with captured graphs, which a reader of 1.1 takes for files without."""
@@ -56,26 +56,19 @@ class _Event(msgspec.Struct, gc=False):
     captured_by: CapturedBy | None = None
 
 
-_decode_record = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.encode
 
 
 def section_of(captured: CapturedGraphs) -> bytes:
     """The value of `captured_graphs`."""
-    columns = zip(
-        captured.names, captured.kind.tolist(), captured.parent.tolist(), captured.graph.tolist(),
-        map(decode_whole_sides, captured.texts), range(len(captured)), strict=True,
-    )  # fmt: skip
+    above, graphs = ([None if at < 0 else at for at in of.tolist()] for of in (captured.parent, captured.graph))
+    sides = map(decode_whole_sides, captured.texts)
+    columns = zip(captured.names, captured.kind.tolist(), above, graphs, sides, strict=True)
     calls = [
-        _Call(name, CALL_KINDS[kind], _optional(parent), _optional(graph), tensors.inputs, tensors.outputs,
-              captured.comm.get(i))
-        for name, kind, parent, graph, tensors, i in columns
-    ]  # fmt: skip
+        _Call(name, CALL_KINDS[kind], parent, graph, side.inputs, side.outputs, captured.comm.get(i))
+        for i, (name, kind, parent, graph, side) in enumerate(columns)
+    ]
     return _encode(_Section(list(captured.graphs), list(captured.replays), calls, list(captured.notes)))
-
-
-def _optional(position: int) -> int | None:
-    return position if position >= 0 else None
 
 
 def captured_by_texts(links: CaptureLinks) -> dict[int, bytes]:
@@ -144,14 +137,14 @@ def _links(found: dict[int, CapturedBy]) -> CaptureLinks:
 def edited_file(trace: Trace, records: FileRecords, captured: CapturedGraphs) -> Trace:
     """A trace (with `comm` as it is to be) whose ET+ file is in memory, with captured graphs in the file, too."""
     data, edits = records.data, list[tuple[int, int, bytes]]()
-    root = _decode_record(data)
+    root = decode_record(data)
     for row, text in captured_by_texts(captured.links).items():
         start, end = int(records.start[row]), int(records.end[row])
         comm = trace.comm.get(row)
         if comm is None:
             edits.append((end - 1, end - 1, text))
         else:
-            node = _decode_record(data[start:end]) | _decode_record(b"{" + text[1:] + b"}")
+            node = decode_record(data[start:end]) | decode_record(b"{" + text[1:] + b"}")
             changed = {"comm": msgspec.Raw(_encode(comm)), "pg_name": msgspec.Raw(_encode(comm.pg_name))}
             edits.append((start, end, _encode(node | changed)))
     section = msgspec.Raw(section_of(captured))
@@ -176,8 +169,7 @@ def edited_file(trace: Trace, records: FileRecords, captured: CapturedGraphs) ->
 
 
 def _span(data: bytes, raw: msgspec.Raw) -> tuple[int, int]:
-    """Where a value is, of which `raw` is a view."""
-    start = int(np.frombuffer(raw, np.uint8).ctypes.data - np.frombuffer(data, np.uint8).ctypes.data)
+    start = offset_in(data, raw)
     return start, start + len(memoryview(raw))
 
 
@@ -187,5 +179,5 @@ def _with_members(unattached: bytes, captured: CapturedGraphs) -> bytes:
     starts = [msgspec.json.decode(event["ts"]) for event in events]
     order = sorted(range(len(events)), key=starts.__getitem__)  # as `read_unattached` does
     for position, text in captured_by_texts(captured.unattached).items():
-        events[order[position]] |= _decode_record(b"{" + text[1:] + b"}")
+        events[order[position]] |= decode_record(b"{" + text[1:] + b"}")
     return _encode(events)

@@ -16,10 +16,13 @@ def infer_edges(trace: Trace) -> Trace:
     An edge runs from the row that starts first to one that starts later; one against that order is left out and
     counted in `notes`. (Chakra's linker gives a GPU event the time of its launch; their order is the same.)
     """
+    parent, events = trace.parent_row, np.flatnonzero(trace.kind == GPU)
+    on_top = trace.timed & (trace.kind == CPU) & ((parent < 0) | trace.structural[parent])
+    launched = events[parent[events] >= 0]
     given = {
-        "thread": _along(trace, trace.thread, _top_level(trace), nested=True),
-        "launch": _launches(trace),
-        "stream": _along(trace, trace.stream_lane, np.flatnonzero(trace.kind == GPU), nested=False),
+        "thread": _along(trace, trace.thread, np.flatnonzero(on_top), nested=True),
+        "launch": np.stack([parent[launched], launched], axis=1),
+        "stream": _along(trace, trace.stream_lane, events, nested=False),
         "sync": _sync(trace),
         "thread_handoff": _handoffs(trace),
         "comm": _successive_collectives(trace),
@@ -40,17 +43,6 @@ def _along(trace: Trace, lane: IntColumn, rows: IntColumn, *, nested: bool) -> I
     """Pairs of rows that follow each other in a lane."""
     order, before = trace.lane_order(lane, rows, nested=nested)
     return np.stack([before, order], axis=1)[before >= 0]
-
-
-def _top_level(trace: Trace) -> IntColumn:
-    parent = trace.parent_row
-    outermost = (parent < 0) | trace.structural[parent]
-    return np.flatnonzero(trace.timed & (trace.kind == CPU) & outermost)
-
-
-def _launches(trace: Trace) -> IntColumn:
-    gpu = np.flatnonzero((trace.kind == GPU) & (trace.parent_row >= 0))
-    return np.stack([trace.parent_row[gpu], gpu], axis=1)
 
 
 def _sync(trace: Trace) -> IntColumn:

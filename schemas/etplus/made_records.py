@@ -58,9 +58,11 @@ class MadeNode:
     def record(self) -> dict[str, Any]:
         """The node as the file has it."""
         inputs, outputs = self.tensors() if callable(self.tensors) else self.tensors
+        given = {"rf_id": self.id, "seq_id": self.sequence, "scope": self.scope, "tid": self.tid}
+        attrs = [] if self.category else listed_attributes({**given, "op_schema": self.schema})
         found: dict[str, Any] = {
             "id": self.id, "name": self.name, "ctrl_deps": self.parent, "inputs": inputs or _NO_ARGUMENTS,
-            "outputs": outputs or _NO_ARGUMENTS, "attrs": [] if self.category else self._attrs(),
+            "outputs": outputs or _NO_ARGUMENTS, "attrs": attrs,
         }  # fmt: skip
         times = {"ts": _us(self.begin), "dur": _us(self.dur), "inclusive_dur": _us(self.dur)}
         if self.category:
@@ -74,10 +76,6 @@ class MadeNode:
                 "sync_dep": [],
             }  # fmt: skip
         return found if self.comm is None else found | {"comm": self.comm, "pg_name": self.comm["pg_name"]}
-
-    def _attrs(self) -> list[dict[str, Any]]:
-        given = {"rf_id": self.id, "seq_id": self.sequence, "scope": self.scope, "tid": self.tid}
-        return listed_attributes({**given, "op_schema": self.schema})
 
 
 class Launch(NamedTuple):

@@ -27,22 +27,20 @@ from ...trace.tables import MemoryEvents, UnattachedEvents
 from ...trace.trace import Record, RecordStore, Trace
 from ..execution_trace.arguments import ATTRIBUTES, Attr, attribute_type
 from ..text.files import Blob, Source, load
+from ..text.records import decode_raws
 from .captured_graphs import CapturedBy, read_captured
 from .inferred import infer_edges
-from .record_store import EVENT_NUMBERS, TIMES, FileRecords
+from .record_store import EVENT_NUMBERS, TIMES, FileRecords, decode_record, offset_in
 
 T = TypeVar("T")
 
 _BLOCK = 4 << 20
-_CUTS_TRIED = 64
+_CUTS_TRIED = 64  # what looks like a cut inside strings or nested arrays again and again must not cost quadratic time
 _OBJECT = re.compile(rb"\s*\{")
 _FIRST_KEY = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")')
 _LINK_FIRST = "link it with a Kineto trace first (trace-link)"
 _NAME_ET = "give a file written by trace-link; the name of a Chakra trace must end in .et"
 _SPOILT = "make the file again with trace-link"
-
-_decode_root = msgspec.json.Decoder(Record).decode
-_decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Us = Annotated[float, msgspec.Meta(ge=0, lt=MAX_NS / 1000)]
@@ -170,7 +168,7 @@ class _Reader:
             raise TraceFormatError(self.file, "byte 0", "not an ET+ file: it is not a JSON object", _NAME_ET)
         self._check_utf8()
         try:
-            header = _decode_root(self.data)
+            header = decode_record(self.data)
         except UNREADABLE as error:
             raise TraceFormatError(self.file, "", f"no ET+ file ({error})", _SPOILT) from None
         if "traceEvents" in header:
@@ -197,7 +195,7 @@ class _Reader:
 
         A cut is right if the text up to it is a whole array: it began at an element.
         """
-        at = _address(raw) - _address(self.data) + 1  # `raw` is a view into the text
+        at = offset_in(self.data, raw) + 1
         if self.data[at - 1 : at] != b"[":
             raise TraceFormatError(self.file, f'"{key}"', "is not an array", _SPOILT)
         between, data = self._between(at), memoryview(self.data)
@@ -218,7 +216,7 @@ class _Reader:
         yield _Part(at, text, _decoded(self.file, key, decode, text))
 
     def _between(self, at: int) -> re.Pattern[bytes]:
-        """What separates the elements of an array of which the first begins at an offset.
+        """What separates the elements of an array whose first one begins at an offset.
 
         Objects begin with "id" (GPU events, runtime calls) or as the first one does.
         """
@@ -228,7 +226,7 @@ class _Reader:
 
     def _read_nodes(self, key: str, raw: msgspec.Raw) -> None:
         first = self.rows.builder.count
-        for part in self._parts(key, raw, _decode_raws):
+        for part in self._parts(key, raw, decode_raws):
             try:
                 nodes = self._nodes(part.text)
             except UNREADABLE:
@@ -350,11 +348,6 @@ def _decoded(file: str, key: str, decode: Callable[[bytes], T], text: bytes) -> 
         return decode(text)
     except UNREADABLE as error:
         raise TraceFormatError(file, f'"{key}"', f"cannot be read ({error})", _SPOILT) from None
-
-
-def _address(buffer: bytes | msgspec.Raw) -> int:
-    address: int = np.frombuffer(buffer, np.uint8).ctypes.data
-    return address
 
 
 def _repeats(attrs: Any) -> bool:

@@ -20,7 +20,12 @@ from ..text.files import open_output
 
 _RECORDS = 4096
 """Texts that are fetched at once."""
-_decode_record = msgspec.json.Decoder(Record).decode
+decode_record = msgspec.json.Decoder(Record).decode
+
+
+def offset_in(data: bytes, raw: msgspec.Raw) -> int:
+    """Where a value begins in the text that it was decoded from, of which it is a view."""
+    return int(np.frombuffer(raw, np.uint8).ctypes.data - np.frombuffer(data, np.uint8).ctypes.data)
 
 
 class Key(NamedTuple):
@@ -60,7 +65,7 @@ class TextRecords(RecordStore):
     def records(self, rows: IntColumn) -> Iterator[Record]:
         """The records of rows, their values undecoded."""
         for at in range(0, len(rows), _RECORDS):
-            yield from map(_decode_record, self.texts(rows[at : at + _RECORDS]))
+            yield from map(decode_record, self.texts(rows[at : at + _RECORDS]))
 
     def decoded(self, row: int) -> dict[str, Any]:
         """The record of a row."""

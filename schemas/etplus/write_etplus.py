@@ -63,11 +63,11 @@ _encode = msgspec.json.encode
 
 
 class RowSource(Protocol):
-    """The rows of a linked trace, of which as many are made at once as are asked for.
+    """The rows of a linked trace, made for as many rows at once as are asked for.
 
     Attributes:
         kind: int8, one entry a row. flat: as in `Trace`.
-        names, categories: what the codes of these columns stand for. tids: JSON texts of Kineto's threads.
+        names, categories: texts by the codes of these columns. tids: JSON texts of Kineto's threads.
         sync_dep: as in `Trace`. edges: between ids, as `TraceBuilder.build` takes them.
         memory: as in `Trace`.
         unattached: index of each unattached event in Kineto's `traceEvents`, in the order of `unattached_events`.
@@ -393,7 +393,7 @@ def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
 def _fields(
     keys: Sequence[Key], columns: Mapping[str, npt.NDArray[Any]], texts: Mapping[str, Sequence[bytes]] | None = None
 ) -> list[Part]:
-    """Keys and values of records, a comma before each; `texts` are those that codes stand for, by column."""
+    """Keys and values of records, a comma before each; `texts` are those of columns that are codes."""
     parts: list[Part] = []
     for key in keys:
         values, known = columns[key.column], (texts or {}).get(key.column)

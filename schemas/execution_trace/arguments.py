@@ -242,7 +242,7 @@ def decode_call(text: bytes) -> CallRecord:
 
 
 def arguments_in(record: Mapping[str, msgspec.Raw]) -> Arguments:
-    """The arguments in a node of which the members are undecoded."""
+    """The arguments in a node whose members are undecoded."""
     return _AnyNode(**{key: record[key] for key in _NODE_KEYS if key in record}).arguments
 
 
@@ -282,13 +282,10 @@ def process_groups(text: bytes | str, *, quoted: bool = False) -> list[Any] | No
 def whole_sides(text: bytes) -> WholeSides:
     """Inputs and outputs of a node, those of schema 1.0.1 in the layout of later ones."""
     node = _decode_any(text)
-    if node.input_shapes:
-        return WholeSides(*(msgspec.Raw(_joined(node, keys)) for keys in FLAT_TENSORS.values()))
-    return WholeSides(node.inputs, node.outputs)
-
-
-def _joined(node: _AnyNode, keys: Sequence[str]) -> bytes:
-    return b'{"values":%b,"shapes":%b,"types":%b}' % tuple(bytes(getattr(node, key) or _EMPTY) for key in keys)
+    if not node.input_shapes:
+        return WholeSides(node.inputs, node.outputs)
+    flat = ([bytes(getattr(node, key) or _EMPTY) for key in keys] for keys in FLAT_TENSORS.values())
+    return WholeSides(*(msgspec.Raw(b'{"values":%b,"shapes":%b,"types":%b}' % tuple(lists)) for lists in flat))
 
 
 def tensor_members(text: bytes, *, flat: bool) -> bytes:
@@ -335,7 +332,7 @@ class Signatures(SignatureTable):
         self, texts: Sequence[bytes], wants_values: Sequence[bool], *, outputs_recorded: bool = True
     ) -> npt.NDArray[np.int32]:
         """See `SignatureTable`."""
-        each = list(zip(map(id, texts), wants_values, strict=True))  # one object stands for many equal texts
+        each = list(zip(map(id, texts), wants_values, strict=True))  # one object for many equal texts
         distinct = dict(zip(each, texts, strict=True))
         keys = _keys(list(distinct.values()), [wanted for _, wanted in distinct])
         if not outputs_recorded:
@@ -356,7 +353,7 @@ class Signatures(SignatureTable):
         return code
 
     def _argument(self, shape: Any, kind: str, value: Any) -> Argument:
-        """See `_et_argument`; of tensors, most of which come again, each is made once."""
+        """See `_et_argument`; each tensor is made once, since most come again."""
         key = kind, str(shape)
         known = self._arguments.get(key)
         if known is None:

@@ -74,7 +74,7 @@ class _UsualNode(msgspec.Struct, gc=False):
 
 
 class _PlainNode(msgspec.Struct, gc=False):
-    """The same with numbers that a double holds exactly, of which `NumberRows` makes columns."""
+    """The same with numbers that a double holds exactly, for `NumberRows` to make columns of."""
 
     id: int
     name: str

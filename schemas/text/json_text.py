@@ -108,7 +108,7 @@ def _digits(values: IntColumn, least: int) -> _Matrix:
     return digits
 
 
-_EXACT_INTEGER = 2.0**53
+_EXACT_INTEGER = 2.0**53  # from here on a double skips integers
 _encode = msgspec.msgpack.Encoder().encode
 
 

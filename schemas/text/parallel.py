@@ -83,7 +83,7 @@ def local_pool(workers: int, setup: Callable[..., None] | None = None, *argument
     """A pool of processes that have ended when the block ends.
 
     They are forked where that is sound, else spawned; from Python 3.11 on these do not import what Python needs first
-    from the current folder, where traces lie beside whatever came with them. An error in the block ends them, and so
+    from the current folder, where traces are beside whatever came with them. An error in the block ends them, and so
     does the end of this process, even if it is killed; a task that they are running gets a `SystemExit`, so that it can
     clean up.
 

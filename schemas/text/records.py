@@ -34,6 +34,8 @@ _CLOSERS_TRIED = 64
 _BLOCKS_KEPT = 2
 """One is read again in the time of a copy: the positions of its records stay known."""
 _BLANK = b" \t\r\n"
+_BLANKS = 1 << 16
+"""So many at most are cut off at the end of the last record."""
 _DECODE_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 """The undecoded elements of a JSON array."""
@@ -90,7 +92,8 @@ class RecordArray:
         while at < end:
             cut = find(self.text, self.separator, at + size, end) if self.separator and at + size < end else -1
             if cut < 0:
-                yield at, end if within else end - _blanks_before(self.text, at, end)
+                last = b"" if within else self.text[max(at, end - _BLANKS) : end]
+                yield at, end - len(last) + len(last.rstrip(_BLANK))
                 return
             yield at, cut + closer
             at = cut + len(self.separator) - self.opener
@@ -302,12 +305,6 @@ def _growing(limit: int) -> Iterator[int]:
         yield size
         size *= 16
     yield limit
-
-
-def _blanks_before(text: Text, begin: int, end: int) -> int:
-    """How many blank characters a span ends with, up to those of its last 64 KiB."""
-    last = text[max(begin, end - (1 << 16)) : end]
-    return len(last) - len(last.rstrip(_BLANK))
 
 
 def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], Records, tuple[int, int]]:

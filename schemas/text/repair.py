@@ -223,7 +223,9 @@ class _Scan:
 
     def _item(self, char: int) -> None:
         """A member of an object or of an array, with the comma before it."""
-        key = self._key_match() if char == ord('"') else None
+        key = _KEY.match(self.data, self.at, self.limit) if char == ord('"') else None
+        if key and len(key.group(1)) > MAX_KEY:
+            key = None
         if key:
             self._leave_for(key.group(1))
         in_object = self._open[-1] == ord("}")
@@ -241,10 +243,6 @@ class _Scan:
             if self.at >= self.limit:
                 raise _GiveUpError
         self._value(self.data[self.at])
-
-    def _key_match(self) -> re.Match[bytes] | None:
-        key = _KEY.match(self.data, self.at, self.limit)
-        return key if key and len(key.group(1)) <= MAX_KEY else None
 
     def _leave_for(self, key: bytes) -> None:
         """Close arrays that hold a key, and objects that hold one which only the outermost object has."""
@@ -433,4 +431,4 @@ EVENT = RecordLayout(
 )  # fmt: skip
 """An event of a Kineto trace."""
 FREE = RecordLayout()
-"""An object of which nothing is known, as a file's header."""
+"""An object that may hold anything, as a file's header."""

@@ -237,7 +237,7 @@ HINTS = (*(o for openers, _ in _FORMS for o in openers), b"://", b"BASIC ", b"SI
 
 _FORM = re.compile(rb"(?<![A-Za-z0-9])(?:" + rb"|".join(form for _, form in _FORMS) + rb")", re.DOTALL)
 _ONE_WORD = re.compile(rb"[\w.]*")
-"""A text of which nothing can be the value of anything else."""
+"""A text without a name and a value."""
 
 
 class Found(NamedTuple):
@@ -472,7 +472,7 @@ def _among(values: npt.NDArray[np.uint32], ranked: npt.NDArray[np.uint32]) -> np
 
 @lru_cache
 def _tables(hints: tuple[bytes, ...]) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16], npt.NDArray[np.uint32]]:
-    """By two bytes: a bit for each group of hints of which one begins with them; the same for the two bytes after
+    """By two bytes: a bit for each group that has a hint that begins with them; the same for the two bytes after
     those; and what hints begin with, four bytes or three and 0."""
     tables = np.zeros(1 << 16, np.uint16), np.zeros(1 << 16, np.uint16)
     for number, hint in enumerate(hints):

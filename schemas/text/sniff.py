@@ -208,7 +208,7 @@ def refuse_foreign(name: str, head: bytes) -> None:
 
 
 def _is_xspace(head: bytes) -> bool:
-    """Whether bytes are an XSpace: planes of which each has a name, after its number if it has one.
+    """Whether bytes are an XSpace: planes that each have a name, after their number if they have one.
 
     What is field 1 of a packet of Perfetto is a message, and here a number.
     """

@@ -123,7 +123,7 @@ class _Remote:
     def files(self) -> list[str]:
         system, path = self._system()
         try:
-            system.invalidate_cache()
+            system.invalidate_cache()  # another process may have written there since
             found = system.find(path)
         except Exception as error:  # every file system has errors of its own
             raise UsageError(f"{self.root}: cannot be listed ({_said(error)})") from None

@@ -1,4 +1,4 @@
-"""A document's bytes: in memory, or in a file of which only the wanted pieces are read."""
+"""A document's bytes: in memory, or in a file, where only the wanted pieces are read."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ Text = bytes | FileText
 
 
 def require_room(text: Text, size: int) -> None:
-    """Refuse a text of which so much has to be in memory at once, if it is not there yet and does not fit."""
+    """Refuse a text if so much of it has to be in memory at once, is not there yet and does not fit."""
     if isinstance(text, FileText):
         text.require_room(size)
 

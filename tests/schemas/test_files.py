@@ -11,9 +11,11 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from etplus.schemas.text.files import load, open_output
+from etplus.schemas.text import files as files_module
+from etplus.schemas.text.files import Bar, Spool, load, open_output, progress_bar
 from etplus.schemas.text.transaction import check_outputs, make_folder, transaction
 from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
 
@@ -376,3 +378,45 @@ def test_without_unnamed_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ValueError), open_output(path):
         raise ValueError
     assert [one.read_bytes() for one in tmp_path.iterdir()] == [b"new"]
+
+
+def gathered(pieces: list[bytes], kept: int, packed: int | None = None) -> bytes:
+    spool = Spool("x.json", kept, packed)
+    for piece in pieces:
+        spool.write(piece)
+    return spool.text()[:]
+
+
+def test_what_fits_into_memory_is_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files_module, "available_memory", lambda: 100)
+    pieces = [b"a" * 20, b"b" * 30]
+    assert gathered(pieces, sys.maxsize) == b"".join(pieces), "half of the memory, as joining takes it once more"
+    with pytest.raises(TraceFormatError, match=r"is too large: 51 bytes or more, and 50 bytes of memory can be"):
+        gathered([*pieces, b"c"], sys.maxsize)
+    with pytest.raises(TraceFormatError, match=r"too large: 9 bytes of gzip that unpack to 51 bytes or more"):
+        gathered([*pieces, b"c"], 100, packed=9)
+    assert gathered([*pieces, b"c" * 50], 99) == b"".join(pieces) + b"c" * 50, "a file, and its columns in memory"
+    with pytest.raises(TraceFormatError, match=r"101 bytes or more, and 100 bytes of memory can be used"):
+        gathered([*pieces, b"c" * 51], 99)
+
+
+def test_what_fits_onto_the_disk_is_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=100))
+    assert gathered([b"a" * 60, b"b" * 30], 59) == b"a" * 60 + b"b" * 30
+    with pytest.raises(TraceFormatError, match=r"91 bytes or more, and 90 bytes of disk space in .* can be used"):
+        gathered([b"a" * 60, b"b" * 31], 59)
+    assert gathered([b"a" * 200], 200) == b"a" * 200
+
+
+def test_bars_are_shown_on_terminals_to_those_who_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for terminal, wanted in ((True, False), (False, True), (None, True)):
+        stream = None if terminal is None else SimpleNamespace(isatty=lambda terminal=terminal: terminal)
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert type(progress_bar(10, "x", wanted)) is Bar
+    with Bar() as bar:
+        bar.update(3)
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(isatty=lambda: True, write=len, flush=bool))
+    shown = progress_bar(10, "x", True)
+    assert type(shown) is not Bar
+    with shown:
+        shown.update(3)

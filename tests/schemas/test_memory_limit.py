@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -132,3 +133,14 @@ def test_expansion_by_stretches() -> None:
     with pytest.raises(TraceFormatError, match="x: reads as over"):
         for _ in range(growth * 3):
             small.add(1, stretch)
+
+
+def test_a_process_that_holds_too_much_is_stopped_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    timers: list[tuple[int, float]] = []
+    monkeypatch.setattr(signal, "setitimer", lambda *timer: timers.append(timer))
+    monkeypatch.setattr(memory_limit, "_held", lambda: 100)
+    memory_limit._check_held(100)
+    assert timers == []
+    with pytest.raises(MemoryError):
+        memory_limit._check_held(99)
+    assert timers == [(signal.ITIMER_PROF, 0)], "what handles the error takes memory, too"

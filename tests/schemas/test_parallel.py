@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from etplus.schemas.text import parallel as parallel_module
 from etplus.schemas.text.files import open_output, write_all
 from etplus.schemas.text.parallel import local_pool, parallel_map, processes
 from job_files import wait_with_a_file
@@ -331,3 +332,11 @@ def test_a_broken_queue_ends_a_worker_without_a_traceback(capfd: pytest.CaptureF
         with pytest.raises(BrokenExecutor):
             pool.submit(pow, 2, 5).result()
     assert capfd.readouterr().err == ""
+
+
+def test_a_worker_that_is_ended_says_by_what(monkeypatch: pytest.MonkeyPatch) -> None:
+    alarms: list[int] = []
+    monkeypatch.setattr("signal.alarm", alarms.append)
+    with pytest.raises(SystemExit) as end:
+        parallel_module._end(15, None)
+    assert end.value.code == 128 + 15 and alarms == [1], "a second later the pool, which waits for the next task"

@@ -118,7 +118,7 @@ def test_a_cut_inside_an_element_is_followed_by_the_next_one(monkeypatch: pytest
     plain = linked("demo/train_cpu")
     lookalike = [{"id": number} for number in range(40)]
     plain["nodes"] = [{"id": node["id"], "x": lookalike, **node} for node in plain["nodes"]]
-    decode, tried, sizes = etplus_reader._decode_raws, set[bytes](), list[int]()
+    decode, tried, sizes = etplus_reader.decode_raws, set[bytes](), list[int]()
 
     def decode_once(text: bytes) -> list[Any]:
         assert text not in tried, "the same cut twice"
@@ -127,7 +127,7 @@ def test_a_cut_inside_an_element_is_followed_by_the_next_one(monkeypatch: pytest
         sizes.append(len(text))
         return decoded
 
-    monkeypatch.setattr(etplus_reader, "_decode_raws", decode_once)
+    monkeypatch.setattr(etplus_reader, "decode_raws", decode_once)
     document = read_etplus(as_bytes(plain))
     assert document.id.tolist() == [row["id"] for row in [*plain["nodes"], *plain["runtime"]]]
     assert len(tried) > len(sizes), "some cuts were inside an element"

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 from etplus.schemas.text import records as records_module
-from etplus.schemas.text.records import RecordArray, locate, opening, parse_records
+from etplus.schemas.text.records import RecordArray, RecordTexts, locate, opening, parse_records
 from etplus.trace.columns import StringTable, int_column
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -268,3 +268,27 @@ def test_whatever_is_no_64_bit_integer_is_missing(odd: Any) -> None:
     assert column.dtype == np.int64
     assert column.tolist()[0] == 1 and column.tolist()[2:] == [-(2**63), 2**63 - 1]
     assert column.tolist()[1] == -7
+
+
+def test_few_blocks_stay_in_memory_and_each_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [b'{"id": %d}' % i for i in range(50)]
+    records = RecordTexts.joined(texts, size=5)
+    assert records.block_count == 10 and len(records) == 50 and records.first.tolist() == list(range(0, 51, 5))
+    assert records.of(np.array([49, 0, 7, 8, 49, 20])) == [texts[i] for i in (49, 0, 7, 8, 49, 20)]
+    assert len(records._recent) == records_module._BLOCKS_KEPT and sorted(records._found) == [0, 1, 4, 9]
+    assert list(records._recent) == [4, 9], "the last that were asked for"
+    monkeypatch.setattr(RecordTexts, "_positions", lambda *_: pytest.fail("searched again"))
+    assert records.of(np.array([1, 21])) == [texts[1], texts[21]] and list(records._recent) == [0, 4]
+    assert records.of(np.zeros(0, np.int64)) == [] == RecordTexts.joined([]).of(np.zeros(0, np.int64))
+
+
+def test_how_the_records_of_a_block_begin_and_end() -> None:
+    nodes = [{"id": i, "name": "x"} for i in range(4)]
+    for indent in (None, 2):
+        text = json.dumps({"nodes": nodes}, indent=indent).encode()
+        array = locate(text, "nodes")
+        assert array is not None
+        records = array.texts([(*span, 4) for span in array.blocks()])
+        opener, pieces = records.cut(0)
+        assert [json.loads(opener + piece + b"}") for piece in pieces] == nodes
+        assert bool(opener) == (indent is not None) and array.first == text[array.start : text.index(b"}") + 1]
