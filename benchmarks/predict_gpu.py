@@ -21,18 +21,18 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from etplus.analysis.devices import known_devices
+from etplus.analysis.devices import Device, known_devices
 from etplus.cli.fit import crossval_lines
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
-from etplus.predict.costs import CostModel
-from etplus.predict.costs.baselines import ExtraTrees, NameMean, UntunedRoofline, have_trees
-from etplus.predict.costs.bound import bound_of
+from etplus.predict.costs import CostModel, Estimate, Task
+from etplus.predict.costs.baselines import ExtraTrees, KindMean, have_trees
+from etplus.predict.costs.bound import bound_of, device_of, times_at_peak
+from etplus.predict.costs.cost_model import FromMeasured
 from etplus.predict.costs.crossval import cross_validate
-from etplus.predict.costs.familiarity import Familiarity
 from etplus.predict.costs.kernel_model import interval_group
 from etplus.predict.costs.measured_tasks import MeasuredTask, gpu_tasks, medians, pooled
-from etplus.predict.costs.prediction_intervals import fit_intervals
+from etplus.predict.costs.prediction_intervals import Familiarity, fit_intervals
 from etplus.predict.costs.registry import Costs
 from etplus.predict.costs.similar import Nearest
 from etplus.predict.end_to_end import Prediction, calibrated, predict, predict_ranks
@@ -45,6 +45,7 @@ TRACES = Path(__file__).parents[2] / "shared" / "traces"
 PAIRS = (*(f"dlrm.rank{rank}" for rank in range(4)), "linear", "resnet103", "simple_add")
 DEVICES = {device.name: device for device in known_devices()}
 OURS = "this model"
+OF_PEAK, OF_BANDWIDTH, FLOOR_NS = 0.5, 0.6, 2000.0
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
@@ -84,6 +85,37 @@ class Held:
     predicted: Mapping[str, Floats]
     low: Floats
     high: Floats
+
+
+class NameMean(FromMeasured):
+    """Geometric mean of the events of one kernel's name, else as `KindMean`."""
+
+    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
+        logs: dict[str, list[float]] = {}
+        for known in measured:
+            logs.setdefault(known.task.kernel, []).append(np.log(max(known.ns, 1.0)))
+        self._names = {name: float(np.exp(np.mean(of))) for name, of in logs.items()}
+        self._kinds = KindMean(measured)
+
+    def predict(self, task: Task) -> Estimate:
+        """ns of any task."""
+        known = self._names.get(task.kernel)
+        return self._kinds.predict(task) if known is None else Estimate(known, "mean of its name")
+
+
+class UntunedRoofline:
+    """Half of the peak FLOP/s or 60% of the bandwidth, and 2 µs at least; nothing is fitted."""
+
+    def __init__(self, devices: Mapping[str, Device]) -> None:
+        self._devices = devices
+
+    def predict(self, task: Task) -> Estimate:
+        """ns of any task."""
+        device = device_of(task, self._devices)
+        if device is None or not task.main:
+            return Estimate(FLOOR_NS, "floor")
+        at_peak = times_at_peak(task, device)
+        return Estimate(max(at_peak.compute / OF_PEAK, at_peak.memory / OF_BANDWIDTH, FLOOR_NS), "untuned roofline")
 
 
 def models(given: Sequence[MeasuredTask]) -> dict[str, CostModel]:

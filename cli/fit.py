@@ -18,7 +18,7 @@ from ..predict.costs.registry import explain
 from ..predict.end_to_end import calibrated
 from ..predict.fitting import fit
 from ..predict.model_file import write_model
-from ..replaying.outliers import outlier_lines
+from ..replaying.iterations import outlier_lines
 from ..trace.printable import shortened
 from ..trace.text_tables import Cell, render, rewrap, share, terminal_width
 from .inputs import add_inputs, find_inputs, read_all
@@ -45,7 +45,6 @@ ExtraTrees is in it if scikit-learn is installed (pip install 'etplus[learn]').
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Fit a model of what work takes on linked traces."
     parser.epilog = _EPILOG
     add = parser.add_argument

@@ -16,12 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..jobs.clocks import clock_offsets, synchronising
+from ..jobs.clocks import clock_offsets, synchronising, transfers
 from ..jobs.job_ranks import ONE_RANK
 from ..jobs.job_report import ClockOffset
 from ..jobs.matching import Matched, match_collectives, match_messages
 from ..jobs.rank_communications import RankCommunications
-from ..jobs.transfers import transfers
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import WORLD, Group
 from ..trace.conventions import MAX_RANKS

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from math import exp, expm1, hypot, log
 from typing import Any, NamedTuple
 
@@ -14,11 +15,10 @@ import numpy as np
 
 from ..measuring.measured import Measured
 from ..replaying.graph_replay import relative_error, replay
-from ..replaying.outliers import Outlier
+from ..replaying.iterations import Outlier, StepTimes
 from ..replaying.rank_coupling import find_rendezvous, join_ranks
 from ..replaying.replay_graph import COMM, ReplayGraph
 from ..replaying.replay_summary import BaseError
-from ..replaying.step_times import StepTimes
 from ..reshape.reshape import Reshaped
 from ..reshape.shape_change import ShapeChange
 from ..schemas.communications import comm_rows
@@ -29,7 +29,7 @@ from ..trace.medians import median
 from ..trace.old_names import old_name_of
 from ..trace.printable import shortened
 from ..trace.trace import Trace
-from .costs.familiarity import NEW
+from .costs.prediction_intervals import NEW
 from .fitting import fit_parts, prepare
 from .model_file import EndToEndError, FittedModel
 from .overhead_model import overhead_model_of_ranks
@@ -123,7 +123,7 @@ class Prediction:
             "changed": self.changed, "baselines_ns": self.baselines, "unknown": self.unknown,
             "without_waiting_ns": self.without_waiting, "steps": None if self.steps is None else self.steps.to_dict(),
             "base_error": self.base.to_dict(),
-            "set_apart": [msgspec.structs.asdict(one) for one in self.set_apart],
+            "set_apart": [msgspec.structs.asdict(outlier) for outlier in self.set_apart],
             "notes": list(self.notes), "sources": dict(self.sources),
             "ops": [asdict(row) for row in self.rows],
             "unlike": self.share_unfamiliar, "kernels": [asdict(row) for row in self.kernels],
@@ -197,7 +197,7 @@ def predict(
     device: str | None = None, changed: bool = False, shape: ShapeChange | None = None, keep_outliers: bool = False,
     force: bool = False, measured: Measured | None = None, host: Host = "trace",
 ) -> Prediction:  # fmt: skip
-    """Predict the time of a linked trace: its work by the model, all else as it was recorded (`price_edges`).
+    """Predict the time of a linked trace: its work by the model, all else as it was recorded.
 
     Args:
         iterations: only these, such as "30-39"; those before them are replayed as measured (replay only).
@@ -249,17 +249,18 @@ def predict_ranks(
     base = BaseError.of(unchanged)
     if changed:
         base.refuse(files, force=force)
-    together = _walk_together if engine == "overheads" else _replay_together
-    told = unchanged.makespan_ns
     if engine == "overheads":
-        told = _walk_together(jobs, joint, [job.gpu_ns for job in jobs], as_recorded=True)
-    waits = [together(jobs, joint, [job.gpu_ns_waiting for job in jobs], as_recorded=True)]
-    took = _Took.of(jobs, engine, unchanged.measured_ns, told, lambda times: together(jobs, joint, times), waits)
+        together = partial(_walk_together, jobs, joint)
+        recorded = together([job.gpu_ns for job in jobs], as_recorded=True)
+    else:
+        together, recorded = partial(_replay_together, jobs), unchanged.makespan_ns
+    waits = [together([job.gpu_ns_waiting for job in jobs], as_recorded=True)]
+    took = _Took.of(jobs, engine, unchanged.measured_ns, recorded, together, waits)
     kernels = [row for job in jobs for row in job.kernels()]
     unknown = float(np.mean([job.unknown_edges for job in jobs]))
     weakest = checked(files, took.ns, took.low, took.high, took.links(kernels), force=force)
     each = [job.baselines() for job in jobs]
-    greatest = {name: max(one.get(name, 0) for one in each) for name in each[0]}
+    greatest = {name: max(of_rank.get(name, 0) for of_rank in each) for name in each[0]}
     rows = tuple(row for job in jobs for row in job.rows(engine))
     notes = tuple(dict.fromkeys(note for job in jobs for note in job.notes))
     shapes = tuple(job.shapes for job in jobs if job.shapes is not None)
@@ -269,26 +270,7 @@ def predict_ranks(
     )  # fmt: skip
 
 
-class EngineTotals(NamedTuple):
-    """ns of the iterations of a trace: by engine as predicted, without calibration; as measured; and the share of timed
-    edges without an estimate."""
-
-    predicted: dict[str, int]
-    measured: int
-    unknown: float
-
-
-def totals(
-    trace: Trace, model: FittedModel, iterations: str | None = None, *, keep_outliers: bool = False
-) -> EngineTotals:
-    """What both engines say of the iterations of a trace without GPU events, its operators' times by the model."""
-    job = RankJob(trace, model, iterations, None, False, None, keep_outliers, host="model")
-    return EngineTotals({engine: job.total(engine) for engine in ENGINES}, job.measured, job.unknown_edges)
-
-
-def _replay_together(
-    jobs: Sequence[RankJob], joint: ReplayGraph, kernel_ns: Times, *, as_recorded: bool = False
-) -> int:
+def _replay_together(jobs: Sequence[RankJob], kernel_ns: Times, *, as_recorded: bool = False) -> int:
     """The replay of ranks that meet in collectives, which transfer for as long as the model says, or as recorded."""
     coupled = join_ranks([
         job.graph.with_latencies(job.lags_at(times)) for job, times in zip(jobs, kernel_ns, strict=True)
@@ -398,9 +380,10 @@ def calibrated(
         return model
     ratios: dict[str, list[float]] = {engine: [] for engine in ENGINES}
     for trace in on_host:
-        one = totals(trace, model, iterations, keep_outliers=keep_outliers)
-        for engine, predicted in one.predicted.items():
-            ratios[engine].append(one.measured / predicted if predicted else 1.0)
+        job = RankJob(trace, model, iterations, None, False, None, keep_outliers, host="model")
+        for engine in ENGINES:
+            predicted = job.total(engine)
+            ratios[engine].append(job.measured / predicted if predicted else 1.0)
     return msgspec.structs.replace(model, calibration={engine: median(of) for engine, of in ratios.items()})
 
 
@@ -417,11 +400,9 @@ def _errors(
     for fold in range(min(_FOLDS, len(parts)) if len(parts) > 1 else 0):
         other = fit_parts([part for k, part in enumerate(parts) if k % _FOLDS != fold], model.devices, None)
         for trace in on_host[fold::_FOLDS]:
-            one = totals(trace, other, iterations, keep_outliers=keep_outliers)
-            for engine, predicted in one.predicted.items():
-                if predicted and one.measured:
-                    found[engine].append((round(log(one.measured / predicted), 4), round(one.unknown, 4)))
-    return {
-        engine: EndToEndError(tuple(ratio for ratio, _ in of), tuple(unknown for _, unknown in of))
-        for engine, of in found.items() if of
-    }  # fmt: skip
+            job = RankJob(trace, other, iterations, None, False, None, keep_outliers, host="model")
+            for engine in ENGINES:
+                predicted = job.total(engine)
+                if predicted and job.measured:
+                    found[engine].append((round(log(job.measured / predicted), 4), round(job.unknown_edges, 4)))
+    return {engine: EndToEndError(*zip(*of, strict=True)) for engine, of in found.items() if of}

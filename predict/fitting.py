@@ -13,10 +13,8 @@ from ..analysis.overheads import OverheadRows, overhead_rows, pool, summarise
 from ..replaying.edge_latencies import Chosen, Places, fit_edge_latencies, iterations_of, places
 from ..replaying.graph_building import build_graph
 from ..replaying.host_time import without_waits
-from ..replaying.iterations import find_iterations
-from ..replaying.outliers import Outlier
+from ..replaying.iterations import Outlier, find_iterations, percentiles
 from ..replaying.replay_graph import ReplayGraph
-from ..replaying.step_times import percentiles
 from ..trace.columns import IntColumn
 from ..trace.errors import ConvertError, UsageError
 from ..trace.kinds import CPU, GPU
@@ -75,7 +73,7 @@ def fit_parts(parts: Sequence[Part], devices: Sequence[Device], kernels: KernelM
     """
     rows = pool([part.overheads for part in parts])
     ratios = [ratio for part in parts for ratio in part.step_ratios]
-    gpu = pooled(one for part in parts for one in part.gpu)
+    gpu = pooled(event for part in parts for event in part.gpu)
     cpu = medians([t for part in parts for t in part.cpu], [n for part in parts for n in part.cpu_ns])
     return FittedModel(
         VERSION, tuple(part.file for part in parts), tuple(part.took for part in parts),

@@ -8,8 +8,7 @@ from ..analysis.devices import Device, known_devices
 from ..analysis.overheads import Overheads
 from ..measuring.measured import Measured as MeasuredHere
 from ..replaying.edge_latencies import EdgeLatencies
-from ..replaying.outliers import Outlier
-from ..replaying.step_times import Percentiles
+from ..replaying.iterations import Outlier, Percentiles
 from ..schemas.text.files import Source, open_output, read_struct
 from ..trace.brief import brief
 from ..trace.conventions import MAX_NS

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from ..analysis.overheads import Overheads, Statistic, overhead_rows, summarise
-from ..replaying.host_time import blocking_copies, synchronising_calls, without_waits
+from ..analysis.overheads import Overheads, Statistic
+from ..replaying.host_time import blocking_copies, synchronising_calls
 from ..trace.columns import IntColumn
 from ..trace.trace import Trace
 from .model_file import FittedModel
@@ -85,8 +85,6 @@ def overhead_model_of_ranks(
     Ranks are walked in turn until no collective starts later than in the round before.
 
     Args:
-        models: of each rank, with its overheads.
-        begin: ns, when each rank begins.
         rendezvous: of each collective the GPU event of each rank, by index of the rank.
     """
     starts: list[dict[int, float]] = [{} for _ in traces]
@@ -103,15 +101,6 @@ def overhead_model_of_ranks(
         if starts == before:
             break
     return round(max(at + walk.total for at, walk in zip(begin, walks, strict=True)) - min(begin))
-
-
-def own_overheads(trace: Trace, of_row: IntColumn) -> Overheads:
-    """The overheads of a trace itself.
-
-    Args:
-        of_row: int64, the iteration of each row, −1 for rows that do not count.
-    """
-    return summarise(overhead_rows(without_waits(trace), 0, counted=of_row >= 0), 0)
 
 
 def scaled(overheads: Overheads, factor: float) -> Overheads:
@@ -153,8 +142,8 @@ class _WorkTimes:
 
     def of(self, kind: int, name: str) -> float:
         """ns of an overhead of an operator, or of a runtime call (T4)."""
-        one = self._of[kind].get(name)
-        return one.mean_with_outliers * 1000 if one is not None else self._all[kind]
+        known = self._of[kind].get(name)
+        return known.mean_with_outliers * 1000 if known is not None else self._all[kind]
 
 
 def _launches(trace: Trace) -> dict[int, list[int]]:

@@ -21,14 +21,12 @@ from ..trace.errors import UsageError
 from ..trace.tensors import Tensor
 from ..trace.trace import Trace
 from .costs.bound import bound_of, times_at_peak
-from .costs.familiarity import NEW, Familiarity
 from .costs.kernel_model import interval_group
-from .costs.measured_tasks import CPU_OP, MeasuredTask, gpu_tasks
-from .costs.prediction_intervals import PredictionIntervals, Spread
+from .costs.measured_tasks import CPU_OP, gpu_tasks
+from .costs.prediction_intervals import NEW, Familiarity, PredictionIntervals, Spread
 from .costs.similar import MeasuredTable
 from .costs.task import Estimate, Task
-from .costs.utilisation import Utilisation, kernel_family
-from .costs.utilisation_fit import fit_utilisation
+from .costs.utilisation import Utilisation, fit_utilisation, kernel_family
 from .model_file import EndToEndError, FittedModel
 
 UNKNOWN = "unknown"
@@ -76,14 +74,18 @@ class Pricing:
             raise UsageError(
                 f"device {device!r} is not known; give --device-spec, or one of {', '.join(self._records)}"
             )
-        self._model = model
-        self._measured_there = any(one.task.device == device for one in model.gpu)
-        self._ops = {one.task.op for one in model.cpu}
+        self._model, kernels = model, model.kernels
+        self._intervals = PredictionIntervals() if kernels is None else kernels.intervals
+        self._held_out = 0 if kernels is None else kernels.held_out  # traces that the intervals are from
+        self._measured_there = any(event.task.device == device for event in model.gpu)
+        self._ops = {call.task.op for call in model.cpu}
         tasks = gpu_tasks(trace, model.devices)
         self.tasks: Sequence[Task] = [task.unlaunched for task in tasks] if beyond else tasks
         self._known: dict[Task, Price] = {}
         self._dtype = dtype
-        self._typed = {} if dtype is None else _by_type([*model.gpu, *model.cpu])
+        self._typed = defaultdict[Hashable, list[float]](list)
+        for work in () if dtype is None else (*model.gpu, *model.cpu):
+            self._typed[_typed_key(work.task, work.task.device)].append(work.ns)
         self.notes: list[str] = []
         if device is not None and not self._measured_there:
             self.notes.append(
@@ -102,18 +104,14 @@ class Pricing:
 
     def event(self, event: int) -> Estimate:
         """The time of a GPU event, 0 if no model serves it."""
-        return self._estimate(self.tasks[event])
-
-    def _estimate(self, task: Task) -> Estimate:
-        return self._of_type(task, self._on_device) or _NOTHING
+        return self._of_type(self.tasks[event], self._on_device) or _NOTHING
 
     def _of_type(self, task: Task, price: Callable[[Task], Estimate | None]) -> Estimate | None:
         """The price of a task with the wanted element type: as measured with it, else scaled by what bounds it."""
-        new, device = self._retyped(task), self._to or task.device
+        new, device = retyped(task, self._dtype), self._to or task.device
         if new == task:
             return price(task)
-        known = self._typed.get(_typed_key(new, device))
-        if known:
+        if (known := self._typed.get(_typed_key(new, device))) is not None:
             return Estimate(float(np.median(known)), f"measured with {self._dtype}")
         found = price(task)
         if found is None:
@@ -121,9 +119,6 @@ class Pricing:
         bound = bound_of(msgspec.structs.replace(new, device=device), self._records)
         ns = found.ns * time_ratio(task, new, self._records.get(device))
         return Estimate(max(ns, bound.ns if bound else 0.0), f"{found.how}, scaled")
-
-    def _retyped(self, task: Task) -> Task:
-        return task if self._dtype is None else retyped(task, self._dtype)
 
     def _on_device(self, task: Task) -> Estimate | None:
         if self._to is None or self._to == task.device:
@@ -143,9 +138,9 @@ class Pricing:
         """The time of a GPU event with its interval and bound."""
         task = self.tasks[event]
         if task not in self._known:
-            there = self._retyped(task)
+            there = retyped(task, self._dtype)
             there = there if self._to is None else msgspec.structs.replace(there, device=self._to)
-            estimate, bound = self._estimate(task), bound_of(there, self._records)
+            estimate, bound = self.event(event), bound_of(there, self._records)
             level, *rest = self._familiar.group(there)
             spread = self._intervals.of(interval_group(estimate.how, (level, *rest)), _MEASURED.get(estimate.how))
             if level == NEW and not self._held_out:  # what one trace says of itself
@@ -158,15 +153,6 @@ class Pricing:
             self._known[task] = Price(estimate.ns, max(low, min(least or 0.0, estimate.ns)), high, least,
                                       estimate.how, level)  # fmt: skip
         return self._known[task]
-
-    @cached_property
-    def _intervals(self) -> PredictionIntervals:
-        return self._model.kernels.intervals if self._model.kernels is not None else PredictionIntervals()
-
-    @property
-    def _held_out(self) -> int:
-        """How many traces the intervals are from."""
-        return 0 if self._model.kernels is None else self._model.kernels.held_out
 
     @cached_property
     def _utilisation(self) -> Utilisation:
@@ -189,14 +175,6 @@ class Pricing:
 def _typed_key(task: Task, device: str) -> Hashable:
     """What equal work has in common whatever kernel does it."""
     return task.op, task.category, task.inputs, task.outputs, task.place, task.collective, device
-
-
-def _by_type(measured: Sequence[MeasuredTask]) -> dict[Hashable, list[float]]:
-    """ns of equal work by any kernel."""
-    found = defaultdict[Hashable, list[float]](list)
-    for one in measured:
-        found[_typed_key(one.task, one.task.device)].append(one.ns)
-    return found
 
 
 @dataclass(frozen=True)
@@ -239,7 +217,7 @@ def kernel_rows(pricing: Pricing, trace: Trace, of_row: IntColumn) -> tuple[Pric
     rows = []
     for task, of in groups.items():
         price, count = pricing.price(of[0]), len(of)
-        predicted, low, high = (round(one * count) for one in (price.ns, price.low, price.high))
+        predicted, low, high = (round(ns * count) for ns in (price.ns, price.low, price.high))
         bound = None if price.bound is None else math.floor(price.bound * count)
         rows.append(PricedKernel(
             task.kernel, task.op, task.shapes, task.device, count, int(trace.gpu.dur[of].sum()), predicted, low, high,
@@ -285,9 +263,8 @@ def drawn_in(pricing: Pricing, events: Sequence[int]) -> tuple[list[float], list
     """
     prices = {event: pricing.price(event) for event in events}
     ends = []
-    below = {event: price.low - price.ns for event, price in prices.items()}
-    above = {event: price.high - price.ns for event, price in prices.items()}
-    for off in (below, above):
+    for side in ("low", "high"):
+        off = {event: getattr(price, side) - price.ns for event, price in prices.items()}
         by_family = defaultdict[tuple[str, str], float](float)
         for event, ns in off.items():
             task = pricing.tasks[event]
@@ -315,8 +292,8 @@ def interval(predicted: int, low: int, high: int, half: float) -> tuple[int, int
     return round(predicted * exp(-down)), round(predicted * exp(up))
 
 
-def retyped(task: Task, dtype: str) -> Task:
-    """A task whose floating-point tensors are of another type; its bytes shrink or grow as those tensors do.
+def retyped(task: Task, dtype: str | None) -> Task:
+    """A task whose floating-point tensors are of another type, or as it is; its bytes change as those tensors do.
 
     The kernel is left open: a library chooses others for another type.
 
@@ -327,17 +304,18 @@ def retyped(task: Task, dtype: str) -> Task:
         ('bfloat16', 256)
     """
     before = (*task.inputs, *task.outputs)
-    if not any(one.dtype in FLOATING and one.dtype != dtype for one in before):
+    if dtype is None or not any(tensor.dtype in FLOATING and tensor.dtype != dtype for tensor in before):
         return task
-    inputs, outputs = (tuple(_retyped(one, dtype) for one in some) for some in (task.inputs, task.outputs))
-    sizes = [sum(one.numel * FLOATING.get(one.dtype, 0) for one in some) for some in (before, (*inputs, *outputs))]
+    inputs, outputs = (
+        tuple(Tensor(tensor.shape, dtype) if tensor.dtype in FLOATING else tensor for tensor in some)
+        for some in (task.inputs, task.outputs)
+    )
+    sizes = [
+        sum(tensor.numel * FLOATING.get(tensor.dtype, 0) for tensor in some) for some in (before, (*inputs, *outputs))
+    ]
     moved = None if task.bytes is None else round(task.bytes * sizes[1] / sizes[0]) if sizes[0] else task.bytes
     counted = dtype if task.dtype in FLOATING else task.dtype
     return msgspec.structs.replace(task, inputs=inputs, outputs=outputs, bytes=moved, dtype=counted, kernel="")
-
-
-def _retyped(tensor: Tensor, dtype: str) -> Tensor:
-    return Tensor(tensor.shape, dtype) if tensor.dtype in FLOATING else tensor
 
 
 def time_ratio(old: Task, new: Task, device: Device | None) -> float:
@@ -349,6 +327,6 @@ def time_ratio(old: Task, new: Task, device: Device | None) -> float:
     if old == new or old.collective:
         return (new.bytes or 1) / (old.bytes or 1)
     if device is not None and old.category != CPU_OP:
-        bounds = [times_at_peak(one, device).ns for one in (old, new)]
-        return bounds[1] / bounds[0] if bounds[0] and bounds[1] else 1.0
+        before, after = (times_at_peak(task, device).ns for task in (old, new))
+        return after / before if before and after else 1.0
     return 1.0 if old.flops else (new.bytes or 1) / (old.bytes or 1)

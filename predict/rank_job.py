@@ -16,17 +16,17 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from ..analysis.overheads import Overheads
+from ..analysis.overheads import Overheads, overhead_rows, summarise
 from ..measuring.lookup import EXECUTED, RECORDED, own_times, shares_of_sources
 from ..measuring.measured import Measured
 from ..replaying.constants import Constants, fit_constants
-from ..replaying.edge_latencies import EdgeLatencies, host_collective_keys, iterations_of, places, transfer_key
+from ..replaying.edge_latencies import host_collective_keys, iterations_of, places, transfer_key
 from ..replaying.graph_building import build_graph
 from ..replaying.graph_replay import replay
-from ..replaying.outliers import warm_up
+from ..replaying.host_time import without_waits
+from ..replaying.iterations import StepTimes, percentiles, warm_up
 from ..replaying.replay_graph import DURATION, HOST, ReplayGraph
 from ..replaying.replay_summary import BaseError
-from ..replaying.step_times import StepTimes, percentiles
 from ..reshape.reshape import reshaped
 from ..reshape.shape_change import ShapeChange
 from ..schemas.communications import comm_rows
@@ -39,11 +39,11 @@ from ..trace.kinds import GPU
 from ..trace.medians import median
 from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
-from .costs.measured_tasks import MeasuredTask, cpu_tasks, medians
+from .costs.measured_tasks import cpu_tasks, medians
 from .costs.task import Estimate
 from .fitting import measured_ns, measured_steps, self_time
 from .model_file import FittedModel
-from .overhead_model import overhead_model, own_overheads, scaled, with_work_of
+from .overhead_model import overhead_model, scaled, with_work_of
 from .pricing import UNKNOWN, PricedKernel, Pricing, drawn_in, kernel_rows
 
 Engine = Literal["replay", "overheads"]
@@ -141,10 +141,17 @@ class RankJob:
 
     @cached_property
     def speed(self) -> HostSpeed:
-        """See `host_speed`."""
+        """The host of the trace, as recorded, beside that of the traces fitted on."""
         if not self.by_model and self.host == "trace":
             return HostSpeed(1.0, 0.0)
-        return host_speed(self.graph, self.original, self.of_row, self.model.cpu)
+        calls, own = self_time(self.graph, self.original, self.of_row)
+        took = {known.task: known.ns for known in self.model.cpu}
+        here = [op for op in medians(cpu_tasks(self.original, calls), own.tolist()) if op.ns > 0]
+        ratios = [op.ns / took[op.task] for op in here if took.get(op.task, 0) > 0]
+        if len(ratios) < _LEAST_ALIKE:
+            return HostSpeed(1.0, 1.0)
+        missing = sum(op.ns * op.count for op in here if op.task not in took)
+        return HostSpeed(median(ratios), missing / sum(op.ns * op.count for op in here))
 
     @property
     def unknown(self) -> float:
@@ -161,14 +168,9 @@ class RankJob:
     @cached_property
     def priced(self) -> PricedEdges:
         """Work by the model, all else as recorded, on the wanted host."""
-        to_trace = self.speed.ratio if self.host == "trace" else 1.0
-        priced = price_edges(
-            self.graph, self.trace, self.of_row, self.model.lags, self.pricing, speed=to_trace,
-            executed=self._executed, operators=self.by_model, reshaped=self._changed or self._retyped,
-            moved=self._moved,
-        )  # fmt: skip
+        priced = self._price_edges()
         lag, times = priced.lag.copy(), np.ones(len(self.original))
-        host = host_work(self.graph, self.of_row)
+        host = self._host_work()
         if self.host == "model":
             here = host[[priced.how.get(edge, UNKNOWN) == UNKNOWN for edge in host.tolist()]]
             lag[here] = np.rint(lag[here] / self.speed.ratio)
@@ -176,6 +178,74 @@ class RankJob:
             times[self.trace.calls.source] = self.shapes.repeats
             lag[host] = np.rint(lag[host] * times[self.graph.row[self.graph.edges.target[host]]])
         return replace(priced, lag=lag)
+
+    def _price_edges(self) -> PricedEdges:
+        """Lags of the iterations' work by the model.
+
+        In order: operators that were executed here, the same place in the traces fitted on, equal collectives, the cost
+        models.
+        """
+        graph, edges, of_row, table = self.graph, self.graph.edges, self.of_row, self.model.lags
+        reshaped, speed = self._changed or self._retyped, self._speed_of_models
+        at, collectives = places(graph, self.trace, of_row), {} if reshaped else host_collective_keys(graph.trace)
+        found = dict[int, Estimate | None]()
+        parts = defaultdict[Row, list[int]](list)  # host work without a place, by operator
+        owners, kinds = edges.owner[at.edges].tolist(), edges.kind[at.edges].tolist()
+        for edge, place, kind, owner in zip(at.edges.tolist(), at.place, kinds, owners, strict=True):
+            if kind == HOST and not self.by_model:
+                continue
+            event = self.event_of.get(owner)
+            known = None if reshaped or (self._moved and event is not None) else table.places.get(place)
+            if known is not None:
+                ratio = table.host_ratio * speed if kind == HOST else table.device_ratio if event is not None else 1.0
+                found[edge] = Estimate(known * ratio, _SAME_PLACE)
+            elif event is not None:
+                found[edge] = self.pricing.event(event)
+            elif kind == HOST:
+                parts[owner].append(edge)
+                found[edge] = None
+            else:
+                equal = table.collectives.get(collectives.get(owner, ""))
+                found[edge] = None if equal is None else Estimate(equal, _EQUAL)
+        whole = graph.durations
+        for owner, estimate in self._own_times(parts).items():
+            found |= _parts(graph, parts[owner], whole[owner], estimate)
+        own = np.flatnonzero((edges.kind == HOST) & np.isin(edges.owner, list(self._executed)))
+        own = own[of_row[edges.owner[own]] >= 0]
+        for edge, owner in zip(own.tolist(), edges.owner[own].tolist(), strict=True):
+            found |= _parts(graph, [edge], whole[owner], Estimate(self._executed[owner], EXECUTED))
+        lag = edges.lag.copy()
+        for edge, price in found.items():
+            if price is not None and price.how != UNKNOWN:
+                lag[edge] = round(price.ns)
+        host = np.setdiff1d(np.flatnonzero(edges.kind == HOST), list(found))
+        host = host[of_row[graph.row[edges.target[host]]] >= 0]
+        how = {edge: UNKNOWN if price is None else price.how for edge, price in found.items()}
+        return PricedEdges(lag, how, int(edges.lag[host].sum()))
+
+    @property
+    def _speed_of_models(self) -> float:
+        """What times of host work of the traces fitted on are multiplied with."""
+        return self.speed.ratio if self.host == "trace" else 1.0
+
+    def _own_times(self, wanted: Mapping[Row, Sequence[int]]) -> dict[Row, Estimate]:
+        """Own times of operators by the cost models, by row; without those that the model has not seen."""
+        calls, _ = self_time(self.graph, self.trace, self.of_row)
+        calls = calls[np.isin(self.trace.calls.source[calls], list(wanted))]
+        rows, speed = self.trace.calls.source[calls].tolist(), self._speed_of_models
+        prices = zip(rows, map(self.pricing.call, cpu_tasks(self.trace, calls)), strict=True)
+        return {row: Estimate(price.ns * speed, price.how) for row, price in prices if price is not None}
+
+    def _host_work(self) -> IntColumn:
+        """Positions of the edges of the iterations that are work of a host, of which another one takes more or less:
+        all but long pauses outside of calls, which may be waits."""
+        edges = self.graph.edges
+        host = np.flatnonzero(edges.kind == HOST)
+        host = host[self.of_row[self.graph.row[edges.target[host]]] >= 0]
+        owner = edges.owner[host]
+        pause = (owner < 0) | (self.original.scope[owner] == ANNOTATION_SCOPE)
+        work: IntColumn = host[~pause | (edges.lag[host] <= LONG_PAUSE_NS)]
+        return work
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -188,20 +258,21 @@ class RankJob:
     def sources(self) -> Mapping[str, float]:
         """See `Prediction`."""
         priced = self.priced
-        times = [(one, float(priced.lag[edge])) for edge, one in priced.how.items()]
+        times = [(how, float(priced.lag[edge])) for edge, how in priced.how.items()]
         return shares_of_sources([*times, (RECORDED, float(priced.recorded_ns))])
 
     @cached_property
     def _own_overheads(self) -> Overheads:
-        return own_overheads(self.trace, self.of_row)
+        return summarise(overhead_rows(without_waits(self.trace), 0, counted=self.of_row >= 0), 0)
 
     @cached_property
     def walked(self) -> FittedModel:
         """The model with the overheads that the overheads engine takes."""
         own = self._own_overheads
         here = own if self.host == "trace" else scaled(own, 1 / self.speed.ratio)
-        speed = self.speed.ratio if self.host == "trace" else 1.0
-        return self._walked(with_work_of(here, self.model.overheads, speed) if self.by_model else here)
+        if self.by_model:
+            here = with_work_of(here, self.model.overheads, self._speed_of_models)
+        return self._walked(here)
 
     def _walked(self, overheads: Overheads) -> FittedModel:
         return msgspec.structs.replace(self.model, overheads=overheads)
@@ -283,9 +354,9 @@ class RankJob:
         if engine == "overheads":
             for event, kind in enumerate(self.pricing.kinds):
                 if self.of_row[self.trace.gpu.source[event]] >= 0:
-                    one = self.pricing.event(event)
+                    estimate = self.pricing.event(event)
                     took = int(self.trace.gpu.dur[event])
-                    found.setdefault(kind, []).append((event, round(one.ns), took, one.how))
+                    found.setdefault(kind, []).append((event, round(estimate.ns), took, estimate.how))
             return _op_rows(found)
         edges, lags, how = self.graph.edges, self.priced.lag, self.priced.how
         kinds = dict(zip(self.trace.gpu.source.tolist(), self.pricing.kinds, strict=True))
@@ -303,8 +374,8 @@ class RankJob:
         if spread is None or not len(times):
             return None
         apart = self.chosen.set_apart
-        one = spread.times(predicted / len(times))
-        return StepTimes(len(times), warm_up(apart), apart, percentiles(times).times(1), one)
+        each = spread.times(predicted / len(times))
+        return StepTimes(len(times), warm_up(apart), apart, percentiles(times).times(1), each)
 
     def kernels(self) -> tuple[PricedKernel, ...]:
         """The GPU events of the iterations, those that no operator is known to have launched included."""
@@ -330,11 +401,9 @@ class RankJob:
 def _op_rows(found: Mapping[str, Sequence[tuple[int, int, int, str]]]) -> tuple[OpRow, ...]:
     rows = []
     for op, parts in found.items():
-        how = [one for _, _, _, one in parts]
-        often = tuple(one for one, _ in sorted(Counter(how).items(), key=lambda item: (-item[1], item[0])))
-        owners = {owner for owner, _, _, _ in parts}
-        predicted, measured = sum(one for _, one, _, _ in parts), sum(one for _, _, one, _ in parts)
-        rows.append(OpRow(op, len(owners), predicted, measured, often))
+        owners, predicted, measured, how = zip(*parts, strict=True)
+        often = tuple(model for model, _ in sorted(Counter(how).items(), key=lambda item: (-item[1], item[0])))
+        rows.append(OpRow(op, len(set(owners)), sum(predicted), sum(measured), often))
     return tuple(sorted(rows, key=lambda row: (-row.measured_ns, row.op)))
 
 
@@ -360,73 +429,7 @@ class PricedEdges:
     @property
     def unknown(self) -> float:
         """Share of the edges that the model is asked for and has no counterpart of."""
-        return sum(one == UNKNOWN for one in self.how.values()) / max(len(self.how), 1)
-
-
-def price_edges(
-    graph: ReplayGraph, trace: Trace, of_row: IntColumn, table: EdgeLatencies, pricing: Pricing, *, speed: float,
-    executed: Mapping[Row, float], operators: bool, reshaped: bool = False, moved: bool = False,
-) -> PricedEdges:  # fmt: skip
-    """Price the work of some iterations.
-
-    In order: operators that were executed here, the same place in the traces fitted on, equal collectives, the cost
-    models.
-
-    Args:
-        trace: with the shapes to be priced. of_row: int64, the iteration of each row, −1 for rows that stay.
-        speed: what own times of operators are multiplied with; see `host_speed`. operators: price them.
-        executed: own times of operators, ns, by row.
-        reshaped: times at the same place are of other shapes or types. moved: GPU events are priced for another device.
-    """
-    edges, at = graph.edges, places(graph, trace, of_row)
-    event_of = {row: event for event, row in enumerate(trace.gpu.source.tolist())}
-    collectives = {} if reshaped else host_collective_keys(graph.trace)
-    own = np.flatnonzero((edges.kind == HOST) & np.isin(edges.owner, list(executed)))
-    own = own[of_row[edges.owner[own]] >= 0]
-    found = dict[int, Estimate | None]()
-    parts = defaultdict[Row, list[int]](list)  # host work without a place, by operator
-    owners, kinds = edges.owner[at.edges].tolist(), edges.kind[at.edges].tolist()
-    for edge, place, kind, owner in zip(at.edges.tolist(), at.place, kinds, owners, strict=True):
-        if kind == HOST and not operators:
-            continue
-        event = event_of.get(owner)
-        known = None if reshaped or (moved and event is not None) else table.places.get(place)
-        if known is not None:
-            ratio = table.host_ratio * speed if kind == HOST else table.device_ratio if event is not None else 1.0
-            found[edge] = Estimate(known * ratio, _SAME_PLACE)
-        elif event is not None:
-            found[edge] = pricing.event(event)
-        elif kind == HOST:
-            parts[owner].append(edge)
-            found[edge] = None
-        else:
-            equal = table.collectives.get(collectives.get(owner, ""))
-            found[edge] = None if equal is None else Estimate(equal, _EQUAL)
-    whole = graph.durations
-    for owner, estimate in _own_times(graph, trace, of_row, pricing, parts, speed).items():
-        found |= _parts(graph, parts[owner], whole[owner], estimate)
-    for edge, owner in zip(own.tolist(), edges.owner[own].tolist(), strict=True):
-        found |= _parts(graph, [edge], whole[owner], Estimate(executed[owner], EXECUTED))
-    lag = edges.lag.copy()
-    for edge, one in found.items():
-        if one is not None and one.how != UNKNOWN:
-            lag[edge] = round(one.ns)
-    host = np.setdiff1d(np.flatnonzero(edges.kind == HOST), list(found))
-    host = host[of_row[graph.row[edges.target[host]]] >= 0]
-    how = {edge: UNKNOWN if one is None else one.how for edge, one in found.items()}
-    return PricedEdges(lag, how, int(edges.lag[host].sum()))
-
-
-def _own_times(
-    graph: ReplayGraph, trace: Trace, of_row: IntColumn, pricing: Pricing, wanted: Mapping[Row, Sequence[int]],
-    speed: float,
-) -> dict[Row, Estimate]:  # fmt: skip
-    """Own times of operators by the cost models, by row; without those that the model has not seen."""
-    calls, _ = self_time(graph, trace, of_row)
-    calls = calls[np.isin(trace.calls.source[calls], list(wanted))]
-    rows, tasks = trace.calls.source[calls].tolist(), cpu_tasks(trace, calls)
-    prices = ((row, pricing.call(task)) for row, task in zip(rows, tasks, strict=True))
-    return {row: Estimate(one.ns * speed, one.how) for row, one in prices if one is not None}
+        return sum(how == UNKNOWN for how in self.how.values()) / max(len(self.how), 1)
 
 
 def _parts(graph: ReplayGraph, edges: Sequence[int], whole: int, estimate: Estimate) -> dict[int, Estimate]:
@@ -446,31 +449,3 @@ class HostSpeed(NamedTuple):
 
     ratio: float
     unknown: float
-
-
-def host_speed(graph: ReplayGraph, trace: Trace, of_row: IntColumn, known: Sequence[MeasuredTask]) -> HostSpeed:
-    """Compare the host of a trace with that of the traces fitted on.
-
-    Args:
-        trace: as recorded, without other shapes. known: CPU operators of the traces fitted on.
-    """
-    calls, own = self_time(graph, trace, of_row)
-    took = {one.task: one.ns for one in known}
-    here = [one for one in medians(cpu_tasks(trace, calls), own.tolist()) if one.ns > 0]
-    ratios = [one.ns / took[one.task] for one in here if took.get(one.task, 0) > 0]
-    if len(ratios) < _LEAST_ALIKE:
-        return HostSpeed(1.0, 1.0)
-    missing = sum(one.ns * one.count for one in here if one.task not in took)
-    return HostSpeed(median(ratios), missing / sum(one.ns * one.count for one in here))
-
-
-def host_work(graph: ReplayGraph, of_row: IntColumn) -> IntColumn:
-    """Positions of the edges of some iterations that are work of a host, of which another one takes more or less: all
-    but long pauses outside of calls, which may be waits."""
-    edges, trace = graph.edges, graph.trace
-    host = np.flatnonzero(edges.kind == HOST)
-    host = host[of_row[graph.row[edges.target[host]]] >= 0]
-    owner = edges.owner[host]
-    pause = (owner < 0) | (trace.scope[owner] == ANNOTATION_SCOPE)
-    work: IntColumn = host[~pause | (edges.lag[host] <= LONG_PAUSE_NS)]
-    return work

@@ -22,8 +22,7 @@ from ..trace.medians import median
 from ..trace.selection import step_range
 from ..trace.tables import OP
 from ..trace.trace import Trace
-from .iterations import MarkedIterations, find_iterations, median_ratio
-from .outliers import Outlier
+from .iterations import MarkedIterations, Outlier, find_iterations, median_ratio
 from .replay_graph import DURATION, HOST, ReplayGraph
 
 _HASH_BYTES = 8
@@ -105,7 +104,7 @@ def iterations_of(trace: Trace, wanted: str | None, *, keep_outliers: bool) -> C
     set_apart = tuple(outlier for outlier in outliers if low <= outlier.iteration <= high)
     if wanted is None and not set_apart:
         return Chosen(np.where(trace.timed, np.maximum(found.of_row, 0), -1), np.arange(len(found)))
-    index = np.setdiff1d(np.arange(low, high + 1), [one.iteration for one in set_apart])
+    index = np.setdiff1d(np.arange(low, high + 1), [outlier.iteration for outlier in set_apart])
     if not len(index):
         raise UsageError(
             f"iterations {wanted!r}: {trace.file} has none among them that is like its others; --keep-outliers "

@@ -8,6 +8,7 @@ streams; synchronising calls, blocking copies, and streams that wait for other s
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,10 +21,23 @@ from ..trace.host_waits import blocking_copies as copies_that_block
 from ..trace.kinds import GPU, RUNTIME
 from ..trace.trace import Trace
 from .constants import SYNC_RETURN_NS, Constants, counted_lags, fit_constants
-from .engine_order import ordered_graph
 from .graph_events import GraphEvents
 from .host_time import SYNC_COST_NS
-from .replay_graph import DURATION, EVENT, HOST, LAUNCH, PIN, QUEUE, STREAM, SYNC, UNKNOWN, Edges, ReplayGraph
+from .replay_graph import (
+    DURATION,
+    EVENT,
+    HOST,
+    LAUNCH,
+    PIN,
+    QUEUE,
+    STREAM,
+    SYNC,
+    UNKNOWN,
+    Edges,
+    ReplayGraph,
+    renumbered,
+    topological,
+)
 from .thread_edges import handoffs, host_chains, host_collectives, without_backend_work, without_polling
 
 _SLOW = 3
@@ -354,6 +368,25 @@ def build_graph(trace: Trace) -> ReplayGraph:
     waits_between = "wait between streams is" if guessed == 1 else "waits between streams are"
     notes = [f"{guessed} {waits_between} inferred from calls, tensors or times"] if guessed else []
     return with_unknown_waits(ordered_graph(points, edges, queue.limit, [*polling, *backend, *notes]))
+
+
+def ordered_graph(points: GraphEvents, edges: Edges, queue_limit: int | None, notes: Sequence[str]) -> ReplayGraph:
+    """The graph with its points numbered in such an order.
+
+    Edges that would close a cycle (clocks that disagree) are left out, and a note says how many.
+    """
+    measured = points.measured
+    order = topological(measured, edges)
+    if order is None:
+        forward = (edges.kind == HOST) | (edges.kind == DURATION) | (measured[edges.source] < measured[edges.target])
+        notes = [*notes, f"{np.count_nonzero(~forward)} dependencies against the measured order were left out"]
+        edges = edges.take(forward)
+        order = topological(measured, edges)
+        assert order is not None, "threads are chains, and all other edges lead forward in time"
+    graph = ReplayGraph(
+        (points.trace,), points.row, points.start, points.end, measured, edges, queue_limit, tuple(notes)
+    )
+    return renumbered(graph, order)
 
 
 def _data_and_comm(points: GraphEvents) -> Edges:

@@ -56,12 +56,11 @@ def _earlier(
     """Times less what their threads had waited by then; waits do not overlap on a thread.
 
     Args:
-        at, thread: times and the threads that they are of.
         of, begin, rest: thread, begin and length of each wait, in order of begin.
     """
     result = at.copy()
-    for one in np.unique(of).tolist():
-        mine, waits = np.flatnonzero(thread == one), of == one
+    for number in np.unique(of).tolist():
+        mine, waits = np.flatnonzero(thread == number), of == number
         ended = np.concatenate([[0], np.cumsum(rest[waits])])
         over = np.searchsorted(begin[waits] + rest[waits], at[mine], side="right")
         begun = np.minimum(over, np.count_nonzero(waits) - 1)  # the one that may be under way

@@ -1,11 +1,13 @@
-"""Held-out iterations: predict one iteration of a trace from what the same work took in the other ones."""
+"""Iterations of a trace: which are not like the others, how long they take, and one predicted from the others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -19,7 +21,6 @@ from ..trace.steps import family_of, find_marks
 from ..trace.trace import Trace
 from .constants import Constants, fit_constants
 from .graph_replay import relative_error, replay
-from .outliers import Outlier, find_outliers
 from .replay_graph import DURATION, EVENT, HANDOFF, HOST, LAUNCH, STREAM, SYNC, UNKNOWN, ReplayGraph
 
 _LEAST = 3
@@ -129,7 +130,7 @@ class HeldOut:
     @property
     def outlier(self) -> Outlier | None:
         """Why this iteration is not like the others, None if it is."""
-        return next((one for one in self.set_apart if one.iteration == self.index), None)
+        return next((outlier for outlier in self.set_apart if outlier.iteration == self.index), None)
 
     @property
     def spread(self) -> float:
@@ -159,7 +160,7 @@ def predict_iteration(
         raise UsageError(f"iteration {index}: the trace has {count}, numbered from 0")
     index %= count
     set_apart = () if keep_outliers else iterations.outliers
-    unused = [one.iteration for one in set_apart if one.iteration != index]
+    unused = [outlier.iteration for outlier in set_apart if outlier.iteration != index]
     held, unknown = held_out_graph(graph, iterations, index, unused)
     result = replay(held, constants or fit_constants(graph))
     measured = iterations.times(graph.trace.ts, graph.trace.finish)
@@ -238,17 +239,16 @@ def _paths(trace: Trace) -> IntColumn:
     plain = np.array(code, np.int64)[trace.name]
     named = np.where(trace.scope == ANNOTATION_SCOPE, plain, trace.name + len(names))
     order = np.lexsort((trace.id, trace.kind == GPU, -trace.finish, trace.ts))
-    result = [-1] * len(trace)
-    parents, named_list = trace.parent_row.tolist(), named.tolist()
+    result, parents, labels = [-1] * len(trace), trace.parent_row.tolist(), named.tolist()
     for row in order.tolist():
         parent = parents[row]
-        result[row] = known.setdefault((result[parent] if parent >= 0 else -1, named_list[row]), len(known))
+        result[row] = known.setdefault((result[parent] if parent >= 0 else -1, labels[row]), len(known))
     return np.array(result, np.int64)
 
 
 def _ordinals(iteration: IntColumn, key: IntColumn) -> IntColumn:
     """How many edges with the same key precede each in its iteration; edges are in order of their targets."""
-    order = np.lexsort((np.arange(len(key)), key, iteration))
+    order = np.lexsort((key, iteration))  # stable: edges with the same key stay in order
     new = np.ones(len(key), np.bool_)
     new[1:] = (np.diff(key[order]) != 0) | (np.diff(iteration[order]) != 0)
     first = np.flatnonzero(new)
@@ -269,3 +269,185 @@ def _medians(
     low, high = value[order[first + (count - 1) // 2]], value[order[first + count // 2]]
     at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
     return keys[at] == key, ((low + high) // 2)[at]
+
+
+_DEVIATIONS = 3.5 * 1.4826
+"""A modified z-score over 3.5 is an outlier (Iglewicz and Hoaglin, 1993); 1.4826 MAD is a normal deviation."""
+_LONGER = 0.2
+"""Smaller differences from the median are not outliers, however alike the others are."""
+_OTHER_WORK = 0.1
+"""An iteration has another structure if the number of its calls differs by this share, name by name."""
+
+
+class Outlier(msgspec.Struct, frozen=True):
+    """An iteration that is set apart.
+
+    Attributes:
+        iteration: its ordinal, from 0. label: its annotation's name.
+        measured_ns: what it took, as in `MarkedIterations.times`.
+        reason: what is unlike the others, in words.
+    """
+
+    iteration: int
+    label: str
+    measured_ns: int
+    reason: str
+
+    __repr__ = brief
+
+
+def warm_up(set_apart: Sequence[Outlier]) -> int:
+    """How many iterations from the first one on are set apart.
+
+    Example:
+        >>> warm_up([Outlier(0, "", 9, "takes longer"), Outlier(1, "", 8, "takes longer"), Outlier(7, "", 9, "")])
+        2
+    """
+    numbers = {outlier.iteration for outlier in set_apart}
+    return next(count for count in range(len(numbers) + 1) if count not in numbers)
+
+
+def outlier_lines(set_apart: Sequence[Outlier]) -> list[str]:
+    """One line for each iteration that is set apart, and one on how to keep them; at most 80 columns."""
+    lines = [f"set apart  iteration {outlier.iteration} {outlier.reason}" for outlier in set_apart]
+    return [*lines, "           not like the others; --keep-outliers takes them, too"] if lines else []
+
+
+def find_outliers(trace: Trace, of_row: IntColumn, times: IntColumn, labels: Sequence[str]) -> tuple[Outlier, ...]:
+    """The iterations of a trace that predict nothing of the others, in order.
+
+    An iteration is one if its calls and GPU events, counted by name, differ by over 10% from the usual counts (the
+    medians over the iterations); or else if it takes over 20% more or less than the median of the rest, and over 3.5
+    normal deviations, estimated by their median absolute deviation. There is no usual iteration where half of them
+    or more would be set apart: then none is.
+
+    Args:
+        of_row: int64, the iteration of each row of the trace, −1 for none.
+        times, labels: of each iteration, ns (int64) and its name.
+    """
+    other_work = _other_work(trace, of_row, len(times))
+    alike = other_work <= _OTHER_WORK
+    if 2 * np.count_nonzero(alike) <= len(times):
+        alike[:] = True
+    middle = float(np.median(times[alike]))
+    off = np.abs(times - middle)
+    apart = alike & (off > _LONGER * middle) & (off > _DEVIATIONS * float(np.median(off[alike])))
+    if 2 * np.count_nonzero(apart | ~alike) >= len(times):
+        apart, alike = np.zeros_like(apart), np.ones_like(alike)
+    return tuple(
+        Outlier(
+            k, labels[k], int(times[k]),
+            f"takes {times[k] / middle - 1:+.1%} against the median" if alike[k]
+            else f"{other_work[k]:.0%} of its calls and GPU events differ",
+        )
+        for k in np.flatnonzero(apart | ~alike).tolist()
+    )  # fmt: skip
+
+
+def _other_work(trace: Trace, of_row: IntColumn, count: int) -> npt.NDArray[np.float64]:
+    """Of each iteration, how much its calls and GPU events differ from the usual ones: the sum over names of
+    |count − median count|, over the sum of the medians. Runtime calls do not count: an allocator calls when it must."""
+    which = (of_row >= 0) & (trace.scope != ANNOTATION_SCOPE)
+    rows = np.flatnonzero(which & np.isin(trace.kind, (CPU, GPU)))
+    name = np.unique(trace.name[rows], return_inverse=True)[1].reshape(-1)
+    keys, counts = np.unique(name * count + of_row[rows], return_counts=True)
+    name, iteration = keys // count, keys % count
+    usual = _median_counts(name, counts, count)
+    present = np.abs(counts - usual[name]) - usual[name]  # a name that is missing differs by its usual count
+    differs: npt.NDArray[np.float64] = np.bincount(iteration, weights=present, minlength=count) + usual.sum()
+    return differs / max(float(usual.sum()), 1.0)
+
+
+def _median_counts(name: IntColumn, counts: IntColumn, iterations: int) -> npt.NDArray[np.float64]:
+    """By name the median over all iterations of its count, which is 0 in iterations that have no entry.
+
+    Args:
+        name, counts: of each name and iteration that has it.
+    """
+    order = np.lexsort((counts, name))
+    first = np.flatnonzero(np.diff(name[order], prepend=-1))
+    missing = iterations - np.diff(np.append(first, len(name)))
+    middles = []
+    for at in ((iterations - 1) // 2, iterations // 2):
+        entry = np.maximum(first + at - missing, first)
+        middles.append(np.where(at < missing, 0, counts[order][np.minimum(entry, len(name) - 1)]))
+    return np.asarray((middles[0] + middles[1]) / 2, np.float64)
+
+
+class Percentiles(msgspec.Struct, frozen=True):
+    """Tenth percentile, median and ninetieth percentile: of step times, ns; in a model of their ratios to the mean."""
+
+    p10: float
+    p50: float
+    p90: float
+
+    def times(self, factor: float) -> Percentiles:
+        """All three times a factor, in whole numbers.
+
+        Example:
+            >>> Percentiles(0.9, 1.0, 1.2).times(1000)
+            Percentiles(p10=900, p50=1000, p90=1200)
+        """
+        return Percentiles(round(self.p10 * factor), round(self.p50 * factor), round(self.p90 * factor))
+
+
+def percentiles(values: Sequence[float] | IntColumn) -> Percentiles:
+    """Of any numbers; between neighbours in order of size."""
+    return Percentiles(*np.percentile(np.asarray(values, np.float64), (10, 50, 90)).tolist())
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """The iterations of a trace.
+
+    Attributes:
+        count: those that are like each other. warm_up: how many at the beginning are not.
+        set_apart: all that are not; the others make the percentiles.
+        measured, predicted: ns.
+    """
+
+    count: int
+    warm_up: int
+    set_apart: tuple[Outlier, ...]
+    measured: Percentiles
+    predicted: Percentiles
+
+    __repr__ = brief
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "count": self.count, "warm_up": self.warm_up,
+            "set_apart": [msgspec.structs.asdict(outlier) for outlier in self.set_apart],
+            "measured_ns": msgspec.structs.asdict(self.measured),
+            "predicted_ns": msgspec.structs.asdict(self.predicted),
+        }  # fmt: skip
+
+    def to_lines(self) -> list[str]:
+        """Two or three lines of text, to be wrapped."""
+        begin = f"{self.warm_up} at the beginning as a warm-up" if self.warm_up else ""
+        others = len(self.set_apart) - self.warm_up
+        rest = f"{others} {'others' if begin else 'of them'}" if others else ""
+        lines = [f"steps      {self.count} like each other"]
+        if begin or rest:
+            lines[0] += f"; set apart: {' and '.join(filter(None, (begin, rest)))}"
+        for name, of in (("predicted", self.predicted), ("measured", self.measured)):
+            p10, p50, p90 = (f"{value / 1000:,.1f}" for value in (of.p10, of.p50, of.p90))
+            lines.append(f"           {name} p10 {p10}, p50 {p50}, p90 {p90} µs")
+        return lines
+
+
+def step_times(trace: Trace, start: IntColumn, end: IntColumn) -> StepTimes | None:
+    """Of a replayed trace; None where no annotation marks three iterations.
+
+    Args:
+        start, end: int64 ns, of each row of the trace, as predicted.
+    """
+    try:
+        found = find_iterations(trace)
+    except ConvertError:
+        return None
+    apart = found.outliers
+    like = np.setdiff1d(np.arange(len(found)), [outlier.iteration for outlier in apart])
+    measured, predicted = (found.times(*of)[like] for of in ((trace.ts, trace.finish), (start, end)))
+    return StepTimes(len(like), warm_up(apart), apart, percentiles(measured).times(1), percentiles(predicted).times(1))

@@ -17,7 +17,6 @@ W. Gropp, "Optimization of Collective Communication Operations in MPICH", 2005.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -25,7 +24,7 @@ import numpy as np
 
 from ..jobs.job_ranks import groups_at_hand
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
-from ..schemas.comm_types import RECV, SEND, WORLD, Group
+from ..schemas.comm_types import RECV, SEND, WORLD
 from ..schemas.communications import FoundComm, find_communications
 from ..trace.columns import IntColumn
 from ..trace.conventions import MAX_NS, MAX_RANKS, NS_PER_UNIT
@@ -79,15 +78,13 @@ class Network:
             return round(size / self.bandwidth + self.latency_ns)
         if ranks < 2:
             return 0
-        waiting = self._steps(ranks) * self.latency_ns
+        steps = {"ring": ranks - 1, "direct": 1, "halving-doubling": (ranks - 1).bit_length()}[self.algorithm]
+        waiting = steps * self.latency_ns
         if kind in _CHAINS:
             return round(size / self.bandwidth + waiting)
         whole = 0 if kind == Type.BARRIER else size * ranks if kind in _SHARDS else size
         sent = whole * (ranks - 1) / ranks / self.bandwidth
         return round((sent + waiting) * (2 if kind in _TWO_PHASES else 1))
-
-    def _steps(self, ranks: int) -> int:
-        return {"ring": ranks - 1, "direct": 1, "halving-doubling": (ranks - 1).bit_length()}[self.algorithm]
 
 
 def parse_network(text: str) -> Network:
@@ -140,15 +137,15 @@ def on_network(graph: ReplayGraph, network: Network) -> ReplayGraph:
     found = [list(find_communications(trace)) for trace in graph.traces]
     ranks = ranks_of(graph.traces)
     world = max((trace.world_size or 0 for trace in graph.traces), default=0)
-    used = {rank: [one.group for one in own] for rank, own in zip(ranks, found, strict=True)}
+    used = {rank: [comm.group for comm in own] for rank, own in zip(ranks, found, strict=True)}
     members, cut = groups_at_hand(used, world)
     for first, trace, own in zip(graph.first_row.tolist(), graph.traces, found, strict=False):
-        for one in own:
-            rows.append(first + one.row)
+        for comm in own:
+            rows.append(first + comm.row)
             if not cut:
-                prices[rows[-1]] = price(network, trace, one)
-            elif _is_at_hand(one, members, used):
-                prices[rows[-1]] = price(network, trace, one, len(members[one.group]))
+                prices[rows[-1]] = price(network, trace, comm)
+            elif comm.peer in used if comm.kind in (SEND, RECV) else len(members[comm.group]) > 1:  # another is given
+                prices[rows[-1]] = price(network, trace, comm, len(members[comm.group]))
     prices = _alike(graph, prices)
     priced = int(np.count_nonzero(prices[rows] >= 0))
     unknown = len(rows) - priced
@@ -164,11 +161,6 @@ def on_network(graph: ReplayGraph, network: Network) -> ReplayGraph:
         notes.append("the other ranks' side of communications is not in this trace: they are taken to be ready in time")
     graph = replace(graph, notes=(*graph.notes, *notes))
     return graph.with_durations(prices)
-
-
-def _is_at_hand(found: FoundComm, members: Mapping[Group, Sequence[int]], given: Container[int]) -> bool:
-    """Whether there is more than one rank that takes part, of those that are given."""
-    return found.peer in given if found.kind in (SEND, RECV) else len(members[found.group]) > 1
 
 
 def price(network: Network, trace: Trace, found: FoundComm, ranks: int | None = None) -> int:

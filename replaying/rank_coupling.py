@@ -7,16 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..jobs.clocks import clock_offsets, synchronising
+from ..jobs.clocks import clock_offsets, synchronising, transfers
 from ..jobs.matching import Matched, match_collectives, match_messages
 from ..jobs.rank_communications import UNKNOWN, communications
-from ..jobs.transfers import transfers
 from ..schemas.communications import comm_rows
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .engine_order import renumbered, topological
-from .replay_graph import COMM, DURATION, HANDOFF, Edges, ReplayGraph
+from .replay_graph import COMM, DURATION, HANDOFF, Edges, ReplayGraph, renumbered, topological
 
 
 @dataclass(frozen=True)

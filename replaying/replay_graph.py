@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.brief import brief
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, inverse_positions
 from ..trace.conventions import MAX_NS
 from ..trace.errors import UsageError
 from ..trace.index import Row
 from ..trace.intervals import sums
 from ..trace.old_names import old_name_of
+from ..trace.topological_order import issue_order
 from ..trace.trace import Trace
 
 HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, QUEUE, COMM, ORDER, PIN, UNKNOWN = range(12)
@@ -190,3 +191,27 @@ class ReplayGraph:
     def scaled(self, which: npt.NDArray[np.bool_], factor: float) -> ReplayGraph:
         """The same graph with the lags of some edges (bool, one entry an edge) multiplied."""
         return self.with_latencies(np.where(which, np.rint(self.edges.lag * factor), self.edges.lag))
+
+
+def renumbered(graph: ReplayGraph, order: IntColumn) -> ReplayGraph:
+    """The graph with its points in another order, and its edges sorted by target."""
+    number = inverse_positions(len(order), order)
+    start, end = (np.where(of >= 0, number[of], -1) for of in (graph.start, graph.end))
+    source, target = number[graph.edges.source], number[graph.edges.target]
+    edges = replace(graph.edges, source=source, target=target).take(np.lexsort((source, target)))
+    return replace(
+        graph, row=graph.row[order], start=start, end=end, measured=graph.measured[order], edges=edges
+    )  # fmt: skip
+
+
+def topological(measured: IntColumn, edges: Edges) -> IntColumn | None:
+    """Points in an order in which every edge leads forward, the beginning first; None if there is a cycle.
+
+    Mostly the measured order is one; points of equal time, and clocks that differ by a rounding, need Kahn's way.
+    """
+    order = np.argsort(measured, kind="stable")
+    place = inverse_positions(len(order), order)
+    if np.all(place[edges.source] < place[edges.target]):
+        return order
+    order = issue_order(len(measured), edges.source, edges.target, lowest_first=False)
+    return order if len(order) == len(measured) else None

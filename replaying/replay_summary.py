@@ -23,7 +23,7 @@ from ..trace.trace import Trace
 from .constants import Constants, of_ranks
 from .critical import CriticalPath, critical_path, resource_bounds
 from .graph_replay import Replay, Unexplained, relative_error
-from .step_times import StepTimes, step_times
+from .iterations import StepTimes, step_times
 
 _TOP = 8
 UNRELIABLE, REFUSED = 0.01, 0.05
@@ -216,11 +216,11 @@ class Summary:
     def _parts(self, width: int) -> Iterator[list[str]]:
         gpu = f", {self.gpu_events:,} on a device" if self.gpu_events else ""
         yield textwrap.wrap(printable(f"{', '.join(self.files)}: {self.rows:,} calls and events{gpu}"), width)
-        for one in dict.fromkeys(self.constants) if self.gpu_events else ():
-            limit = "no queue limit seen" if one.queue_limit is None else f"{one.queue_limit:,} launches in queue"
-            yield [f"fitted     launch latency {_us(one.launch_latency_ns)}, gap {_us(one.gap_ns)}, {limit}"]
-            if one.clock_skew_ns:
-                yield [f"           the clocks of host and device differ by {_us(one.clock_skew_ns)} or more"]
+        for fitted in dict.fromkeys(self.constants) if self.gpu_events else ():
+            limit = "no queue limit seen" if fitted.queue_limit is None else f"{fitted.queue_limit:,} launches in queue"
+            yield [f"fitted     launch latency {_us(fitted.launch_latency_ns)}, gap {_us(fitted.gap_ns)}, {limit}"]
+            if fitted.clock_skew_ns:
+                yield [f"           the clocks of host and device differ by {_us(fitted.clock_skew_ns)} or more"]
         yield [self._times(width)]
         yield [_path_text("critical path", self.path, self.predicted_ns, width)]
         if self.path_before is not None and self.before_ns:
@@ -315,9 +315,9 @@ def _lanes(replay: Replay, start: IntColumn, end: IntColumn) -> Iterator[LaneTim
         several = len(np.unique(trace.device[trace.kind == GPU])) > 1
         for lane in np.unique(trace.stream_lane[trace.timed & (trace.kind == GPU)]).tolist():
             rows = np.flatnonzero(trace.timed & (trace.stream_lane == lane)) + a
-            one = rows[0] - a
-            name = f"device {trace.device[one]} " if several else ""
-            yield _lane(f"{prefix}{name}stream {trace.stream[one]}", replay, start, end, rows)
+            first = rows[0] - a
+            name = f"device {trace.device[first]} " if several else ""
+            yield _lane(f"{prefix}{name}stream {trace.stream[first]}", replay, start, end, rows)
         host = trace.timed & (trace.kind != GPU) & (trace.scope != ANNOTATION_SCOPE)
         for thread in np.unique(trace.thread[host]).tolist():
             rows = np.flatnonzero(host & (trace.thread == thread)) + a

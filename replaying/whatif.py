@@ -13,7 +13,6 @@ from ..schemas.communications import comm_rows
 from ..trace.conventions import KERNEL_CATEGORIES, NS_PER_UNIT
 from ..trace.errors import UsageError
 from ..trace.kinds import CPU, GPU
-from ..trace.trace import Trace
 from .constants import Constants, of_ranks
 from .replay_graph import COMM, DURATION, HANDOFF, HOST, LAUNCH, QUEUE, STREAM, SYNC, UNKNOWN, ReplayGraph
 
@@ -141,24 +140,21 @@ def select(graph: ReplayGraph, target: str, name: str = "", *, exact: bool = Fal
     """Rows meant by a target of `GRAMMAR`; of "op" also all that the ops call and launch. bool, one entry a row."""
     parts = []
     for trace in graph.traces:
-        wanted = np.array([one == name if exact else name in one for one in trace.names], np.bool_)
+        wanted = np.array([known == name if exact else name in known for known in trace.names], np.bool_)
         named = wanted[trace.name] if name else np.ones(len(trace), np.bool_)
         categories = {"kernel": KERNEL_CATEGORIES, "copy": ("gpu_memcpy",), "memset": ("gpu_memset",)}.get(target, ())
         category = np.array([category in categories for category in trace.categories], np.bool_)[trace.category]
+        # communications whose metadata is known, and those on the host
+        rows = comm_rows(trace)
+        communicates = np.isin(np.arange(len(trace)), [*trace.comm, *rows[trace.kind[rows] != GPU].tolist()])
         of_kind = {
             "gpu": trace.kind == GPU, "cpu": trace.kind != GPU, "op": trace.kind == CPU,
             "stream": (trace.kind == GPU) & (trace.stream == stream),
-            "comm": _communicating(trace),
+            "comm": communicates,
         }.get(target, category & (trace.kind == GPU))  # fmt: skip
-        rows = of_kind & named & trace.timed
-        parts.append(_with_descendants(trace.parent_row, rows) if target == "op" else rows)
+        meant = of_kind & named & trace.timed
+        parts.append(_with_descendants(trace.parent_row, meant) if target == "op" else meant)
     return np.concatenate(parts)
-
-
-def _communicating(trace: Trace) -> Rows:
-    """Communications whose metadata is known, and those on the host."""
-    rows = comm_rows(trace)
-    return np.isin(np.arange(len(trace)), [*trace.comm, *rows[trace.kind[rows] != GPU].tolist()])
 
 
 def _with_descendants(parent: npt.NDArray[np.int64], rows: Rows) -> Rows:

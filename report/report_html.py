@@ -12,7 +12,7 @@ from ..analysis.launch_queues import longest_gaps
 from ..analysis.summary import Analysis, json_of
 from ..analysis.table import SCALES, Table
 from ..analysis.trace_diff import Difference, json_of_difference
-from ..replaying.critical_chain import CriticalChain
+from ..replaying.critical import CriticalChain
 from ..schemas.kineto.python_frames import PythonFrames
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
 from .flame import flame_graph

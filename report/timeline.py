@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..analysis.breakdown import BreakdownRow
 from ..analysis.event_relations import event_of_rows
-from ..replaying.critical_chain import CriticalChain
+from ..replaying.critical import CriticalChain
 from ..trace.columns import IntColumn, run_starts
 from ..trace.intervals import sums
 from ..trace.kernel_kinds import gpu_kind

@@ -94,7 +94,7 @@ class Library:
         Example:
             >>> trace.write_report("report.html", steps="0", title="the first iteration")
         """
-        from ..replaying.critical_chain import critical_chain
+        from ..replaying.critical import critical_chain
         from ..report.html_page import check_page_name
         from ..report.report_html import rank_report, report_html
         from ..schemas.text.files import open_output

@@ -1,4 +1,4 @@
-"""Estimates to compare others with, some of which are also asked last: means, rooflines, ExtraTrees; and the
+"""Estimates to compare others with, some of which are also asked last: a mean, a roofline, ExtraTrees; and the
 reference's models of kernels: matrix products by a table of sizes, batched embedding lookups by the traffic that they
 cause.
 
@@ -9,27 +9,25 @@ GPUs" (2022), with their constants: DRAM and L2 traffic in sectors of 32 bytes, 
 from __future__ import annotations
 
 import itertools
-from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from math import inf, prod
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ...analysis.devices import Device
 from ...trace.errors import UsageError
-from .bound import device_of, times_at_peak
+from .bound import times_at_peak
 from .cost_model import CostModel, FromMeasured
-from .features import family, features
 from .measured_tasks import MeasuredTask
+from .similar import family, features
 from .task import Bag, Estimate, Task
 
 _TREES = 200
-_OF_PEAK, _OF_BANDWIDTH, _FLOOR_NS = 0.5, 0.6, 2000.0
 
 
 class KindMean(FromMeasured):
@@ -37,45 +35,14 @@ class KindMean(FromMeasured):
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         logs: dict[str, list[float]] = {}
-        for one in measured:
-            logs.setdefault(one.task.kind, []).append(np.log(max(one.ns, 1.0)))
+        for known in measured:
+            logs.setdefault(known.task.kind, []).append(np.log(max(known.ns, 1.0)))
         self._kinds = {kind: float(np.exp(np.mean(of))) for kind, of in logs.items()}
         self._all = float(np.exp(np.mean([value for of in logs.values() for value in of])))
 
     def predict(self, task: Task) -> Estimate:
         """ns of any task."""
         return Estimate(self._kinds.get(task.kind, self._all), "mean of its kind")
-
-
-class NameMean(FromMeasured):
-    """Geometric mean of the events of one kernel's name, else as `KindMean`."""
-
-    def __init__(self, measured: Sequence[MeasuredTask]) -> None:
-        logs: dict[str, list[float]] = {}
-        for one in measured:
-            logs.setdefault(one.task.kernel, []).append(np.log(max(one.ns, 1.0)))
-        self._names = {name: float(np.exp(np.mean(of))) for name, of in logs.items()}
-        self._kinds = KindMean(measured)
-
-    def predict(self, task: Task) -> Estimate:
-        """ns of any task."""
-        known = self._names.get(task.kernel)
-        return self._kinds.predict(task) if known is None else Estimate(known, "mean of its name")
-
-
-class UntunedRoofline:
-    """Half of the peak FLOP/s or 60% of the bandwidth, and 2 µs at least; nothing is fitted."""
-
-    def __init__(self, devices: Mapping[str, Device]) -> None:
-        self._devices = devices
-
-    def predict(self, task: Task) -> Estimate:
-        """ns of any task."""
-        device = device_of(task, self._devices)
-        if device is None or not task.main:
-            return Estimate(_FLOOR_NS, "floor")
-        at_peak = times_at_peak(task, device)
-        return Estimate(max(at_peak.compute / _OF_PEAK, at_peak.memory / _OF_BANDWIDTH, _FLOOR_NS), "untuned roofline")
 
 
 def have_trees() -> bool:
@@ -89,9 +56,10 @@ class ExtraTrees(FromMeasured):
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         from sklearn.ensemble import ExtraTreesRegressor
 
-        self._design = _Design([one.task for one in measured])
+        tasks = [known.task for known in measured]
+        self._design = _Design(tasks)
         self._trees = ExtraTreesRegressor(_TREES, random_state=0, max_features=0.5)
-        self._trees.fit(self._design.rows([one.task for one in measured]), np.log([max(one.ns, 1) for one in measured]))
+        self._trees.fit(self._design.rows(tasks), np.log([max(known.ns, 1) for known in measured]))
 
     def predict_all(self, tasks: Sequence[Task]) -> list[Estimate | None]:
         """ns of any tasks."""
@@ -147,14 +115,14 @@ class Roofline(CostModel):
         """Efficiencies and latencies of measured tasks."""
         shares: dict[tuple[str, str], list[tuple[float, float]]] = {}
         times: dict[str, list[float]] = {}
-        for one in measured:
-            times.setdefault(one.task.device, []).append(one.ns)
+        for known in measured:
+            times.setdefault(known.task.device, []).append(known.ns)
         latency = {device: float(np.percentile(ns, 10)) for device, ns in times.items()}
-        for one in measured:
-            bound = _bound(one.task, devices)
-            if bound is not None and one.ns > 0 and one.ns > latency[one.task.device]:
-                for key in _keys(one.task):
-                    shares.setdefault(key, []).append((bound, one.ns))
+        for known in measured:
+            bound = _bound(known.task, devices)
+            if bound is not None and known.ns > 0 and known.ns > latency[known.task.device]:
+                for key in _keys(known.task):
+                    shares.setdefault(key, []).append((bound, known.ns))
         return cls(devices, {key: sum(b for b, _ in of) / sum(t for _, t in of) for key, of in shares.items()}, latency)
 
     def predict(self, task: Task) -> Estimate | None:
@@ -316,10 +284,10 @@ class Products(FromMeasured):
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         times: dict[tuple[str, str], dict[Size, float]] = {}
-        for one in measured:
-            size = gemm_size(one.task)
-            if size is not None and one.task.main and one.task.kernel:
-                times.setdefault((one.task.device, one.task.dtype), {})[size] = one.ns
+        for known in measured:
+            size = gemm_size(known.task)
+            if size is not None and known.task.main and known.task.kernel:
+                times.setdefault((known.task.device, known.task.dtype), {})[size] = known.ns
         self._tables = {key: GemmTable(of, device=key[0]) for key, of in times.items()}
 
     def predict(self, task: Task) -> Estimate | None:
@@ -353,7 +321,8 @@ class EmbeddingForward:
     def predict(self, task: Task) -> Estimate | None:
         """ns of a forward lookup; None for other work, or on a device whose caches are not known."""
         bag, device = task.bag, self.devices.get(task.device)
-        if bag is None or device is None or not _is_forward(task):
+        # the operator also launches small kernels that prepare the lookup
+        if bag is None or device is None or "embedding" not in task.kernel or _is_backward(task):
             return None
         if device.multiprocessors is None or not device.l2_bytes:
             return None
@@ -389,61 +358,23 @@ def _hit_rate(cached: int, rows: int, draws: int) -> float:
     return prod((cached - i) / (rows - i) for i in range(draws))
 
 
-@dataclass(frozen=True)
-class _Backward(ABC):
-    """What the backward lookups have in common."""
-
-    devices: Mapping[str, Device]
-    adagrad: ClassVar[bool]
-
-    def predict(self, task: Task) -> Estimate | None:
-        """ns of a backward lookup with this optimizer; None for other work or an unknown device."""
-        device = self.devices.get(task.device)
-        if task.bag is None or device is None or not _is_backward(task) or ("adagrad" in _text(task)) != self.adagrad:
-            return None
-        return Estimate(self.nanoseconds(task.bag, device), f"embedding traffic on {device.name}")
-
-    @abstractmethod
-    def nanoseconds(self, bag: Bag, device: Device) -> float:
-        """Time of the update."""
+def backward_sgd_ns(bag: Bag, device: Device) -> float:
+    """Time of a backward lookup with plain SGD, which reads and writes every row; bound by memory, or by multiply-adds
+    at the device's float32 peak if that is known."""
+    row = _sectors(_FLOAT * bag.dim)
+    index = _sectors(_FLOAT * bag.lookups) if bag.shared_memory else _SECTOR * bag.lookups
+    gradient = row if bag.shared_memory else 2 * bag.lookups * row
+    warps = bag.batch * bag.tables
+    memory = warps * (64 + index + 2 * bag.lookups * row + gradient) / device.bytes_per_second
+    peak = device.peak_flops("float32")
+    compute = warps * bag.lookups * 4 * (bag.dim // 4) / peak if peak else 0.0
+    return max(memory, compute) * _NS_PER_S
 
 
-@dataclass(frozen=True)
-class EmbeddingBackwardSgd(_Backward):
-    """Backward lookup that updates the rows with plain SGD: every row is read and written.
-
-    Attributes:
-        devices: records of the devices, by name.
-    """
-
-    adagrad = False
-
-    def nanoseconds(self, bag: Bag, device: Device) -> float:
-        """Time of the update; bound by memory, or by multiply-adds at the device's float32 peak if that is known."""
-        row = _sectors(_FLOAT * bag.dim)
-        index = _sectors(_FLOAT * bag.lookups) if bag.shared_memory else _SECTOR * bag.lookups
-        gradient = row if bag.shared_memory else 2 * bag.lookups * row
-        warps = bag.batch * bag.tables
-        memory = warps * (64 + index + 2 * bag.lookups * row + gradient) / device.bytes_per_second
-        peak = device.peak_flops("float32")
-        compute = warps * bag.lookups * 4 * (bag.dim // 4) / peak if peak else 0.0
-        return max(memory, compute) * _NS_PER_S
-
-
-@dataclass(frozen=True)
-class EmbeddingBackwardAdagrad(_Backward):
-    """Backward lookup with row-wise Adagrad: of each row also one element of state is read and written.
-
-    Attributes:
-        devices: records of the devices, by name.
-    """
-
-    adagrad = True
-
-    def nanoseconds(self, bag: Bag, device: Device) -> float:
-        """Time of the update."""
-        per_warp = 64 + 2 * _sectors(_FLOAT * bag.lookups) + (3 * bag.lookups + 1) * _sectors(_FLOAT * bag.dim)
-        return bag.batch * bag.tables * per_warp / device.bytes_per_second * _NS_PER_S
+def backward_adagrad_ns(bag: Bag, device: Device) -> float:
+    """Time of one with row-wise Adagrad: of each row also one element of state is read and written."""
+    per_warp = 64 + 2 * _sectors(_FLOAT * bag.lookups) + (3 * bag.lookups + 1) * _sectors(_FLOAT * bag.dim)
+    return bag.batch * bag.tables * per_warp / device.bytes_per_second * _NS_PER_S
 
 
 def _text(task: Task) -> str:
@@ -454,20 +385,15 @@ def _is_backward(task: Task) -> bool:
     return "backward" in _text(task) and "embedding" in _text(task)
 
 
-def _is_forward(task: Task) -> bool:
-    """The lookup itself; the operator also launches small kernels that prepare it."""
-    return "embedding" in task.kernel and not _is_backward(task)
-
-
 class Embeddings(CostModel):
     """Batched lookups, forward and backward; nothing is fitted.
 
     Args:
-        devices: records of the devices, by name.
+        devices: records by name.
     """
 
     def __init__(self, devices: Mapping[str, Device]) -> None:
-        self._parts = EmbeddingForward(devices), EmbeddingBackwardSgd(devices), EmbeddingBackwardAdagrad(devices)
+        self._devices, self._forward = devices, EmbeddingForward(devices)
 
     @classmethod
     def fit(cls, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Embeddings:
@@ -476,4 +402,10 @@ class Embeddings(CostModel):
 
     def predict(self, task: Task) -> Estimate | None:
         """ns of a lookup; None for other work."""
-        return next((found for part in self._parts if (found := part.predict(task)) is not None), None)
+        device = self._devices.get(task.device)
+        if not _is_backward(task):
+            return self._forward.predict(task)
+        if task.bag is None or device is None:
+            return None
+        nanoseconds = backward_adagrad_ns if "adagrad" in _text(task) else backward_sgd_ns
+        return Estimate(nanoseconds(task.bag, device), f"embedding traffic on {device.name}")

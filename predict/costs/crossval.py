@@ -90,20 +90,23 @@ class CrossValidation:
     @property
     def ns(self) -> Floats:
         """What was measured."""
-        return np.array([one.ns for one in self.measured])
+        return np.array([known.ns for known in self.measured])
 
     def scores(self, which: npt.NDArray[np.bool_] | None = None) -> dict[str, Score]:
         """Errors of every model, over some of the tasks."""
         chosen = np.ones(len(self.measured), np.bool_) if which is None else which
-        often = np.array([one.count for one in self.measured], np.float64)
+        often = np.array([known.count for known in self.measured], np.float64)
         return {
             name: score(ns[chosen], self.ns[chosen], often[chosen]) for name, ns in self.predicted.items()
         }  # fmt: skip
 
     def by_kind(self) -> dict[str, dict[str, Score]]:
         """Errors by kind of work (`Task.kind`), the kind that takes most time first."""
-        kinds = np.array([one.task.kind for one in self.measured])
-        total = {kind: sum(one.ns * one.count for one in self.measured if one.task.kind == kind) for kind in set(kinds)}
+        kinds = np.array([known.task.kind for known in self.measured])
+        total = {
+            kind: sum(known.ns * known.count for known in self.measured if known.task.kind == kind)
+            for kind in set(kinds)
+        }
         return {kind: self.scores(kinds == kind) for kind in sorted(total, key=lambda kind: (-total[kind], kind))}
 
 
@@ -123,16 +126,18 @@ def cross_validate(
         models: take only these.
         folds: into how many parts groups are dealt, in an order drawn with the seed.
     """
-    measured = [one for one in measured if one.ns > 0]
+    measured = [known for known in measured if known.ns > 0]
     groups: dict[tuple[str, str], int] = {}
-    group = np.array([groups.setdefault(one.task.group, len(groups)) for one in measured], np.int64)
+    group = np.array([groups.setdefault(known.task.group, len(groups)) for known in measured], np.int64)
     dealt = np.empty(len(groups), np.int64)
     dealt[np.random.default_rng(seed).permutation(len(groups))] = np.arange(len(groups)) % folds
-    classes = {name: one for name, one in {**cost_models(), **BASELINES}.items() if name not in ("measured", "close")}
+    classes = {
+        name: model for name, model in {**cost_models(), **BASELINES}.items() if name not in ("measured", "close")
+    }
     if have_trees():
         classes["ExtraTrees"] = ExtraTrees
     makers: dict[str, Callable[[Sequence[MeasuredTask]], CostModel | Costs]] = {
-        name: partial(one.fit, devices=devices) for name, one in classes.items()
+        name: partial(model.fit, devices=devices) for name, model in classes.items()
     }
     makers[_CHOSEN] = lambda given: Costs(given, devices, ORDER)
     makers = {name: make for name, make in makers.items() if models is None or name in models}
@@ -148,10 +153,10 @@ def cross_validate(
 
 
 def _predict(model: CostModel | Costs, held: Sequence[MeasuredTask]) -> Floats:
-    tasks = [one.task for one in held]
+    tasks = [known.task for known in held]
     found: list[Estimate | None]
     if isinstance(model, (ExtraTrees, Similar)):  # one call is much faster than many
         found = model.predict_all(tasks)
     else:
         found = [model.predict(task) for task in tasks]
-    return np.array([np.nan if one is None else one.ns for one in found])
+    return np.array([np.nan if estimate is None else estimate.ns for estimate in found])

@@ -13,13 +13,11 @@ import numpy as np
 from ...analysis.devices import Device
 from ...trace.brief import brief
 from .cost_model import CostModel
-from .familiarity import Familiarity
 from .measured_tasks import MeasuredTask, pooled
-from .prediction_intervals import PredictionIntervals, fit_intervals
-from .registry import CANDIDATES, MODELS, ORDER, UTILISATION, Costs, Utilised, candidates, fit_model, model_class
+from .prediction_intervals import Familiarity, PredictionIntervals, fit_intervals
+from .registry import CANDIDATES, MODELS, ORDER, UTILISATION, Costs, Utilised, candidates, model_class
 from .task import Estimate
-from .utilisation import Utilisation
-from .utilisation_fit import fit_utilisation
+from .utilisation import Utilisation, fit_utilisation
 
 
 class KernelModel(msgspec.Struct, frozen=True):
@@ -66,15 +64,15 @@ def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, 
     Args:
         traces: of each trace its distinct GPU events. devices: records by name.
     """
-    traces = [[one for one in trace if one.ns > 0] for trace in traces]
-    everything = pooled(one for trace in traces for one in trace)
+    traces = [[event for event in trace if event.ns > 0] for trace in traces]
+    everything = pooled(event for trace in traces for event in trace)
     if not everything:
         return None
     several = sum(1 for trace in traces if trace) > 1
     held = by_traces(traces, devices) if several else by_groups(everything, devices)
     order, errors = chosen_order(held)
-    others = [name for name in order if name not in MODELS]
-    states = {name: state for name in others if (state := fit_model(name, everything, devices).state()) is not None}
+    others = {name: model_class(name).fit(everything, devices) for name in order if name not in MODELS}
+    states = {name: state for name, other in others.items() if (state := other.state()) is not None}
     return KernelModel(
         fit_utilisation(everything, devices), order, _intervals(held, order), len(traces) if several else 0, errors,
         states or msgspec.UNSET,
@@ -84,9 +82,9 @@ def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, 
 def _intervals(held: Sequence[HeldOutEvents], order: tuple[str, ...]) -> PredictionIntervals:
     groups, ratios = [], []
     for part in held:
-        for one, estimate, group in zip(part.measured, part.estimates[order], part.groups, strict=True):
+        for event, estimate, group in zip(part.measured, part.estimates[order], part.groups, strict=True):
             groups.append(interval_group(estimate.how, group))
-            ratios.append(log(one.ns / max(estimate.ns, 1.0)))
+            ratios.append(log(event.ns / max(estimate.ns, 1.0)))
     return fit_intervals(groups, ratios)
 
 
@@ -121,18 +119,18 @@ def by_traces(
 ) -> list[HeldOutEvents]:
     """Every trace by models fitted on the others, of `candidates` by default."""
     orders = candidates() if orders is None else orders
-    others = [pooled(one for k, of in enumerate(traces) if k != held for one in of) for held in range(len(traces))]
+    others = [pooled(event for k, of in enumerate(traces) if k != held for event in of) for held in range(len(traces))]
     return [_predict(of, given, devices, orders) for of, given in zip(traces, others, strict=True) if of and given]
 
 
 def by_groups(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> list[HeldOutEvents]:
     """Every fifth of the groups (operator and shapes), in order of appearance, by models fitted on the rest."""
     numbers: dict[tuple[str, str], int] = {}
-    fold = [numbers.setdefault(one.task.group, len(numbers)) % _FOLDS for one in measured]
+    fold = [numbers.setdefault(event.task.group, len(numbers)) % _FOLDS for event in measured]
     found = []
     for held in range(min(_FOLDS, len(numbers))):
-        mine = [one for one, of in zip(measured, fold, strict=True) if of == held]
-        given = [one for one, of in zip(measured, fold, strict=True) if of != held]
+        mine = [event for event, of in zip(measured, fold, strict=True) if of == held]
+        given = [event for event, of in zip(measured, fold, strict=True) if of != held]
         if given:
             found.append(_predict(mine, given, devices, candidates()))
     return found
@@ -147,15 +145,15 @@ def _predict(
     estimates: dict[Order, list[Estimate]] = {}
     for order in (order for order in orders if order not in slow):
         costs = Costs(given, devices, order, fitted=fitted)
-        estimates[order] = [costs.predict(one.task) or Estimate(1.0, "unknown") for one in held]
+        estimates[order] = [costs.predict(event.task) or Estimate(1.0, "unknown") for event in held]
         fitted = costs.fitted
-    return HeldOutEvents(held, estimates, [familiar.group(one.task) for one in held])
+    return HeldOutEvents(held, estimates, [familiar.group(event.task) for event in held])
 
 
 def errors_of(held: HeldOutEvents, order: Order) -> tuple[float, float]:
     """Factor by which predictions are off (exp of the mean |log ratio|, less 1), and relative error of the total."""
-    predicted = np.array([max(one.ns, 1.0) for one in held.estimates[order]])
-    measured, count = (np.array([getattr(one, name) for one in held.measured]) for name in ("ns", "count"))
+    predicted = np.array([max(estimate.ns, 1.0) for estimate in held.estimates[order]])
+    measured, count = (np.array([getattr(event, name) for event in held.measured]) for name in ("ns", "count"))
     factor = float(np.exp(np.abs(np.log(predicted / measured)).mean()) - 1)
     return round(factor, 4), round(float((predicted * count).sum() / (measured * count).sum() - 1), 4)
 
@@ -164,8 +162,8 @@ def chosen_order(held: Sequence[HeldOutEvents]) -> tuple[Order, dict[str, tuple[
     """The candidate with the least sum over the held-out traces of log factor and log error of the total, and the
     errors of all; the first candidate unless another one's sum is a tenth less."""
     errors = {
-        order: tuple(errors_of(one, order) for one in held)
-        for order in candidates() if held and all(order in one.estimates for one in held)
+        order: tuple(errors_of(part, order) for part in held)
+        for order in candidates() if held and all(order in part.estimates for part in held)
     }  # fmt: skip
     badness = {
         order: sum(log(1 + factor) + abs(log(max(1 + total, 1e-9))) for factor, total in of)

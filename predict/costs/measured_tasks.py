@@ -178,12 +178,13 @@ def medians(tasks: Iterable[Task], ns: Iterable[float]) -> list[MeasuredTask]:
     found: dict[Task, list[float]] = {}
     for task, time in zip(tasks, ns, strict=True):
         found.setdefault(task, []).append(time)
-    return [_median(task, times) for task, times in found.items()]
-
-
-def _median(task: Task, ns: Sequence[float]) -> MeasuredTask:
-    low, high = (float(percentile(ns, of)) for of in (10, 90))
-    return MeasuredTask(task, float(median(ns)), len(ns), low, high, tuple(ns) if task.collective else ())
+    return [
+        MeasuredTask(
+            task, float(median(times)), len(times), float(percentile(times, 10)), float(percentile(times, 90)),
+            tuple(times) if task.collective else (),
+        )
+        for task, times in found.items()
+    ]  # fmt: skip
 
 
 def pooled(measured: Iterable[MeasuredTask]) -> list[MeasuredTask]:
@@ -195,21 +196,21 @@ def pooled(measured: Iterable[MeasuredTask]) -> list[MeasuredTask]:
         5.0
     """
     found: dict[Task, list[MeasuredTask]] = {}
-    for one in measured:
-        found.setdefault(one.task, []).append(one)
+    for known in measured:
+        found.setdefault(known.task, []).append(known)
     return [
         of[0] if len(of) == 1 else MeasuredTask(
-            task, _together(task, of), sum(one.count for one in of),
-            min(one.low_ns for one in of), max(one.high_ns for one in of),
+            task, _together(task, of), sum(each.count for each in of),
+            min(each.low_ns for each in of), max(each.high_ns for each in of),
         )
         for task, of in found.items()
     ]  # fmt: skip
 
 
 def _together(task: Task, of: Sequence[MeasuredTask]) -> float:
-    if of[0].times and len({len(one.times) for one in of}) == 1:
-        return unseen_rank_duration(np.array([one.times for one in of]), task.group_size)
-    return float(median([one.ns for one in of]))
+    if of[0].times and len({len(each.times) for each in of}) == 1:
+        return unseen_rank_duration(np.array([each.times for each in of]), task.group_size)
+    return float(median([each.ns for each in of]))
 
 
 def unseen_rank_duration(times: npt.NDArray[np.float64], ranks: int | None = None) -> float:

@@ -7,12 +7,16 @@ one more. What follows such events in new traces is covered as often, if it is m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil, exp, floor
 
 import msgspec
 
+from ...analysis.devices import Device
 from ...trace.brief import brief
+from .measured_tasks import MeasuredTask
+from .task import Task
+from .utilisation import EventWork, kernel_family, kind_of, work_of
 
 COVERAGE = 0.8
 _ENOUGH = 16
@@ -83,3 +87,55 @@ def _spread(log_ratios: list[float]) -> Spread:
     high = min(ceil((len(ordered) + 1) * (1 - tail)) - 1, most)
     low = max(floor((len(ordered) + 1) * tail) - 1, 0)
     return Spread(len(ordered), round(exp(ordered[low]), 4), round(exp(ordered[high]), 4))
+
+
+LEVELS = ("same kernel and device", "same kernel", "same family", "same kind", "new")
+"""Of the fitted events the most alike one: of how much the same, and of a size within a factor of `_NEAR`."""
+NEW = LEVELS[-1]
+_NEAR = 8.0
+"""How many times larger or smaller, in time at the peak, an event may be and still count as alike."""
+
+
+class Familiarity:
+    """Compares tasks with those that were measured.
+
+    Args:
+        devices: records by name.
+    """
+
+    def __init__(self, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> None:
+        self._devices = devices
+        self._sizes: dict[tuple[str, ...], tuple[float, float]] = {}
+        for event in measured:
+            work = work_of(event.task, devices)
+            for key in _keys(event.task, work):
+                least, most = self._sizes.get(key, (work.size, work.size))
+                self._sizes[key] = min(least, work.size), max(most, work.size)
+
+    def of(self, task: Task) -> str:
+        """One of `LEVELS`."""
+        return self.group(task)[0]
+
+    def group(self, task: Task) -> tuple[str, str, str]:
+        """The level, what is known of the work (`state_of`), and the kind of the event: the groups of intervals."""
+        work = work_of(task, self._devices)
+        level = NEW
+        for at, key in zip(LEVELS, _keys(task, work), strict=False):
+            found = self._sizes.get(key)
+            if found is not None and found[0] / _NEAR <= work.size <= found[1] * _NEAR:
+                level = at
+                break
+        return level, state_of(work), kind_of(task)
+
+
+def _keys(task: Task, work: EventWork) -> tuple[tuple[str, ...], ...]:
+    state = state_of(work)  # sizes are comparable where they measure the same
+    named = (state, task.kernel, task.device), (state, task.kernel)
+    if state == "name":  # of other names nothing follows where the work may be of any size
+        return named
+    return (*named, (state, kind_of(task), kernel_family(task.kernel)), (state, kind_of(task), "", ""))
+
+
+def state_of(work: EventWork) -> str:
+    """What is known of an event's work: "work", "grid" or "name"."""
+    return "work" if work.known else "grid" if work.size else "name"

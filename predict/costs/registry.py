@@ -14,12 +14,10 @@ from ...trace.errors import UsageError
 from .baselines import KindMean, Roofline
 from .bound import bound_of
 from .cost_model import CostModel
-from .features import distances, features
 from .measured_tasks import CPU_OP, MeasuredTask
-from .similar import Close, Extrapolated, Interpolated, MeasuredTable, Nearest, Similar
+from .similar import Close, Extrapolated, Interpolated, MeasuredTable, Nearest, Similar, distances, features
 from .task import Estimate, Task
-from .utilisation import START, THREADS, EventWork, Law, Utilisation, kernel_family, work_of
-from .utilisation_fit import fit_utilisation
+from .utilisation import START, THREADS, EventWork, Law, Utilisation, fit_utilisation, kernel_family, work_of
 
 GROUP = "etplus.cost_models"
 """Group of the entry points: the name is the model's, the value a class that is a `CostModel`."""
@@ -41,7 +39,7 @@ class Utilised(CostModel):
     @classmethod
     def fit(cls, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> Utilised:
         """Of the GPU events among measured tasks."""
-        events = [one for one in measured if one.task.category != CPU_OP and one.ns > 0]
+        events = [event for event in measured if event.task.category != CPU_OP and event.ns > 0]
         return cls(fit_utilisation(events, devices), devices)
 
     def predict(self, task: Task) -> Estimate | None:
@@ -77,7 +75,7 @@ def cost_models() -> Mapping[str, type[CostModel]]:
     from importlib.metadata import entry_points
 
     found = dict(MODELS)
-    for point in sorted(entry_points(group=GROUP), key=lambda one: (one.name, one.value)):
+    for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
         if point.name in found:
             _LOG.warning("cost model %s (%s) is ignored: another one has this name", point.name, point.value)
             continue
@@ -106,11 +104,6 @@ def model_class(name: str) -> type[CostModel]:
             f"{', '.join(cost_models())}"
         )
     return known
-
-
-def fit_model(name: str, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> CostModel:
-    """The model of a name, made from measured tasks."""
-    return model_class(name).fit(measured, devices)
 
 
 class Costs:
@@ -144,7 +137,7 @@ class Costs:
             order = CPU_ORDER if task.category == CPU_OP else self._order
             if self._beyond:
                 order = ("measured", *(() if UTILISATION in order else ("grown",)), "between", *order)
-            found = next((one for name in order if (one := self.model(name).predict(task)) is not None), None)
+            found = next((price for name in order if (price := self.model(name).predict(task)) is not None), None)
             if found is None:
                 return None
             if found.how != "measured" and task.category != CPU_OP:
@@ -161,7 +154,7 @@ class Costs:
     def model(self, name: str) -> CostModel:
         """One of the models."""
         if name not in self._models:
-            self._models[name] = fit_model(name, self._measured, self._devices)
+            self._models[name] = model_class(name).fit(self._measured, self._devices)
         return self._models[name]
 
 
@@ -177,27 +170,25 @@ def explain(
         name: part of a kernel's name, in any case.
         measured: the events fitted on. devices: records by name.
     """
-    chosen = [one for one in measured if name.lower() in one.task.kernel.lower()]
+    chosen = [event for event in measured if name.lower() in event.task.kernel.lower()]
     if not chosen:
         return [f"no kernel was fitted on whose name contains {name!r}"]
-    chosen.sort(key=lambda one: (-one.ns * one.count, one.task.kernel, one.task.shapes))
+    chosen.sort(key=lambda event: (-event.ns * event.count, event.task.kernel, event.task.shapes))
     lines = []
-    for one in chosen[:_EVENTS]:
-        lines += [*_head(one), *_terms(one, model, devices), *_neighbours(one, model, measured, devices), ""]
+    for event in chosen[:_EVENTS]:
+        task = event.task
+        launch = f", {task.blocks} blocks of {task.block_threads} threads" if task.blocks else ""
+        lines += [task.kernel, f"  {task.op or 'no operator'} {task.shapes}"]
+        lines.append(f"  {task.device}, {event.count} times{launch}")
+        lines += [*_terms(event, model, devices), *_neighbours(event, model, measured, devices), ""]
     if len(chosen) > _EVENTS:
         lines.append(f"and {len(chosen) - _EVENTS} more distinct events of such kernels")
     return lines
 
 
-def _head(one: MeasuredTask) -> list[str]:
-    task = one.task
-    launch = f", {task.blocks} blocks of {task.block_threads} threads" if task.blocks else ""
-    return [task.kernel, f"  {task.op or 'no operator'} {task.shapes}", f"  {task.device}, {one.count} times{launch}"]
-
-
-def _terms(one: MeasuredTask, model: Utilisation, devices: Mapping[str, Device]) -> list[str]:
+def _terms(event: MeasuredTask, model: Utilisation, devices: Mapping[str, Device]) -> list[str]:
     """The formula with this event's numbers."""
-    work = work_of(one.task, devices)
+    work = work_of(event.task, devices)
     law, lines = model.law(work), []
     terms = law.terms(work)
     longest = max(work.amounts, key=lambda term: terms[term])
@@ -216,7 +207,7 @@ def _terms(one: MeasuredTask, model: Utilisation, devices: Mapping[str, Device])
     lines.append(f"    {'kernel':8} {kernel:11.3f} ×   what events of this name take over the rest of the law")
     bound = f", bound {work.bound / 1000:,.2f} µs" if work.known else ""
     lines.append(f"    {'smearing':8} {law.smearing:11.3f} ×   the mean over the median of such events")
-    lines.append(f"  predicted {law.nanoseconds(work) / 1000:,.2f} µs, measured {one.ns / 1000:,.2f} µs{bound}")
+    lines.append(f"  predicted {law.nanoseconds(work) / 1000:,.2f} µs, measured {event.ns / 1000:,.2f} µs{bound}")
     return lines
 
 
@@ -228,14 +219,14 @@ def _weights(law: Law, work: EventWork, term: str) -> str:
 
 
 def _neighbours(
-    one: MeasuredTask, model: Utilisation, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]
+    event: MeasuredTask, model: Utilisation, measured: Sequence[MeasuredTask], devices: Mapping[str, Device]
 ) -> list[str]:
     """The least different events of the same family, others than this one."""
-    family = kernel_family(one.task.kernel)
-    near = [other for other in measured if other is not one and kernel_family(other.task.kernel) == family]
+    family = kernel_family(event.task.kernel)
+    near = [other for other in measured if other is not event and kernel_family(other.task.kernel) == family]
     if not near:
         return ["  no other event of this family was fitted on"]
-    apart = distances(features([one.task]), features([other.task for other in near]))[0]
+    apart = distances(features([event.task]), features([other.task for other in near]))[0]
     lines = ["  nearest events of this family: measured, predicted µs"]
     for at in np.argsort(apart, kind="stable")[:_NEIGHBOURS].tolist():
         other: Task = near[at].task

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
+from functools import cache
 from itertools import zip_longest
+from math import log2
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +16,6 @@ import numpy.typing as npt
 
 from ...trace.columns import IntColumn
 from .cost_model import FromMeasured
-from .features import class_keys, distances, features, words
 from .measured_tasks import MeasuredTask
 from .task import Estimate, Task
 
@@ -31,8 +33,8 @@ class MeasuredTable(FromMeasured):
     """
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
-        self._tasks = {one.task: one for one in measured}
-        self._unlaunched = {one.task.unlaunched: one for one in reversed(measured) if one.task.inputs}
+        self._tasks = {known.task: known for known in measured}
+        self._unlaunched = {known.task.unlaunched: known for known in reversed(measured) if known.task.inputs}
 
     def of(self, task: Task) -> MeasuredTask | None:
         """The same task as it was measured; None for others."""
@@ -40,8 +42,8 @@ class MeasuredTable(FromMeasured):
 
     def predict(self, task: Task) -> Estimate | None:
         """ns of a task that was measured; None for others."""
-        one = self.of(task)
-        return None if one is None else Estimate(one.ns, "measured")
+        known = self.of(task)
+        return None if known is None else Estimate(known.ns, "measured")
 
 
 class Nearest(FromMeasured):
@@ -50,11 +52,11 @@ class Nearest(FromMeasured):
     reach: ClassVar[float] = float("inf")
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
-        self._ns = np.array([one.ns for one in measured])
-        self._rows = features([one.task for one in measured])
+        self._ns = np.array([known.ns for known in measured])
+        self._rows = features([known.task for known in measured])
         self._members: dict[Hashable, list[int]] = {}
-        for i, one in enumerate(measured):
-            for key in class_keys(one.task):
+        for i, known in enumerate(measured):
+            for key in class_keys(known.task):
                 if key is not None:
                     self._members.setdefault(key, []).append(i)
 
@@ -82,8 +84,8 @@ class Similar(FromMeasured):
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         self._apart = len(measured) > _MOST_TASKS
         self._groups: dict[str, list[MeasuredTask]] = {}
-        for one in measured:
-            self._groups.setdefault(self._group(one.task), []).append(one)
+        for known in measured:
+            self._groups.setdefault(self._group(known.task), []).append(known)
         self._fitted: dict[str, Gaussian] = {}
 
     def _group(self, task: Task) -> str:
@@ -103,8 +105,10 @@ class Similar(FromMeasured):
             if group in self._groups:
                 if group not in self._fitted:
                     self._fitted[group] = Gaussian(self._groups[group])
-                for i, one in zip(members, self._fitted[group].predict_all([tasks[i] for i in members]), strict=True):
-                    found[i] = one
+                for i, estimate in zip(
+                    members, self._fitted[group].predict_all([tasks[i] for i in members]), strict=True
+                ):
+                    found[i] = estimate
         return found
 
 
@@ -119,11 +123,11 @@ class Gaussian:
         if len(measured) > _MOST_TASKS:  # the most frequent, in the order given
             often = sorted(range(len(measured)), key=lambda i: (-measured[i].count, i))[:_MOST_TASKS]
             measured = [measured[i] for i in sorted(often)]
-        self._tasks = [one.task for one in measured]
+        self._tasks = [known.task for known in measured]
         self._rows = features(self._tasks)
         self._keys = [[key(task) for task in self._tasks] for key in _KEYS]
         self._kernels = [task.kernel for task in self._tasks]
-        log_ns = np.log([max(one.ns, 1.0) for one in measured])
+        log_ns = np.log([max(known.ns, 1.0) for known in measured])
         self._mean = float(log_ns.mean()) if len(measured) else 0.0
         covariance = self._covariance(self._tasks, self._rows)
         self._solved = np.linalg.solve(covariance + _NOISE * np.eye(len(measured)), log_ns - self._mean)
@@ -192,12 +196,12 @@ class Interpolated(FromMeasured):
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         groups = defaultdict[Hashable, list[MeasuredTask]](list)
-        for one in measured:
-            if one.task.inputs or one.task.outputs:
-                for key in _keys(one.task):
-                    groups[key].append(one)
+        for known in measured:
+            if known.task.inputs or known.task.outputs:
+                for key in _keys(known.task):
+                    groups[key].append(known)
         self._groups = {
-            key: (np.array([_extents(one.task) for one in of], np.int64), of)
+            key: (np.array([_extents(known.task) for known in of], np.int64), of)
             for key, of in groups.items() if len(of) > 1
         }  # fmt: skip
 
@@ -226,23 +230,23 @@ def _side(
     apart = np.abs(np.log2(rows[some] + 1.0) - np.log2(mine + 1.0)).sum(axis=1)
     order = np.argsort(apart, kind="stable")[:_ENOUGH]
     near = [of[int(some[at])] for at in order if apart[at] <= apart[order[0]] + _ALIKE]
-    times = np.array([near[0].ns] if near[0].count >= _ENOUGH or near[0].task.kernel else [one.ns for one in near])
+    times = np.array([near[0].ns] if near[0].count >= _ENOUGH or near[0].task.kernel else [known.ns for known in near])
     return float(np.median(times)), _size(near[0].task)
 
 
 def _keys(task: Task) -> Sequence[Hashable]:
     """What tasks that are compared have in common; at last whatever their kernels are."""
-    ranks = tuple((len(one.shape), one.dtype) for one in (*task.inputs, *task.outputs))
+    ranks = tuple((len(tensor.shape), tensor.dtype) for tensor in (*task.inputs, *task.outputs))
     common = task.op, task.category, task.device, task.place, len(task.inputs), ranks
     return tuple((kernel, *common) for kernel in dict.fromkeys((task.kernel, "")))
 
 
 def _extents(task: Task) -> list[int]:
-    return [extent for one in (*task.inputs, *task.outputs) for extent in one.shape]
+    return [extent for tensor in (*task.inputs, *task.outputs) for extent in tensor.shape]
 
 
 def _size(task: Task) -> int:
-    return max(task.flops or task.bytes or sum(one.numel for one in (*task.inputs, *task.outputs)), 1)
+    return max(task.flops or task.bytes or sum(tensor.numel for tensor in (*task.inputs, *task.outputs)), 1)
 
 
 _BEYOND, _MOST = 1.2, 16
@@ -260,19 +264,19 @@ class Extrapolated(FromMeasured):
 
     def __init__(self, measured: Sequence[MeasuredTask]) -> None:
         groups = defaultdict[tuple[str, ...], list[MeasuredTask]](list)
-        for one in measured:
-            if _amount(one.task):
-                groups[_key(one.task)].append(one)
+        for known in measured:
+            if _amount(known.task):
+                groups[_key(known.task)].append(known)
         usual = defaultdict[tuple[str, str], list[float]](list)
-        for one in measured:
-            usual[one.task.category, one.task.device].append(one.ns)
+        for known in measured:
+            usual[known.task.category, known.task.device].append(known.ns)
         self._groups = {}
         for key, of in groups.items():
-            sizes = {_amount(one.task) for one in of}
-            base = min(one.ns for one in of)
+            sizes = {_amount(known.task) for known in of}
+            base = min(known.ns for known in of)
             if len(sizes) == 1:
                 base = min(base, float(np.median(usual[of[0].task.category, of[0].task.device])))
-            self._groups[key] = of, max(sizes), base, features([one.task for one in of])
+            self._groups[key] = of, max(sizes), base, features([known.task for known in of])
 
     def predict(self, task: Task) -> Estimate | None:
         """ns of a task beyond what was measured; None for others."""
@@ -281,7 +285,7 @@ class Extrapolated(FromMeasured):
             return None
         of, _, least, rows = found
         apart = distances(features([task]), rows)[0]
-        changed = np.array([_changed(task, one.task) for one in of])
+        changed = np.array([_changed(task, known.task) for known in of])
         ends = [
             least + (near.ns - least) * size / _amount(near.task)
             for near in (of[int(apart.argmin())], of[int(np.lexsort((apart, changed))[0])])
@@ -295,11 +299,85 @@ def _key(task: Task) -> tuple[str, ...]:
 
 def _changed(task: Task, other: Task) -> int:
     """How many extents of the inputs differ; all, if the inputs are not as many or not of as many dimensions."""
-    pairs = [extents for one, two in zip(task.inputs, other.inputs, strict=False)
-             for extents in zip_longest(one.shape, two.shape)]  # fmt: skip
+    pairs = [extents for left, right in zip(task.inputs, other.inputs, strict=False)
+             for extents in zip_longest(left.shape, right.shape)]  # fmt: skip
     alike = len(task.inputs) == len(other.inputs) and all(None not in extents for extents in pairs)
-    return sum(one != two for one, two in pairs) if alike else sys.maxsize
+    return sum(left != right for left, right in pairs) if alike else sys.maxsize
 
 
 def _amount(task: Task) -> int:
     return task.flops or task.bytes or 0
+
+
+FloatMatrix = npt.NDArray[np.float64]
+
+_DIMS, _TENSORS = 4, 3
+FEATURES = (
+    "bytes", "flops", "largest input", "inputs", "outputs", "tensors", "place", "ranks",
+    *(f"extent {dim} of input {tensor}" for tensor in range(_TENSORS) for dim in range(_DIMS)),
+)  # fmt: skip
+"""Columns of `features`; sizes and extents as log2(1 + x), tensors and place as they are."""
+WEIGHTS = np.array([1, 1, 1, 1, 0.5, 0.5, 0.3, 1] + [0.3] * (_DIMS * _TENSORS))
+"""What a difference in each column counts in `distances`."""
+
+_TEMPLATE = re.compile(r"[<(]")
+_WORD = re.compile(r"[A-Za-z]+|\d+")
+
+
+def features(tasks: Sequence[Task]) -> FloatMatrix:
+    """One row a task, columns as in FEATURES."""
+    return np.array([_row(task) for task in tasks], np.float64).reshape(len(tasks), len(FEATURES))
+
+
+def _row(task: Task) -> list[float]:
+    sizes = sorted((tensor.numel for tensor in task.inputs), reverse=True)
+    row = [
+        _log(task.bytes), _log(task.flops), _log(sizes[0] if sizes else 0), _log(sum(sizes)),
+        _log(sum(tensor.numel for tensor in task.outputs)), float(len(sizes)), float(task.place),
+        _log(task.group_size),
+    ]  # fmt: skip
+    largest = sorted(task.inputs, key=lambda tensor: -tensor.numel)[:_TENSORS]
+    for tensor in largest:
+        shape = tensor.shape[-_DIMS:]
+        row += [0.0] * (_DIMS - len(shape)) + [_log(extent) for extent in shape]
+    return row + [0.0] * (len(FEATURES) - len(row))
+
+
+def _log(value: int | None) -> float:
+    return log2(1 + value) if value is not None and value > 0 else 0.0
+
+
+def distances(left: FloatMatrix, right: FloatMatrix) -> FloatMatrix:
+    """(n, m): weighted sums of absolute differences of n and m rows."""
+    total = np.zeros((len(left), len(right)))
+    for column, weight in enumerate(WEIGHTS):
+        total += weight * np.abs(left[:, column, None] - right[None, :, column])
+    return total
+
+
+@cache
+def family(kernel: str) -> str:
+    """A kernel's name without template arguments and parameters."""
+    return _TEMPLATE.split(kernel.removeprefix("void "))[0]
+
+
+@cache
+def words(kernel: str) -> frozenset[str]:
+    """Letters and numbers of a kernel's name, such as tile sizes and element types."""
+    return frozenset(_WORD.findall(kernel))
+
+
+def class_keys(task: Task) -> tuple[Hashable, ...]:
+    """From narrow to wide, the classes that a task belongs to; None where it belongs to none."""
+    op = task.op or None
+    return (
+        (0, task.device, task.kernel, op, task.place),
+        (1, task.device, task.kernel, op),
+        (2, task.device, task.kernel) if task.kernel else None,
+        (3, task.device, family(task.kernel)) if task.kernel else None,
+        op and (4, task.device, op, task.place),
+        op and (5, task.device, op),
+        (6, family(task.kernel)) if task.kernel else None,
+        (7, task.device, task.category),
+        (8, task.category),
+    )

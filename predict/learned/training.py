@@ -124,7 +124,7 @@ def train(
 
 def _usual_epochs(kind: str, singles: Sequence[GraphBatch]) -> int:
     """By kind, and no more than `_WORK` allows, but enough to see whether it still improves."""
-    work = sum(one.work for one in singles)
+    work = sum(run.work for run in singles)
     return min(EPOCHS[kind], max(_PATIENCE, _WORK // work))
 
 
@@ -283,7 +283,7 @@ class GraphNet(nn.Module):
         node = self.head(torch.cat([first, state], dim=1)).squeeze(1) + self.offset
         pooled = self.pooled(state).squeeze(1)  # linear, so of means what its means are
         if self.kind != "gru":
-            node, pooled = (one.index_select(0, batch.row) for one in (node, pooled))
+            node, pooled = (states.index_select(0, batch.row) for states in (node, pooled))
         count, graph = len(batch.graph_log), batch.graph
         top = torch.full((count,), -1e9).scatter_reduce(0, graph, node.detach(), "amax")
         total = torch.zeros(count).index_add_(0, graph, torch.exp(node - top.index_select(0, graph)))
@@ -393,36 +393,36 @@ def single(run: Run, kind: str, centre: Tensor, scale: Tensor) -> GraphBatch:
 
 def joined(singles: Sequence[GraphBatch]) -> GraphBatch:
     """Runs, each made by `single`, as one graph."""
-    rows = torch.cat([one.rows for one in singles])
+    rows = torch.cat([run.rows for run in singles])
     begins = (torch.cumsum(rows, 0) - rows).T  # of each layer, one a graph
     layers = []
-    for at, of in enumerate(zip(*(one.layers for one in singles), strict=True)):
+    for at, of in enumerate(zip(*(run.layers for run in singles), strict=True)):
         before, here = begins[at], begins[at + 1]
         edges = torch.stack([here, before], dim=1)[:, :, None]
         layers.append(
             Layer(
-                torch.cat([one.own + begin for one, begin in zip(of, before, strict=True)]),
-                torch.cat([one.inputs + begin for one, begin in zip(of, edges, strict=True)], dim=1),
-                torch.cat([one.outputs + begin for one, begin in zip(of, edges, strict=True)], dim=1),
+                torch.cat([run.own + begin for run, begin in zip(of, before, strict=True)]),
+                torch.cat([run.inputs + begin for run, begin in zip(of, edges, strict=True)], dim=1),
+                torch.cat([run.outputs + begin for run, begin in zip(of, edges, strict=True)], dim=1),
             )
         )
-    sizes = torch.tensor([len(one.row) for one in singles])
+    sizes = torch.tensor([len(run.row) for run in singles])
     return GraphBatch(
-        torch.cat([one.feat for one in singles]), torch.cat([one.opcode for one in singles]), tuple(layers),
-        torch.cat([one.row + begin for one, begin in zip(singles, begins[-1], strict=True)]),
+        torch.cat([run.feat for run in singles]), torch.cat([run.opcode for run in singles]), tuple(layers),
+        torch.cat([run.row + begin for run, begin in zip(singles, begins[-1], strict=True)]),
         torch.repeat_interleave(torch.arange(len(singles)), sizes), rows,
-        torch.cat([one.node_log for one in singles]), torch.cat([one.graph_log for one in singles]),
+        torch.cat([run.node_log for run in singles]), torch.cat([run.graph_log for run in singles]),
     )  # fmt: skip
 
 
 def dealt(singles: Sequence[GraphBatch], graphs: int, nodes: int) -> Iterator[GraphBatch]:
     """Joins runs in their order, as many at a time as give at most so many graphs and, but for a larger one, nodes."""
     begin, held = 0, 0
-    for at, one in enumerate(singles):
-        if at > begin and (at - begin == graphs or held + len(one.row) > nodes):
+    for at, run in enumerate(singles):
+        if at > begin and (at - begin == graphs or held + len(run.row) > nodes):
             yield joined(singles[begin:at])
             begin, held = at, 0
-        held += len(one.row)
+        held += len(run.row)
     if begin < len(singles):
         yield joined(singles[begin:])
 

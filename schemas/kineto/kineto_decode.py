@@ -16,7 +16,7 @@ from ...trace.columns import IntColumn, exact_ns, int_column
 from ...trace.conventions import EXACT_US, MAX_DURATION_NS, MAX_NS, PYTHON_CATEGORY
 from ...trace.errors import UNREADABLE
 from ...trace.printable import shortened
-from ..text.number_rows import NumberRows
+from ..text.json_text import NumberRows
 from ..text.records import Block, check_utf8, decode_raws
 from .cuspy import GRAPH_ARROW, LAUNCH_FLOW
 from .kineto_events import MEMORY_NUMBERS, NUMBERS, EventColumns, EventPart

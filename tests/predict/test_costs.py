@@ -7,16 +7,16 @@ import itertools
 import pytest
 from etplus.analysis.devices import Device
 from etplus.predict.costs.baselines import (
-    EmbeddingBackwardAdagrad,
-    EmbeddingBackwardSgd,
     EmbeddingForward,
     Embeddings,
     GemmTable,
     Products,
+    backward_adagrad_ns,
+    backward_sgd_ns,
 )
 from etplus.predict.costs.crossval import cross_validate, score
 from etplus.predict.costs.measured_tasks import MeasuredTask, medians
-from etplus.predict.costs.registry import MODELS, Costs, fit_model
+from etplus.predict.costs.registry import MODELS, Costs, model_class
 from etplus.predict.costs.task import Bag, Task
 from etplus.predict.costs.utilisation import wire_factor
 from etplus.trace.errors import UsageError
@@ -38,8 +38,8 @@ GRID = {
 def test_embedding_known_values() -> None:
     us = 1000
     assert EmbeddingForward(DEVICES).nanoseconds(FORWARD, V100) == pytest.approx(4340.7676440049445 * us, rel=1e-12)
-    assert EmbeddingBackwardSgd(DEVICES).nanoseconds(BACKWARD, V100) == pytest.approx(86291.71294932015 * us, rel=1e-12)
-    adagrad = EmbeddingBackwardAdagrad(DEVICES).nanoseconds(BACKWARD, V100)
+    assert backward_sgd_ns(BACKWARD, V100) == pytest.approx(86291.71294932015 * us, rel=1e-12)
+    adagrad = backward_adagrad_ns(BACKWARD, V100)
     assert adagrad == pytest.approx(64226.252103831896 * us, rel=1e-12)
 
 
@@ -141,10 +141,10 @@ def test_models_over_measured_work() -> None:
     found = costs.predict(known)
     assert found is not None and found == (measured[5].ns, "measured")
     for name, within in (("nearest", 0.5), ("similar", 0.1), ("roofline", 0.1)):
-        one = fit_model(name, measured, DEVICES).predict(between)
+        one = model_class(name).fit(measured, DEVICES).predict(between)
         assert one is not None and one.ns == pytest.approx(true, rel=within), name
     elsewhere = Task("aten::add", "add<float>", category="gpu_memcpy", device="other")
-    assert fit_model("similar", measured, DEVICES).predict(elsewhere) is None
+    assert model_class("similar").fit(measured, DEVICES).predict(elsewhere) is None
     assert Costs([], DEVICES).predict(known) is None
 
 

@@ -21,9 +21,8 @@ from etplus.predict.pricing import Pricing, drawn_in, half_width, interval
 from etplus.replaying.constants import fit_constants
 from etplus.replaying.graph_building import build_graph
 from etplus.replaying.graph_replay import replay
-from etplus.replaying.outliers import Outlier, warm_up
+from etplus.replaying.iterations import Outlier, Percentiles, percentiles, step_times, warm_up
 from etplus.replaying.replay_summary import summarize
-from etplus.replaying.step_times import Percentiles, percentiles, step_times
 from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached

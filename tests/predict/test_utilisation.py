@@ -11,14 +11,19 @@ from etplus.analysis.devices import Device, known_devices
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.predict.costs.bound import bound_of
-from etplus.predict.costs.familiarity import LEVELS, NEW, Familiarity
 from etplus.predict.costs.kernel_model import HeldOutEvents, by_traces, chosen_order, errors_of, fit_kernels
 from etplus.predict.costs.measured_tasks import MeasuredTask, gpu_tasks, medians, pooled, unseen_rank_duration
-from etplus.predict.costs.prediction_intervals import PredictionIntervals, Spread, fit_intervals
-from etplus.predict.costs.registry import CANDIDATES, ORDER, Costs, explain, fit_model
+from etplus.predict.costs.prediction_intervals import (
+    LEVELS,
+    NEW,
+    Familiarity,
+    PredictionIntervals,
+    Spread,
+    fit_intervals,
+)
+from etplus.predict.costs.registry import CANDIDATES, ORDER, Costs, explain, model_class
 from etplus.predict.costs.task import Estimate, Task
-from etplus.predict.costs.utilisation import Utilisation, kernel_family
-from etplus.predict.costs.utilisation_fit import fit_utilisation
+from etplus.predict.costs.utilisation import Utilisation, fit_utilisation, kernel_family
 from etplus.schemas.kineto.event_args import launch_sizes
 from etplus.trace.tensors import Tensor
 from etplus.trace.trace import Trace
@@ -76,7 +81,7 @@ def priced(task: Task) -> float:
 def test_a_law_carries_over_to_a_thousand_times_the_size(task: Task) -> None:
     """Regressions of the time itself are drawn to the mean: they are off by factors."""
     assert priced(task) == pytest.approx(true_ns(task), rel=0.15)
-    similar = fit_model("similar", made(), DEVICES).predict(task)
+    similar = model_class("similar").fit(made(), DEVICES).predict(task)
     assert similar is not None and similar.ns < 0.5 * true_ns(task)
 
 

@@ -12,8 +12,7 @@ from etplus.predict.end_to_end import calibrated, predict
 from etplus.predict.fitting import fit
 from etplus.predict.model_file import read_model
 from etplus.replaying.graph_building import build_graph
-from etplus.replaying.iterations import find_iterations, predict_iteration
-from etplus.replaying.outliers import _median_counts
+from etplus.replaying.iterations import _median_counts, find_iterations, predict_iteration
 from etplus.replaying.replay_graph import ReplayGraph
 from etplus.trace.errors import UsageError
 from hypothesis import given

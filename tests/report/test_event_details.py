@@ -13,7 +13,7 @@ from etplus.analysis.event_relations import RELATIONS, backward_of
 from etplus.analysis.kernel_peaks import work_of_events
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
-from etplus.replaying.critical_chain import critical_chain
+from etplus.replaying.critical import critical_chain
 from etplus.report.timeline_lanes import LAUNCH_ARGS, timeline_of
 from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.conventions import EDGE_KINDS

@@ -14,7 +14,7 @@ import pytest
 from browser import Page
 from etplus.analysis.summary import Analysis, analyse
 from etplus.converters.open import load as read_trace
-from etplus.replaying.critical_chain import critical_chain
+from etplus.replaying.critical import critical_chain
 from etplus.report import timeline_lanes
 from etplus.report.report_html import rank_report, report_html
 from etplus.trace.views import DeviceEvent, Op
