@@ -40,7 +40,7 @@ bench: $(VENV)/.tests
 # The oldest protobuf that is supported; `make test` takes the newest.
 oldest: $(VENV)/.tests
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(VENV)/oldest protobuf==4.21.0
-	PYTHONPATH=$(VENV)/oldest $(BIN)/python -m pytest -q tests/schemas/test_chakra_stream.py \
+	PYTHONPATH=$(VENV)/oldest $(BIN)/python -m pytest -q tests/schemas/test_stream.py \
 	    tests/converters/test_chakra.py tests/schemas/test_chakra_reader.py -k 'not gpu-pairs'
 
 score: $(VENV)/.installed

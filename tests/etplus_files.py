@@ -14,7 +14,10 @@ from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.trace import Trace
 from support import Document, linked
 
-__all__ = ["DLRM", "PAIRS", "cpu", "document_of", "etplus", "gpu", "linked", "normal", "runtime", "write_alone"]
+__all__ = [
+    "DLRM", "PAIRS", "cpu", "document_of", "etplus", "gpu", "linked", "normal", "runtime", "step_by_hand",
+    "write_alone",
+]  # fmt: skip
 
 DLRM = tuple(f"gpu-pairs/dlrm.rank{rank}" for rank in range(4))
 PAIRS = (
@@ -95,3 +98,32 @@ def write_alone(document: Trace, folder: Path) -> None:
     """One rank for a simulator as `t.0.et`, which `convert` refuses without the others."""
     rank = document.rank or 0
     write_astra_sim(document, folder / "t.0.et", for_simulator(agree([survey(document, rank)])).ranks[rank])
+
+
+def step_by_hand() -> Trace:
+    """An operator that launches a kernel, an all-reduce on a stream of its own behind it, and a kernel beside that;
+    another one whose kernel waits for both; and a copy for which the host waits. Ids by launch: 20 → 7, 21 → 8 (the
+    all-reduce), 25 → 13, 22 → 9, 23 → 12 (the copy), 24 waits."""
+    comm = {
+        "collective": "allreduce", "dtype": "Float", "in_nelems": 256, "out_nelems": 256, "group_size": 2,
+        "pg_name": "0", "pg_desc": "", "pg_ranks": [0, 1], "src_rank": None, "dst_rank": None, "seq": 1,
+        "in_split": None, "out_split": None, "bytes": 1024,
+    }  # fmt: skip
+    nodes = [
+        cpu(3, "aten::mm", 0, 100), cpu(4, "aten::addmm", 10, 20, parent=3), cpu(5, "aten::relu", 110, 10),
+        cpu(6, "aten::item", 130, 70), gpu(7, "gemm", 40, 50),
+        gpu(8, "ncclDevKernel_AllReduce", 90, 30, stream=13, comm=comm, pg_name="0"),
+        gpu(9, "relu", 130, 20, parent=5), gpu(12, "copy", 150, 10, cat="gpu_memcpy", parent=6),
+        gpu(13, "other", 95, 10),
+    ]  # fmt: skip
+    calls = [
+        runtime(20, "cudaLaunchKernel", 15, 5), runtime(21, "cudaLaunchKernel", 25, 5),
+        runtime(22, "cudaLaunchKernel", 112, 5, parent=5), runtime(23, "cudaMemcpyAsync", 132, 3, parent=6),
+        runtime(24, "cudaStreamSynchronize", 140, 25, parent=6), runtime(25, "cudaLaunchKernel", 31, 5),
+    ]  # fmt: skip
+    edges = [
+        *([a, b, "launch"] for a, b in ((20, 7), (21, 8), (22, 9), (23, 12), (25, 13))), [12, 24, "sync"],
+        [7, 8, "event"], [8, 9, "event"], *([a, b, "stream"] for a, b in ((7, 9), (9, 12), (7, 13), (13, 9))),
+        [3, 5, "data"],
+    ]  # fmt: skip
+    return etplus(nodes, calls, edges, rank=0, world_size=2)

@@ -30,6 +30,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from plain_chakra import COLL, COMP, METADATA, RECV, SEND, PlainNode, read_plain
+from random_step import digest, random_step
 from simulator import makespan_ns
 from support import Document, et_document, kineto_document
 
@@ -435,3 +436,18 @@ def test_attributes_of_every_form_are_kept(
     assert node.value("et_attrs") == (json.dumps(those, separators=separators) if those else None)
     back = read_et(tmp_path / "t.0.et").to_dict()
     assert next(one for one in back["nodes"] if one["id"] == 3)["attrs"] == attrs
+
+
+MADE = [
+    "15bc6180", "47284835", "3d26e6e2", "a8f3f960", "ff5aa69e", "28a80a84", "9a29c1f8", "bad6228d",
+]  # fmt: skip
+
+
+def made(seed: int, folder: Path) -> str:
+    write_et(random_step(seed), folder / "made.0.et", memory_nodes=seed % 2 == 1)
+    return digest([(folder / "made.0.et").read_bytes()])
+
+
+@pytest.mark.parametrize("seed", range(len(MADE)))
+def test_made_steps_become_the_same_bytes_as_ever(seed: int, tmp_path: Path) -> None:
+    assert made(seed, tmp_path) == MADE[seed]

@@ -20,6 +20,7 @@ from etplus.trace.kinds import GPU
 from etplus.trace.trace import Trace
 from etplus_files import DLRM, PAIRS, cpu, document_of, etplus, gpu, linked, runtime
 from perfetto_ui import open_in_perfetto, why_not
+from random_step import digest, random_step
 from support import call, fixture_pair, read_json, shared_pair, shared_trace
 
 Events = list[dict[str, Any]]
@@ -317,3 +318,21 @@ def test_a_pair_and_its_file_keep_strides_and_the_pair_its_annotations(tmp_path:
     python = {key: [event for event in events if event["cat"] == "python_function"] for key, events in found.items()}
     whole = [event for event in read_json(kineto)["traceEvents"] if event.get("cat") == "python_function"]
     assert 0 < len(python["pair"]) <= len(whole) and not python["file"]
+
+
+MADE = [
+    "1255022e", "3bc2d225", "67ea120b", "5da3d86f", "6285d6d7", "30e168e3",
+]  # fmt: skip
+MADE_RANKS = [
+    "cb4e2a4f", "36ee1f67", "e9b6971e", "b819ec58", "d9b35b8d", "8a07720e",
+]  # fmt: skip
+
+
+def made(seed: int, folder: Path, ranks: int) -> str:
+    done = write_chrome({rank: random_step(seed + rank) for rank in range(ranks)}, folder / "made.json")
+    return digest([(folder / "made.json").read_bytes(), done])
+
+
+@pytest.mark.parametrize("seed", range(len(MADE)))
+def test_made_steps_are_written_as_ever(seed: int, tmp_path: Path) -> None:
+    assert (made(seed, tmp_path, 1), made(seed, tmp_path, 3)) == (MADE[seed], MADE_RANKS[seed])

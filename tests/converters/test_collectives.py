@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from etplus.converters.collectives import RankComms, agree, survey
+from etplus.converters.collectives import Communication, RankComms, agree, survey
 from etplus.jobs.rank_communications import communications
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.comm_types import RECV, SEND, collective_type, message_bytes
 from etplus.schemas.communications import comm_rows
 from etplus.trace.comm_kernels import Comm
 from etplus_files import cpu, document_of, etplus, gpu
+from random_step import digest, random_step
 
 KERNEL = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 
@@ -179,3 +180,49 @@ def test_a_kernel_without_metadata_is_found_by_both() -> None:
     assert own.node.tolist() == [4, 5] == document.id[[one.row for one in theirs]].tolist()
     assert own.kind.tolist() == [Type.ALL_REDUCE, Type.ALL_GATHER] == [one.kind for one in theirs]
     assert own.bytes.tolist() == [400, -1] and [one.size for one in theirs] == [400, 0]
+
+
+MADE = [
+    "fc50d5c9", "5b07c098", "9258e8d5", "53c4f04b", "50c4bb62", "e5cbdec1", "36b4db2e", "0bfa1c76",
+]  # fmt: skip
+
+
+def made(seed: int) -> str:
+    """Four ranks of which two send to the other's number: groups, tags and what is found."""
+    agreed = agree([survey(random_step(seed + rank, world=4), rank) for rank in range(4)])
+    found = [(rank, comms.world, comms.found, sorted(comms.counts.items())) for rank, comms in agreed.ranks.items()]
+    return digest([*found, agreed.groups, agreed.names, agreed.notes])
+
+
+@pytest.mark.parametrize("seed", range(len(MADE)))
+def test_made_ranks_agree_as_ever(seed: int) -> None:
+    assert made(seed) == MADE[seed]
+
+
+def test_messages_have_one_number_on_both_ends() -> None:
+    """The n-th from 0 to 1 is n on both; of numbered ones those that only one end has come last."""
+
+    def message(kind: int, peer: int, seq: int = -1) -> Communication:
+        return Communication(0, kind, 8, peer=peer, seq=seq)
+
+    ranks = [
+        RankComms(0, 2, (message(SEND, 1, 5), message(RECV, 1), message(SEND, 1, 6), message(SEND, 1, 8))),
+        RankComms(1, 2, (message(RECV, 0, 6), message(SEND, 0), message(RECV, 0, 8))),
+    ]
+    agreed = agree(ranks).ranks
+    assert [[(comm.kind, comm.tag) for comm in agreed[rank].found] for rank in (0, 1)] == [
+        [(SEND, 2), (RECV, 0), (SEND, 0), (SEND, 1)], [(RECV, 0), (SEND, 0), (RECV, 1)],
+    ]  # fmt: skip
+
+
+def test_groups_are_numbered_by_name_where_it_is_a_free_number() -> None:
+    def in_group(name: str, *members: int) -> Communication:
+        return Communication(0, 0, 8, named=(name, members))
+
+    names = [("5", 0, 1), ("5", 1, 2), ("0", 0, 2), ("01", 0, 3), ("tp", 1, 3), ("99999999999", 0, 1)]
+    found = tuple(in_group(name, *members) for name, *members in names)
+    agreed = agree([RankComms(rank, 4, found) for rank in range(4)])
+    assert {number: (agreed.names[number], ranks) for number, ranks in agreed.groups.items()} == {
+        1: ("01", [0, 3]), 2: ("0", [0, 2]), 3: ("5", [1, 2]), 4: ("99999999999", [0, 1]), 5: ("5", [0, 1]),
+        6: ("tp", [1, 3]),
+    }  # fmt: skip

@@ -19,6 +19,7 @@ from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 from etplus_files import cpu, document_of, etplus, gpu, runtime
+from random_step import digest, random_step
 
 EVIL = 'a"b\\<&>\n\t\0\x01\x1b é \u2028 ]]> </label> \ufffe'
 NAME = "pairs/gpu_shaped_from_cpu"
@@ -209,3 +210,28 @@ def test_bad_requests(tmp_path: Path) -> None:
         write_graph({0: document}, tmp_path / "g.dot", "png")
     assert not list(tmp_path.iterdir())
     assert set(GRAPH_FORMATS) == {"graphml", "gexf", "dot", "networkx-json"}
+
+
+MADE = [
+    "fc246e75", "bfd6f6b8", "e82003e8",
+]  # fmt: skip
+
+
+def made(seed: int, folder: Path) -> str:
+    """All formats of one rank, of two, and of what the first kernel's operator calls and launches."""
+    traces = {0: random_step(seed), 1: random_step(seed + 1)}
+    texts: list[object] = []
+    for form in GRAPH_FORMATS:
+        choices: list[tuple[dict[int, Trace], dict[str, Any]]] = [
+            ({0: traces[0]}, {}), (traces, {"max_nodes": 9}), ({0: traces[0]}, {"subtree": "aten::mm"}),
+            ({0: traces[0]}, {"subtree": "10", "max_nodes": 3}),
+        ]  # fmt: skip
+        for ranks, choice in choices:
+            texts.append(write_graph(ranks, folder / "made.txt", form, **choice))
+            texts.append((folder / "made.txt").read_bytes())
+    return digest(texts)
+
+
+@pytest.mark.parametrize("seed", range(len(MADE)))
+def test_made_steps_are_written_as_ever(seed: int, tmp_path: Path) -> None:
+    assert made(seed, tmp_path) == MADE[seed]

@@ -13,6 +13,7 @@ from etplus.linker import link
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.schemas.graph_arrays import GraphArrays, opcodes, read_dataset, read_graph, write_graph_arrays
 from etplus.trace.errors import TraceFormatError, UsageError
+from random_step import digest, random_step
 from support import call, fixture_pair, run
 
 
@@ -127,3 +128,20 @@ def test_command(file: Path, tmp_path: Path) -> None:
     assert done.returncode == 0 and len(list(out.glob("*/step__b1.npz"))) == 1
     wrong = call("convert", file, tmp_path / "a.npz", "--to", "npz", "--config", "threads=x")
     assert wrong.returncode == 2 and b"threads=2" in wrong.stderr and not (tmp_path / "a.npz").exists()
+
+
+MADE = [
+    "7d8bfc86", "d9f7ef28", "7f8bef7b", "28c79763", "7fc746ca", "9a738d23",
+]  # fmt: skip
+
+
+def made(seed: int) -> str:
+    graph = graph_arrays(random_step(seed), "made", {"threads": 3, "batch": 8})
+    return digest(
+        np.round(value, 4).tolist() if isinstance(value, np.ndarray) else value for value in vars(graph).values()
+    )
+
+
+@pytest.mark.parametrize("seed", range(len(MADE)))
+def test_made_steps_become_the_same_arrays_as_ever(seed: int) -> None:
+    assert made(seed) == MADE[seed]

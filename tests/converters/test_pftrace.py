@@ -14,6 +14,7 @@ from etplus.linker import link
 from etplus.trace.kinds import GPU, RUNTIME
 from etplus.trace.trace import Trace
 from pftraces import graph_launch, pb
+from random_step import digest, random_step
 from support import call, fixture_pair, gpu_traces
 
 BEGIN, END = pb.TrackEvent.TYPE_SLICE_BEGIN, pb.TrackEvent.TYPE_SLICE_END
@@ -149,3 +150,21 @@ def test_ranks_are_apart(tmp_path: Path) -> None:
         )
     )
     assert all(one and other and not one & other for one, other in (uuids, devices, flows))
+
+
+MADE = [
+    "821d3564", "851bea2c", "eb8192dd", "0bfdfc66", "9c2a5181", "b2387855",
+]  # fmt: skip
+MADE_RANKS = [
+    "8d1fc093", "f97e5057", "633b960c", "de7faa16", "b6d4586a", "61271e6c",
+]  # fmt: skip
+
+
+def made(seed: int, folder: Path, ranks: int) -> str:
+    write_pftrace({rank: random_step(seed + rank) for rank in range(ranks)}, folder / "made.pftrace")
+    return digest([(folder / "made.pftrace").read_bytes()])
+
+
+@pytest.mark.parametrize("seed", range(len(MADE)))
+def test_made_steps_are_written_as_ever(seed: int, tmp_path: Path) -> None:
+    assert (made(seed, tmp_path, 1), made(seed, tmp_path, 3)) == (MADE[seed], MADE_RANKS[seed])

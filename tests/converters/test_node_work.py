@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from etplus.converters.node_work import HostCoverage, host_rows, host_work, stretches, waits
+from etplus.converters.node_work import (
+    HostCoverage,
+    host_rows,
+    host_work,
+    roofline_work,
+    stretches,
+    waits,
+    work_columns,
+)
 from etplus.schemas.communications import comm_rows, issue_times
 from etplus.trace.trace import Trace
 from etplus_files import cpu, document_of, etplus, gpu, runtime
 from hypothesis import given
 from hypothesis import strategies as st
+from random_step import digest, random_step
 from support import examples
 
 NONE = np.zeros(0, np.int64)
@@ -102,3 +111,46 @@ def test_when_the_host_issued_what() -> None:
     document = etplus(nodes, [runtime(10, "cudaLaunchKernel", 12, 1)], [[10, 4, "launch"]])
     issued = dict(zip(document.id.tolist(), issue_times(document, NONE).tolist(), strict=True))
     assert (issued[4], issued[5], issued[6], issued[3]) == (12_000, 10_000, 70_000, 10_000)
+
+
+MADE = [
+    "e9db3f54", "43ad1793", "c9f1be4e", "33a326ae", "c7477455", "2b8cfe0b", "23c38197", "558cb567", "8e61d3ff",
+    "caa3ff16", "f36ff1cc", "ea2692c5",
+]  # fmt: skip
+
+
+def made(seed: int) -> str:
+    trace = random_step(seed)
+    rows = comm_rows(trace)
+    parts = stretches(trace, host_rows(trace, rows))
+    columns = (*waits(trace), host_work(trace, rows), parts.start, parts.end, parts.row, *work_columns(trace).values())
+    return digest(column.tolist() for column in columns)
+
+
+@pytest.mark.parametrize("seed", range(len(MADE)))
+def test_made_steps_have_the_same_work_as_ever(seed: int) -> None:
+    assert made(seed) == MADE[seed]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_stretches_and_waits_are_those_of_brute_force(seed: int) -> None:
+    """At each quarter of a µs the innermost open row of a thread is the one that a stretch says."""
+    trace = random_step(seed)
+    rows = host_rows(trace, NONE)
+    parts = stretches(trace, rows)
+    open_at = {
+        (int(trace.thread[row]), t) for row in rows for t in range(int(trace.ts[row]), int(trace.finish[row]), 250)
+    }
+    stretch_at = {
+        (int(trace.thread[row]), t)
+        for row, a, b in zip(parts.row.tolist(), parts.start.tolist(), parts.end.tolist(), strict=True)
+        for t in range(a, b, 250)
+    }
+    assert stretch_at == open_at
+
+
+def test_work_for_a_roofline() -> None:
+    """Of 2 bytes a ns: known bytes stay, unknown ones take the measured time; FLOPs are 1 at least."""
+    columns = np.array([[64, -1, -1, 0, 5], [24, 8, -1, 0, -1], [3, 3, 3, 0, 0]])
+    flops, size = roofline_work(*columns, 2.0)
+    assert (flops.tolist(), size.tolist()) == ([64, 1, 1, 1, 1], [24, 8, 6000, 2, 2])

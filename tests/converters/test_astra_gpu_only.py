@@ -1,0 +1,66 @@
+"""The folded time line: one step by hand, and many made ones as they were when spans were checked against them."""
+
+from __future__ import annotations
+
+import pytest
+from etplus.converters.astra_gpu_only import fold, submitted
+from etplus.converters.astra_nodes import DELAY
+from etplus.converters.collectives import survey
+from etplus.trace.trace import Trace
+from etplus_files import step_by_hand
+from random_step import digest, random_step
+
+FOLDED = [
+    "4896d0d1", "e2a33e89", "32d877de", "d3353a70", "c0b20f6b", "bb017648", "5ba23691", "a26e64da", "cf8799f9",
+    "9636a777", "1295110c", "5bd353bc", "3ebc268a", "24522090", "1dcaadf2", "2de2110a",
+]  # fmt: skip
+SUBMITTED = [
+    "85e7a4b0", "3ad78c93", "8d373480", "3416bfd2", "d06491c3", "f0db641c", "dfd0cf78", "4091aaec", "e037228a",
+    "1125871f", "0a217f17", "01f6d242", "1cbaf153", "93ce5989", "e6a5fdca", "02e44a58",
+]  # fmt: skip
+
+
+def nodes_of(trace: Trace, transferred: dict[int, int] | None = None) -> list[tuple[object, ...]]:
+    """Id, id in the trace or DELAY, µs, needs, stream of a delay, kind of the communication."""
+    return [
+        (
+            node.id, int(trace.id[node.row]) if node.row >= 0 else node.row, node.micros, list(map(int, node.needs)),
+            node.stream, node.comm and node.comm.kind,
+        )
+        for node in fold(trace, survey(trace, 0).found, transferred)
+    ]  # fmt: skip
+
+
+def test_a_step_by_hand() -> None:
+    """The host is 40 µs ahead; the all-reduce overlaps a kernel, for which the chain has 5 µs of a delay."""
+    assert nodes_of(step_by_hand()) == [
+        (1, DELAY, 40, [], -1, None),
+        (2, 7, 50, [1], -1, None),
+        (3, 8, 30, [1, 2], -1, 0),
+        (4, DELAY, 5, [2], 7, None),
+        (5, 13, 10, [4, 1, 2], -1, None),
+        (6, DELAY, 25, [1], 7, None),
+        (7, 9, 20, [6, 3, 5], -1, None),
+        (8, 12, 10, [7, 6], -1, None),
+        (9, DELAY, 40, [8], 7, None),
+    ]
+
+
+def test_data_that_was_there_earlier_shortens_a_communication() -> None:
+    assert nodes_of(step_by_hand(), {8: 100_000})[2][2] == 10
+
+
+def test_the_host_has_submitted_what_waits_for_other_work_when_its_launch_and_the_latency_are_over() -> None:
+    trace = step_by_hand()
+    times = dict(zip(trace.id.tolist(), submitted(trace).tolist(), strict=True))
+    assert {number: times[number] for number in (7, 8, 9, 12, 13, 20)} == {
+        7: 40_000, 8: 50_000, 9: 130_000, 12: 150_000, 13: 56_000, 20: 15_000,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(len(FOLDED)))
+def test_made_steps_are_folded_as_ever(seed: int) -> None:
+    trace = random_step(seed)
+    late = {int(number): int(end) - 250 for number, end in zip(trace.id, trace.finish, strict=True)}
+    assert digest([*nodes_of(trace), *nodes_of(trace, late)]) == FOLDED[seed]
+    assert digest(submitted(trace).tolist()) == SUBMITTED[seed]

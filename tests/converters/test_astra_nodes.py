@@ -1,0 +1,78 @@
+"""Files for ASTRA-sim: node by node, and made steps as they were when the simulator ran such files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from etplus.converters.astra_nodes import DELAY, START, SimNode, after_start, write_nodes
+from etplus.converters.astra_sim import for_simulator, write_astra_sim
+from etplus.converters.collectives import Communication, agree, survey
+from etplus.trace.index import Row
+from etplus_files import step_by_hand
+from plain_chakra import COLL, COMP, read_plain
+from random_step import digest, random_step
+
+WRITTEN = [
+    "857bee55", "0a19d69f", "736dbbe7", "7d0a8b44", "1281f65f", "ecb3602b", "b33b39b8", "8c6f2d98",
+]  # fmt: skip
+ROOFLINE = [
+    "826bc987", "931a9147", "85999ebf", "6199dbfc", "db8536cf", "308b9835", "935c6324", "1c122e84",
+]  # fmt: skip
+
+
+def written(seed: int, folder: Path, **options: Any) -> str:
+    trace = random_step(seed)
+    comms = for_simulator(agree([survey(trace, 0)])).ranks[0]
+    done = write_astra_sim(trace, folder / "t.0.et", comms, **options)
+    return digest([(folder / "t.0.et").read_bytes(), done.nodes, sorted(done.counts.items())])
+
+
+@pytest.mark.parametrize("seed", range(len(WRITTEN)))
+def test_made_steps_become_the_same_bytes_as_ever(seed: int, tmp_path: Path) -> None:
+    assert written(seed, tmp_path, skew_ns=1700) == WRITTEN[seed]
+    assert written(seed, tmp_path, roofline=250.0) == ROOFLINE[seed]
+
+
+def test_a_start_is_before_all_nodes() -> None:
+    nodes = [SimNode(1, 5, 10, []), SimNode(2, 6, 20, [1], stream=7)]
+    assert list(after_start(nodes, 3)) == [
+        SimNode(1, START, 3, []), SimNode(2, 5, 10, [1]), SimNode(3, 6, 20, [2], stream=7),
+    ]  # fmt: skip
+
+
+def row_of(number: int) -> Row:
+    return Row(int(np.flatnonzero(step_by_hand().id == number)[0]))
+
+
+def test_what_the_simulator_reads_of_each_kind_of_node(tmp_path: Path) -> None:
+    trace = step_by_hand()
+    comm = Communication(row_of(8), 0, 1024, group=3)
+    nodes = [
+        SimNode(1, START, 4, []), SimNode(2, DELAY, 6, [1], stream=7), SimNode(3, row_of(7), 50, [2, 1, 2]),
+        SimNode(4, row_of(8), 30, [3], comm=comm), SimNode(5, row_of(4), 20, [4]), SimNode(6, DELAY, 1, [5]),
+    ]  # fmt: skip
+    assert write_nodes(trace, tmp_path / "t.0.et", nodes, 0) == 6
+    found = read_plain(tmp_path / "t.0.et")[1]
+    keys = ("name", "type", "micros", "data_deps")
+    assert [tuple(getattr(node, key) for key in keys) for node in found] == [
+        ("start skew", COMP, 4, []), ("delay", COMP, 6, [1]), ("gemm", COMP, 50, [2, 1]),
+        ("ncclDevKernel_AllReduce", COLL, 30, [3]), ("aten::addmm", COMP, 20, [4]), ("delay", COMP, 1, [5]),
+    ]  # fmt: skip
+    keys = ("node_id", "start_ns", "inclusive_ns", "stream", "tid", "comm_size", "pg_name", "is_cpu_op")
+    assert [tuple(node.value(key) for key in keys) for node in found] == [
+        (None, None, None, None, None, None, None, False), (None, None, None, 7, None, None, None, False),
+        (7, 40_000, 50_000, 7, None, None, None, False), (8, 90_000, 30_000, 13, None, 1024, "3", False),
+        (4, 10_000, 20_000, None, 1, None, None, False), (None, None, None, None, None, None, None, False),
+    ]  # fmt: skip
+
+
+def test_a_roofline_simulation_gets_work_for_all_but_communications(tmp_path: Path) -> None:
+    """Of 250 bytes a ns; copies are bound by the bus, so that they get what takes their measured time."""
+    trace, comm = step_by_hand(), Communication(row_of(8), 0, 1024)
+    nodes = [SimNode(1, DELAY, 2, []), SimNode(2, row_of(12), 10, []), SimNode(3, row_of(8), 30, [], comm=comm)]
+    write_nodes(trace, tmp_path / "t.0.et", nodes, 0, 250.0)
+    work = [(node.value("num_ops"), node.value("tensor_size")) for node in read_plain(tmp_path / "t.0.et")[1]]
+    assert work == [(1, 500_000), (1, 2_500_000), (None, None)]

@@ -1,0 +1,79 @@
+"""Kineto's form of events: categories, headers, and the text of an event with other arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from etplus.schemas.kineto.event_form import arguments, category, counter_name, decoded, header, with_arguments
+from etplus.trace.index import Row
+from etplus_files import cpu, etplus, gpu, runtime, step_by_hand
+
+
+def of(trace: Any, number: int) -> tuple[str, dict[str, Any]]:
+    row = Row(int(np.flatnonzero(trace.id == number)[0]))
+    (record,) = trace.records(np.array([row]))
+    return category(trace, row), decoded(arguments(trace, row, record))
+
+
+def test_categories_and_arguments_by_kind() -> None:
+    trace = step_by_hand()
+    assert of(trace, 12) == (
+        "gpu_memcpy",
+        {"External id": 6, "device": 0, "stream": 7, "correlation": 12, "grid": [1, 1, 1], "id": 12, "dur_ns": 10_000},
+    )
+    assert of(trace, 20) == ("cuda_runtime", {"External id": 3, "correlation": 20, "id": 20, "dur_ns": 5000})
+    kind, args = of(trace, 4)
+    assert (kind, args["External id"], args["Record function id"], args["id"]) == ("cpu_op", 4, 4, 4)
+    assert "Sequence number" not in args and args["dur_ns"] == 20_000
+
+
+def test_names_of_calls_say_the_driver() -> None:
+    names = ["cuLaunchKernel", "cudaLaunchKernel", "urEnqueue", "urEnqueueKernelLaunch", "zeCommand", "zeX", "hipX"]
+    trace = etplus([cpu(3, "a", 0, 99)], [runtime(10 + k, name, k, 1) for k, name in enumerate(names)])
+    found = {trace.name_of(Row(row)): category(trace, Row(row)) for row in range(3, len(trace))}
+    assert found == {
+        "cuLaunchKernel": "cuda_driver", "cudaLaunchKernel": "cuda_runtime", "urEnqueue": "xpu_runtime",
+        "urEnqueueKernelLaunch": "xpu_runtime", "zeCommand": "xpu_runtime", "zeX": "xpu_runtime",
+        "hipX": "cuda_runtime",
+    }  # fmt: skip
+
+
+def test_annotations_and_operators_with_a_sequence_number() -> None:
+    nodes = [cpu(3, "forward", 0, 9, scope=7), cpu(4, "aten::mm", 1, 2, seq_id=0, fw_tid=2), gpu(7, "k", 3, 1)]
+    trace = etplus(nodes)
+    assert of(trace, 3)[0] == "user_annotation"
+    args = of(trace, 4)[1]
+    assert (args["Sequence number"], args["Fwd thread id"]) == (0, 2)
+
+
+def test_the_header_has_what_the_trace_knows() -> None:
+    assert header(step_by_hand(), 77) == {
+        "schemaVersion": 1, "distributedInfo": {"rank": 0, "world_size": 2}, "displayTimeUnit": "ms",
+        "baseTimeNanoseconds": 77,
+    }  # fmt: skip
+    big = etplus([], rank=2**64, world_size=2**64 - 1, low=-(2**63), lower=-(2**63) - 1)
+    info = header(big, 0)["distributedInfo"]
+    assert [type(info[key]) for key in ("rank", "world_size", "low", "lower")] == [float, int, int, float]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [(b'{"ph": "C", "name": "x"}', "x"), (b'{"ph": "X", "name": "x"}', None), (b'{"ph": "C"}', ""), (b"{}", None)],
+)
+def test_names_of_counters(text: bytes, name: str | None) -> None:
+    assert counter_name(text) == name
+
+
+def test_arguments_exchanged() -> None:
+    text = b'{"name": "k", "args": {"stream": 7, "flop": 1, "gb": 2}}'
+    assert orjson.loads(with_arguments(text, {"flop": 2.5}, ["flop", "gb"])) == {
+        "name": "k",
+        "args": {"stream": 7, "flop": 2.5},
+    }
+    assert with_arguments(text, {"flop": 1, "gb": 2}, ["flop", "gb"]) == text
+    assert with_arguments(text, {}, ["other"]) == text
+    assert with_arguments(b'{"args":null}', {"flop": 1}, ["flop"]) == with_arguments(b"{}", {"flop": 1}, ["flop"])
+    assert with_arguments(b"{}", {"flop": 1}, ["flop"]) == b'{"args":{"flop":1}}'

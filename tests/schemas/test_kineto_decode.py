@@ -1,0 +1,134 @@
+"""Which events are kept, and what is kept of them: the fast decoder, the general one, and broken events."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from etplus.schemas.kineto.cuspy import GRAPH_ARROW
+from etplus.schemas.kineto.kineto_decode import MODULE, decode_any, decode_plain, read_events
+from etplus.schemas.kineto.kineto_events import EventColumns
+
+MEMORY = {"Bytes": -64, "Addr": 5, "Total Allocated": 6, "Total Reserved": 7, "Device Type": 1, "Device Id": 0}
+EVENTS: list[dict[str, Any]] = [
+    {"ph": "M", "name": "process_name"},
+    {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 2, "ts": 1.5, "dur": 2, "args": {"Sequence number": 4}},
+    {"ph": "X", "cat": "python_function", "name": "f", "pid": 1, "tid": 2, "ts": 1, "dur": 2},
+    {"ph": "X", "cat": "python_function", "name": f"{MODULE}M_0", "pid": 1, "tid": 2, "ts": 1, "dur": 2},
+    {"ph": "s", "cat": "ac2g", "id": 7, "pid": 1, "tid": 2, "ts": 3},
+    {"ph": "f", "cat": "ac2g", "id": 7, "pid": 0, "tid": 7, "ts": 4},
+    {"ph": "f", "cat": "ac2g", "id": GRAPH_ARROW, "pid": 0, "tid": 7, "ts": 5},
+    {"ph": "f", "cat": "fwdbwd", "id": 9, "pid": 1, "tid": 3, "ts": 6.25},
+    {"ph": "i", "name": "[memory]", "pid": 1, "tid": 2, "ts": 7, "args": MEMORY},
+    {"ph": "i", "name": "else", "pid": 1, "tid": 2, "ts": 7},
+    {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": "stream 7", "ts": 8, "dur": 1,
+     "args": {"correlation": 7, "stream": 7, "device": 0, "External id": 3}},
+]  # fmt: skip
+
+
+def tables(columns: EventColumns) -> dict[str, Any]:
+    part = columns.part()
+    names = {key: part.values[key] for key in ("category", "name", "thread")}
+
+    def plain(table: dict[str, Any]) -> dict[str, Any]:
+        return {
+            key: [names[key][code] for code in column] if key in names else column.tolist()
+            for key, column in table.items()
+        }
+
+    return {"count": columns.count, **{key: plain(getattr(part, key)) for key in ("events", "flows", "memory")}}
+
+
+def decoded(events: Any, *, modules: bool, plain: bool) -> dict[str, Any]:
+    columns, text = EventColumns(), json.dumps(events).encode()
+    if plain:
+        assert decode_plain(text, columns, modules=modules)
+    else:
+        decode_any(text, columns, modules=modules)
+    return tables(columns)
+
+
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize("modules", [True, False])
+def test_what_is_kept(plain: bool, modules: bool) -> None:
+    found = decoded(EVENTS, modules=modules, plain=plain)
+    assert found["count"] == 11
+    events = found["events"]
+    assert events["index"] == ([1, 3, 10] if modules else [1, 10])
+    assert (events["ts"][0], events["dur"][0], events["seq"][0], events["thread"][0]) == (1500, 2000, 4, (1, 2))
+    last = {key: events[key][-1] for key in ("correlation", "stream", "device", "external_id", "thread", "category")}
+    assert last == {
+        "correlation": 7, "stream": 7, "device": 0, "external_id": 3, "thread": (0, "stream 7"), "category": "kernel",
+    }  # fmt: skip
+    assert found["flows"] == {
+        "start": [True, False, False], "id": [7, GRAPH_ARROW, 9], "ts": [3000, 5000, 6250],
+        "category": ["ac2g", "ac2g", "fwdbwd"], "thread": [(1, 2), (0, 7), (1, 3)],
+    }  # fmt: skip
+    assert found["memory"] == {
+        "index": [8], "ts": [7000], "thread": [(1, 2)], "bytes": [-64], "address": [5], "allocated": [6],
+        "reserved": [7], "device_type": [1], "device": [0],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"ph": "X", "ts": 2**53 / 1000}, {"ph": "X", "args": {"stream": "7"}}, {"ph": "Q"}, {"ph": "X", "args": None},
+        {"ph": "i", "name": "[memory]", "args": 7}, {"ph": "X", "args": {"stream": 7.5}, "ts": 1e18},
+    ],
+)  # fmt: skip
+def test_what_the_fast_decoder_leaves_to_the_other_adds_nothing(event: dict[str, Any]) -> None:
+    columns = EventColumns()
+    assert not decode_plain(json.dumps([EVENTS[1], event]).encode(), columns, modules=True)
+    assert tables(columns) == tables(EventColumns())
+
+
+def test_times_since_the_epoch_keep_their_decimals() -> None:
+    text = b'[{"ph": "X", "ts": 1695835585783692.25, "dur": 0.125}, {"ph": "X", "ts": 1695835585783693, "dur": 7}]'
+    columns = EventColumns()
+    decode_any(text, columns, modules=False)
+    found = tables(columns)["events"]
+    assert (found["ts"], found["dur"]) == ([1695835585783692250, 1695835585783693000], [125, 7000])
+
+
+BROKEN = [
+    ({"ph": "X", "ts": -1}, "a negative time stamp"), ({"ph": "X", "ts": -0.001}, "a negative time stamp"),
+    ({"ph": "X", "ts": 2**62}, "a time of over 146 years"), ({"ph": "s", "ts": -(2**62)}, "a time of over 146 years"),
+    ({"ph": "X", "dur": 2.0**44}, "which is over 104 days"), ({"ph": "X", "args": [1]}, "`args` are not an object"),
+    ({"ph": "i", "name": "[memory]", "ts": -1, "args": MEMORY}, "a negative time stamp"),
+    ({"ph": "i", "name": "[memory]", "args": {"Bytes": 2**53}}, 'without its number of "Bytes"'),
+    ({"ph": "i", "name": "[memory]", "args": {"Bytes": 1.5}}, 'without its number of "Bytes"'),
+    ({"ph": "i", "name": "[memory]"}, 'without its number of "Bytes"'), ({"ph": 7}, "Expected `str`"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("event", "problem"), BROKEN)
+def test_a_broken_event_is_left_out_and_described(event: dict[str, Any], problem: str) -> None:
+    """The others of its block keep their positions; without a place for what is wrong it is raised."""
+    text, wrong = json.dumps([EVENTS[1], event, EVENTS[10]]).encode(), list[Exception]()
+    part = read_events([(10, 20, text)], modules=False, invalid=wrong.append)
+    assert part.events["index"].tolist() == [0, 2] and part.spans == [(10, 20, 3)]
+    assert len(wrong) == 1 and problem in str(wrong[0])
+    with pytest.raises((msgspec.MsgspecError, UnicodeDecodeError)):
+        read_events([(10, 20, text)], modules=False)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"ph": "X", "cat": "python_function", "ts": -1}, {"ph": "f", "cat": "ac2g", "id": 1, "ts": 2**62},
+        {"ph": "X", "ts": -0.0001}, {"ph": "i", "name": "x", "ts": -1}, {"ph": "X", "args": None},
+    ],
+)  # fmt: skip
+def test_what_is_not_read_is_not_broken(event: dict[str, Any]) -> None:
+    text, wrong = json.dumps([EVENTS[1], event, {"ph": "X", "ts": -5}]).encode(), list[Exception]()
+    assert read_events([(0, 1, text)], modules=True, invalid=wrong.append).spans == [(0, 1, 3)]
+    assert len(wrong) == 1
+
+
+def test_blocks_of_both_kinds_count_on() -> None:
+    blocks = [(0, 5, json.dumps(EVENTS).encode()), (6, 9, json.dumps([{"ph": "X", "ts": 2, "args": None}]).encode())]
+    part = read_events(blocks, modules=False)
+    assert part.spans == [(0, 5, 11), (6, 9, 1)] and part.events["index"].tolist() == [1, 10, 11]

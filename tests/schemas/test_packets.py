@@ -1,0 +1,71 @@
+"""The frame of a Perfetto trace, and GPU work in the terms of Kineto."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace as Message
+from typing import Any
+
+import pytest
+from etplus.schemas.perfetto import packets as module
+from etplus.schemas.perfetto.packets import COMPUTE, args_of_stage, category_of_stage, packets, text_of
+from etplus.trace.errors import TraceFormatError
+
+TRACE = b"\x0a\x02ab" + b"\x0a\x00" + b"\x0a\x81\x01" + b"c" * 129
+
+
+def test_packets_with_their_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = [(2, b"ab"), (6, b""), (9, b"c" * 129)]
+    assert list(packets(TRACE, "x")) == expected and list(packets(b"", "x")) == []
+    for window in (20, 32, 140):
+        monkeypatch.setattr(module, "_WINDOW", window)
+        assert list(packets(TRACE, "x")) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "problem"),
+    [
+        (TRACE + b"\x12", "byte 138", "no packet"), (TRACE[:-1], "byte 6", "cut off"),
+        (TRACE + b"\x0a", "byte 138", "cut off"), (b"\x0a\x80", "byte 0", "cut off"),
+    ],
+)  # fmt: skip
+def test_what_is_no_packet(text: bytes, place: str, problem: str) -> None:
+    with pytest.raises(TraceFormatError, match=problem) as error:
+        list(packets(text, "x"))
+    assert place in str(error.value)
+
+
+def test_a_packet_that_no_writer_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LARGEST", 129)
+    assert len(list(packets(TRACE, "x"))) == 3
+    monkeypatch.setattr(module, "_LARGEST", 128)
+    with pytest.raises(TraceFormatError, match="a packet of 129"):
+        list(packets(TRACE, "x"))
+
+
+def test_stages_and_texts() -> None:
+    stages = (("Memcpy", 0), ("x", COMPUTE), ("x", 1), ("Kernel", 0))
+    assert [category_of_stage(*stage) for stage in stages] == ["gpu_memcpy", "kernel", "", "kernel"]
+    assert (text_of("a"), text_of(b"a\xff")) == ("a", "a\ufffd")
+
+
+def stage(extra: dict[str, str], launch: Any = None) -> Any:
+    data = [Message(name=name, value=value) for name, value in extra.items()]
+    return Message(
+        gpu_id=3, extra_data=data, launch=launch, HasField=lambda name: name == "launch" and launch is not None
+    )
+
+
+def test_numbers_are_those_that_look_like_one_and_are_no_texts() -> None:
+    extra = {"stream id": "7", "bytes": "-12", "dtype": "8", "big": "1" * 19, "half": "0.5", "device id": "1"}
+    assert args_of_stage(stage(extra), {}) == {
+        "device": 1, "stream": 7, "bytes": -12, "dtype": "8", "big": "1" * 19, "half": "0.5",
+    }  # fmt: skip
+
+
+def test_the_arguments_of_a_launch() -> None:
+    sizes = {"grid_size": Message(x=1, y=2, z=3), "workgroup_size": Message(x=4, y=5, z=6)}
+    args = [Message(name_iid=iid, uint_value=10 * iid) for iid in (1, 2, 3)]
+    names = {1: "registers_per_thread", 2: "shared_mem_dynamic"}
+    assert args_of_stage(stage({}, Message(args=args, **sizes)), names) == {
+        "device": 3, "grid": [1, 2, 3], "block": [4, 5, 6], "registers per thread": 10, "shared memory": 20,
+    }  # fmt: skip
