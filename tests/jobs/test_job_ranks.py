@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from etplus.jobs.job_ranks import JobTrace, RankFacts, check_job, foreign_traces, groups_at_hand
+from etplus.jobs.job_ranks import JobTrace, RankFacts, check_job, foreign_traces, groups_at_hand, job_trace
 from etplus.schemas.comm_types import WORLD
 from etplus.trace.errors import UsageError
 
@@ -65,6 +66,13 @@ def test_a_trace_of_another_time_is_foreign() -> None:
 @pytest.mark.parametrize(("apart", "notes"), [(3600, []), (3601, ["the traces were recorded 1 hours apart"])])
 def test_of_two_traces_none_is_the_foreign_one(apart: int, notes: list[str]) -> None:
     assert foreign_traces({0: facts(0, begin_s=500), 1: facts(1, begin_s=500 + apart)}) == ({}, notes)
+
+
+@pytest.mark.parametrize(("length", "begin"), [(7, 1020), (0, None)])
+def test_what_is_kept_of_a_trace(length: int, begin: int | None) -> None:
+    span = SimpleNamespace(start=20, length=length)
+    trace: Any = SimpleNamespace(base_time_ns=1000, span=span, file="f", distributed_info=NCCL, rank=3, digest=b"d")
+    assert job_trace(trace) == JobTrace(RankFacts("f", NCCL, begin), 3, b"d")
 
 
 def of_job(*ranks: int | None, info: dict[str, Any] | None = None, content: bytes | None = None) -> list[JobTrace]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
 from etplus.converters.collectives import survey
 from etplus.jobs.clocks import clock_offsets, stragglers, synchronising
 from etplus.jobs.job_report import Mismatch
-from etplus.jobs.matching import match_collectives, match_messages
+from etplus.jobs.matching import CollectiveSequence, _nearest, line_up, match_collectives, match_messages, paired
 from etplus.jobs.rank_communications import COLUMNS, RankCommunications, communications
 from etplus.linker import link
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType
@@ -215,3 +216,94 @@ def test_the_converters_find_the_same(name: str) -> None:
     assert [own.groups[group] for group in own.group] == [one.named for one in theirs]
     assert own.peer.tolist() == [one.peer for one in theirs] and own.seq.tolist() == [one.seq for one in theirs]
     assert (own.start - columns.base_time_ns).tolist() == columns.ts[[one.row for one in theirs]].tolist()
+
+
+Kinds = list[tuple[int, int]]
+"""Kind and size of each collective."""
+
+
+def lined_up(common: Kinds, own: Kinds) -> tuple[list[int], dict[int, int], dict[int, int], Kinds]:
+    """Of kinds and sizes 100 ns apart, without numbers: see `LineUp`."""
+    sides = [rank_of([(kind, size, 100 * i) for i, (kind, size) in enumerate(side)]) for side in (common, own)]
+    up = line_up(*(CollectiveSequence.of(side, np.arange(len(side))) for side in sides))
+    return up.at.tolist(), up.other, up.moved, up.extra
+
+
+X, Y, Z, V = (REDUCE, 1), (REDUCE, 2), (GATHER, 4), (GATHER, 8)
+
+
+@pytest.mark.parametrize(
+    ("common", "own", "at", "other", "moved", "extra"),
+    [
+        ([], [], [], {}, {}, []),
+        ([X, Y, Z], [X, Y, Z], [0, 1, 2], {}, {}, []),
+        ([X, Y, Z], [X, Z], [0, -1, 1], {}, {}, []),
+        ([X, Z], [X, Y, Z], [0, 2], {}, {}, [(1, 1)]),
+        ([X, Z], [Y, X, Z], [1, 2], {}, {}, [(0, 0)]),
+        ([X, Z], [X, Z, Y], [0, 1], {}, {}, [(2, 2)]),
+        ([X, Y, Z], [X, V, Z], [0, -1, 2], {1: 1}, {}, []),
+        ([X, Y, Z], [V, Y, Z], [-1, 1, 2], {0: 0}, {}, []),
+        ([X, Y, Z, V], [X, Z, V, Y], [0, -1, 1, 2], {}, {1: 3}, []),
+        ([X, Y, Z, V], [Y], [-1, 0, -1, -1], {}, {}, []),
+        ([X, Y], [V, V], [-1, -1], {0: 0, 1: 1}, {}, []),
+        ([Y, *[X] * 17], [*[X] * 17, Y], [-1, *range(17)], {}, {}, [(17, 18)]),  # too far to be the same one
+        ([Y, *[X] * 16], [*[X] * 16, Y], [-1, *range(16)], {}, {}, [(16, 17)]),
+        ([Y, *[X] * 15], [*[X] * 15, Y], [-1, *range(15)], {}, {0: 15}, []),
+    ],
+)
+def test_a_sequence_is_lined_up_with_the_common_one(
+    common: list[tuple[int, int]], own: list[tuple[int, int]], at: list[int], other: dict[int, int],
+    moved: dict[int, int], extra: list[tuple[int, int]],
+) -> None:  # fmt: skip
+    assert lined_up(common, own) == (at, other, moved, extra)
+
+
+@given(st.lists(st.integers(0, 30), max_size=6), st.lists(st.integers(0, 30), max_size=6))
+def test_the_nearest_times_are_those_of_all_choices(one: list[int], other: list[int]) -> None:
+    a, b = (np.array(sorted(side), np.int64) for side in (one, other))
+    least, left, right = _nearest(a, b)
+    short, long = sorted((a.tolist(), b.tolist()), key=len)
+    choices = combinations(range(len(long)), len(short))
+    assert least == min(sum(abs(long[k] - time) for k, time in zip(some, short, strict=True)) for some in choices)
+    assert least == np.abs(a[left] - b[right]).sum() and len(left) == len(right) == len(short)
+    assert np.all(np.diff(left) > 0) and np.all(np.diff(right) > 0)
+
+
+@pytest.mark.parametrize(
+    ("sent", "received", "left", "right"),
+    [
+        ([4, 5, 6], [5, 6], [1, 2], [0, 1]), ([6, 4], [4, 6], [1, 0], [0, 1]), ([1, 2], [3], [], []),
+        ([-1, 5], [5, 6], [0, 1], [0, 1]), ([4, 4], [4, 5], [0, 1], [0, 1]), ([], [1], [], []), ([0, 1], [1], [1], [0]),
+        ([-1, -1, -1], [-1], [0], [0]),
+    ],
+)  # fmt: skip
+def test_numbers_pair_messages_where_both_sides_count(
+    sent: list[int], received: list[int], left: list[int], right: list[int]
+) -> None:
+    found = paired(np.array(sent, np.int64), np.array(received, np.int64))
+    assert (found[0].tolist(), found[1].tolist()) == (left, right)
+
+
+def test_where_ranks_disagree_most_decide_then_the_longest_then_the_lowest() -> None:
+    def common(*sides: list[tuple[int, int]]) -> tuple[int, int, list[str]]:
+        ranks = {
+            k: rank_of([(kind, size, 100 * i) for i, (kind, size) in enumerate(side)]) for k, side in enumerate(sides)
+        }
+        _, (counts,), found = match_collectives(ranks)
+        return counts.collectives, counts.matched, [f"{one.kind} {one.ranks}" for one in found]
+
+    assert common([X], [X, Z], [X, Z]) == (2, 1, ["missing (0,)"])
+    assert common([X, Z], [X], [X]) == (2, 1, ["missing (1, 2)"]), "alone, and so an extra one"
+    assert common([X], [X, Z]) == (2, 1, ["missing (0,)"])
+    assert common([X], [Y]) == (1, 0, ["size (1,)"])
+
+
+def test_a_mismatch_says_what_a_rank_has() -> None:
+    calls = [(REDUCE, 8, 100), (GATHER, -1, 200)]
+    ranks = {0: rank_of(calls), 1: rank_of(calls), 2: rank_of([(GATHER, -1, 100), calls[1]])}
+    (found,) = match_collectives(ranks)[2]
+    assert (found.kind, found.found, found.nodes) == (
+        "type", ("ALL_GATHER of unknown size at 0",), ((0, 100), (1, 100), (2, 100)),
+    )  # fmt: skip
+    assert match_collectives({0: rank_of(calls), 1: rank_of([])})[2][0].found == ("nothing",)
+    assert match_collectives({0: rank_of([])}) == ([], [], [])

@@ -6,10 +6,22 @@ import gzip
 import json
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
-from etplus.jobs.pairing import _only_places, find_pairs, from_manifest, ranges, to_manifest
-from etplus.linker.naming import ET, KINETO, look_at
+from etplus.jobs.pairing import (
+    Pairing,
+    RankFiles,
+    _eliminate,
+    _only_places,
+    _paired,
+    _whole,
+    find_pairs,
+    from_manifest,
+    ranges,
+    to_manifest,
+)
+from etplus.linker.naming import ET, KINETO, Kind, TraceFile, look_at
 from etplus.schemas.text.storage import open_folder
 from etplus.trace.errors import TraceFormatError, UsageError
 from hypothesis import given
@@ -196,3 +208,88 @@ def test_elimination_finds_what_all_solutions_have_in_common(sets: list[set[int]
         assert found == solutions[0]
     if not solutions:
         assert len(found) < n
+
+
+def files(kind: Kind, *given: tuple[Any, ...]) -> list[TraceFile]:
+    """Name and the fields that it has."""
+    return [TraceFile(name, kind, **dict(fields)) for name, *fields in given]
+
+
+def paired_up(ets: list[TraceFile], kinetos: list[TraceFile]) -> list[tuple[int, str, str, bool]]:
+    return [(one.rank, one.et, one.kineto, one.settled) for one in _paired(ets, kinetos).ranks]
+
+
+def test_ranks_are_lent_by_likeness() -> None:
+    """By the stem, which settles it; by a process id or as the two of a folder, which may be chance."""
+    traces = files(KINETO, ("k1", ("inside", 3), ("stem", "a")), ("k2", ("inside", 4), ("process", 70)))
+    assert paired_up(files(ET, ("e1", ("stem", "a")), ("e2", ("process", 70))), traces) == [
+        (3, "e1", "k1", True), (4, "e2", "k2", False),
+    ]  # fmt: skip
+    by_folder = files(KINETO, ("x/k", ("named", 1)), ("y/k", ("named", 2)))
+    assert paired_up(files(ET, ("x/e",), ("y/e",)), by_folder) == [(1, "x/e", "x/k", True), (2, "y/e", "y/k", True)]
+    assert paired_up(files(ET, ("e",)), files(KINETO, ("k",))) == [(0, "e", "k", False)]
+    assert paired_up(files(ET, ("e",)), files(KINETO, ("k", ("named", 5)))) == [(5, "e", "k", False)]
+    own = files(ET, ("e1", ("stem", "a"), ("named", 9)), ("e2", ("stem", "b"), ("maybe", 9)))
+    others = files(KINETO, ("k1", ("stem", "a"), ("inside", 3)), ("k2", ("stem", "b"), ("inside", 4)))
+    assert [(one.rank, one.et, one.kineto) for one in _paired(own, others).ranks] == [(4, "e2", "k2"), (9, "e1", "k1")]
+
+
+def test_the_best_evidence_takes_the_rank() -> None:
+    ets = files(ET, ("e", ("named", 0)), ("worse", ("maybe", 0), ("stem", "w")))
+    pairing = _paired(ets, files(KINETO, ("k", ("named", 0))))
+    assert [(one.et, one.kineto, one.problem) for one in pairing.ranks] == [("e", "k", "")]
+    assert pairing.notes == ("not taken, since rank 0 has e: worse",)
+    for count, shown in ((5, "s0, s1, s2 and 2 more"), (3, "s0, s1, s2")):
+        unknown = [TraceFile(f"s{i}", ET, stem="s") for i in range(count)]
+        pairing = _paired([*unknown, *files(ET, ("e", ("named", 0)))], files(KINETO, ("k", ("named", 0))))
+        assert pairing.notes == (f"skipped, since their rank is unknown: {shown}",)
+
+
+def test_a_recording_of_several_ranks_goes_to_each_et_without_a_trace() -> None:
+    ets = files(ET, ("a/e0", ("named", 0)), ("a/e1", ("named", 1)), ("b/e2", ("named", 2)))
+    shared = files(KINETO, ("a/all.sqlite", ("shared", True)))
+    own = files(KINETO, ("k0", ("named", 0)))
+    found = _paired(ets, [*shared, *own])
+    assert [(one.rank, one.et, one.kineto, bool(one.problem)) for one in found.ranks] == [
+        (0, "a/e0", "k0", False), (1, "a/e1", "a/all.sqlite", False), (2, "b/e2", "", True),
+    ]  # fmt: skip
+    elsewhere = files(KINETO, ("c/all.sqlite", ("shared", True)))
+    assert [one.kineto for one in _paired(ets, elsewhere).ranks] == ["c/all.sqlite"] * 3
+
+
+@pytest.mark.parametrize(
+    ("worlds", "ranks", "whole"),
+    [
+        ((2, 2), ([0, 1], [0, 1]), True), ((3, None), ([0, 1], [0, 1]), False), ((None, None), ([0, 1], [0, 1]), False),
+        ((2, 3), ([0, 1], [0, 1]), False), ((2, None), ([0, None], [0, 1]), False),
+        ((2, 2), ([0, 1], [0, 1, 1]), False),
+    ],
+)  # fmt: skip
+def test_whether_every_rank_has_its_files(worlds: Any, ranks: Any, whole: bool) -> None:
+    ets = [TraceFile(f"e{i}", ET, named=rank, world_size=worlds[0]) for i, rank in enumerate(ranks[0])]
+    kinetos = [TraceFile(f"k{i}", KINETO, named=rank, world_size=worlds[1]) for i, rank in enumerate(ranks[1])]
+    assert _whole(ets, kinetos) == whole
+
+
+def eliminated(ets: list[TraceFile], others: list[TraceFile]) -> list[int | None]:
+    return [one.rank for one in _eliminate(ets, others)]
+
+
+def test_what_no_other_file_can_be() -> None:
+    others = [TraceFile(f"k{rank}", KINETO, named=rank, world_size=3, pid=70 + rank // 2) for rank in range(3)]
+    ets = [TraceFile("e0", ET, ranks=frozenset({0, 1})), TraceFile("e1", ET, ranks=frozenset({0})), TraceFile("e2", ET)]
+    assert eliminated(ets, others) == [1, 0, 2]
+    by_pid = [TraceFile("e0", ET, pid=71), TraceFile("e1", ET, pid=70), TraceFile("e2", ET, pid=70)]
+    assert eliminated(by_pid, others) == [2, None, None], "the other two can be exchanged"
+    assert eliminated([TraceFile("e0", ET, named=1), *by_pid[::2]], others) == [1, 2, 0]
+    assert eliminated(ets[:2], others) == [None, None], "a file is missing"
+    assert eliminated(ets, others[:2]) == [None] * 3 and eliminated(ets, [*others[:2], others[1]]) == [None] * 3
+    twice = [TraceFile("e0", ET, named=1), TraceFile("e1", ET, named=1), TraceFile("e2", ET)]
+    assert eliminated(twice, others) == [1, 1, None]
+    assert all(file.settled for file in _eliminate(ets, others))
+
+
+def test_a_pairing_of_chosen_ranks() -> None:
+    pairing = Pairing(tuple(RankFiles(rank) for rank in (0, 3)))
+    assert pairing.of(None).missing == (1, 2) and pairing.of([3, 1, 3]).missing == (1,)
+    assert [row.rank for row in pairing.of([3, 1]).ranks] == [3] and Pairing(()).of(None) == Pairing(())

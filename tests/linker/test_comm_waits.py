@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from etplus.linker import link
+from etplus.linker.comm import CommRecord
+from etplus.linker.comm_waits import _CommCall, _in_order, _numbered
 from etplus.replaying.constants import fit_constants
 from etplus.replaying.graph_building import build_graph
 from etplus.replaying.graph_replay import replay
@@ -167,3 +169,44 @@ def test_collectives_on_the_host_are_waited_for_by_who_reads_them(name: str, rea
     assert all(found.values())
     assert readers & {pair for pairs in found.values() for pair in pairs}
     assert all(not target.startswith("gloo:") for pairs in found.values() for _, target in pairs)
+
+
+@pytest.mark.parametrize(
+    ("launches", "waits", "found"),
+    [
+        ([10, 20, 30], [40, 41, 42], [(0, 40), (1, 41), (2, 42)]),  # one each, in order
+        ([10, 20, 30], [40, 41], [(1, 40), (2, 41)]),  # the last ones; streams cover the first
+        ([10, 20, 30], [40, 41, 42, 43], [(0, 40), (1, 41), (2, 42)]),
+        ([10, 20, 30], [15, 40], [(0, 15), (2, 40)]),  # those between two launches are for what came before
+        ([10, 20, 30], [5], []),
+        ([10, 20, 30], [10], []),
+        ([10, 20, 30], [11], [(0, 11)]),
+        ([10, 20, 30], [15, 16, 40], [(0, 15), (2, 40)]),
+        ([], [5], []),
+        ([10], [], []),
+    ],
+)
+def test_waits_of_a_thread_are_for_its_collectives_in_order(
+    launches: list[int], waits: list[int], found: list[tuple[int, int]]
+) -> None:
+    assert list(_in_order(range(len(launches)), launches, waits)) == found
+
+
+@pytest.mark.parametrize(
+    ("sequence", "group", "ts", "waited", "found"),
+    [
+        (4, "a", 99, [], 2), (4, "a", 99, [2], 0), (4, "a", 99, [0, 2], 2), (4, "b", 99, [], 1), (4, "", 99, [], 2),
+        (4, "", 99, [2], 1), (4, "c", 99, [], 3), (4, "a", 30, [], 0), (4, "a", 31, [], 2), (4, "a", 10, [], -1),
+        (5, "a", 99, [], -1), (None, "a", 99, [], -1),
+    ],
+)  # fmt: skip
+def test_a_wait_with_a_number_is_for_the_last_collective_of_its_group(
+    sequence: int | None, group: str, ts: int, waited: list[int], found: int
+) -> None:
+    """Of number 4: of group a at 10, of b at 20, of a again at 30, and at 35 one whose group is not known."""
+    given = [(10, "a"), (20, "b"), (30, "a"), (35, "")]
+    calls = [_CommCall(1, -1, at, at, at, 0, 0, CommRecord("allreduce", 4, of)) for at, of in given]
+    if group != "c":
+        calls = calls[:3]
+    numbered = {4: list(range(len(calls)))}
+    assert _numbered(calls, numbered, CommRecord("wait", sequence, group), ts, waited) == found

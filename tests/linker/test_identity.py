@@ -1,372 +1,314 @@
-"""Whose traces these are: no link is certain between files of two ranks or two runs, whatever they have in common."""
+"""What follows from what is known of two files: each kind of evidence by hand, and the verdict on all together."""
 
 from __future__ import annotations
 
 import calendar
-import gzip
-import itertools
-import os
-import re
-import shutil
-from collections.abc import Callable
-from datetime import datetime, timedelta
-from functools import lru_cache
+import io
+from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
-import orjson
 import pytest
-from etplus.linker import LinkReport, link
-from etplus.linker.identity import OFFSETS_S, offset_name, offsets_of
-from etplus.linker.naming import file_rank
-from etplus.linker.rank_claims import INIT, group_ranks, rank_of_et, rank_of_kineto, run_annotation
-from etplus.schemas.execution_trace.read_et import read_execution_trace
-from etplus.schemas.kineto.read_kineto import read_kineto
-from etplus.trace.errors import TraceFormatError, UsageError
-from etplus.trace.kinds import CERTAIN
-from hypothesis import given
-from hypothesis import strategies as st
-from support import (
-    SHARED,
-    Document,
-    assert_valid,
-    attr_of,
-    call,
-    cpu_pairs,
-    et_document,
-    examples,
-    fixture_pair,
-    kineto_document,
-    plain,
-    read_json,
-    shared_pair,
+from etplus.linker.identity import (
+    OFFSETS_S,
+    Claims,
+    StatedRank,
+    identify,
+    modified,
+    offset_name,
+    offsets_of,
+    read_claims,
+    stated_rank,
 )
+from etplus.linker.rank_claims import Claim
+from etplus.trace.conventions import MAX_RANKS
+from etplus.trace.errors import UsageError
+from etplus.trace.link_report import Identity
 
-TRACES = SHARED / "traces"
-NO_TRACES = pytest.mark.skip(reason=f"no {TRACES}: real traces are not at hand")
-CALLS = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver")
-LIKE_TWO_RANKS = tuple(f"parallel/block.{layout}4/" for layout in ("ddp", "fsdp", "tp"))
-"""Jobs of four ranks, twelve exchanges each, whose groups are those of the same layout of two."""
-
-
-def recorded_jobs() -> list[Any]:
-    """Stems of every recorded job of several ranks, as parameters: "cpu-pairs/ddp_one.", "parallel/block.tp2/", …"""
-    stems = {str(path.relative_to(TRACES)).partition("rank1.")[0] for path in TRACES.glob("*/**/*rank1.et.json.gz")}
-    marked = [pytest.param(job, marks=pytest.mark.slow) if job in LIKE_TWO_RANKS else job for job in sorted(stems)]
-    return marked or [pytest.param("", marks=NO_TRACES)]
+S = 10**9
+STARTED = 1_700_000_000
+"""When the ET was recorded, local time, s; for 10 s."""
+TWO = Claim(world_size=2)
 
 
-def ranks_of(job: str) -> list[int]:
-    return list(range(len(list(TRACES.glob(f"{job}rank*.et.json.gz")))))
+def a_pair(
+    *, pid: int = 5, pids: tuple[int, ...] = (5,), started: int = STARTED, begin: float = 1.0, length: float = 3.0,
+    ours: list[int] | None = None, theirs: list[int] | None = None, names: tuple[list[int], list[int]] | None = None,
+    threads: list[int] | None = None, losses: tuple[tuple[str, ...], tuple[str, ...]] = ((), ()),
+) -> Any:  # fmt: skip
+    """A pair with one linked call a process of the Kineto trace, `begin` seconds after the start of the ET."""
+    start = np.full(len(pids), round(begin * S))
+    known, others = np.array(ours or [], np.int64), np.array(theirs or [], np.int64)
+    of_nodes, of_calls = names or ([0] * len(known), [0] * len(others))
+    return SimpleNamespace(
+        et=SimpleNamespace(
+            pid=pid, started_s=started, duration_s=10.0, losses=losses[0], names=["aten::mm", "aten::add"],
+            name=np.array(of_nodes, np.int64),
+        ),
+        kineto=SimpleNamespace(
+            base_time_ns=STARTED * S, losses=losses[1],
+            events=SimpleNamespace(threads=[(process, b"1") for process in pids]),
+        ),
+        nodes=SimpleNamespace(
+            node=np.arange(len(known)), name=np.array(of_nodes, np.int64),
+            thread=np.array(threads or [1] * len(known), np.int64),
+        ),
+        calls=SimpleNamespace(
+            thread=np.arange(len(pids)), ts=start, end=start + round(length * S), name=np.array(of_calls, np.int64)
+        ),
+        rf_ids=(known, others),
+    )  # fmt: skip
 
 
-@lru_cache(16)
-def texts(job: str, rank: int) -> tuple[bytes, bytes]:
-    """The two files of a rank, as in containers: both of process 1."""
-    pair = (read_json(TRACES / f"{job}rank{rank}.{kind}.json.gz") for kind in ("et", "kineto"))
-    et, kineto = map(orjson.dumps, with_pid(*pair))
-    return et, kineto
+def claims_of(et: Claim = Claim(), kineto: Claim = Claim(), stated: StatedRank | None = None, **more: Any) -> Claims:  # noqa: B008
+    rest = {"machine": 0, "timezone": "UTC", "modified_s": None, "whole_job": False, **more}
+    return Claims(et, kineto, stated, **rest)
 
 
-def documents(job: str, et_rank: int, kineto_rank: int) -> tuple[Document, Document]:
-    """The ET of one rank and the Kineto trace of another."""
-    return orjson.loads(texts(job, et_rank)[0]), orjson.loads(texts(job, kineto_rank)[1])
+def judged(claims: Claims, pair: Any = None, linked: list[int] | None = None) -> Identity:
+    pair = a_pair() if pair is None else pair
+    return identify(claims, pair, np.array([*range(len(pair.calls.ts))] if linked is None else linked, np.int64))
 
 
-def with_pid(et: Document, kineto: Document) -> tuple[Document, Document]:
-    et["pid"] = 1
-    for event in kineto["traceEvents"]:
-        if event.get("cat") in CALLS:
-            event["pid"] = 1
-    return et, kineto
+def by(found: Identity) -> tuple[list[str], list[str], list[str]]:
+    return tuple([finding.by for finding in part] for part in (found.proves, found.refutes, found.unknown))  # type: ignore[return-value]
 
 
-def linked(et: Document, kineto: Document, **options: Any) -> LinkReport:
-    """The report of two documents that have no names."""
-    return linked_texts(orjson.dumps(et), orjson.dumps(kineto), **options)
+def at_rank(rank: int, world: int | None = 2) -> Claim:
+    return Claim(frozenset({rank}), world)
 
 
-def linked_texts(et: bytes, kineto: bytes, **options: Any) -> LinkReport:
-    result = link(et, kineto, **options)
-    assert result.report.ops["certain"] == np.count_nonzero(result.link == CERTAIN)
-    return result.report
-
-
-def says(report: LinkReport, part: str) -> bool:
-    return part in " ".join(report.to_text().split())
-
-
-def without_distributed_info(et: Document, kineto: Document) -> None:
-    kineto.pop("distributedInfo", None)
-
-
-def without_groups(et: Document, kineto: Document) -> None:
-    et["nodes"] = [node for node in et["nodes"] if node["name"] != INIT]
-
-
-def without_own_groups(et: Document, kineto: Document) -> None:
-    """Only the default group is left, which all ranks are in."""
-    for node in et["nodes"]:
-        if node["name"] == INIT:
-            groups = orjson.loads(node["inputs"]["values"][0])
-            node["inputs"]["values"][0] = orjson.dumps(groups[:1]).decode()
-
-
-def without_messages(et: Document, kineto: Document) -> None:
-    for node in et["nodes"]:
-        if node["name"] in ("c10d::send", "c10d::recv_"):
-            node["inputs"]["values"] = []
-
-
-REMOVALS = (without_distributed_info, without_groups, without_own_groups, without_messages)
-
-
-@pytest.mark.parametrize("job", recorded_jobs())
-def test_exchanged_ranks_are_never_certain(job: str) -> None:
-    for et_rank, kineto_rank in itertools.permutations(ranks_of(job), 2):
-        report = linked_texts(texts(job, et_rank)[0], texts(job, kineto_rank)[1])
-        assert report.ops["linked"] > 0 and report.ops["certain"] == 0, (et_rank, kineto_rank)
-        assert report.identity is not None and report.identity.verdict != "proved"
-        real = TRACES / f"{job}rank{et_rank}.et.json.gz", TRACES / f"{job}rank{kineto_rank}.kineto.json.gz"
-        with pytest.raises(UsageError, match=f"of rank {et_rank} and .* of rank {kineto_rank}"):
-            link(*real)
-        with pytest.raises(TraceFormatError, match=f"recorded by rank {kineto_rank}, not by rank {et_rank}"):
-            link(*real, rank=et_rank)
-
-
-def tells_its_rank(et: Document) -> bool:
-    """Whether an ET lists a process group that not all ranks are in, or names a rank that it sends to."""
-    nodes = [node for node in et["nodes"] if node["name"] in (INIT, "c10d::send", "c10d::recv_")]
-    groups = [orjson.loads(node["inputs"]["values"][0]) for node in nodes if node["name"] == INIT]
-    return len(nodes) > len(groups) or any(group["ranks"] for listed in groups for group in listed)
-
-
-@pytest.mark.parametrize("job", [job for job in recorded_jobs() if "dlrm" not in str(job)])
-def test_true_pairs_stay_certain_without_names_where_contents_tell_the_rank(job: str) -> None:
-    """Process groups and messages of the ET prove the rank that `distributedInfo` has; the default group is of all
-    ranks, so that jobs that have no other one and send nothing are recorded alike by each."""
-    for rank in ranks_of(job):
-        report = linked_texts(*texts(job, rank))
-        told = tells_its_rank(orjson.loads(texts(job, rank)[0]))
-        assert report.ops["linked"] > 0 and report.ops["certain"] == (report.ops["linked"] if told else 0)
-        assert report.identity is not None
-        assert (report.identity.verdict, report.identity.rank) == (("proved", rank) if told else ("unknown", None))
+def test_process_and_time_prove_a_run_of_one_rank() -> None:
+    found = judged(claims_of())
+    assert (found.verdict, found.rank, by(found)) == ("proved", None, (["pid", "time"], [], []))
+    assert judged(claims_of(Claim(world_size=1), at_rank(0, 1))).verdict == "proved"
 
 
 @pytest.mark.parametrize(
-    "removed",
+    ("et", "kineto", "stated", "several"),
     [
-        pytest.param(chosen, marks=pytest.mark.slow) if n in (2, 3) else chosen
-        for n in (1, 2, 3, 4)
-        for chosen in itertools.combinations(REMOVALS, n)
+        (Claim(), Claim(), None, False), (Claim(world_size=1), Claim(communicates=True), None, False),
+        (TWO, Claim(), None, True), (Claim(world_size=1), TWO, None, True), (at_rank(0, None), Claim(), None, False),
+        (at_rank(1, None), Claim(), None, True), (Claim(), at_rank(3, None), None, True),
+        (Claim(), Claim(), StatedRank(0, "names"), False), (Claim(), Claim(), StatedRank(1, "names"), True),
+        (Claim(communicates=True), Claim(), None, True), (Claim(), Claim(communicates=True), None, True),
+        (Claim(frozenset({1, 2})), Claim(), None, False),
+    ],
+)  # fmt: skip
+def test_whether_there_can_be_several_ranks(et: Claim, kineto: Claim, stated: StatedRank | None, several: bool) -> None:
+    claims = claims_of(et, kineto, stated)
+    assert claims.several_ranks is several and judged(claims).several_ranks is several
+    assert (judged(claims).verdict == "proved") <= (not several), "of several ranks the rank must be proved"
+
+
+def test_the_larger_world_counts() -> None:
+    assert claims_of(TWO, Claim(world_size=3)).world_size == 3 and claims_of().world_size is None
+    assert claims_of(Claim(), TWO).world_size == 2
+
+
+@pytest.mark.parametrize(
+    ("claims", "verdict", "rank", "proves", "unknown"),
+    [
+        (claims_of(TWO, TWO), "unknown", None, [], ["rank"]),
+        (claims_of(at_rank(1), at_rank(1)), "proved", 1, ["rank"], []),
+        (claims_of(at_rank(1), TWO), "unknown", None, [], ["rank"]),
+        (claims_of(TWO, TWO, StatedRank(1, "names")), "stated", 1, [], ["names"]),
+        (claims_of(TWO, TWO, StatedRank(1, "option")), "stated", 1, [], ["option"]),
+        (claims_of(TWO, at_rank(0), StatedRank(1, "names")), "unknown", None, [], ["names", "rank"]),
+        (claims_of(TWO, TWO, StatedRank(1, "names"), whole_job=True), "proved", 1, ["job"], []),
+        (claims_of(TWO, TWO, whole_job=True), "proved", None, ["job"], []),
+        (claims_of(TWO, at_rank(0), StatedRank(1, "names"), whole_job=True), "unknown", None, [], ["names", "rank"]),
+        (claims_of(TWO, TWO, machine=2), "proved", None, ["rank"], []),
+        (claims_of(TWO, TWO, machine=1), "unknown", None, [], ["rank"]),
+        (claims_of(Claim(communicates=True), machine=1), "proved", None, ["rank"], []),
     ],
 )
-@pytest.mark.parametrize("job", ["cpu-pairs/ddp_same.", "parallel/block.fsdp-tp4/"])
-def test_no_missing_evidence_makes_exchanged_ranks_certain(
-    job: str, removed: tuple[Callable[[Document, Document], None], ...]
+def test_the_rank_must_be_proved(
+    claims: Claims, verdict: str, rank: int | None, proves: list[str], unknown: list[str]
 ) -> None:
-    """The calls that differ are left out, too, so that nothing but what is removed could tell the ranks apart."""
-    if not ranks_of(job):
-        pytest.skip(f"no {TRACES}: real traces are not at hand")
-    et, kineto = documents(job, 0, 1)
-    names = {event["name"] for event in kineto["traceEvents"]}
-    et["nodes"] = [node for node in et["nodes"] if node["id"] < 3 or node["name"] in names]
-    for remove in removed:
-        remove(et, kineto)
-    report = linked(et, kineto)
-    assert report.ops["linked"] > 1000 and report.ops["certain"] == 0
+    found = judged(claims)
+    assert (found.verdict, found.rank) == (verdict, rank)
+    assert by(found) == (["pid", "time", *proves], [], unknown)
 
 
-@pytest.fixture
-def plain_ddp(tmp_path: Path) -> Callable[..., tuple[Path, Path]]:
-    """Writes a pair of a DDP job in which no file but Kineto's `distributedInfo` says of which rank it is."""
-
-    def write(names: tuple[str, str], et_rank: int = 0, kineto_rank: int = 0) -> tuple[Path, Path]:
-        if not ranks_of("parallel/block.ddp2/"):
-            pytest.skip(f"no {TRACES}: real traces are not at hand")
-        et, kineto = documents("parallel/block.ddp2/", et_rank, kineto_rank)
-        without_own_groups(et, kineto)
-        paths = tmp_path / names[0], tmp_path / names[1]
-        for path, document in zip(paths, (et, kineto), strict=True):
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(gzip.compress(orjson.dumps(document), 1))
-        return paths
-
-    return write
+def test_a_rank_alone_proves_no_run() -> None:
+    found = judged(claims_of(at_rank(1), at_rank(1)), a_pair(pid=-1))
+    assert (found.verdict, found.rank, by(found)) == ("unknown", 1, (["time", "rank"], [], ["pid"]))
+    assert judged(claims_of(), a_pair(pid=-1)).verdict == "unknown"
+    assert judged(claims_of(TWO, TWO, StatedRank(1, "names")), a_pair(pid=-1)).verdict == "unknown"
 
 
-NEUTRAL = ("host.json.gz", "device.json.gz")
-
-
-def test_nothing_but_process_and_time_is_no_proof_in_a_job(plain_ddp: Callable[..., tuple[Path, Path]]) -> None:
-    report = link(*plain_ddp(NEUTRAL)).report
-    assert report.ops["certain"] == 0 and report.ops["equivalent"] == report.ops["linked"] > 1000
-    assert says(report, "record with etplus.linker.recording.record, which writes an id, or link the whole job")
-    identity = report.to_dict()["identity"]
-    assert (identity["verdict"], identity["rank"], identity["world_size"]) == ("unknown", None, 2)
-    assert {one["by"] for one in identity["proves"]} == {"pid", "time"} and not identity["refutes"]
+def test_ranks_and_jobs_that_differ_refute() -> None:
+    found = judged(claims_of(at_rank(0), at_rank(1), whole_job=True))
+    assert (found.verdict, found.rank, by(found)[1]) == ("refuted", None, ["rank"])
+    assert "the ET was recorded by rank 0, the Kineto trace by rank 1;" in found.refutes[0].says
+    of_ten = Claim(frozenset(range(10)), 20)
+    says = judged(claims_of(of_ten, at_rank(15, 20))).refutes[0].says
+    assert "recorded by one of ranks 0, 1, 2, 3, 4, 5, 6, 7, …, the Kineto" in says
+    of_eight = judged(claims_of(Claim(frozenset(range(8)), 20), at_rank(15, 20))).refutes[0].says
+    assert "recorded by one of ranks 0, 1, 2, 3, 4, 5, 6, 7, the Kineto" in of_eight
+    found = judged(claims_of(TWO, Claim(world_size=4)))
+    assert (found.verdict, by(found)[1]) == ("refuted", ["world_size"])
+    assert found.refutes[0].says == "two jobs: the ET is of a job of 2 ranks, the Kineto trace of one of 4"
+    assert not judged(claims_of(Claim(frozenset({0, 1})), Claim(frozenset({1, 2})))).refutes
 
 
 @pytest.mark.parametrize(
-    "names", [("x.rank0.et.json.gz", "x.rank0.kineto.json.gz"), ("rank_0/et.json.gz", "rank_0/kineto.json.gz")]
-)
-def test_names_of_one_rank_are_recorded_and_prove_nothing(
-    plain_ddp: Callable[..., tuple[Path, Path]], names: tuple[str, str]
-) -> None:
-    """Of these files, and of those of which one is renamed, the contents are alike."""
-    report = link(*plain_ddp(names)).report
-    assert report.ops["certain"] == 0 and report.ops["equivalent"] == report.ops["linked"] > 1000
-    assert report.identity is not None and (report.identity.verdict, report.identity.rank) == ("stated", 0)
-    assert says(report, "stated, not proved: both files are of rank 0 of 2, as the names of both files say")
-    assert link(*plain_ddp(names, et_rank=1)).report.ops == report.ops
+    ("pid", "pids", "proves", "refutes", "unknown"),
+    [
+        (5, (5,), ["pid"], [], []), (5, (6,), [], ["pid"], []), (5, (5, 6), [], ["pid"], []),
+        (-1, (5,), [], [], ["pid"]), (0, (0,), ["pid"], [], []), (0, (1,), [], ["pid"], []),
+    ],
+)  # fmt: skip
+def test_processes(pid: int, pids: tuple[int, ...], proves: list[str], refutes: list[str], unknown: list[str]) -> None:
+    found = judged(claims_of(), a_pair(pid=pid, pids=pids))
+    assert by(found) == ([*proves, "time"], refutes, unknown)
+    assert found.verdict == ("refuted" if refutes else "proved" if proves else "unknown")
 
 
-def test_the_option_is_recorded_and_proves_nothing(plain_ddp: Callable[..., tuple[Path, Path]], tmp_path: Path) -> None:
-    et, kineto = plain_ddp(NEUTRAL)
-    out, told = tmp_path / "plus.json", tmp_path / "report.json"
-    arguments = ["--et-file", et, "--kineto-file", kineto, "--output", out, "--report", told]
-    assert call("link", *arguments, "--rank", "0").returncode == 0
-    report = read_json(told)
-    assert report["ops"]["certain"] == 0 and report["identity"]["rank"] == 0
-    assert report["identity"]["verdict"] == "stated" and report["identity"]["unknown"][0]["by"] == "option"
-    assert_valid(read_json(out))
-    assert call("link", *arguments).returncode == 0
-    assert read_json(told)["ops"]["certain"] == 0
-    assert_valid(read_json(out))
+def test_without_a_link_there_is_no_evidence() -> None:
+    assert by(judged(claims_of(), linked=[])) == ([], [], [])
+    assert by(judged(claims_of(), a_pair(started=-1))) == (["pid"], [], ["time"])
+    assert by(judged(claims_of(), a_pair(started=0, begin=-STARTED + 1))) == (["pid", "time"], [], [])
 
 
-def test_the_option_decides_whatever_the_names_are(plain_ddp: Callable[..., tuple[Path, Path]]) -> None:
-    et, kineto = plain_ddp(("rank7.et.json.gz", "rank9.kineto.json.gz"))
-    with et.open("rb") as file, pytest.raises(UsageError, match=r"rank7\.et\.json\.gz is of rank 7"):
-        link(file, kineto)
-    report = link(et, kineto, rank=0).report
-    assert report.ops["certain"] == 0 and report.ops["linked"] > 1000
-    assert says(report, "as was given (--rank)")
+@pytest.mark.parametrize(
+    ("begin", "length", "inside"),
+    [
+        (-1.0, 3, True), (-1.01, 3, False), (0, 10, True), (0, 10.011, True), (0, 10.02, False), (9, 3, True),
+        (9, 3.01, False), (2, 10, True), (2.01, 10, False), (20, 1, False),
+    ],
+)  # fmt: skip
+def test_the_window_of_the_et(begin: float, length: float, inside: bool) -> None:
+    found = judged(claims_of(), a_pair(begin=begin, length=length))
+    assert by(found) == ((["pid", "time"], [], []) if inside else (["pid"], ["time"], []))
 
 
-def refused(tmp_path: Path, *arguments: str | Path) -> str:
-    """The one line of a command that writes nothing."""
-    before = sorted(tmp_path.rglob("*"))
-    done = call("link", *arguments, "--output", tmp_path / "plus.json", "--report", tmp_path / "report.json")
-    line = done.stderr.decode()
-    assert done.returncode == 2 and line.count("\n") == 1 and "Traceback" not in line and not done.stdout
-    assert sorted(tmp_path.rglob("*")) == before
-    return line
-
-
-def test_an_option_that_the_file_contradicts_is_refused(
-    plain_ddp: Callable[..., tuple[Path, Path]], tmp_path: Path
-) -> None:
-    et, kineto = plain_ddp(NEUTRAL)
-    line = refused(tmp_path, "--et-file", et, "--kineto-file", kineto, "--rank", "1")
-    assert f"{kineto}: recorded by rank 0, not by rank 1" in line
-    assert "invalid rank -1" in refused(tmp_path, "--et-file", et, "--kineto-file", kineto, "--rank", "-1")
-    own, other = shared_pair("parallel/block.tp2/rank1")
-    with pytest.raises(TraceFormatError, match=r"rank1\.et\.json\.gz: recorded by rank 1, not by rank 0"):
-        document = read_json(other)
-        del document["distributedInfo"]
-        link(own, orjson.dumps(document), rank=0)
-
-
-def test_names_of_two_ranks_are_refused_before_anything_is_read(tmp_path: Path) -> None:
-    line = refused(tmp_path, "--et-file", "rank0.et.json", "--kineto-file", "run/rank1.kineto.json")
-    assert "rank0.et.json is of rank 0 and run/rank1.kineto.json of rank 1" in line and "--rank" in line
-    with pytest.raises(UsageError, match=r"of rank 12 and .* of rank 2"):
-        link("job.rank-12.et.json", Path("job.rank-2.kineto.json"))
-
-
-def test_names_that_the_contents_contradict_prove_nothing(
-    plain_ddp: Callable[..., tuple[Path, Path]], tmp_path: Path
-) -> None:
-    """The Kineto trace of rank 1 under the name of rank 0."""
-    report = link(*plain_ddp(("rank0.et.json.gz", "rank0.kineto.json.gz"), 0, 1)).report
-    assert report.ops["linked"] > 1000 and report.ops["certain"] == 0
-    assert says(report, "the names of both files say rank 0, but the Kineto trace was recorded by rank 1")
-
-
-@pytest.mark.parametrize("job", recorded_jobs())
-def test_renamed_files_are_never_certain(job: str, tmp_path: Path) -> None:
-    """The files of two ranks under the names of one, as they are and with less in them that tells the ranks apart."""
-    cases = (), (without_distributed_info,), (without_groups, without_messages), REMOVALS
-    for removed, (et_rank, kineto_rank) in zip(cases, itertools.cycle([(0, 1), (1, 0)]), strict=False):
-        et, kineto = documents(job, et_rank, kineto_rank)
-        for remove in removed:
-            remove(et, kineto)
-        paths = tmp_path / "rank0.et.json", tmp_path / "rank0.kineto.json"
-        for path, document in zip(paths, (et, kineto), strict=True):
-            path.write_bytes(orjson.dumps(document))
-        report = link(*paths).report
-        assert report.ops["linked"] > 0 and report.ops["certain"] == 0, (removed, et_rank, kineto_rank)
-
-
-def test_recorded_pairs_with_their_names() -> None:
-    for name in ("cpu-pairs/ddp_same.rank0", "cpu-pairs/ddp_one.rank1", "parallel/block.fsdp4/rank3"):
-        report = link(*shared_pair(name)).report
-        assert report.ops["certain"] == report.ops["linked"] > 400
-
-
-def shifted(et: Document, seconds: int) -> Document:
-    """An ET as recorded so much later."""
-    return {**et, "time": later(et["time"], seconds)}
-
-
-def later(time: str, seconds: int) -> str:
-    return (datetime.fromisoformat(time) + timedelta(seconds=seconds)).isoformat(sep=" ")
-
-
-QUARTER = 900
-SOME_PAIRS = ("infer_mlp", "thr_users", "ddp_same.rank0")
-
-
-@pytest.mark.parametrize("name", cpu_pairs())
-def test_runs_a_multiple_of_15_minutes_apart_are_never_certain(name: str) -> None:
-    """As cron starts them: equal process ids, equal programs, up to a second more or less."""
-    et, kineto = map(plain, shared_pair(f"cpu-pairs/{name.removesuffix('.cycle1')}"))
-    true = linked_texts(et, kineto).ops
-    (time,) = re.findall(rb'"time": "([^"]*)"', et[:1000])
-    assert true["certain"] == true["linked"] or name == "conv_other"
-    away = [4 * QUARTER, -4 * QUARTER, QUARTER * (1 + len(name) % 8) + 1]
-    away += [sign * QUARTER * k for k in range(1, 9) for sign in (1, -1)] if name in SOME_PAIRS else []
-    for seconds in away:
-        report = linked_texts(et.replace(time, later(time.decode(), seconds).encode(), 1), kineto)
-        assert report.ops["linked"] == true["linked"] and report.ops["certain"] == 0, seconds
-        assert report.identity is not None and report.identity.verdict in ("unknown", "refuted")
-
-
-@pytest.mark.parametrize("job", [job for job in recorded_jobs() if "dlrm" not in str(job)])
-def test_runs_of_a_job_a_multiple_of_15_minutes_apart_are_never_certain(job: str) -> None:
-    if not ranks_of(job):
-        pytest.skip(f"no {TRACES}: real traces are not at hand")
-    et, kineto = documents(job, 1, 1)
-    for seconds in (QUARTER, -4 * QUARTER):
-        report = linked(shifted(et, seconds), kineto, rank=1, whole_job=True)
-        assert report.ops["linked"] > 0 and report.ops["certain"] == 0
-
-
-def hours_behind(hours: float) -> tuple[Document, Document]:
-    """A pair that was recorded so many hours west of UTC."""
-    et, kineto = map(read_json, shared_pair("cpu-pairs/infer_mlp"))
-    return shifted(et, round(-3600 * hours)), kineto
-
-
-def test_a_time_zone_is_an_assumption_unless_it_is_known() -> None:
-    et, kineto = hours_behind(7)
-    report = linked(et, kineto)
-    assert report.ops["certain"] == 0 and says(report, "only if that machine was in UTC-07:00, which nothing shows")
-    assert says(report, "if it was, pass --timezone UTC-07:00")
-    for zone in ("UTC-07:00", "UTC-7", "-0700", "America/Phoenix"):
-        report = linked(et, kineto, timezone=zone)
-        assert report.ops["certain"] == 235, zone
-    for zone in ("UTC", "UTC-6", "UTC+7", "Europe/Berlin"):
-        report = linked(et, kineto, timezone=zone)
-        assert report.ops["certain"] == 0 and says(report, f"in which the ET was recorded, which was in {zone}")
-    assert linked(*hours_behind(-5.75), timezone="UTC+5:45").ops["certain"] == 235
-    assert says(linked(*hours_behind(0.25)), "lie outside the time in which the ET was recorded"), (
-        "there is no such zone"
+def test_another_time_zone_needs_to_be_known() -> None:
+    seven_before = a_pair(begin=7 * 3600 + 1)  # the ET's local time is 7 hours behind
+    found = judged(claims_of(timezone=None), seven_before)
+    assert (found.verdict, by(found)) == ("unknown", (["pid"], [], ["time"]))
+    assert "in UTC-07:00, which nothing shows" in found.unknown[0].says
+    assert judged(claims_of(timezone="UTC-7"), seven_before).proves[1].says.endswith("(local time UTC-07:00)")
+    found = judged(claims_of(timezone="UTC-6"), seven_before)
+    assert found.refutes[0].says.startswith(
+        "two windows: the linked Kineto events lie outside the time in which the ET"
     )
-    assert linked(*hours_behind(0), timezone="UTC+1").ops["certain"] == 0, "an hour apart, as the user says"
+    assert "recorded, which was in UTC-6; " in found.refutes[0].says
+    assert judged(claims_of(timezone=None)).verdict == "proved", "nothing is assumed where local time is UTC"
+    assert by(judged(claims_of(timezone=None), a_pair(begin=7 * 3600 + 900)))[1] == ["time"], "no zone is so"
+
+
+@pytest.mark.parametrize(
+    ("et_after", "kineto_after", "shown"),
+    [
+        (0, 0, True), (-1, -1, True), (-1.1, 0, False), (0, -1.1, False), (3, 600, True), (3.1, 0, False),
+        (0, 600.5, False),
+    ],
+)  # fmt: skip
+def test_the_times_of_files_show_the_time_zone(et_after: float, kineto_after: float, shown: bool) -> None:
+    zone = 7 * 3600
+    written = STARTED + zone + 10 + et_after, STARTED + zone + 4 + kineto_after
+    found = judged(claims_of(timezone=None, modified_s=written), a_pair(begin=zone + 1))
+    assert found.verdict == ("proved" if shown else "unknown")
+    other = judged(claims_of(timezone="UTC-6", modified_s=written), a_pair(begin=zone + 1))
+    assert other.verdict == "refuted", "what the user says goes before"
+
+
+def test_an_id_of_the_recording_decides_alone() -> None:
+    one, both, other = (Claim(frozenset({k}), 4, True, frozenset(runs)) for k, runs in ((0, "a"), (0, "ab"), (1, "b")))
+    found = judged(claims_of(one, both), a_pair(started=-1))
+    assert (found.verdict, found.rank, by(found)) == ("proved", 0, (["run", "pid"], [], []))
+    assert found.proves[0].says == "both files are of recording a, as both say"
+    found = judged(claims_of(one, other))
+    assert found.verdict == "refuted" and by(found)[1] == ["run", "rank"]
+    assert found.refutes[0].says == "two runs: the ET is of recording a, the Kineto trace of recording b"
+    assert by(judged(claims_of(one, at_rank(0, 4))))[1] == [], "an id in one file only says nothing"
+    assert judged(claims_of(one, both), a_pair(pids=(6,))).verdict == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "names", "threads", "lacking"),
+    [
+        ([1, 2, 3], [1, 2, 3], None, None, 0),
+        ([1, 2, 3], [1, 3], None, None, 1),
+        ([1, 2, 3, 4], [1, 4], None, None, 2),
+        ([1, 2, 3], [2, 3], None, None, 0),  # before the first common one
+        ([1, 2, 3], [1, 2], None, None, 0),  # after the last one
+        ([1, 2, 3], [7, 8], None, None, 0),
+        ([1, 0, 3], [1, 3], None, None, 0),  # a call without an id
+        ([1, 2, 3], [1, 3], None, [1, 2, 1], 0),  # of a thread that is not in the Kineto trace
+        ([1, 2, 3, 4], [1, 3, 4], None, [1, 2, 2, 2], 0),
+        ([1, 2, 3, 4], [1, 2, 4], None, [1, 2, 2, 2], 1),
+        ([1, 2], [1, 2], ([0, 1], [0, 0]), None, 1),  # under another name
+    ],
+)
+def test_calls_that_the_kineto_trace_lacks(
+    ours: list[int], theirs: list[int], names: Any, threads: list[int] | None, lacking: int
+) -> None:
+    pair = a_pair(ours=ours, theirs=theirs, names=names, threads=threads, pids=(5,) * max(len(theirs), 1))
+    found = judged(claims_of(at_rank(0), at_rank(0)), pair)
+    assert by(found)[1] == ["calls"] * bool(lacking) and (found.verdict == "proved") == (not lacking)
+    if lacking:
+        name = "aten::add" if names else "aten::mm"
+        assert f"two processes: {lacking} calls of the ET (such as {name}) are not in" in found.refutes[0].says
+    assert not judged(claims_of(), pair).refutes, "one rank alone cannot be mistaken"
+
+
+@pytest.mark.parametrize("losses", [(("cut",), ()), ((), ("cut",))])
+def test_calls_of_cut_files_are_no_evidence(losses: Any) -> None:
+    pair = a_pair(ours=[1, 2, 3], theirs=[1, 3], pids=(5, 5), losses=losses)
+    assert judged(claims_of(at_rank(0), at_rank(0)), pair).verdict == "proved"
+
+
+def test_what_the_user_says_of_the_rank(tmp_path: Path) -> None:
+    assert stated_rank("rank1.et.json", "rank1.kineto.json", None) == StatedRank(1, "names")
+    assert stated_rank("rank1.et.json", "rank2.kineto.json", 0) == StatedRank(0, "option")
+    assert stated_rank("rank1.et.json", "kineto.json", None) is None
+    assert stated_rank(b"{}", io.BytesIO(), None) is None
+    with (tmp_path / "rank3.json").open("wb") as file:
+        assert stated_rank(file, tmp_path / "rank3.kineto.json", None) == StatedRank(3, "names")
+    with pytest.raises(UsageError, match=r"^rank1.et.json is of rank 1 and rank0.json of rank 0, as their names say; "):
+        stated_rank("rank1.et.json", "rank0.json", None)
+    for rank in (-1, MAX_RANKS):
+        with pytest.raises(UsageError, match=f"invalid rank {rank}; give a number from 0"):
+            stated_rank("a", "b", rank)
+
+
+def test_times_of_files(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"")
+    assert modified(path, path) == (path.stat().st_mtime,) * 2
+    assert modified(path, tmp_path / "none") is modified(b"", path) is modified("a\0", path) is None
+
+
+@pytest.mark.parametrize(
+    ("pids", "pid", "machine"), [([5], 5, 0), ([5, 6], 5, 2), ([5, 6, 7], 6, 3), ([5, 5, 6], 5, 0), ([5, 6], 7, 0)]
+)
+def test_a_timeline_of_several_ranks(pids: list[int], pid: int, machine: int) -> None:
+    et = SimpleNamespace(pid=pid, names=[], file="et.json")
+    events = SimpleNamespace(names=[])
+    kineto = SimpleNamespace(machine_pids=pids, distributed_info={"rank": 1}, events=events, file="k.json")
+    read: Any = read_claims
+    claims = read(et, kineto, None, timezone=None, modified_s=None, whole_job=True)
+    assert claims == claims_of(Claim(), at_rank(1, None), machine=machine, timezone=None, whole_job=True)
+
+
+def test_offsets_of_time_zones() -> None:
+    assert offsets_of("utc", 0) == offsets_of("Z", 0) == {0}
+    assert offsets_of("UTC+5:45", 0) == offsets_of("+0545", 0) == {20_700}
+    assert offsets_of("-03:30", 0) == {-12_600} and offset_name(-12_600) == "UTC-03:30"
+    assert offset_name(0) == "UTC" and offset_name(20_700) == "UTC+05:45"
+    assert OFFSETS_S[:3] == (0, -3600, 3600) and len(OFFSETS_S) == len(set(OFFSETS_S)) == 40
+    for name in ("UTC+15", "+05:10", "-13"):
+        with pytest.raises(UsageError, match="no time zone is"):
+            offsets_of(name, 0)
+    for name in ("Berlin", "", "../etc"):
+        with pytest.raises(UsageError, match="unknown time zone"):
+            offsets_of(name, 0)
 
 
 def test_a_time_zone_with_summer_time() -> None:
@@ -386,226 +328,3 @@ def test_every_time_zone_in_use_is_known() -> None:
     }
     assert not found or found <= set(OFFSETS_S) <= found | {-9000}, "Newfoundland's summer time may be between"
     assert all(offsets_of(offset_name(one), 0) == {one} for one in OFFSETS_S)
-
-
-@pytest.mark.parametrize(
-    ("et_after", "kineto_after", "certain"),
-    [(0.0, 3.0, 235), (1.5, 500.0, 235), (0.0, 4000.0, 0), (40.0, 60.0, 0), (-3600.0, 3.0, 0), (3600.0, 3603.0, 0)],
-)
-def test_files_as_they_were_written_show_the_time_zone(
-    et_after: float, kineto_after: float, certain: int, tmp_path: Path
-) -> None:
-    """The times at which they were last written, s after their ends; a copy, or an earlier run's file, has others."""
-    et, kineto = hours_behind(7)
-    begin = calendar.timegm(datetime.fromisoformat(et["time"]).timetuple()) + 7 * 3600
-    et_end = begin + (et["finish_ts"] - et["start_ts"]) / 1000
-    kineto_end = kineto["baseTimeNanoseconds"] / 1e9 + max(
-        (event["ts"] + event["dur"]) / 1e6 for event in kineto["traceEvents"] if event.get("cat") == "cpu_op"
-    )
-    for name, document, end in (("e", et, et_end + et_after), ("k", kineto, kineto_end + kineto_after)):
-        (tmp_path / name).write_bytes(orjson.dumps(document))
-        os.utime(tmp_path / name, (end, end))
-    report = link(tmp_path / "e", tmp_path / "k").report
-    assert report.ops["certain"] == certain and report.ops["linked"] == 235
-
-
-def recorded_as(run: str, rank: int, et: Document, kineto: Document) -> tuple[Document, Document]:
-    """A pair with the annotation of `record`, as both observers write it."""
-    et, kineto = orjson.loads(orjson.dumps(et)), orjson.loads(orjson.dumps(kineto))
-    first = next(node for node in et["nodes"] if attr_of(node, "rf_id"))
-    name = run_annotation(run, rank)
-    attrs = [{**one, "value": 10**6} if one["name"] == "rf_id" else one for one in first["attrs"]]
-    none = {"values": [], "shapes": [], "types": []}
-    et["nodes"].append({**first, "id": 10**6, "name": name, "inputs": none, "outputs": none, "attrs": attrs})
-    event = next(event for event in reversed(kineto["traceEvents"]) if event.get("cat") == "cpu_op")
-    late = event["ts"] + event["dur"]
-    args = {"Record function id": 10**6}
-    kineto["traceEvents"].append({**event, "cat": "user_annotation", "name": name, "ts": late, "dur": 0, "args": args})
-    return et, kineto
-
-
-@pytest.mark.parametrize("job", ["network/ddp-1mb/2gbit/", "network/tp/unlimited/"])
-def test_an_id_of_the_recording_proves_and_refutes(job: str) -> None:
-    """In a job whose ranks nothing else tells apart, in a time zone that nothing shows, under whatever names."""
-    if not ranks_of(job):
-        pytest.skip(f"no {TRACES}: real traces are not at hand")
-    own, other = (recorded_as(f"run-{rank}", rank, *documents(job, rank, rank)) for rank in (0, 1))
-    report = linked(shifted(own[0], 4 * QUARTER), own[1])
-    assert report.ops["certain"] == report.ops["linked"] == report.ops["total"] - 1 > 1000, (
-        "its last call has not ended"
-    )
-    assert says(report, "both files are of recording run-0, as both say")
-    assert report.identity is not None and (report.identity.verdict, report.identity.rank) == ("proved", 0)
-    for options in ({}, {"whole_job": True}):
-        report = linked(own[0], other[1], **options)
-        assert report.ops["linked"] > 1000 and report.ops["certain"] == 0
-        assert says(report, "two runs: the ET is of recording run-0, the Kineto trace of recording run-1")
-    with pytest.raises(TraceFormatError, match="recorded by rank 0, not by rank 1"):
-        linked(*own, rank=1)
-    without = documents(job, 0, 0)[1]
-    assert linked(own[0], without).ops["certain"] > 1000, "the rank alone is proved by both"
-    assert linked(shifted(own[0], 4 * QUARTER), without).ops["certain"] == 0, "an id in one file proves no run"
-
-
-def test_without_the_time_of_recording_nothing_is_certain() -> None:
-    """Two runs of one program in containers: 770 links that only `time` could refute."""
-    et, other = (
-        read_json(path) for path in (shared_pair("cpu-pairs/conv_same")[0], shared_pair("cpu-pairs/conv_stack")[1])
-    )
-    et, other = with_pid(et, other)
-    own = read_json(shared_pair("cpu-pairs/conv_same")[1])
-    assert linked(et, other).ops["certain"] == 0, "the times of the two runs differ"
-    for missing in (("time",), ("start_ts",), ("finish_ts",), ("time", "start_ts", "finish_ts")):
-        cut = {key: value for key, value in et.items() if key not in missing}
-        for kineto in (other, with_pid(et, own)[1]):
-            report = linked(cut, kineto)
-            assert report.ops["linked"] >= 770 and report.ops["certain"] == 0
-            assert says(report, "the ET has no time of recording")
-    assert linked(et, own).ops["certain"] == 1155
-
-
-def test_a_window_longer_than_the_recording_is_another_one() -> None:
-    """`start_ts` and `finish_ts` are of a steady clock: what happened between them took no longer."""
-    et, kineto = map(read_json, fixture_pair("demo/train_cpu"))
-    assert linked(et, kineto).ops["certain"] == 540
-    et["finish_ts"] = et["start_ts"] + 3
-    report = linked(et, kineto)
-    assert report.ops["certain"] == 0 and says(report, "the ET was recorded for only 3 ms")
-
-
-@pytest.mark.parametrize(("day", "certain"), [(14, 540), (15, 0), (13, 0)])
-def test_another_day_at_the_same_time_is_another_run(day: int, certain: int) -> None:
-    et = et_document([{"id": 3 + i, "name": f"a{i % 7}", "rf_id": 1 + i} for i in range(540)])
-    events = [
-        {"ph": "X", "cat": "cpu_op", "name": f"a{i % 7}", "ts": 10 * i, "dur": 5, "args": {"Record function id": 1 + i}}
-        for i in range(540)
-    ]
-    et["time"] = f"2023-11-{day} 22:13:20"
-    assert linked(et, kineto_document(events)).ops["certain"] == certain
-
-
-def test_jobs_of_two_sizes() -> None:
-    et, kineto = map(read_json, shared_pair("parallel/block.ddp2/rank0"))
-    kineto["distributedInfo"]["world_size"] = 4
-    report = linked(et, kineto, rank=0)
-    assert report.ops["certain"] == 0 and says(report, "the ET is of a job of 2 ranks, the Kineto trace of one of 4")
-
-
-def test_a_job_of_one_rank_needs_no_rank() -> None:
-    for name in ("parallel/block.single1/rank0", "parallel/mlp.single1/rank0"):
-        et, kineto = map(read_json, shared_pair(name))
-        report = linked(*with_pid(et, kineto))
-        assert report.ops["certain"] == report.ops["linked"] > 300
-        assert report.identity is not None and not report.identity.several_ranks
-
-
-def test_calls_that_only_one_rank_makes_refute_another_rank() -> None:
-    """Without any other evidence, under names of one rank: rank 0 sends where rank 1 receives."""
-    et, kineto = map(read_json, shared_pair("cpu-pairs/ddp_same.rank0"))
-    _, other = map(read_json, shared_pair("cpu-pairs/ddp_same.rank1"))
-    for document in (kineto, other):
-        for remove in REMOVALS:
-            remove(et, document)
-        with_pid(et, document)
-    assert linked(et, kineto, rank=0, whole_job=True).ops["certain"] == 1272
-    report = linked(et, other, rank=0, whole_job=True)
-    assert report.ops["linked"] == 1266 and report.ops["certain"] == 0 and says(report, "6 calls of the ET")
-
-
-@pytest.mark.parametrize(
-    ("path", "rank"),
-    [
-        ("rank0.et.json", 0), ("a/b/job.rank-12.kineto.json.gz", 12), ("RANK_3.json", 3), ("rank7/et.json.gz", 7),
-        ("local_rank0.et.json", None), ("localrank1.json", None), ("rank3_tuning/et.json", None), ("et.json", None),
-        ("rank3/run/et.json", None), ("crank5.json", None), ("rank1/rank2.et.json", 2),
-    ],
-)  # fmt: skip
-def test_ranks_in_file_names(path: str, rank: int | None) -> None:
-    assert file_rank(path) == rank
-
-
-@examples(80)
-@given(st.data())
-def test_the_groups_of_a_mesh_never_exclude_their_own_rank(data: st.DataObject) -> None:
-    """Ranks in a mesh of any shape, one group a dimension: the rank is possible, and proved where groups cross."""
-    shape = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
-    dimensions = data.draw(st.sets(st.integers(0, len(shape) - 1)))
-    mesh = np.arange(np.prod(shape)).reshape(shape)
-    rank = data.draw(st.integers(0, mesh.size - 1))
-    place = np.argwhere(mesh == rank)[0]
-    groups: list[Document] = [{"pg_desc": "default_pg", "ranks": [], "group_size": mesh.size}]
-    for dimension in sorted(dimensions):
-        members = np.moveaxis(mesh, dimension, 0)[(slice(None), *np.delete(place, dimension))].tolist()
-        groups.append({"pg_desc": "mesh", "ranks": members if len(members) < mesh.size else [], "group_size": 1})
-    found = group_ranks(groups)
-    assert found.world_size == mesh.size and (found.ranks is None or rank in found.ranks)
-    if len([d for d in dimensions if len(shape) > 1]) >= 2:
-        assert found.rank == rank or mesh.size in shape
-
-
-@pytest.mark.parametrize(
-    ("inputs", "attrs", "rank", "world"),
-    [
-        ([7, ["0", "default_pg"], 3, "allreduce", [], []], {"pg_size": 8}, 3, 8),
-        ([7, ["0", "default_pg"], 3, "_allgather_base", [], []], {}, 3, None),
-        ([7, ["0", "default_pg"], 0, "broadcast", [], []], {"pg_size": 8}, None, None),  # the root
-        ([7, ["0", "default_pg"], 5, "send", [], []], {}, None, None),  # the peer
-        ([7, ["4", "tp"], 1, "all_to_all", [], []], {"global_rank_start": 4, "global_rank_stride": 2}, 6, None),
-        ([7, ["4", "tp"], 1, "allreduce", [], []], {}, None, None),  # the rank within a group
-        ([7, ["4", "tp"], 1, "allreduce", [], []], {"global_rank_start": 4, "global_rank_stride": -1}, None, None),
-        ([7, 0, 2, "allreduce", [], []], {}, None, None),  # which group it is, is not known
-        (["x", None, [["a"]], "allreduce"], {}, None, None),
-    ],
-)
-def test_ranks_in_record_param_comms(inputs: list[Any], attrs: Document, rank: int | None, world: int | None) -> None:
-    given_inputs = {"values": inputs, "shapes": [], "types": []}
-    node = {"id": 3, "name": "record_param_comms", "inputs": given_inputs, "attrs": attrs}
-    found = rank_of_et(read_execution_trace(orjson.dumps(et_document([node]))))
-    assert (found.rank, found.world_size, found.communicates) == (rank, world, True)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [[], [3], ["x"], ['{"ranks": [0]}'], ["[[0], null, 3]"], ['[{"pg_desc": [], "ranks": {}, "group_size": "2"}]'],
-     ['[{"pg_desc": "default_pg", "ranks": [], "group_size": -2}]'], ['[{"ranks": [1, true]}, {"ranks": [-1]}]'],
-     ["[" * 100_000], ['[{"ranks": [0]}, {"ranks": [1]}]']],
-)  # fmt: skip
-def test_odd_process_groups_say_nothing(values: list[Any]) -> None:
-    node = {"id": 3, "name": INIT, "inputs": {"values": values, "shapes": [], "types": []}}
-    comms: Document = {"id": 4, "name": "record_param_comms"}
-    comms["inputs"] = {"values": [[0], ["0", "x"], 1, "allreduce"], "shapes": [], "types": []}
-    et = et_document([node, comms, {"id": 5, "name": "c10d::send"}])
-    et["nodes"][3]["attrs"] += [{"name": ["x"], "value": 1}, {"name": None}]
-    found = rank_of_et(read_execution_trace(orjson.dumps(et)))
-    assert (found.ranks, found.world_size, found.communicates) == (None, None, True)
-
-
-@pytest.mark.parametrize("info", [None, 7, {"rank": "0"}, {"rank": -1, "world_size": 0}, {"pg_config": {}},
-                                  {"pg_config": [3, {"ranks": "0, 1"}, {"ranks": [True]}]}])  # fmt: skip
-def test_odd_headers_say_nothing(info: Any) -> None:
-    trace = kineto_document([{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1}], distributedInfo=info)
-    found = rank_of_kineto(read_kineto(orjson.dumps(trace)))
-    assert (found.ranks, found.world_size, found.communicates) == (None, None, False)
-
-
-def test_recorded_messages_name_their_ranks() -> None:
-    """What the ET's nodes say, against a plain reading of them."""
-    for job in ("cpu-pairs/ddp_same.", "parallel/block.pp2/"):
-        for rank in ranks_of(job):
-            path = TRACES / f"{job}rank{rank}.et.json.gz"
-            peers = {
-                node["inputs"]["values"][2]
-                for node in read_json(path)["nodes"]
-                if node["name"] in ("c10d::send", "c10d::recv_") and attr_of(node, "tid")
-            }
-            assert peers == {1 - rank}
-            assert rank_of_et(read_execution_trace(path)).rank == rank
-
-
-def test_the_report_of_a_copy_is_the_same(tmp_path: Path) -> None:
-    et, kineto = fixture_pair("demo/train_cpu")
-    first = link(et, kineto).report.to_dict()["identity"]
-    for path in (et, kineto):
-        shutil.copyfile(path, tmp_path / path.name)
-    assert link(tmp_path / et.name, tmp_path / kineto.name).report.to_dict()["identity"] == first
-    assert first["verdict"] == "proved" and not first["several_ranks"]

@@ -1,0 +1,90 @@
+"""What is done for one rank: its result, when it is done already, and what is remembered of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from etplus import __version__
+from etplus.jobs.rank_link import RankTask, _rank_result, link_rank, set_clock_offset
+from etplus.schemas.etplus.read_etplus import read_etplus
+from etplus.schemas.text.storage import open_folder
+from etplus.trace.errors import TraceFormatError
+from support import fixture_pair
+
+
+def task_of(source: Path, target: Path, **more: Any) -> RankTask:
+    given = {"rank": 3, "et": "et.json.gz", "kineto": "kineto.json.gz", "min_match": 0.5, **more}
+    return RankTask(source=open_folder(source), target=open_folder(target), **given)
+
+
+def a_result(linked: int, total: int, min_match: float = 0.5, **more: Any) -> Any:
+    report = SimpleNamespace(
+        linked_share=linked / total if total else 0.0, warnings=("w",), identity=more.get("identity"),
+        ops={"total": total, "linked": linked, "certain": 3, "equivalent": 4},
+        windows={"linked_ns": more.get("window", [5, 9]), "linked_iterations": ["ProfilerStep#1"]},
+    )  # fmt: skip
+    summary = {"kineto": {"base_time_ns": 1000}}
+    trace: Any = SimpleNamespace(report=report, summary=summary, captured=more.get("captured"))
+    task: Any = SimpleNamespace(rank=3, et="e.json", kineto="k.json", output="o.gz", min_match=min_match)
+    return _rank_result(task, trace)
+
+
+def test_the_result_of_a_rank() -> None:
+    found = a_result(7, 10)
+    assert (found.rank, found.status, found.reason, found.et, found.kineto, found.output) == (
+        3, "linked", "", "e.json", "k.json", "o.gz",
+    )  # fmt: skip
+    assert (found.ops, found.linked, found.certain, found.equivalent) == (10, 7, 3, 4)
+    assert (found.window_ns, found.iterations, found.warnings) == ((1005, 1009), ("ProfilerStep#1",), ("w",))
+    assert a_result(7, 10, window=None).window_ns is None
+    more = a_result(7, 10, identity=SimpleNamespace(doubts=["d"]), captured=SimpleNamespace(sentences=["c"]))
+    assert more.warnings == ("w", "c", "d")
+
+
+@pytest.mark.parametrize(
+    ("linked", "total", "least", "failed"),
+    [(5, 10, 0.5, False), (4, 10, 0.5, True), (0, 10, 0.0, True), (0, 0, 0.0, True)],
+)
+def test_too_few_links_are_a_failure(linked: int, total: int, least: float, failed: bool) -> None:
+    found = a_result(linked, total, least)
+    assert (found.status == "failed") == failed
+    expected = f"only {linked} of {total} ET ops are linked: e.json and k.json do not seem to belong together"
+    assert found.reason == (expected if failed else "")
+
+
+def test_a_rank_is_linked_once(tmp_path: Path) -> None:
+    et, kineto = fixture_pair("demo/train_cpu")
+    task = task_of(tmp_path, tmp_path / "out", et=str(et), kineto=str(kineto))
+    (tmp_path / "out").mkdir()
+    state, before = link_rank(task)
+    assert not before and state.made_of[:2] == (__version__, {"min_match": 0.5}) and state.clock_offset_ns is None
+    assert state.result.status == "linked" and state.result.output == "rank_3.etplus.json.gz" == task.output
+    assert len(state.communications()) == 0 and state.info == {}
+    assert link_rank(task) == (state, True)
+    assert not link_rank(replace(task, min_match=0.6))[1] and not link_rank(task)[1], (
+        "with other options it is another one"
+    )
+    shifted = set_clock_offset((task, state, 77))
+    output = tmp_path / "out" / task.output
+    assert shifted.clock_offset_ns == 77 and read_etplus(output).summary["kineto"]["clock_offset_ns"] == 77
+    assert link_rank(replace(task, may_have_offset=True)) == (shifted, True)
+    assert not link_rank(task)[1], "an offset that is not asked for"
+    output.write_bytes(output.read_bytes() + b"\0")
+    assert not link_rank(task)[1], "another output than that which was written"
+    remembered = tmp_path / "out" / task.state
+    assert msgspec.json.decode(remembered.read_bytes())["result"]["rank"] == 3
+    remembered.write_bytes(b"{")
+    assert not link_rank(task)[1]
+
+
+def test_an_error_names_the_file_as_it_was_found(tmp_path: Path) -> None:
+    (tmp_path / "et.json.gz").write_bytes(b"{}")
+    (tmp_path / "kineto.json.gz").write_bytes(b"{}")
+    with pytest.raises(Exception, match=r"^(et|kineto)\.json\.gz: ") as raised:
+        link_rank(task_of(tmp_path, tmp_path))
+    assert str(tmp_path) not in str(raised.value) and not isinstance(raised.value, TraceFormatError)

@@ -1,0 +1,406 @@
+"""Whole jobs: everything linked, what is broken named, what is done kept."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import orjson
+import pytest
+from etplus.converters.convert import convert
+from etplus.converters.preflight import check
+from etplus.jobs.batch import Batch, find_job, link_many
+from etplus.jobs.job_report import read_job_report
+from etplus.jobs.job_text import report_text
+from etplus.linker import link
+from etplus.schemas.etplus.read_etplus import read_etplus
+from etplus.trace.errors import ConvertError, UsageError
+from job_files import outputs, write_job
+from support import assert_valid, command, read_json, shared_trace
+
+
+def dlrm(folder: Path) -> Path:
+    """The four recorded ranks of an eight-rank job, under usual names."""
+    folder.mkdir()
+    for rank in range(4):
+        for kind in ("et", "kineto"):
+            source = shared_trace(f"gpu-pairs/dlrm.rank{rank}.{kind}.json.gz")
+            shutil.copyfile(source, folder / f"rank-{rank}.{kind}.json.gz")
+    return folder
+
+
+def without_kernel(path: Path, ordinal: int) -> None:
+    """Remove a rank's n-th communication kernel from its Kineto trace, by time."""
+    trace = read_json(path)
+    kernels = [e for e in trace["traceEvents"] if e.get("cat") == "kernel" and e["name"].startswith("ncclKernel")]
+    trace["traceEvents"].remove(sorted(kernels, key=lambda event: event["ts"])[ordinal])
+    path.write_bytes(gzip.compress(orjson.dumps(trace), 1))
+
+
+def failures(batch: Batch) -> dict[int, str]:
+    return {one.rank: one.reason for one in batch.report.failed}
+
+
+def test_a_real_job(tmp_path: Path) -> None:
+    """All collectives of dlrm match; as the ends tell, the clocks of one machine agree, and rank 2 comes last."""
+    job = dlrm(tmp_path / "job")
+    batch = link_many(job, jobs=2)
+    report = batch.report
+    assert batch.complete and (batch.now, batch.before, report.world_size, report.not_given) == (4, 0, 8, "4-7")
+    (group,) = report.groups
+    assert (group.ranks, group.collectives, group.matched) == ((0, 1, 2, 3), 8, 8)
+    assert not report.mismatches and not report.notes
+    assert [one.rank for one in report.clock_offsets] == [0, 1, 2, 3]
+    assert all(abs(one.offset_ns) < 3000 and one.collectives == 8 for one in report.clock_offsets)
+    late = {one.rank: one for one in report.stragglers}
+    assert late[2].last >= 5 and late[2].caused_ns > 10 * max(late[rank].caused_ns for rank in (0, 1, 3))
+    first = report.longest_waits[0]
+    assert (first.position, first.collective, first.last) == (0, "ALL_TO_ALL", 2)
+    waits = dict(first.waits_ns)  # the files' own start times: 429795, 424306, 431422, 425808 us
+    assert abs(waits[0] - 1_627_000) < 3000 and abs(waits[1] - 7_116_000) < 3000 and abs(waits[3] - 5_614_000) < 3000
+    output = Path(batch.output)
+    assert read_job_report(output / "job_report.json") == report
+    text = (output / "job_report.txt").read_text()
+    assert text == report_text(report) and max(map(len, text.splitlines())) < 80
+    alone = link(job / "rank-3.et.json.gz", job / "rank-3.kineto.json.gz", iteration="first", rank=3)
+    alone.write(tmp_path / "3.json.gz")
+    assert outputs(output)["rank_3.etplus.json.gz"] == (tmp_path / "3.json.gz").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_collective_removed_by_hand(tmp_path: Path) -> None:
+    """It is named with its group and place; and the converter, told so, makes traces that fit together."""
+    job = dlrm(tmp_path / "job")
+    without_kernel(job / "rank-2.kineto.json.gz", 4)
+    batch = link_many(job, jobs=2)
+    (missing,) = batch.report.mismatches
+    assert (missing.kind, missing.group, missing.position, missing.ranks) == ("missing", "", 4, (2,))
+    assert (missing.collective, missing.bytes) == ("ALL_REDUCE", 1_576_964)
+    assert "the whole job, position 4: ALL_REDUCE of 1,576,964 bytes is missing on\n        rank 2" in report_text(
+        batch.report
+    )
+    files = [str(Path(batch.output) / f"rank_{rank}.etplus.json.gz") for rank in range(4)]
+    with pytest.raises(ConvertError, match="rank 2 lacks ALL_REDUCE of 1,576,964 bytes"):
+        convert(files, tmp_path / "odd", to="astra-sim")
+    done = convert(files, tmp_path / "even", to="astra-sim", job=Path(batch.output) / "job_report.json")
+    assert check([str(tmp_path / "even")], profile="astra-sim").ok
+    assert done.counts["communications that not all ranks have alike, kept as computations of their measured duration"]
+
+
+@pytest.mark.slow
+def test_clock_offsets_are_written_and_taken_back(tmp_path: Path) -> None:
+    job = dlrm(tmp_path / "job")
+    trace = read_json(job / "rank-1.kineto.json.gz")
+    for event in trace["traceEvents"]:
+        if isinstance(event.get("ts"), int):
+            event["ts"] += 2_000_000  # its clock two seconds ahead
+    (job / "rank-1.kineto.json.gz").write_bytes(gzip.compress(orjson.dumps(trace), 1))
+    shown = link_many(job, jobs=2)
+    plain = outputs(Path(shown.output))
+    assert not shown.report.offsets_applied
+    assert abs(shown.report.offset_of(1) - 2_000_000_000) < 3000
+    applied = link_many(job, jobs=2, apply_clock_offsets=True)
+    assert (applied.now, applied.before) == (0, 4)
+    assert applied.report.clock_offsets == shown.report.clock_offsets
+    files = [Path(applied.output) / f"rank_{rank}.etplus.json.gz" for rank in range(4)]
+    assert_valid(read_json(files[1]))
+    assert read_etplus(files[1]).base_time_ns == -shown.report.offset_of(1)
+    convert(files, tmp_path / "aligned.json", to="chrome")
+    times = [event["ts"] for event in read_json(tmp_path / "aligned.json")["traceEvents"] if event["ph"] == "X"]
+    assert max(times) < 1e5, "within a tenth of a second, not two"
+    again = link_many(job, jobs=2, apply_clock_offsets=True)
+    assert again.before == 4 and again.report == applied.report
+    assert link_many(job, jobs=2).report == shown.report and outputs(Path(shown.output)) == plain
+    convert(files, tmp_path / "by_report.json", to="chrome", job=Path(applied.output) / "job_report.json")
+    assert (tmp_path / "by_report.json").read_bytes() == (tmp_path / "aligned.json").read_bytes()
+
+
+def test_bad_ranks_are_named_and_the_others_done(tmp_path: Path) -> None:
+    job = write_job(tmp_path / "job", 8)
+    (job / "rank-1.kineto.json.gz").write_bytes(b"\x1f\x8b no gzip")
+    (job / "rank-2.et.json.gz").unlink()
+    for kind in ("et", "kineto"):
+        (job / f"rank-5.{kind}.json.gz").unlink()
+    shutil.copyfile(job / "rank-3.kineto.json.gz", job / "rank-4.kineto.json.gz")
+    foreign = read_json(job / "rank-6.kineto.json.gz")
+    foreign["distributedInfo"]["world_size"] = 2
+    (job / "rank-6.kineto.json.gz").write_bytes(gzip.compress(orjson.dumps(foreign), 1))
+    batch = link_many(job, jobs=2)
+    reasons = failures(batch)
+    assert sorted(reasons) == [1, 2, 4, 6] and not batch.complete
+    assert reasons[1].startswith("rank-1.kineto.json.gz: ")
+    assert reasons[2] == "no ET was found for rank-2.kineto.json.gz"
+    assert reasons[4] == "rank-4.kineto.json.gz: recorded by rank 3, not by rank 4; give the two files of one rank"
+    assert reasons[6] == (
+        "not of this job: rank-6.kineto.json.gz is of a job of 2 ranks, the others of a job of 8 ranks"
+    )
+    assert batch.report.missing == "5"
+    assert [one.rank for one in batch.report.ranks if one.status == "linked"] == [0, 3, 7]
+    assert str(tmp_path) not in batch.report.to_json().decode()
+    only = link_many(job, ranks=[0, 3, 7], jobs=2)
+    assert only.complete and (only.now, only.before) == (0, 3)
+
+
+@pytest.mark.slow
+def test_another_program_and_another_day(tmp_path: Path) -> None:
+    job = dlrm(tmp_path / "job")
+    shutil.copyfile(shared_trace("gpu-pairs/resnet103.et.json.gz"), job / "rank-0.et.json.gz")
+    late = read_json(job / "rank-3.kineto.json.gz")
+    for event in late["traceEvents"]:
+        if isinstance(event.get("ts"), int):
+            event["ts"] += 7200 * 10**6
+    (job / "rank-3.kineto.json.gz").write_bytes(gzip.compress(orjson.dumps(late), 1))
+    reasons = failures(link_many(job, jobs=2))
+    assert reasons[0].startswith("only 0 of 14,388 ET ops are linked: rank-0.et.json.gz")
+    assert reasons[3] == "not of this job: rank-3.kineto.json.gz was recorded 2 hours after the others"
+    assert sorted(reasons) == [0, 3]
+
+
+def test_a_second_run_does_only_what_is_missing(tmp_path: Path) -> None:
+    job = write_job(tmp_path / "job", 4)
+    out = tmp_path / "out"
+    first = link_many(job, out, jobs=2)
+    assert (first.now, first.before) == (4, 0)
+    whole, stamps = outputs(out), {path: path.stat().st_mtime_ns for path in out.glob("rank_*")}
+    (out / "rank_1.etplus.json.gz").unlink()
+    with (out / "rank_2.etplus.json.gz").open("ab") as file:
+        file.write(b"x")
+    again = link_many(job, out, jobs=2)
+    assert (again.now, again.before) == (2, 2) and outputs(out) == whole and again.report == first.report
+    assert [stamps[out / f"rank_{r}.etplus.json.gz"] for r in (0, 3)] == [
+        (out / f"rank_{r}.etplus.json.gz").stat().st_mtime_ns for r in (0, 3)
+    ]
+    et = job / "rank-3.et.json.gz"
+    et.write_bytes(gzip.compress(gzip.decompress(et.read_bytes()) + b" ", 1))
+    (out / ".etplus-batch" / "rank_0.json").write_text("{}")
+    third = link_many(job, out, jobs=2)
+    assert (third.now, third.before) == (2, 2)
+    assert link_many(job, out, jobs=2, renumber=True).now == 4, "other options"
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def running(job: Path, out: Path, done: int = 1) -> subprocess.Popen[bytes]:
+    """`etplus batch` at work, with so many ranks done and more to do."""
+    process = subprocess.Popen(
+        [*command("etplus"), "batch", str(job), "--output", str(out), "--jobs", "2"], stderr=subprocess.DEVNULL
+    )
+    until = time.monotonic() + 60
+    while len(outputs(out)) < done and time.monotonic() < until:
+        time.sleep(0.002)
+    return process
+
+
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="finds child processes in /proc")
+
+
+@needs_proc
+def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
+    job = write_job(tmp_path / "job", 10)
+    process = running(job, tmp_path / "out")
+    os.kill(children(process.pid)[0], signal.SIGKILL)
+    assert len(outputs(tmp_path / "out")) < 10, "it was killed in the middle"
+    assert process.wait(60) == 0
+    link_many(job, tmp_path / "undisturbed", jobs=2)
+    assert outputs(tmp_path / "out") == outputs(tmp_path / "undisturbed")
+    assert len(outputs(tmp_path / "out")) == 10
+
+
+@pytest.mark.slow
+@needs_proc
+def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    job, out = write_job(tmp_path / "job", 10), tmp_path / "out"
+    process = running(job, out, done=3)
+    workers = children(process.pid)
+    process.kill()
+    process.wait(10)
+    until = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers), "workers do not outlive the run"
+    stamps = {path: path.stat().st_mtime_ns for path in out.glob("rank_*")}
+    assert 3 <= len(stamps) < 10
+    batch = link_many(job, out, jobs=2)
+    assert batch.complete and batch.before >= len(stamps) - 2 and batch.now == 10 - batch.before
+    assert sum(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items()) == batch.before
+    assert not list(out.glob(".*.part"))
+
+
+@needs_proc
+def test_an_interrupted_batch_ends_without_tracebacks_and_partial_files(tmp_path: Path) -> None:
+    """Ctrl-C on a terminal reaches the workers, too: those at work and those that wait for work."""
+    job, out = write_job(tmp_path / "job", 10), tmp_path / "out"
+    arguments = [*command("etplus"), "batch", str(job), "--output", str(out), "--jobs", "3"]
+    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, start_new_session=True)
+    until = time.monotonic() + 60
+    while not outputs(out) and time.monotonic() < until:
+        time.sleep(0.002)
+    workers = children(process.pid)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT and b"Traceback" not in errors
+    assert len(workers) == 3 and not any(Path(f"/proc/{pid}").exists() for pid in workers)
+    assert 1 <= len(outputs(out)) < 10 and not list(out.glob(".*.part"))
+
+
+@pytest.mark.slow
+def test_urls(tmp_path: Path) -> None:
+    """Inputs and outputs in fsspec's file system in memory, in this process; the same bytes come out."""
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
+    job = write_job(tmp_path / "job", 2)
+    memory = fsspec.filesystem("memory")
+    memory.put(str(job), "/etplus-job", recursive=True)
+    with ThreadPoolExecutor(1) as pool:
+        batch = link_many("memory://etplus-job", engine=pool, apply_clock_offsets=True)
+        assert batch.output == "memory://etplus-job/etplus" and batch.now == 2
+        link_many(job, tmp_path / "out", jobs=1, apply_clock_offsets=True)
+        for name, data in outputs(tmp_path / "out").items():
+            assert memory.cat(f"/etplus-job/etplus/{name}") == data
+        memory.rm("/etplus-job/etplus/rank_1.etplus.json.gz")
+        again = link_many("memory://etplus-job", engine=pool, apply_clock_offsets=True)
+        assert (again.now, again.before) == (1, 1)
+        memory.pipe("/etplus-job/rank-0.et.json.gz", b"")
+        broken = link_many("memory://etplus-job", engine=pool)
+        assert failures(broken) == {0: "rank-0.et.json.gz: the file is empty; give the file that the profiler wrote"}
+    memory.rm("/etplus-job", recursive=True)
+    with pytest.raises(UsageError, match=r"nothing is there|cannot be listed"):
+        link_many("memory://etplus-nothing", engine="processes")
+    with pytest.raises(UsageError, match="URLs need more packages"):
+        link_many("nosuchscheme://bucket/job")
+
+
+def test_a_manifest_names_the_files(tmp_path: Path) -> None:
+    job = write_job(tmp_path / "job", 2)
+    (job / "rank-0.et.json.gz").rename(job / "somewhere.json.gz")
+    (tmp_path / "m.csv").write_text(
+        "rank,et,kineto\n0,somewhere.json.gz,rank-0.kineto.json.gz\n1,none.json,rank-1.kineto.json.gz\n"
+    )
+    batch = link_many(job, manifest=tmp_path / "m.csv", jobs=1)
+    assert failures(batch) == {1: "none.json: no such file; check the path"} and batch.now == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": "slurm"}, "unknown engine"),
+        ({"engine": "dask"}, "a scheduler belongs to"),
+        ({"scheduler": "tcp://x:1"}, "a scheduler belongs to"),
+        ({"jobs": 0}, "0 processes"),
+        ({"iteration": "best"}, "unknown iteration"),
+        ({"speed": "high"}, "no option 'speed'"),
+        ({"manifest": "m.csv", "et": "*"}, "leave the patterns"),
+        ({"ranks": [9]}, "no pair"),
+    ],
+)
+def test_wrong_usage(tmp_path: Path, options: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        link_many(write_job(tmp_path / "job", 1), **options)  # type: ignore[arg-type]
+    assert not list((tmp_path / "job").glob("etplus/*"))
+
+
+def unnamed_job(folder: Path) -> Path:
+    """The recorded ranks of block.ddp4, all of process 1 as in containers, under names that do not say their rank; the
+    ET of rank 2 does not say it either."""
+    folder.mkdir()
+    for rank in range(4):
+        et = read_json(shared_trace(f"parallel/block.ddp4/rank{rank}.et.json.gz"))
+        kineto = read_json(shared_trace(f"parallel/block.ddp4/rank{rank}.kineto.json.gz"))
+        et["pid"] = 1
+        for event in kineto["traceEvents"]:
+            if event.get("cat") in ("cpu_op", "user_annotation"):
+                event["pid"] = 1
+        if rank == 2:
+            (init,) = (node for node in et["nodes"] if node["name"] == "## process_group:init ##")
+            init["inputs"]["values"] = [orjson.dumps(orjson.loads(init["inputs"]["values"][0])[:1]).decode()]
+        (folder / f"{'dbca'[rank]}.host.json").write_bytes(orjson.dumps(et))
+        (folder / f"{'badc'[rank]}.device.json.gz").write_bytes(gzip.compress(orjson.dumps(kineto), 1))
+    return folder
+
+
+@pytest.mark.slow
+def test_ranks_that_only_contents_and_elimination_say(tmp_path: Path) -> None:
+    job = unnamed_job(tmp_path / "job")
+    done = subprocess.run([*command("etplus"), "batch", str(job)], capture_output=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    report = read_job_report(job / "etplus" / "job_report.json")
+    assert [(one.et, one.kineto) for one in report.ranks] == [
+        ("d.host.json", "b.device.json.gz"), ("b.host.json", "a.device.json.gz"),
+        ("c.host.json", "d.device.json.gz"), ("a.host.json", "c.device.json.gz"),
+    ]  # fmt: skip
+    assert all(one.certain == one.linked > 1000 for one in report.ranks)
+    link(job / "c.host.json", job / "d.device.json.gz").write(tmp_path / "alone.json")
+    assert read_json(tmp_path / "alone.json")["etplus"]["link"]["ops"]["certain"] == 0, "without the others"
+
+
+def test_elimination_needs_every_rank(tmp_path: Path) -> None:
+    job = unnamed_job(tmp_path / "job")
+    for name in ("b.host.json", "a.device.json.gz"):
+        (job / name).unlink()
+    pairing = find_job(job)
+    assert {one.rank: one.et for one in pairing.ranks if not one.problem} == {0: "d.host.json", 3: "a.host.json"}
+    assert "since their rank is unknown: c.host.json" in pairing.notes[0]
+
+
+def test_two_files_in_a_folder_prove_nothing(tmp_path: Path) -> None:
+    """The only ET and the only Kineto trace may be of two ranks."""
+    job = unnamed_job(tmp_path / "job")
+    for path in job.iterdir():
+        if path.name not in ("c.host.json", "a.device.json.gz"):
+            path.unlink()
+    (one,) = link_many(job, jobs=1).report.ranks
+    assert (one.status, one.certain) == ("linked", 0) and one.equivalent > 1000
+    assert any("nothing but process id and time" in warning for warning in one.warnings)
+
+
+def containers(folder: Path, *, same_pid: bool, renamed: bool = False) -> Path:
+    """The two ranks of a job whose contents do not tell its ranks apart, as recorded or each as process 1."""
+    folder.mkdir()
+    for rank in range(2):
+        for kind, of in (("et", rank), ("kineto", 1 - rank if renamed else rank)):
+            source = shared_trace(f"network/ddp-1mb/2gbit/rank{of}.{kind}.json.gz")
+            text = gzip.decompress(source.read_bytes())
+            for pid in (b"5969", b"5970") if same_pid else ():
+                text = re.sub(rb'("pid": ?"?)' + pid + rb"(?!\d)", rb"\g<1>1", text)
+            (folder / f"rank{rank}.{kind}.json").write_bytes(text)
+    return folder
+
+
+def counts(batch: Batch) -> list[tuple[int, int]]:
+    return [(one.certain, one.equivalent) for one in batch.report.ranks]
+
+
+def test_the_files_of_all_ranks_prove_which_belong_together(tmp_path: Path) -> None:
+    """By process ids, that names and one pair alone do not; not in containers, and not if a rank is missing."""
+    job = containers(tmp_path / "job", same_pid=False)
+    manifest = tmp_path / "manifest.csv"
+    manifest.write_text("rank,et,kineto\n" + "".join(f"{r},rank{r}.et.json,rank{r}.kineto.json\n" for r in (0, 1)))
+    for options in ({}, {"manifest": manifest}):
+        batch = link_many(job, tmp_path / "out", jobs=1, **options)  # type: ignore[arg-type]
+        assert counts(batch) == [(1335, 0)] * 2 and not any(one.warnings for one in batch.report.ranks)
+    assert counts(link_many(job, tmp_path / "part", ranks=[1], jobs=1)) == [(1335, 0)], "the other rank is there"
+    later = link_many(job, tmp_path / "zone", jobs=1, timezone="UTC+1")
+    assert counts(later) == [(0, 1335)] * 2 and "in UTC+1" in later.report.ranks[0].warnings[0]
+    inside = containers(tmp_path / "containers", same_pid=True)
+    batch = link_many(inside, jobs=1)
+    assert counts(batch) == [(0, 1335)] * 2
+    assert all(one.warnings[0].startswith("stated, not proved") for one in batch.report.ranks)
+    (job / "rank0.kineto.json").unlink()
+    assert counts(link_many(job, tmp_path / "less", ranks=[1], jobs=1)) == [(0, 1335)]
+
+
+@pytest.mark.parametrize("same_pid", [False, True])
+def test_exchanged_names_in_a_job_are_never_certain(tmp_path: Path, same_pid: bool) -> None:
+    job = containers(tmp_path / "job", same_pid=same_pid, renamed=True)
+    assert not any(one.proved for one in find_job(job).ranks)
+    batch = link_many(job, jobs=1)
+    assert {one.certain for one in batch.report.ranks} == {0}

@@ -1,0 +1,162 @@
+"""Captures: which calls are launches, in which capture they were made, and for which batch size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from etplus.linker.captures import Capture, batch_size_in, capture_files, captures_of, kernel_key, with_callers
+from etplus.trace.errors import TraceFormatError, UsageError
+from support import Document, kineto_document
+
+Event = tuple[str, str, float, float, int]
+"""Category, name, start and duration in µs, and thread."""
+
+
+def captured(events: list[Event], args: dict[str, Document] | None = None, **header: Any) -> Capture:
+    """The one capture of a trace; arguments by name."""
+    documents: list[Document] = [
+        {
+            "ph": "X",
+            "cat": cat,
+            "name": name,
+            "ts": ts,
+            "dur": dur,
+            "pid": 1,
+            "tid": tid,
+            "args": (args or {}).get(name, {}),
+        }
+        for cat, name, ts, dur, tid in events
+    ]
+    (found,) = captures_of(orjson.dumps(kineto_document(documents, **header)), None, False)  # type: ignore[arg-type]
+    return found
+
+
+def run(name: str, ts: float, tid: int = 1, dur: float = 1) -> Event:
+    return "cuda_runtime", name, ts, dur, tid
+
+
+def capture(begin: float, end: float, tid: int = 1) -> list[Event]:
+    return [run("cudaStreamBeginCapture", begin, tid), run("cudaStreamEndCapture", end, tid)]
+
+
+def op(name: str, ts: float, dur: float, tid: int = 1, cat: str = "cpu_op") -> Event:
+    return cat, name, ts, dur, tid
+
+
+def test_launches_are_in_the_capture_in_which_they_begin() -> None:
+    events = [
+        *capture(10, 30), *capture(50, 70), run("cudaLaunchKernel", 5), run("cudaLaunchKernel", 12),
+        run("cudaMemcpyAsync", 20), run("cudaLaunchKernel", 40), run("cudaMemsetAsync", 55), run("cudaMalloc", 56),
+        run("cudaGraphLaunch", 60), run("cuLaunchKernelEx", 61), run("cudaLaunchKernel", 80),
+    ]  # fmt: skip
+    found = captured(events)
+    assert found.graph.tolist() == [0, 0, 1, 1] and found.kernel == [None, "<copy>", "<fill>", None]
+    assert found.batch_size == (None, None) and found.mode == ("", "") and found.notes == ()
+    assert found.op.tolist() == [-1] * 4 and found.name == [] and (found.grid == -1).all()
+
+
+def test_captures_of_threads_and_within_each_other() -> None:
+    """A launch of a third thread is of the only capture there is; while there are two it is left out."""
+    events = [*capture(10, 50, 1), *capture(20, 40, 2), *capture(30, 35, 2)]
+    launches = [(15, 3), (25, 3), (25, 1), (25.5, 2), (32, 2), (37, 2), (45, 3), (60, 3)]
+    found = captured([*events, *(run("cudaLaunchKernel", ts, tid) for ts, tid in launches)])
+    assert found.graph.tolist() == [0, 0, 0, 1, 1, 2]
+    assert found.notes == ("<bytes>: 1 launches while several graphs were captured were left out",)
+
+
+def test_a_capture_that_does_not_end_lasts_to_the_end_of_the_trace() -> None:
+    found = captured([run("cudaStreamBeginCapture", 10), run("cudaLaunchKernel", 900), op("aten::mm", 899, 3)])
+    assert found.graph.tolist() == [0] and found.name == ["aten::mm"] and found.op.tolist() == [0]
+
+
+def test_the_calls_around_launches() -> None:
+    """Steps and annotations of the capture itself say nothing of the model."""
+    events = [
+        *capture(10, 90), op("ProfilerStep#3", 1, 99, cat="user_annotation"),
+        op("capture_16_FULL", 5, 90, cat="user_annotation"),
+        op("aten::linear", 20, 30), op("aten::addmm", 22, 10), run("cudaLaunchKernel", 25), op("aten::view", 60, 5),
+        run("cudaMemcpyAsync", 40), op("forward", 15, 60, cat="user_annotation"),
+    ]  # fmt: skip
+    found = captured(events, distributedInfo={"rank": 2})
+    assert found.name == ["forward", "aten::linear", "aten::addmm"] and found.parent.tolist() == [-1, 0, 1]
+    assert found.op.tolist() == [2, 1] and found.of_graph.tolist() == [0, 0, 0] and found.rank == 2
+    assert (found.batch_size, found.mode) == ((16,), ("FULL",))
+    assert found.kind.tolist()[0] != found.kind.tolist()[1] == found.kind.tolist()[2]
+
+
+def test_kernels_that_calls_record() -> None:
+    args = {"hipModuleLaunchKernel": {"kernel": "gemm", "grid": [1, 2, 3], "block": [4, 5, 6]}}
+    events = [run("hipStreamBeginCapture", 10), run("hipModuleLaunchKernel", 12), run("hipStreamEndCapture", 20)]
+    found = captured(events, args)
+    assert found.kernel == ["gemm"] and found.grid.shape == (1, 2, 3)
+
+
+def test_a_trace_without_a_capture_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TraceFormatError, match=r"no graph is captured in it \(no call of …StreamBeginCapture\)"):
+        captured([run("cudaLaunchKernel", 5)])
+    with pytest.raises(UsageError, match="no Kineto trace among 0 files"):
+        captures_of(tmp_path, None, False)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ("[]", "lists no file"), ('[{"batch_size": 1}]', "entry 0: no file name, or an invalid batch size"),
+        ('[{"file": "k", "batch_size": 0}]', "invalid batch size"), ('[{"file": "k", "batch_size": true}]', "invalid"),
+        ('[{"file": "none", "batch_size": 1}]', "there is no file none beside it"), ("{}", "cannot be read"),
+    ],
+)  # fmt: skip
+def test_lists_of_captures_that_make_no_sense(tmp_path: Path, entries: str, message: str) -> None:
+    (tmp_path / "k").write_bytes(b"")
+    (tmp_path / "execution_details.json").write_text(entries)
+    with pytest.raises(TraceFormatError, match=message):
+        captures_of(tmp_path, None, False)  # type: ignore[arg-type]
+
+
+def test_a_list_of_captures_says_batch_size_and_mode(tmp_path: Path) -> None:
+    document = kineto_document([
+        {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "pid": 1, "tid": tid, "args": {}}
+        for cat, name, ts, dur, tid in [*capture(10, 20), run("cudaLaunchKernel", 12)]
+    ])  # fmt: skip
+    (tmp_path / "k.json").write_bytes(orjson.dumps(document))
+    (tmp_path / "empty.json").write_bytes(orjson.dumps(kineto_document([{**document["traceEvents"][0], "name": "x"}])))
+    listed = [{"file": "a/b/k.json", "batch_size": 8, "mode": "DECODE"}, {"file": "empty.json"}]
+    (tmp_path / "execution_details.json").write_text(orjson.dumps(listed).decode())
+    (found,) = captures_of(tmp_path, None, False)  # type: ignore[arg-type]
+    assert (found.file, found.batch_size, found.mode) == ("k.json", (8,), ("DECODE",))
+    assert found.notes == ("empty.json: no graph is captured in it, left out",)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("step[DECODE bs=32]", 32), ("execute_16_context", 16), ("execute_context_1(100)_generation_2(2)", 102),
+        ("execute_context_0(0)_generation_7(7)", 7), ("forward", None), ("abs=3", None),
+    ],
+)  # fmt: skip
+def test_batch_sizes_in_names(name: str, size: int | None) -> None:
+    assert batch_size_in(name) == size
+
+
+def test_names_of_kernels_copies_and_fills() -> None:
+    assert kernel_key("gemm") == "gemm" and kernel_key("Memcpy DtoD", "gpu_memcpy") == "<copy>"
+    assert kernel_key("__amd_rocclr_copyBufferAligned") == "<copy>" and kernel_key("Memset", "gpu_memset") == "<fill>"
+    assert kernel_key("__amd_rocclr_fillBufferAligned") == "<fill>" and kernel_key("Memset") == "Memset"
+
+
+def test_calls_and_all_around_them() -> None:
+    parent = np.array([-1, 0, 1, 0, -1, 4])
+    for ops, around in (([2], [0, 1, 2]), ([3, 2, -1, 3], [0, 1, 2, 3]), ([5, 0], [0, 4, 5]), ([-1], []), ([], [])):
+        assert with_callers(np.array(ops, np.int64), parent).tolist() == around
+
+
+def test_files_of_a_capture(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    for name in ("a.json", "b/c.json"):
+        (tmp_path / name).write_bytes(b"")
+    assert capture_files(str(tmp_path)) == [str(tmp_path / "a.json"), str(tmp_path / "b" / "c.json")]
+    assert capture_files("none.json") == ["none.json"]
