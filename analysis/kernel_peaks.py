@@ -413,7 +413,7 @@ def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Dev
         mine = events[at]
         total, known = int(work.operator_ns[mine].sum()), bool((work.bytes[mine] >= 0).all())
         done, moved = sum(work.flops[mine].tolist()), int(work.bytes[mine].sum()) if known else None
-        through = (moved, total) if passed[mine].all() else (None, 0)
+        through = (moved if passed[mine].all() else None, total)
         of = devices.get(device)
         peak = of.peak_flops(work.dtypes[dtype]) if of is not None else None
         count = len(np.unique(np.stack([work.call[mine], gpu.graph_replay[mine]]), axis=1).T)

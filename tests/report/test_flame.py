@@ -177,10 +177,11 @@ def test_the_command_shows_python_functions(tmp_path: FilePath) -> None:
 
 @pytest.mark.parametrize("most", range(1, 7))
 @pytest.mark.parametrize("names", ["abcde", "edcba", "cabed"])
-def test_of_calls_that_take_the_same_time_the_outer_ones_are_kept(names: str, most: int) -> None:
+@pytest.mark.parametrize("begin", [200, 0])
+def test_of_calls_that_take_the_same_time_the_outer_ones_are_kept(names: str, most: int, begin: int) -> None:
     """Whatever the codes of the names are: the first lines of the file give those names their codes in order."""
-    events = [op(name, 200 + 10 * at, 1) for at, name in enumerate("abcde")]
-    events += [op(name, 0, 100) for name in names]
+    events = [op(name, begin + 10 * at, 1) for at, name in enumerate("abcde")]
+    events += [op(name, 100 - begin // 2, 100) for name in names]
     tree = flame_graph(read_trace(kineto_of(events)), most)
     chain = [("CPU thread 7",), *(("CPU thread 7", *names[: at + 1]) for at in range(5))]
     assert [*paths_of(tree)] == chain[:most]
