@@ -198,3 +198,17 @@ def test_the_innermost_one_around_the_whole_of_a_call_by_walking_up(drawn: list[
             around = inner[around]
         wanted.append(around)
     assert _enclosing(np.array(inner, np.int64), np.array(end, np.int64)).tolist() == wanted
+
+
+def test_columns_of_a_small_trace() -> None:
+    """The first name of the file has code 0."""
+    events = [op("ProfilerStep#3", 0, 100, cat="user_annotation"), op("mm", 10, 50), launch(1, 20, 5)]
+    tree = flame_graph(read_trace(kineto_of([op("first", 200, 10), *events])))
+    columns = {key: tree[key].tolist() for key in ("parent", "kind", "count", "total")}
+    names = [tree["names"][code] for code in tree["name"].tolist()]
+    assert names == ["CPU thread 7", "ProfilerStep", "first", "mm", "cudaLaunchKernel"]
+    assert columns == {
+        "parent": [-1, 0, 0, 1, 3], "kind": [THREAD, 1, 0, 0, RUNTIME], "count": [0, 1, 1, 1, 1],
+        "total": [110_000, 100_000, 10_000, 50_000, 5_000],
+    }  # fmt: skip
+    assert tree["left_out"] == 0 and flame_graph(read_trace(kineto_of(events)), 2)["left_out"] == 2
