@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .bandwidth import bandwidth_series, copy_bandwidth
     from .breakdown import device_use, iterations, stream_use
     from .findings import Finding
-    from .gemms import gemm_table
+    from .kernel_peaks import gemm_table
     from .launch_queues import idle_causes, launch_statistics, queue_lengths, queue_use
     from .modules import module_table
     from .operators import operator_table
@@ -37,7 +37,7 @@ __getattr__, __dir__ = lazy_names(
         ".trace_diff": "difference regressions",
         ".launch_queues": "idle_causes launch_statistics queue_lengths queue_use",
         ".findings": "Finding",
-        ".gemms": "gemm_table",
+        ".kernel_peaks": "gemm_table",
         ".sequences": "kernel_sequences",
         ".table": "Column Row Table",
         ".modules": "module_table",

@@ -36,8 +36,7 @@ from .breakdown import (
 from .device_memory import device_memory
 from .devices import Device, why_unknown
 from .findings import find_all
-from .gemms import GemmRow, gemm_table
-from .kernel_peaks import KernelRow, Work, find_devices, kernel_table, work_of_events
+from .kernel_peaks import GemmRow, KernelRow, Work, find_devices, gemm_table, kernel_table, work_of_events
 from .launch_queues import KERNEL_DELAY_NS, IdleCauses, idle_causes, launch_statistics, queue_use
 from .modules import module_table
 from .operators import OperatorRow, operator_table

@@ -58,11 +58,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_json(parser, "the errors on what was held out")
     add("--explain", metavar="KERNEL",
         help="show how kernels whose name contains this are priced: formula, weights, neighbours")  # fmt: skip
-    add(
-        "--compare",
-        action="store_true",
-        help="compare all models and baselines by cross-validation, which takes a while",
-    )
+    add("--compare", action="store_true",
+        help="compare all models and baselines by cross-validation, which takes a while")  # fmt: skip
     add("--no-table", action="store_true", help=argparse.SUPPRESS)  # of earlier versions, which compared by default
 
 
@@ -120,21 +117,20 @@ def held_out_lines(kernels: KernelModel, width: int = 80) -> list[str]:
 def crossval_lines(title: str, found: CrossValidation, width: int = 80) -> list[str]:
     """Tables of a cross-validation: all models, then the kinds that take most time."""
     scores = found.scores()
-    groups = len({one.task.group for one in found.measured})
+    groups = len({measured.task.group for measured in found.measured})
     served = [name for name, score in scores.items() if score.count]
     best = min(served, key=lambda name: scores[name].off if scores[name].served > 0.5 else 99.0, default="")
     models = [
-        [name, one.count, *map(share, (one.geomean, one.median, one.factor, one.mape)), f"{one.bias:+.1%}"]
-        for name, one in sorted(scores.items(), key=lambda item: item[1].factor)
-        if one.count
+        [name, score.count, *map(share, (score.geomean, score.median, score.factor, score.mape)), f"{score.bias:+.1%}"]
+        for name, score in sorted(scores.items(), key=lambda item: item[1].factor)
+        if score.count
     ]
     kinds: list[list[Cell]] = []
     for kind, of in list(found.by_kind().items())[:_KINDS]:
-        able = {name: one for name, one in of.items() if one.count}
+        able = {name: score for name, score in of.items() if score.count}
         if able:
-            name = min(able, key=lambda name: able[name].off)
-            one = able[name]
-            kinds.append([kind, one.count, share(one.factor), f"{one.bias:+.1%}", name])
+            name, best_score = min(able.items(), key=lambda item: item[1].off)
+            kinds.append([kind, best_score.count, share(best_score.factor), f"{best_score.bias:+.1%}", name])
     head = f"{title}: {len(found.measured)} distinct in {groups} groups, held out by group"
     heads = ["model", "count", "geomean", "median", "factor", "mean", "total"]
     return [

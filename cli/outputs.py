@@ -15,11 +15,12 @@ from .terminal import print_text
 
 _STDOUT = "-"
 _JSON = "write the numbers as JSON"
+_OUTPUT: dict[str, Any] = {"metavar": "FILE", "help": "write the tables to FILE, do not print them"}
 
 
 def add_tables(parser: argparse.ArgumentParser) -> None:
     """Add -o for the tables, which are printed without it, and --json."""
-    _add_output(parser)
+    parser.add_argument("-o", "--output", **_OUTPUT)
     parser.add_argument("--json", metavar="FILE", help=f"{_JSON}; - for standard output, in place of the tables")
 
 
@@ -43,7 +44,7 @@ def add_tables_and_switch(parser: argparse.ArgumentParser, is_input: Callable[[s
                 values = _STDOUT
             namespace.json = values
 
-    _add_output(parser)
+    parser.add_argument("-o", "--output", **_OUTPUT)
     parser.add_argument("--json", metavar="FILE", nargs="?", const=_STDOUT, action=Json,
         help=f"{_JSON}; - or nothing for standard output, in place of the tables; FILE follows the inputs")  # fmt: skip
     parser.set_defaults(first_files=[])
@@ -82,10 +83,6 @@ def is_page(output: str | None) -> bool:
         (True, False, False)
     """
     return output is not None and output.lower().endswith((".html", ".htm"))
-
-
-def _add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the tables to FILE, do not print them")
 
 
 def write_json(file: str | None, numbers: Any) -> None:

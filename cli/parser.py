@@ -198,14 +198,9 @@ def _summary(plugin: Plugin) -> str:
 def _prepare(command: str, parser: argparse.ArgumentParser) -> None:
     """The command's own options, and what all commands have."""
     command_named(command).prepare_parser(parser)
-    parser.add_argument(
-        "--log-level",
-        type=str.upper,
-        default="WARNING",
+    parser.add_argument("--log-level", type=str.upper, default="WARNING", metavar="LEVEL",
         choices=("DEBUG", "INFO", "WARNING", "ERROR"),
-        metavar="LEVEL",
-        help="debug (shows tracebacks), info, warning or error (default: warning)",
-    )
+        help="debug (shows tracebacks), info, warning or error (default: warning)")  # fmt: skip
 
 
 def _add_version(parser: argparse.ArgumentParser) -> None:

@@ -12,17 +12,9 @@ _SLOWER = 4
 
 
 def add_limit(parser: argparse.ArgumentParser, new: str, old: str) -> None:
-    """Add --fail-over.
-
-    Args:
-        new, old: how the help calls the two traces.
-    """
-    parser.add_argument(
-        "--fail-over",
-        type=_share,
-        metavar="PERCENT",
-        help=f"exit with status 4 if device time or an iteration takes more than PERCENT longer in {new} than in {old}",
-    )
+    """Add --fail-over; `new` and `old` are how its help calls the two traces."""
+    text = f"exit with status 4 if device time or an iteration takes more than PERCENT longer in {new} than in {old}"
+    parser.add_argument("--fail-over", type=_share, metavar="PERCENT", help=text)
 
 
 def report_regressions(found: Difference, limit: float | None) -> int:

@@ -60,18 +60,20 @@ def run(arguments: argparse.Namespace) -> int:
         among = [CallIndex(at) for at in below]
         chosen = outermost(trace, found, among, lambda call: _takes(found, call) > options.max_bytes)
         if not chosen:
-            raise UsageError(f"{trace.file}: {arguments.op!r}: no operator in it can be called{_why(found, among)}")
+            reason = next((why for call in among if isinstance(why := found.get(call), str)), "")
+            because = f" ({reason})" if reason else ""
+            raise UsageError(f"{trace.file}: {arguments.op!r}: no operator in it can be called{because}")
         plan = program_of(chosen, options.max_bytes)
         title = f"{trace.name_at(trace.calls.name[call])}: its {len(chosen)} operators"
-        text = sequence_script(plan, [float(took[one.index]) for one in chosen], title, source, name, **where)
+        text = sequence_script(plan, [float(took[made.index]) for made in chosen], title, source, name, **where)
         done = f"{len(chosen)} operators of {shortened(trace.name_at(trace.calls.name[call]), 40)}"
     else:
-        one = found.get(call)
-        if not isinstance(one, RecordedCall):
-            raise UsageError(f"{trace.file}: {arguments.op!r} cannot be called: {one or _NO_OPERATOR}")
-        if one.needed_bytes > options.max_bytes:
-            raise UsageError(f"{trace.file}: {arguments.op!r} takes {one.needed_bytes:,} bytes, over --max-bytes")
-        text, done = op_script(one, float(took[call]), source, name, **where), one.schema.op
+        recorded = found.get(call)
+        if not isinstance(recorded, RecordedCall):
+            raise UsageError(f"{trace.file}: {arguments.op!r} cannot be called: {recorded or _NO_OPERATOR}")
+        if recorded.needed_bytes > options.max_bytes:
+            raise UsageError(f"{trace.file}: {arguments.op!r} takes {recorded.needed_bytes:,} bytes, over --max-bytes")
+        text, done = op_script(recorded, float(took[call]), source, name, **where), recorded.schema.op
     with open_output(arguments.output) as out:
         out.write(text.encode())
     say(f"wrote {arguments.output}: {done}")
@@ -102,10 +104,5 @@ def _chosen(trace: Trace, wanted: str, found: Mapping[CallIndex, RecordedCall | 
 
 def _takes(found: Mapping[CallIndex, RecordedCall | str], call: CallIndex) -> int:
     """Bytes of an operator's storages."""
-    one = found[call]
-    return one.storage_bytes if isinstance(one, RecordedCall) else 0
-
-
-def _why(found: Mapping[CallIndex, RecordedCall | str], among: list[CallIndex]) -> str:
-    reason = next((one for call in among if isinstance(one := found.get(call), str)), "")
-    return f" ({reason})" if reason else ""
+    recorded = found[call]
+    return recorded.storage_bytes if isinstance(recorded, RecordedCall) else 0

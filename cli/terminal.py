@@ -9,17 +9,10 @@ from typing import Protocol, TextIO
 
 from ..trace.printable import escaped, printable
 
-_RESET = "\033[0m"
-
 
 def red(text: str, stream: TextIO) -> str:
     """The text in bold red if the stream takes colour."""
     return _styled(text, "\033[1;31m", stream)
-
-
-def yellow(text: str, stream: TextIO) -> str:
-    """The text in yellow if the stream takes colour."""
-    return _styled(text, "\033[33m", stream)
 
 
 def bold(text: str, stream: TextIO) -> str:
@@ -39,15 +32,12 @@ def say(text: str) -> None:
 
 
 def _styled(text: str, style: str, stream: TextIO) -> str:
-    return f"{style}{text}{_RESET}" if _takes_colour(stream) else text
-
-
-def _takes_colour(stream: TextIO) -> bool:
-    """Whether it is a terminal that knows escape sequences, and the user has not declined them.
+    """The text in a style on a terminal that knows escape sequences, unless the user has declined them.
 
     https://no-color.org
     """
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in ("", "dumb") and stream.isatty()
+    knows = os.environ.get("TERM", "") not in ("", "dumb") and stream.isatty()
+    return f"{style}{text}\033[0m" if knows and not os.environ.get("NO_COLOR") else text
 
 
 class _Damaged(Protocol):

@@ -70,7 +70,10 @@ def flame_graph(trace: Trace, most: int = 4000, frames: PythonFrames | None = No
     place = np.append(np.zeros(len(key), np.int64), -1)
     place[order] = np.arange(len(order))
     labels = StringTable()
-    texts = [_text(names, threads, one) for one in key[order].tolist()]
+    texts = [
+        "ProfilerStep" if code == STEP else names[code] if code >= 0 else thread_label(int(threads[-1 - code]))
+        for code in key[order].tolist()
+    ]
     return {
         "name": labels.codes([shortened(text, _LONGEST_NAME) for text in texts]),
         "names": labels.values,
@@ -132,11 +135,3 @@ def _enclosing(inner: IntColumn, end: IntColumn) -> IntColumn:
         around[active] = inner[around[active]]
         active = active[around[active] >= 0]
     return around
-
-
-def _text(names: list[str], threads: IntColumn, key: int) -> str:
-    if key == STEP:
-        return "ProfilerStep"
-    if key >= 0:
-        return names[key]
-    return thread_label(int(threads[-1 - key]))

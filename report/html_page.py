@@ -86,7 +86,7 @@ def check_page_name(path: str | os.PathLike[str]) -> None:
 
 
 def embedded(value: Any) -> bytes:
-    """JSON that cannot end or change the script element it stands in, whatever texts it holds."""
+    """JSON that cannot end or change the script element around it, whatever texts it holds."""
     data = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
     for text, escape in _UNSAFE.items():
         data = data.replace(text.encode(), escape.encode())

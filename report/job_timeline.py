@@ -107,15 +107,14 @@ def job_timeline(ranks: Sequence[tuple[int | None, RankLanes]]) -> dict[str, Any
     joint = synchronising(matched)
     offsets = {clock_offset.rank: clock_offset for clock_offset in clock_offsets(joint)}
     shift = {rank: offset.offset_ns for rank, offset in offsets.items()}
-    lateness = {one.rank: one for one in stragglers(joint, shift, 0)[0]}
+    lateness = {late.rank: late for late in stragglers(joint, shift, 0)[0]}
     zero = [lanes.base_ns - shift.get(-1 if rank is None else rank, 0) for rank, lanes in ranks]
     begin = min((at + lanes.begin for at, (_, lanes) in zip(zero, ranks, strict=True)), default=0)
     end = max((at + lanes.end for at, (_, lanes) in zip(zero, ranks, strict=True)), default=0)
     names = StringTable()
     shown = []
     for at, (rank, lanes) in zip(zero, ranks, strict=True):
-        offset = offsets.get(rank) if rank is not None else None
-        late = lateness.get(rank) if rank is not None else None
+        offset, late = (None, None) if rank is None else (offsets.get(rank), lateness.get(rank))
         shown.append({
             "first": lanes.begin, "begin": at + lanes.begin - begin, "end": at + lanes.end - begin,
             "offset": offset.offset_ns if offset else None, "spread": offset.spread_ns if offset else None,
@@ -125,13 +124,13 @@ def job_timeline(ranks: Sequence[tuple[int | None, RankLanes]]) -> dict[str, Any
             "caused": late.caused_ns if late else 0, "waited": late.waited_ns if late else 0,
         })  # fmt: skip
     place = {rank: at for at, rank in enumerate(known)}
-    collectives = sorted(_collectives(matched, shift, begin, place), key=lambda one: -one["weight"])
-    listed = sorted(collectives[:_SHOWN], key=lambda one: (min(one["start"]), one["group"], one["kind"]))
+    collectives = sorted(_collectives(matched, shift, begin, place), key=lambda found: -found["weight"])
+    listed = sorted(collectives[:_SHOWN], key=lambda found: (min(found["start"]), found["group"], found["kind"]))
     return {
         "span": end - begin,
         "ranks": shown,
         "names": names.values,
-        "collectives": [{key: value for key, value in one.items() if key != "weight"} for one in listed],
+        "collectives": [{key: value for key, value in found.items() if key != "weight"} for found in listed],
         "left_out": len(collectives) - len(listed),
         "unmatched": len(mismatches),
     }
@@ -141,18 +140,18 @@ def _collectives(
     matched: Sequence[Matched], shift: Mapping[int, int], begin: int, place: Mapping[int, int]
 ) -> Iterator[dict[str, Any]]:
     """Those of two ranks or more; `weight` is how long their ranks wait together."""
-    for one in matched:
-        if len(one.ranks) < 2:
+    for group in matched:
+        if len(group.ranks) < 2:
             continue
-        come, wait = arrivals(one, shift)
-        joint = synchronises(one.kind)
-        for at in range(len(one.kind)):
-            start = (come[at] - begin).tolist()
+        come, wait = arrivals(group, shift)
+        joint = synchronises(group.kind)
+        for at in range(len(group.kind)):
+            start = come[at] - begin
             yield {
-                "kind": kind_name(int(one.kind[at])).lower(), "bytes": int(one.bytes[at]), "group": one.group,
-                "members": [place[rank] for rank in one.ranks], "start": start,
-                "end": (come[at] - begin + one.end[at] - one.start[at]).tolist(),
+                "kind": kind_name(int(group.kind[at])).lower(), "bytes": int(group.bytes[at]), "group": group.group,
+                "members": [place[rank] for rank in group.ranks], "start": start.tolist(),
+                "end": (start + group.end[at] - group.start[at]).tolist(),
                 "wait": wait[at].tolist() if joint[at] else None,
-                "last": place[one.ranks[int(np.argmax(come[at]))]] if joint[at] else None,
+                "last": place[group.ranks[int(np.argmax(come[at]))]] if joint[at] else None,
                 "weight": int(wait[at].sum()) if joint[at] else 0,
             }  # fmt: skip

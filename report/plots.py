@@ -166,5 +166,5 @@ def _draw_roofs(axes: Any, device: Device, points: Sequence[KernelRow], colors: 
 
 
 def _plain(name: str, room: int) -> str:
-    """A name that matplotlib takes as it stands: no formulas between dollar signs."""
+    """A name that matplotlib takes as it is: no formulas between dollar signs."""
     return shorten(name, room).replace("$", r"\$")

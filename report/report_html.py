@@ -87,21 +87,12 @@ def _other(name: str, table: Table[Any], most: int) -> dict[str, Any]:
     columns = table.kind.columns
     rows = [[column.value_in(row) for column in columns] for row in table[:most]]
     texts = [any(isinstance(row[at], str) for row in rows) for at in range(len(columns))]
-    heads = [
-        {
-            "key": str(at),
-            "title": one.heading,
-            "unit": SCALES[one.unit].quantity if one.unit else "text" if text else "count",
-        }
-        for at, (one, text) in enumerate(zip(columns, texts, strict=True))
+    units = [
+        SCALES[column.unit].quantity if column.unit else "text" if text else "count"
+        for column, text in zip(columns, texts, strict=True)
     ]
+    heads = [{"key": str(at), "title": columns[at].heading, "unit": unit} for at, unit in enumerate(units)]
     return {"name": name, "title": table.kind.title or name, "columns": heads, "rows": rows}
-
-
-def _job(ranks: list[RankReport]) -> dict[str, Any] | None:
-    """The ranks on one axis; None for a single trace. What was kept for it is taken out of the reports."""
-    lanes = [(rank["rank"], rank.pop("lanes", None)) for rank in ranks]
-    return job_timeline(lanes) if len(lanes) > 1 and all(of is not None for _, of in lanes) else None
 
 
 def report_html(ranks: Iterable[RankReport], title: str = "", warnings: Sequence[str] = ()) -> bytes:
@@ -113,23 +104,24 @@ def report_html(ranks: Iterable[RankReport], title: str = "", warnings: Sequence
         warnings: of the job, shown above everything, as is the damage of each trace.
     """
     found = [dict(rank) for rank in ranks]
-    numbers = [one["rank"] for one in found]
+    numbers = [rank["rank"] for rank in found]
     if None not in numbers and len(set(numbers)) == len(found):
-        found.sort(key=lambda one: int(one["rank"]))
-        labels = [f"{one['rank']}" for one in found]
+        found.sort(key=lambda rank: int(rank["rank"]))
+        labels = [f"{rank['rank']}" for rank in found]
     else:
-        labels = [one["file"] for one in found]
-    job = _job(found)
+        labels = [rank["file"] for rank in found]
+    lanes = [(rank["rank"], rank.pop("lanes", None)) for rank in found]
+    is_job = len(lanes) > 1 and all(drawn is not None for _, drawn in lanes)
     name = title or (found[0]["file"] if len(found) == 1 else f"Job of {len(found)} ranks")
     shown = {
         "title": name,
         "version": __version__,
         "warnings": list(warnings),
         "gpu_kinds": [{"name": kind, "colour": KIND_COLOURS[kind]} for kind in GPU_KINDS],
-        "job": job,
-        "ranks": [one | {"label": label} for one, label in zip(found, labels, strict=True)],
+        "job": job_timeline(lanes) if is_job else None,
+        "ranks": [rank | {"label": label} for rank, label in zip(found, labels, strict=True)],
     }
-    return page(shown, f"{name} · etplus report", ["tables.js"] if any("tables" in one for one in found) else [])
+    return page(shown, f"{name} · etplus report", ["tables.js"] if any("tables" in rank for rank in found) else [])
 
 
 def _coverage(report: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -164,7 +156,8 @@ def diff_html(found: Difference, a: Analysis, b: Analysis) -> bytes:
     key, whole = "device_ns", max(found.total_a, found.total_b)
     if not whole:
         key, whole = "host_ns", max(found.latency_a, found.latency_b)
-    paths = [row for row in difference["paths"] if _size(row, key) > _LEAST_SHARE * whole]
+    least = _LEAST_SHARE * whole
+    paths = [row for row in difference["paths"] if any(side and side[key] > least for side in (row["a"], row["b"]))]
     name = f"{PurePath(found.a).name} → {PurePath(found.b).name}"
     shown = {
         "title": name,
@@ -174,12 +167,8 @@ def diff_html(found: Difference, a: Analysis, b: Analysis) -> bytes:
             "paths": paths[:_DIFF_ROWS],
             "left_out": {key: max(len(difference[key]) - _DIFF_ROWS, 0) for key in ("ops", "kernels")},
             "paths_left_out": len(found.paths) - len(paths[:_DIFF_ROWS]),
-            "iteration_list": {key: one.iterations.plain() for key, one in (("a", a), ("b", b))},
+            "iteration_list": {"a": a.iterations.plain(), "b": b.iterations.plain()},
         },
         "ranks": [{"label": "", "analysis": {"devices": {}, "kernel_labels": {}}}],
     }  # fmt: skip
     return page(shown, f"{name} · etplus diff")
-
-
-def _size(row: dict[str, Any], key: str) -> float:
-    return max(float(side[key]) for side in (row["a"], row["b"]) if side)

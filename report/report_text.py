@@ -37,7 +37,7 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15, by_shape: bool = F
     if analysis.iterations:
         parts.append(_iterations(analysis, width, top))
     parts += [table_text(table, width, top) for table in (analysis.operators, analysis.modules)]
-    outliving = sorted((row for one in analysis.memory for row in one.outliving), key=lambda row: -row.bytes)
+    outliving = sorted((row for device in analysis.memory for row in device.outliving), key=lambda row: -row.bytes)
     parts += [_memory(analysis, width), _holders(analysis, width, top), table_text(outliving, width, top)]
     if len(analysis.overhead_rows.value):
         parts.append(overheads_text(analysis.overheads, width, top))
@@ -67,9 +67,9 @@ def overheads_text(overheads: Overheads, width: int, top: int = 15) -> str:
     calls = sorted(overheads.t4.items(), key=lambda item: -item[1].n)[:top]
     rows += [(f"T4 {name}", statistic) for name, statistic in calls]
     cells = [
-        [name, number(one.mean, 2), number(one.std, 2), one.n, one.clipped, one.outliers,
-         number(one.mean_with_outliers, 2)]
-        for name, one in rows if one.n or one.clipped
+        [name, number(found.mean, 2), number(found.std, 2), found.n, found.clipped, found.outliers,
+         number(found.mean_with_outliers, 2)]
+        for name, found in rows if found.n or found.clipped
     ]  # fmt: skip
     title = f"host overheads, µs (less {overheads.cpu_event_overhead_us:g} µs for each profiler event)"
     return render(title, ["overhead", "mean", "std", "n", "below 0", "outliers", "with them"], cells, width)
@@ -107,23 +107,19 @@ def _peaks(device: Device | None) -> str:
 
 
 def _ms(*ns: float) -> list[str | None]:
-    return [number(one, 3, _MS) for one in ns]
+    return [number(time, 3, _MS) for time in ns]
 
 
 def _idle(analysis: Analysis, width: int) -> str:
     queues = {(queue.device, queue.stream): queue for queue in analysis.queues}
     rows = []
-    for idle_cause in analysis.idle_causes:
-        queue = queues.get((idle_cause.device, idle_cause.stream))
+    for idle in analysis.idle_causes:
+        queue = queues.get((idle.device, idle.stream))
         used = (queue.longest, number(queue.mean), *_ms(queue.full_ns)) if queue else (None, None, None)
         causes = _ms(
-            idle_cause.host_wait_ns,
-            idle_cause.kernel_wait_ns,
-            idle_cause.other_ns,
-            idle_cause.before_first_ns,
-            idle_cause.after_last_ns,
-        )
-        rows.append([f"device {idle_cause.device} stream {idle_cause.stream}", *causes, *used])
+            idle.host_wait_ns, idle.kernel_wait_ns, idle.other_ns, idle.before_first_ns, idle.after_last_ns
+        )  # fmt: skip
+        rows.append([f"device {idle.device} stream {idle.stream}", *causes, *used])
     heads = ["stream", "host ms", "kernel ms", "other ms", "before ms", "after ms", "longest", "mean", "full ms"]
     delay = number(analysis.kernel_delay_ns / _US)
     title = f"idle time by cause (kernel: gaps under {delay} µs that no launch explains), and launches in the queue"
@@ -156,10 +152,10 @@ def _iterations(analysis: Analysis, width: int, top: int) -> str:
 
 def _memory(analysis: Analysis, width: int) -> str:
     rows = [
-        [one.device, number(one.peak_bytes, 3, _MB), *_ms(one.peak_ns - analysis.trace.span.start),
-         number(one.base, 3, _MB), number(int(one.allocated[-1]), 3, _MB),
-         number(int(one.reserved.max()), 3, _MB) if one.reserves else None, len(one.blocks.bytes)]
-        for one in analysis.memory
+        [held.device, number(held.peak_bytes, 3, _MB), *_ms(held.peak_ns - analysis.trace.span.start),
+         number(held.base, 3, _MB), number(int(held.allocated[-1]), 3, _MB),
+         number(int(held.reserved.max()), 3, _MB) if held.reserves else None, len(held.blocks.bytes)]
+        for held in analysis.memory
     ]  # fmt: skip
     if not rows:
         return ""
@@ -170,20 +166,20 @@ def _memory(analysis: Analysis, width: int) -> str:
 def _holders(analysis: Analysis, width: int, top: int) -> str:
     """Who holds memory at the peak: by category, then by operator."""
     parts = []
-    for one in analysis.memory:
-        if one.peak_bytes < _WORTH_A_TABLE * analysis.memory[0].peak_bytes:
+    for device in analysis.memory:
+        if device.peak_bytes < _WORTH_A_TABLE * analysis.memory[0].peak_bytes:
             continue
         blocks, size = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-        for row in one.holders:
+        for row in device.holders:
             blocks[row.category, row.operator] += row.blocks
             size[row.category, row.operator] += row.bytes
-        kinds = ", ".join(f"{kind} {held / _MB:,.3f}" for kind, held in one.by_category.items())
+        kinds = ", ".join(f"{kind} {held / _MB:,.3f}" for kind, held in device.by_category.items())
         found = sorted(size, key=lambda key: (-size[key], key))
         rows = [
             [key[1], key[0], blocks[key], number(size[key] / _MB, 3),
-             share(size[key] / one.peak_bytes if one.peak_bytes else None)]
+             share(size[key] / device.peak_bytes if device.peak_bytes else None)]
             for key in found[:top]
         ]  # fmt: skip
-        title = titled(f"memory held at the peak of {one.device}, MB: {kinds}", len(found), top)
+        title = titled(f"memory held at the peak of {device.device}, MB: {kinds}", len(found), top)
         parts.append(render(title, ["allocated by", "category", "blocks", "MB", "share"], rows, width))
     return "\n\n".join(parts)

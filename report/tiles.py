@@ -49,7 +49,7 @@ class LaneLayout:
         return number
 
     def numbers_among(self, events: IntColumn, count: int) -> IntColumn:
-        """int64, the numbers of `count` events of which these are laid out; −1 for the others, and, one entry more, −1.
+        """int64, by event of `count` its number, −1 for those that are not laid out, and, one entry more, −1.
 
         Args:
             events: int64, which of them each one laid out is.

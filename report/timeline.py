@@ -53,10 +53,7 @@ class DrawnBlocks:
 def nest(lane: IntColumn, ts: IntColumn, finish: IntColumn) -> IntColumn:
     """Row of every call within its lane: 0, or one more than the innermost call that is open when it starts.
 
-    Calls that overlap without nesting stand below each other, too. Linear after sorting.
-
-    Returns:
-        int64, one entry a call.
+    Calls that overlap without nesting are below each other, too. Linear after sorting.
     """
     depth = np.zeros(len(ts), np.int64)
     order = np.lexsort((-finish, ts, lane))
@@ -88,9 +85,6 @@ def condense(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, b
         resolution = resolution * 2 or max(1, span >> 24)
         whole = _starts(lane, depth, ts, dur, resolution)
     starts = np.flatnonzero(whole)
-    if not len(starts):
-        none = np.zeros(0, np.int64)
-        return DrawnBlocks(none, none, none, none, none, none, none, resolution)
     block = np.cumsum(whole) - 1
     longest = np.lexsort((-dur, block))[starts]
     return DrawnBlocks(
@@ -140,7 +134,7 @@ class Branch:
 
     def plain(self) -> dict[str, Any]:
         """As plain objects, the longest child first."""
-        kids = sorted(self.children.values(), key=lambda one: (-one.total_ns, one.name))
+        kids = sorted(self.children.values(), key=lambda kid: (-kid.total_ns, kid.name))
         values = {"name": self.name, "level": self.level, "count": self.count, "total_ns": self.total_ns}
         if self.kind >= 0:
             values["kind"] = self.kind

@@ -63,3 +63,17 @@ def test_thinned_curves_by_brute_force(most: int) -> None:
         if inside:
             wanted |= {max(inside, key=lambda at: (values[at], -at)), inside[-1]}
     assert found.tolist() == sorted(wanted) and len(found) <= 2 * most
+
+
+def test_what_no_operator_allocates() -> None:
+    """Outside any operator, below an annotation, below an operator in one, and before the trace."""
+    events = [
+        op("aten::mm", 10, 10), op("step", 30, 50, cat="user_annotation"), op("aten::add", 60, 10),
+        *(on(1, 0, ts, size, number, total) for number, (ts, size, total) in enumerate(
+            [(5, 7, 1007), (15, 20, 1027), (40, 300, 1327), (65, 4000, 5327)], 1)),
+    ]  # fmt: skip
+    (one,) = device_memory(read_trace(kineto_of(events)))
+    assert [(row.operator, row.modules, row.blocks, row.bytes) for row in one.holders] == [
+        ("aten::add", ("step",), 1, 4000), ("(allocated before the trace)", (), 0, 1000), ("step", ("step",), 1, 300),
+        ("aten::mm", (), 1, 20), ("(outside any operator)", (), 1, 7),
+    ]  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from etplus.analysis.devices import Device
-from etplus.analysis.gemms import GemmRow, gemm_table
+from etplus.analysis.kernel_peaks import GemmRow, gemm_table
 from etplus.converters.open import load as read_trace
 from etplus.trace.trace import Trace
 from traces import kernel, kineto_of, launch, op

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from etplus.analysis.gemms import gemm_table
+from etplus.analysis.kernel_peaks import gemm_table
 from etplus.analysis.modules import module_class, module_table
 from etplus.analysis.operators import operator_table
 from etplus.analysis.summary import analyse, json_of

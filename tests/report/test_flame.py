@@ -177,10 +177,11 @@ def test_the_command_shows_python_functions(tmp_path: FilePath) -> None:
 
 @pytest.mark.parametrize("most", range(1, 7))
 @pytest.mark.parametrize("names", ["abcde", "edcba", "cabed"])
-def test_of_calls_that_take_the_same_time_the_outer_ones_are_kept(names: str, most: int) -> None:
+@pytest.mark.parametrize("begin", [200, 0])
+def test_of_calls_that_take_the_same_time_the_outer_ones_are_kept(names: str, most: int, begin: int) -> None:
     """Whatever the codes of the names are: the first lines of the file give those names their codes in order."""
-    events = [op(name, 200 + 10 * at, 1) for at, name in enumerate("abcde")]
-    events += [op(name, 0, 100) for name in names]
+    events = [op(name, begin + 10 * at, 1) for at, name in enumerate("abcde")]
+    events += [op(name, 100 - begin // 2, 100) for name in names]
     tree = flame_graph(read_trace(kineto_of(events)), most)
     chain = [("CPU thread 7",), *(("CPU thread 7", *names[: at + 1]) for at in range(5))]
     assert [*paths_of(tree)] == chain[:most]
@@ -197,3 +198,17 @@ def test_the_innermost_one_around_the_whole_of_a_call_by_walking_up(drawn: list[
             around = inner[around]
         wanted.append(around)
     assert _enclosing(np.array(inner, np.int64), np.array(end, np.int64)).tolist() == wanted
+
+
+def test_columns_of_a_small_trace() -> None:
+    """The first name of the file has code 0."""
+    events = [op("ProfilerStep#3", 0, 100, cat="user_annotation"), op("mm", 10, 50), launch(1, 20, 5)]
+    tree = flame_graph(read_trace(kineto_of([op("first", 200, 10), *events])))
+    columns = {key: tree[key].tolist() for key in ("parent", "kind", "count", "total")}
+    names = [tree["names"][code] for code in tree["name"].tolist()]
+    assert names == ["CPU thread 7", "ProfilerStep", "first", "mm", "cudaLaunchKernel"]
+    assert columns == {
+        "parent": [-1, 0, 0, 1, 3], "kind": [THREAD, 1, 0, 0, RUNTIME], "count": [0, 1, 1, 1, 1],
+        "total": [110_000, 100_000, 10_000, 50_000, 5_000],
+    }  # fmt: skip
+    assert tree["left_out"] == 0 and flame_graph(read_trace(kineto_of(events)), 2)["left_out"] == 2

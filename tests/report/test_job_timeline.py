@@ -133,3 +133,13 @@ def test_collectives_of_one_rank_are_not_drawn() -> None:
         matched.append(Matched("g", of, one, one, one + 8, times, times, times + 5, np.zeros(1, np.bool_)))
     (drawn,) = _collectives(matched, {0: 0, 1: 0}, 0, {0: 0, 1: 1})
     assert drawn["members"] == [0, 1] and drawn["end"] == [5, 5] and drawn["bytes"] == 8
+
+
+def test_lanes_name_the_device_where_there_are_several() -> None:
+    def lanes(*devices: int) -> tuple[str, ...]:
+        events = [op("mm", 0, 90), *(launch(number, 10 + number) for number, _ in enumerate(devices, 1))]
+        kernels = [kernel("k", number, 50, 5, device=device) for number, device in enumerate(devices, 1)]
+        return rank_lanes(read_trace(kineto_of([*events, *kernels])), 100).lanes
+
+    assert lanes(0) == ("stream 7",) == lanes(0, 0) and len(lanes(0, 1)) == 2
+    assert all("stream 7" in name and name != "stream 7" for name in lanes(0, 1))

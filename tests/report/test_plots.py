@@ -116,3 +116,18 @@ def test_kernels_stand_below_the_roofs() -> None:
     assert axes.get_title() == "D" and axes.get_xscale() == axes.get_yscale() == "log"
     assert plots._roofline(analysis(kernels=rows[3:], devices={})) is None
     assert plots._roofline(analysis(kernels=rows[4:], devices={1: device})) is None
+
+
+def test_sizes_of_figures() -> None:
+    """Inches: a part for each bar, and room for the names of eight kernels."""
+    events = [op(f"aten::op{number}", 100 * number, 90) for number in range(12)]
+    for number in range(12):
+        events += [launch(number + 1, 100 * number + 5), kernel("gemm", number + 1, 2000 + 10 * number, 9)]
+    for shown in (3, 12):
+        chosen = [event for event in events if event["ts"] < 100 * shown or event["cat"] == "kernel"]
+        analysis = analyse(read_trace(kineto_of(chosen)))
+        bars_shown = min(len({row.label for row in analysis.breakdown}), 10)
+        figure, other = plots._operators(analysis), plots._breakdown(analysis)
+        assert figure is not None and other is not None
+        assert figure.get_size_inches().tolist() == pytest.approx([9, 2.4 + 0.3 * bars_shown + 8 * 0.17])
+        assert other.get_size_inches().tolist() == pytest.approx([7, 1.9])

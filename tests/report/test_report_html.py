@@ -15,10 +15,11 @@ import pytest
 from browser import Page
 from etplus.analysis import Column, Row, Table
 from etplus.analysis.summary import analyse, json_of
+from etplus.analysis.trace_diff import difference
 from etplus.converters.open import load as read_trace
 from etplus.report import report_html as report_html_module
 from etplus.report.html_page import embedded
-from etplus.report.report_html import _coverage, _other, rank_report, report_html
+from etplus.report.report_html import RankReport, _coverage, _other, diff_html, rank_report, report_html
 from etplus.trace.kernel_kinds import GPU_KINDS
 from etplus.trace.kernel_names import kernel_label
 from pages import data_of, report_of, rows_of, shown
@@ -382,3 +383,27 @@ def test_kernels_have_the_kinds_of_their_rows() -> None:
     nccl = [kind for kind, row in zip(kinds, analysis.kernels, strict=True) if row.kernel.startswith("nccl")]
     communication = GPU_KINDS.index("Communication")
     assert nccl and set(nccl) == {communication} and kinds.count(communication) == len(nccl)
+
+
+def test_ranks_are_shown_in_their_order_and_files_as_given() -> None:
+    def report(number: int | None) -> RankReport:
+        info = {} if number is None else {"distributedInfo": {"rank": number, "world_size": 12}}
+        return rank_report(analyse(read_trace(kineto_of([op("mm", 0, 9)], **info))), 2)
+
+    def labels(*numbers: int | None) -> list[str]:
+        return [rank["label"] for rank in data_of(report_html([report(number) for number in numbers]))["ranks"]]
+
+    assert labels(10, 9, 0) == ["0", "9", "10"]
+    assert labels(1, 1) == labels(1, None) == ["<bytes>", "<bytes>"]
+
+
+def test_call_paths_of_a_comparison_by_device_time_else_by_host_time() -> None:
+    def paths(*events: list[Any]) -> tuple[list[str], int]:
+        a, b = (analyse(read_trace(kineto_of(some))) for some in events)
+        shown = data_of(diff_html(difference(a, b), a, b))["difference"]
+        return [row["name"] for row in shown["paths"]], shown["paths_left_out"]
+
+    host = [op("long", 0, 100_000), op("short", 200_000, 10)]
+    assert paths(host, host) == (["long"], 1)
+    device = [op("mm", 300_000, 50), launch(1, 300_010), kernel("k", 1, 300_030, 5)]
+    assert paths([*device, *host], [*device, *host]) == (["mm"], 2)

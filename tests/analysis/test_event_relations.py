@@ -1,0 +1,73 @@
+"""Relations of a small trace's events, each by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from etplus.analysis.event_relations import RELATIONS, backward_of, event_of_rows, relations_of
+from etplus.converters.open import load as read_trace
+from etplus.trace.trace import Trace
+from traces import kernel, kineto_of, launch, op
+
+
+def numbered(name: str, ts: float, dur: float, number: int, tid: int = 7) -> dict[str, Any]:
+    """An operator with a sequence number, of a thread."""
+    return op(name, ts, dur, tid=tid) | {"args": {"Sequence number": number}}
+
+
+def names(trace: Trace) -> list[str]:
+    """Of the events: GPU events, calls, runtime calls."""
+    columns = (trace.gpu.name, trace.calls.name, trace.runtime.name)
+    return [trace.names[code] for column in columns for code in column.tolist()]
+
+
+def test_callers_launches_and_operators() -> None:
+    events = [op("outer", 0, 50), op("inner", 5, 20), launch(1, 10), kernel("k", 1, 30, 5)]
+    trace = read_trace(kineto_of(events))
+    label = names(trace)
+    assert sorted(label) == ["cudaLaunchKernel", "inner", "k", "outer"]
+    assert sorted(label[event] for event in event_of_rows(trace).tolist() if event >= 0) == sorted(label)
+    assert event_of_rows(trace)[-1] == -1 and len(event_of_rows(trace)) == len(trace) + 1
+    found = {
+        (RELATIONS[kind], label[source], label[target])
+        for source, target, kind in zip(*(column.tolist() for column in relations_of(trace)), strict=True)
+    }
+    assert found >= {
+        ("caller", "outer", "inner"), ("caller", "inner", "cudaLaunchKernel"), ("operator", "inner", "k"),
+        ("launch", "cudaLaunchKernel", "k"),
+    }  # fmt: skip
+    assert not any(kind == "forward" for kind, _, _ in found)
+
+
+def pairs(*events: dict[str, Any]) -> list[tuple[str, str]]:
+    trace = read_trace(kineto_of([*events]))
+    label = [trace.names[code] for code in trace.calls.name.tolist()]
+    forward, backward = backward_of(trace)
+    return sorted((label[one], label[other]) for one, other in zip(forward.tolist(), backward.tolist(), strict=True))
+
+
+def test_the_innermost_operator_with_the_number_is_that_of_the_backward_pass() -> None:
+    linear = [numbered("linear", 0, 20, 5), numbered("addmm", 5, 10, 5)]
+    assert pairs(*linear, numbered("AddmmBackward0", 100, 10, 5, 9)) == [("addmm", "AddmmBackward0")]
+    around = numbered("autograd::engine::evaluate_function: AddmmBackward0", 99, 20, 5, 9)
+    assert pairs(*linear, around, numbered("AddmmBackward0", 100, 10, 5, 9)) == [("addmm", "AddmmBackward0")]
+    assert pairs(*linear, numbered("AddmmBackward0", 100, 10, 6, 9)) == []
+    assert pairs(*linear, numbered("BackwardHook", 100, 10, 5, 9)) == [], "the name ends otherwise"
+    assert pairs(numbered("AddmmBackward0", 0, 10, 5, 9), numbered("addmm", 50, 10, 5)) == [], "before it"
+    assert pairs(op("mul", 0, 10)) == [], "no numbers"
+
+
+def test_numbers_of_several_threads_are_ambiguous() -> None:
+    twice = [numbered("mul", 0, 10, 5), numbered("add", 0, 10, 5, 8)]
+    assert pairs(*twice, numbered("MulBackward0", 100, 10, 5, 9)) == []
+    other = [numbered("relu", 20, 10, 6), numbered("ReluBackward0", 120, 10, 6, 9)]
+    assert pairs(*twice, *other) == [("relu", "ReluBackward0")]
+
+
+def test_backward_operators_within_another_one_of_the_same_are_left_out() -> None:
+    events = [
+        numbered("mul", 0, 10, 5),
+        numbered("OuterBackward", 100, 30, 5, 9),
+        numbered("InnerBackward", 105, 9, 5, 9),
+    ]
+    assert pairs(*events) == [("mul", "OuterBackward")]

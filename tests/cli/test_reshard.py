@@ -1,0 +1,89 @@
+"""Options of etplus reshard, and its text of a report."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_texts import check_texts
+from etplus.cli.reshard import _network, _ranks, _text
+from etplus.replaying.network import parse_network
+from etplus.resharding.layout import Layout
+from etplus.trace.errors import UsageError
+
+
+def test_lists_of_ranks() -> None:
+    layout = Layout(tp=2, dp=4)
+    assert _ranks(None, layout) is None and _ranks("7", layout) == [7]
+    assert _ranks("5,0-2,1", layout) == [0, 1, 2, 5] and _ranks("3-3", layout) == [3]
+    for text in ("a", "1-b", "-1", "", "1,,2", "1--2"):
+        with pytest.raises(UsageError, match="give ranks such as 0,1,60-63"):
+            _ranks(text, layout)
+    for text in ("8", "0-8", "100"):
+        with pytest.raises(UsageError, match="the layout has ranks 0 to 7"):
+            _ranks(text, layout)
+
+
+def network(**options: Any) -> Any:
+    return _network(argparse.Namespace(**{"network": None, "link_bandwidth": None, "link_latency": None} | options))
+
+
+def test_links() -> None:
+    assert network() is None
+    assert network(link_bandwidth=50.0) == parse_network("bandwidth=50.0,latency=0")
+    assert network(link_bandwidth=50.0, link_latency="3us") == parse_network("bandwidth=50.0,latency=3us")
+    assert network(network="bandwidth=25,latency=5us") == parse_network("bandwidth=25,latency=5us")
+    for more in ({"link_bandwidth": 1.0}, {"link_latency": "1us"}):
+        with pytest.raises(UsageError, match="leave --link-bandwidth and --link-latency out"):
+            network(network="bandwidth=25", **more)
+    with pytest.raises(UsageError, match="needs --link-bandwidth"):
+        network(link_latency="1us")
+
+
+def test_the_text_of_a_report() -> None:
+    layout = {"tp": 2, "dp": 4, "pp": 1, "zero": 0, "ranks": 8}
+    report: dict[str, Any] = {"layout": layout, "rank_map": {"0": 0, "4": 1}, "not_derived": []}
+    assert _text(report, None, 80) == "layout  tp 2 x dp 4 x pp 1: 8 ranks, 2 of them different"
+    report["layout"] = layout | {"zero": 3, "ranks": 8000}
+    held = {"parameters": 2e9, "gradients": 1e9, "optimizer": 4e9, "activations": 5e8, "buffers": 0, "total": 7.5e9}
+    report |= {
+        "step_ns": 12_345_678, "sources": {"recorded": 0.75, "scaled": 0.25, "none": 0.0}, "matched": 1234,
+        "written": ["a.json", "b.json"], "memory": [held, held | {"total": 8e9}],
+        "not_derived": [{"what": "op", "reason": "no shape", "count": 3, "share": 0.5}] * 16,
+    }  # fmt: skip
+    shown = _text(report, 8, 90)
+    assert shown.startswith(textwrap.dedent("""\
+        layout  tp 2 x dp 4 x pp 1, ZeRO 3: 8,000 ranks, 2 of them different
+        step    12.3 ms predicted
+        time    75.0% recorded, 25.0% scaled (operators on the host)
+        matched 1,234 collectives and messages of these
+        wrote   2 files: a.json ...
+
+        memory of a rank, MB
+        stage"""))  # fmt: skip
+    memory = [line.split() for line in shown.splitlines()[8:10]]
+    numbers = ["2,000.0", "1,000.0", "4,000.0", "500.0", "0.0"]
+    assert memory == [["0", *numbers, "7,500.0", "yes"], ["1", *numbers, "8,000.0", "yes"]]
+    assert [line.split()[-1] for line in _text(report, 7.9, 90).splitlines()[8:10]] == ["yes", "no"]
+    assert "fits" not in _text(report, None, 90) and "fits 8 GB" in shown
+    assert shown.count("no shape") == 15 and "50.0%" in shown
+
+
+def test_texts(tmp_path: Path) -> None:
+    cases = [
+        "reshard plus.json --to chakra",
+        "reshard plus.json --ranks 3",
+        "reshard plus.json --use kineto.json --tp 2",
+        "reshard plus.json --link-latency 5us",
+        "reshard plus.json --dp 2 --batch 3",
+        "reshard plus.json --dp 4 --json -",
+        "reshard plus.json --dp 4 -o out --representative",
+        "reshard plus.json --dp 4 --to astra-sim -o chakra/job --ranks 1-2",
+        "reshard plus.json --dp 4 --plan -",
+        "reshard plus.json --tp 2 --plan plan.json",
+    ]
+    (tmp_path / "bad.json").write_text("{")
+    check_texts("reshard", [*cases, "reshard plus.json --use bad.json"], tmp_path, masked=True)
