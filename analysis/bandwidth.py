@@ -172,16 +172,12 @@ def communication(trace: Trace) -> Table[CommunicationRow]:
     for event in trace.is_comm.nonzero()[0].tolist():
         comm = trace.gpu.comm.get(event, _NO_COMM)
         collective = comm.collective or collective_of(trace.names[trace.gpu.name[event]]) or ""
-        durations[collective, (comm.dtype or "").lower(), _group(comm), _group_size(comm), _message(comm)].append(
-            int(trace.gpu.dur[event])
-        )
+        group = " ".join(filter(None, (comm.pg_name, comm.pg_desc)))
+        key = collective, (comm.dtype or "").lower(), group, _group_size(comm), _message(comm)
+        durations[key].append(int(trace.gpu.dur[event]))
     rows = [CommunicationRow(*key, len(of), sum(of), min(of)) for key, of in durations.items()]
     rows.sort(key=lambda row: (-row.total_ns, row.collective, row.dtype, row.group, row.bytes or 0))
     return Table(CommunicationRow, rows)
-
-
-def _group(comm: Comm) -> str:
-    return " ".join(filter(None, (comm.pg_name, comm.pg_desc)))
 
 
 def _group_size(comm: Comm) -> int | None:

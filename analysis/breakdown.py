@@ -206,7 +206,10 @@ def breakdown(trace: Trace) -> Table[BreakdownRow]:
         )
         for row, (device, stream, where, name, label, kernel, category, reason) in enumerate(distinct.tolist())
     ]  # fmt: skip
-    return Table(BreakdownRow, sorted(rows, key=_order))
+    rows.sort(  # the longest first; of equal ones an order that does not depend on the file's
+        key=lambda row: (-row.total_ns, row.device, row.stream, row.modules, row.op, row.shapes, row.kernel)
+    )
+    return Table(BreakdownRow, rows)
 
 
 def stream_use(trace: Trace) -> Table[StreamUse]:
@@ -291,13 +294,8 @@ def iterations(trace: Trace, annotation: str | None = None) -> Table[Iteration]:
 
 
 def launched_in(trace: Trace, iterations: Sequence[Iteration]) -> IntColumn:
-    """int64, for each GPU event the ordinal of the iteration in which it was launched, −1 for none.
-
-    An event of unknown launch counts by its own start.
-
-    Args:
-        iterations: in order of start.
-    """
+    """int64, for each GPU event the ordinal of the iteration in which it was launched (where that is unknown, in which
+    it started), −1 for none; iterations in order of start."""
     return iteration_at(iterations, trace.launched_ns)
 
 
@@ -307,11 +305,6 @@ def iteration_at(iterations: Sequence[Iteration], ts: IntColumn) -> IntColumn:
         np.array([getattr(iteration, name) for iteration in iterations], np.int64) for name in ("start", "end")
     )
     return enclosing(start, end, ts)
-
-
-def _order(row: BreakdownRow) -> tuple[int, int, int, tuple[str, ...], str, str, str]:
-    """The longest first; of equal ones an order that does not depend on the file's."""
-    return -row.total_ns, row.device, row.stream, row.modules, row.op, row.shapes, row.kernel
 
 
 def shape_labels(trace: Trace) -> tuple[Sequence[str], IntColumn]:
@@ -329,9 +322,7 @@ def _overlapped(trace: Trace, chosen: npt.NDArray[np.bool_]) -> int:
     """How long events of two streams or more ran at once."""
     of_streams = [_busy(trace, chosen & (trace.gpu.stream == stream)) for stream in np.unique(trace.gpu.stream[chosen])]
     edges = np.concatenate([stream.start for stream in of_streams] + [stream.end for stream in of_streams])
-    half = len(edges) // 2
-    step = np.repeat([1, -1], [half, half])
-    times, running = step_function(edges, step)
+    times, running = step_function(edges, np.repeat([1, -1], len(edges) // 2))
     return int(np.diff(times)[running[:-1] >= 2].sum())
 
 

@@ -114,12 +114,10 @@ def _output(inputs: Shape, weight: Shape, values: dict[str, Any], transposed: bo
     count = len(weight) - 2
     stride, dilation = (_each(values.get(name), 1, count) for name in ("stride", "dilation"))
     padding, extra = (_each(values.get(name), 0, count) for name in ("padding", "output_padding"))
-    spatial = []
-    for x, k, s, p, d, e in zip(inputs[2:], weight[2:], stride, padding, dilation, extra, strict=True):
-        if transposed:
-            spatial.append((x - 1) * s - 2 * p + d * (k - 1) + e + 1)
-        else:
-            spatial.append((x + 2 * p - d * (k - 1) - 1) // s + 1)
+    spatial = [
+        (x - 1) * s - 2 * p + d * (k - 1) + e + 1 if transposed else (x + 2 * p - d * (k - 1) - 1) // s + 1
+        for x, k, s, p, d, e in zip(inputs[2:], weight[2:], stride, padding, dilation, extra, strict=True)
+    ]
     if min(spatial) < 0:
         raise ValueError("no convolution")
     groups = values.get("groups")
@@ -131,7 +129,7 @@ def _each(value: Any, missing: int, count: int) -> list[int]:
     """A number for every dimension."""
     if isinstance(value, int):
         value = [value]
-    if not isinstance(value, list) or not value or not all(type(one) is int for one in value):
+    if not isinstance(value, list) or not value or not all(type(number) is int for number in value):
         return [missing] * count
     if len(value) not in (1, count):
         raise ValueError("no convolution")

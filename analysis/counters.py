@@ -55,8 +55,8 @@ def counters(trace: Trace, memory: Sequence[DeviceMemory] | None = None) -> Iter
     for copies in bandwidth_series(trace):
         rate = np.round(copies.bytes_per_second / 1e9, 3)
         yield Counter("bandwidth", copies.device, f"memory bandwidth {copies.kind}", "GB/s", copies.ts, rate)
-    for one in device_memory(trace) if memory is None else memory:
-        yield from _memory(one, trace.span.start)
+    for device in device_memory(trace) if memory is None else memory:
+        yield from _memory(device, trace.span.start)
 
 
 def _memory(memory: DeviceMemory, start: int) -> Iterator[Counter]:
@@ -78,11 +78,9 @@ def drawn(found: Iterable[Counter], start: int, spans: int) -> list[dict[str, An
         `kind`, `device`, `title`; `ts`, ns; `values` in bytes, bytes a second or launches.
     """
     rows = []
-    for one in found:
-        at = thinned(one.ts, one.values, spans)
-        values = np.round(one.values[at] * _SCALES.get(one.unit, 1)).astype(np.int64)
-        ts = one.ts[at] - start
-        rows.append(
-            {"kind": one.kind, "device": one.device, "title": one.title(one.device), "ts": ts, "values": values}
-        )
+    for counter in found:
+        at = thinned(counter.ts, counter.values, spans)
+        values = np.round(counter.values[at] * _SCALES.get(counter.unit, 1)).astype(np.int64)
+        named = {"kind": counter.kind, "device": counter.device, "title": counter.title(counter.device)}
+        rows.append({**named, "ts": counter.ts[at] - start, "values": values})
     return rows

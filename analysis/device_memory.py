@@ -19,8 +19,7 @@ from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, distinct_rows, matching
 from ..trace.index import CallIndex, Positions, as_positions
 from ..trace.intervals import sums
-from ..trace.memory_events import device_label
-from ..trace.tables import OP
+from ..trace.tables import OP, device_label
 from ..trace.trace import Trace
 from .storages import Storages, storages_of
 from .table import Column, Row

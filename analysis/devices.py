@@ -133,7 +133,7 @@ def find_device(properties: Mapping[str, Any] | None, own: Sequence[Device] = ()
         'MI300X'
     """
     found = _candidates(properties or {}, own)
-    if not found or any(one.peaks != found[0].peaks for one in found):
+    if not found or any(device.peaks != found[0].peaks for device in found):
         return None
     return found[0] if len(found) == 1 else structs.replace(found[0], name=_either(found))
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, matching, run_starts
+from ..trace.columns import IntColumn, distinct_rows, matching, run_starts
 from ..trace.conventions import EDGE_KINDS
 from ..trace.tables import OP
 from ..trace.trace import Trace
@@ -22,26 +21,14 @@ _AROUND = re.compile(r"autograd::engine::evaluate_function: ")
 _BACKWARD = re.compile(r".*Backward\d*\Z")
 
 
-@dataclass(frozen=True)
-class Relations:
-    """Pairs of events, as columns of one length.
+def relations_of(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
+    """All relations of a trace's events: source, target, kind (index into `RELATIONS`), int64, of one length.
 
-    Attributes:
-        source, target: int64, events: GPU events, then calls, then runtime calls; −1 for a row that is none of them.
-        kind: int64, index into `RELATIONS`.
-    """
-
-    source: IntColumn
-    target: IntColumn
-    kind: IntColumn
-
-
-def relations_of(trace: Trace) -> Relations:
-    """All relations of a trace's events.
+    Events are the GPU events, then the calls, then the runtime calls; −1 is a row that is none of them.
 
     Example:
-        >>> found = relations_of(trace)
-        >>> int(np.count_nonzero(found.kind == RELATIONS.index("operator"))) == len(trace.gpu)
+        >>> source, target, kind = relations_of(trace)
+        >>> int(np.count_nonzero(kind == RELATIONS.index("operator"))) == len(trace.gpu)
         True
     """
     gpu, calls, runtime = trace.gpu, trace.calls, trace.runtime
@@ -60,7 +47,7 @@ def relations_of(trace: Trace) -> Relations:
         parts.append((source[known] + shift, target[known], np.full(np.count_nonzero(known), kind, np.int64)))
     source, target, kinds = (np.concatenate(column) for column in zip(*parts, strict=True))
     on_page = (source >= 0) | (target >= 0)
-    return Relations(source[on_page], target[on_page], kinds[on_page])
+    return source[on_page], target[on_page], kinds[on_page]
 
 
 def event_of_rows(trace: Trace) -> IntColumn:
@@ -96,20 +83,11 @@ def backward_of(trace: Trace) -> tuple[IntColumn, IntColumn]:
     known = back & (last >= 0)
     known[known] &= group[last[known]] == group[known]
     if not recorded:
-        known &= ~_of_several_threads(calls.thread[numbered[order]], back, group)[group] if len(order) else known
+        pairs = distinct_rows(group[~back], calls.thread[numbered[order[~back]]])[0]
+        of_threads = np.bincount(pairs[:, 0], minlength=len(order))  # forward operators of a group: on how many threads
+        known &= of_threads[group] < 2
     backward, forward = numbered[order[known]], numbered[order[last[known]]]
-    return _outermost(trace, forward, backward)
-
-
-def _of_several_threads(thread: IntColumn, back: npt.NDArray[np.bool_], group: IntColumn) -> npt.NDArray[np.bool_]:
-    """Bool by group: operators of the forward pass on several threads are among it."""
-    pairs = np.unique(np.stack([group[~back], thread[~back]], axis=1), axis=0)
-    return np.bincount(pairs[:, 0], minlength=int(group[-1]) + 1) > 1
-
-
-def _outermost(trace: Trace, forward: IntColumn, backward: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Without the backward operators that are called by another one of the same forward operator."""
-    of = np.full(len(trace.calls) + 1, -2, np.int64)
-    of[backward] = forward
-    outer = of[trace.calls.parent[backward]] != forward
-    return forward[outer], backward[outer]
+    forward_of = np.full(len(calls) + 1, -2, np.int64)
+    forward_of[backward] = forward
+    outermost = forward_of[calls.parent[backward]] != forward  # not called by a backward operator of the same one
+    return forward[outermost], backward[outermost]

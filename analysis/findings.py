@@ -44,8 +44,8 @@ def find_all(analysis: Analysis) -> Table[Finding]:
     Raises:
         EtplusError: one fails, or returns something else.
     """
-    found = [one for plugin in _plugins().values() for one in _found_by(plugin, analysis)]
-    return Table(Finding, sorted(found, key=lambda one: -(one.cost_ns or 0)))
+    found = [finding for plugin in _plugins().values() for finding in _found_by(plugin, analysis)]
+    return Table(Finding, sorted(found, key=lambda finding: -(finding.cost_ns or 0)))
 
 
 @cache

@@ -27,6 +27,7 @@ from .operator_outputs import (
     SEVERAL_GRADIENTS,
     WRITES_ONLY,
     Returned,
+    as_tensors,
     broadcast,
     concatenated,
     functional,
@@ -161,33 +162,31 @@ def _outputs(name: str, entry: Operator | None, signature: Signature) -> tuple[T
     returned = entry.outputs(signature)  # "none" of an operator that returns something means "not recorded"
     if returned is None:
         return None
-    return tuple(one if isinstance(one, Tensor) else Tensor(one, signature.dtype) for one in returned)
+    return as_tensors(returned, signature.dtype)
 
 
 # Matrix products
 
 
-def _matmul(first: int) -> Callable[[Signature], Product | None]:
+def _matmul(first: int, signature: Signature) -> Product | None:
     """The product of the arguments at `first` and behind it, broadcast as torch.matmul does."""
-
-    def product(signature: Signature) -> Product | None:
-        left, right = signature.shape(first), signature.shape(first + 1)
-        shape = matmul_shape(left, right) if left and right else None
-        if shape is None or not left or not right:
-            return None
-        m, n = left[-2] if len(left) > 1 else 1, right[-1] if len(right) > 1 else 1
-        return Product(prod(shape[: len(shape) - (len(left) > 1) - (len(right) > 1)]), m, n, left[-1])
-
-    return product
+    left, right = signature.shape(first), signature.shape(first + 1)
+    shape = matmul_shape(left, right) if left and right else None
+    if shape is None or not left or not right:
+        return None
+    m, n = left[-2] if len(left) > 1 else 1, right[-1] if len(right) > 1 else 1
+    return Product(prod(shape[: len(shape) - (len(left) > 1) - (len(right) > 1)]), m, n, left[-1])
 
 
-def _matmul_outputs(first: int) -> Callable[[Signature], Returned | None]:
-    def shapes(signature: Signature) -> Returned | None:
-        left, right = signature.shape(first), signature.shape(first + 1)
-        shape = matmul_shape(left, right) if left and right else None
-        return None if shape is None else [shape]
+def _matmul_outputs(first: int, signature: Signature) -> Returned | None:
+    left, right = signature.shape(first), signature.shape(first + 1)
+    shape = matmul_shape(left, right) if left and right else None
+    return None if shape is None else [shape]
 
-    return shapes
+
+def _like_first(signature: Signature) -> Returned:
+    """One tensor of the first argument's shape."""
+    return [signature.shape(0) or ()]
 
 
 def _linear(signature: Signature) -> Product | None:
@@ -212,9 +211,9 @@ def _linear_outputs(signature: Signature) -> Returned | None:
     return [inputs[:-1] + weight[:-1]] if inputs and weight else None
 
 
-register("mm bmm matmul mv dot vdot _int_mm _scaled_mm", _multiplies(_matmul(0), _matmul_outputs(0)))
-register("addmm baddbmm addmv _addmm_activation", _multiplies(_matmul(1), _matmul_outputs(1)))
-register("addbmm", _multiplies(_matmul(1), lambda signature: [signature.shape(0) or ()]))
+register("mm bmm matmul mv dot vdot _int_mm _scaled_mm", _multiplies(partial(_matmul, 0), partial(_matmul_outputs, 0)))
+register("addmm baddbmm addmv _addmm_activation", _multiplies(partial(_matmul, 1), partial(_matmul_outputs, 1)))
+register("addbmm", _multiplies(partial(_matmul, 1), _like_first))
 register("linear", _multiplies(_linear, _linear_outputs))
 
 
@@ -246,13 +245,9 @@ for _name, _gradient in GRADIENTS.items():
 # What is bound by memory: no FLOPs are counted, as in torch
 
 
-def _buffer_bytes(signature: Signature) -> int | None:
-    """Every tensor once: those that are written stand among the inputs."""
-    return read_bytes(signature.inputs)
-
-
 _UNCOUNTED = Operator(moved=lambda signature: None)
-_BUFFERS = Operator(moved=_buffer_bytes)
+_BUFFERS = Operator(moved=lambda signature: read_bytes(signature.inputs))
+"""Every tensor once: those that are written are among the inputs."""
 
 
 def _pointwise_outputs(signature: Signature, dtype: str | None = None) -> Returned | None:
@@ -262,7 +257,7 @@ def _pointwise_outputs(signature: Signature, dtype: str | None = None) -> Return
 
 register(POINTWISE, Operator(outputs=_pointwise_outputs))
 register(COMPARISONS, Operator(outputs=partial(_pointwise_outputs, dtype="bool")))
-register(NORMALISATIONS, Operator(outputs=lambda signature: [signature.shape(0) or ()]))
+register(NORMALISATIONS, Operator(outputs=_like_first))
 register(WRITES_ONLY, _BUFFERS)
 for _name, _moved in indexing.MOVED.items():
     register(_name, Operator(moved=_moved, values=True))
@@ -280,7 +275,7 @@ register("vllm::rocm_unquantized_gemm aiter::gemm_a16w16", _multiplies(_linear, 
 register(serving.OUT_FIRST, _BUFFERS)
 register(serving.IN_PLACE, Operator(moved=serving.moved_in_place))
 register(serving.NORM_WITH_ADD, Operator(outputs=serving.norm_with_add))
-register("vllm::rocm_aiter_rms_norm aiter::rms_norm", Operator(outputs=lambda signature: [signature.shape(0) or ()]))
+register("vllm::rocm_aiter_rms_norm aiter::rms_norm", Operator(outputs=_like_first))
 register("_C::rotary_embedding sgl_kernel::rotary_embedding", Operator(moved=serving.moved_rotary, values=True))
 register("sglang::store_cache", Operator(moved=serving.moved_cache))
 register(serving.FUSED_EXPERTS, Operator(serving.experts_flops, moved=lambda signature: None))

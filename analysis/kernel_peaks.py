@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..trace.brief import brief
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, distinct, distinct_rows, matching, run_starts
+from ..trace.columns import IntColumn, distinct, distinct_rows, grouped, matching, run_starts
 from ..trace.intervals import sums
 from ..trace.kernel_kinds import computes_products
 from ..trace.kernel_names import kernel_label
@@ -145,7 +145,8 @@ def work_of_events(trace: Trace) -> Work:
     launched = np.flatnonzero((caller >= 0) & ~trace.is_copy)
     owner = nearest(caller, calls.parent, innermost) if len(calls) else caller
     work = Work(
-        np.full(len(gpu), -1, np.int64), gpu.bytes.copy(), np.zeros(len(gpu), np.int32), _dtypes(trace),
+        np.full(len(gpu), -1, np.int64), gpu.bytes.copy(), np.zeros(len(gpu), np.int32),
+        ["", *sorted({signature.dtype for signature in trace.signatures} - {""} | {"float32", "tf32"})],
         caller.copy(), np.zeros(len(gpu), np.int64),
     )  # fmt: skip
     named = matching(gpu.name, trace.names, computes_products)
@@ -190,12 +191,10 @@ def _of_calls(trace: Trace) -> tuple[IntColumn, IntColumn]:
     calls = trace.attribution.calls
     count, size = np.full(len(calls), -1, np.int64), np.full(len(calls), -1, np.int64)
     ops = np.flatnonzero((calls.kind == OP) & (calls.signature >= 0))
-    kinds = max(len(trace.signatures), 1)
-    pairs, inverse = np.unique(calls.name[ops].astype(np.int64) * kinds + calls.signature[ops], return_inverse=True)
-    distinct = [(trace.names[pair // kinds], trace.signatures[pair % kinds]) for pair in pairs.tolist()]
-    for column, of in ((count, flops), (size, bytes_moved)):
-        values = [of(*one) for one in distinct]
-        column[ops] = np.array([-1 if value is None else value for value in values], np.int64)[inverse.reshape(-1)]
+    for (name, signature), at in grouped(calls.name[ops], calls.signature[ops]):
+        for column, of in ((count, flops), (size, bytes_moved)):
+            value = of(trace.names[name], trace.signatures[signature])
+            column[ops[at]] = -1 if value is None else value
     return count, size
 
 
@@ -239,14 +238,9 @@ def _share(trace: Trace, column: IntColumn, main: list[IntColumn], total: int) -
         mine = total // len(main) + (total % len(main) if part == 0 else 0)
         dur = trace.gpu.dur[kernels].tolist()
         whole = sum(dur)
-        shares = [mine * one // whole if whole else mine // len(dur) for one in dur]
+        shares = [mine * ns // whole if whole else mine // len(dur) for ns in dur]
         shares[0] += mine - sum(shares)
         column[kernels] = shares
-
-
-def _dtypes(trace: Trace) -> list[str]:
-    """All element types, "" first."""
-    return ["", *sorted({signature.dtype for signature in trace.signatures} - {""} | {"float32", "tf32"})]
 
 
 def _set_dtypes(trace: Trace, work: Work) -> None:

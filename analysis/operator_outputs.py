@@ -59,6 +59,11 @@ _LAST_INPUT = {
 _INPUTS_UNTIL = {name: at for at, names in _LAST_INPUT.items() for name in names.split()}
 
 
+def as_tensors(returned: Returned, dtype: str) -> tuple[Tensor, ...]:
+    """What a call of an element type returned."""
+    return tuple(part if isinstance(part, Tensor) else Tensor(part, dtype) for part in returned)
+
+
 def plain_name(name: str) -> str:
     """An operator's name without the namespace of ATen and without its overload's.
 
@@ -81,7 +86,7 @@ def functional(name: str, signature: Signature) -> Signature:
     given = tuple(tensor for argument in signature.inputs[last + 1 :] for tensor in argument.tensors)
     if not given:
         return signature
-    inputs = tuple(one for at, one in enumerate(signature.inputs) if at <= last or not one.tensors)
+    inputs = tuple(argument for at, argument in enumerate(signature.inputs) if at <= last or not argument.tensors)
     resized = any(tensor.numel == 0 for tensor in given)
     return Signature(inputs, signature.outputs or (None if resized else given))
 
@@ -187,7 +192,7 @@ class Reduction:
         if returned is None:
             return None
         read = read_bytes(signature.inputs if _is_binary(signature) else signature.inputs[:1])
-        written = total_bytes(one if isinstance(one, Tensor) else Tensor(one, signature.dtype) for one in returned)
+        written = total_bytes(as_tensors(returned, signature.dtype))
         return None if read is None or written is None else read + written
 
     def _dtype(self, dtype: str) -> str:
@@ -206,7 +211,7 @@ def _reduced(shape: Shape, dim: object, keep: object) -> Shape | None:
     if type(keep) is not bool:
         return None
     chosen = [dim] if type(dim) is int else dim if isinstance(dim, list) else []
-    gone = {one % len(shape) for one in chosen} if shape else set()
+    gone = {dimension % len(shape) for dimension in chosen} if shape else set()
     gone = gone or set(range(len(shape)))
     return tuple(1 if at in gone else extent for at, extent in enumerate(shape) if keep or at not in gone)
 
@@ -243,7 +248,7 @@ class Gradients:
     def outputs(self, signature: Signature) -> Returned | None:
         """Shapes of the gradients that are wanted; None where that is not recorded."""
         wanted = signature.inputs[self.mask].value if self.mask >= 0 else [True] * self.count
-        if not isinstance(wanted, list) or len(wanted) != self.count or not all(type(one) is bool for one in wanted):
+        if not isinstance(wanted, list) or len(wanted) != self.count or not all(type(want) is bool for want in wanted):
             return None
         weight = signature.inputs[self.weight].tensors
         if any(wanted[1:]) and not weight:

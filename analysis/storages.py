@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -66,44 +65,34 @@ def storages_of(trace: Trace) -> Storages:
     calls = trace.calls
     ops = np.flatnonzero(calls.kind == OP) if trace.outputs_recorded else np.zeros(0, np.int64)
     tensors = tensor_uses(trace.texts.texts(calls.source[ops]))
-    accesses = _accesses(trace, ops[tensors.node], tensors)
-    call, origin = accesses.call, accesses.origin
-    new = run_starts(accesses.storage)
+    call, tensor, origin = _uses(trace, ops[tensors.node], tensors)
+    new = run_starts(tensors.storage[tensor])
     new[1:] |= origin[1:] & ~origin[:-1]
     first = np.flatnonzero(new)
     made = origin[first]
     last_origin = np.flatnonzero(origin & ~np.append(origin[1:] & ~new[1:], False))
     maker = np.full(len(first), -1, np.int64)
     maker[made] = call[last_origin]
-    device = [tensors.device(one) for one in accesses.tensor[first].tolist()]
-    size = tensors.end[accesses.tensor[first]]
+    device = [tensors.device(at) for at in tensor[first].tolist()]
+    size = tensors.end[tensor[first]]
     grown = matching(calls.name[call], trace.names, _RESIZES.fullmatch)
-    np.maximum.at(size, (np.cumsum(new) - 1)[grown], tensors.end[accesses.tensor[grown]])
-    rounded = np.array([one != "cpu" for one in device], np.bool_)
+    np.maximum.at(size, (np.cumsum(new) - 1)[grown], tensors.end[tensor[grown]])
+    rounded = np.array([name != "cpu" for name in device], np.bool_)
     size = np.where(rounded, -(-size // _ROUNDED) * _ROUNDED, size)
     end = np.maximum.reduceat(calls.end[call], first) if len(first) else first
     begin = np.where(made, calls.ts[maker], trace.span.start) if len(first) else first
     return Storages(device, size, begin, end, as_positions(maker), np.append(first, len(call)), as_positions(call))
 
 
-class _StorageUses(NamedTuple):
+def _uses(trace: Trace, call: IntColumn, tensors: TensorUses) -> tuple[IntColumn, IntColumn, npt.NDArray[np.bool_]]:
     """Uses of storages, those of one in order of time: as input at a call's start, as output at its end.
 
-    Attributes:
-        call: int64. storage: int64, its id. tensor: int64, position in the `TensorUses`.
-        origin: bool, not a use but the start of a call that gives back what it was not given.
-    """
-
-    call: IntColumn
-    storage: IntColumn
-    tensor: IntColumn
-    origin: npt.NDArray[np.bool_]
-
-
-def _accesses(trace: Trace, call: IntColumn, tensors: TensorUses) -> _StorageUses:
-    """
     Args:
         call: int64, position of each tensor's call.
+
+    Returns:
+        int64, the calls and the tensors (positions in `tensors`); and bool, where it is not a use but the start of a
+        call that gives back what it was not given.
     """
     calls, output = trace.calls, tensors.output
     key = call * MAX_STORAGE + tensors.storage
@@ -115,4 +104,4 @@ def _accesses(trace: Trace, call: IntColumn, tensors: TensorUses) -> _StorageUse
     moment = np.where(rank == 2, np.maximum(end, start + 1), start + 1)  # of equal times ends come first
     order = np.lexsort((np.where(rank == 2, -call, call), rank, moment, tensors.storage[tensor]))
     tensor = tensor[order]
-    return _StorageUses(call[order], tensors.storage[tensor], tensor, rank[order] == 0)
+    return call[order], tensor, rank[order] == 0

@@ -47,7 +47,6 @@ from .table import Row, Table, WithMean, per_second
 
 _T = TypeVar("_T")
 
-_UNKNOWN_DEVICE = "device {number} ({name}): {reason}, so there are no shares of peaks; give --device-spec"
 _NO_SHAPES = "the trace has no shapes (record_shapes was off): no FLOPs, no bytes of kernels"
 
 
@@ -142,25 +141,17 @@ class Analysis:
         return per_second(self.batch_size, self.mean_latency_ns)
 
 
+_BY_NAME = (
+    "breakdown", "kernels", "gemms", "host_ops", "operators", "modules", "idle_causes", "launches", "queues", "copies",
+    "communication", "sequences", "memory",
+)  # fmt: skip
 TABLES: dict[str, Callable[[Analysis], Sequence[Any]]] = {
     "streams": attrgetter("streams"),
     "device_use": attrgetter("device_use"),
     "iteration_list": attrgetter("iterations"),
-    "breakdown": attrgetter("breakdown"),
-    "kernels": attrgetter("kernels"),
-    "gemms": attrgetter("gemms"),
-    "host_ops": attrgetter("host_ops"),
-    "operators": attrgetter("operators"),
-    "modules": attrgetter("modules"),
-    "idle_causes": attrgetter("idle_causes"),
-    "launches": attrgetter("launches"),
-    "queues": attrgetter("queues"),
-    "copies": attrgetter("copies"),
-    "communication": attrgetter("communication"),
-    "sequences": attrgetter("sequences"),
-    "memory": attrgetter("memory"),
-    "memory_holders": lambda analysis: [row for one in analysis.memory for row in one.holders],
-    "memory_outliving": lambda analysis: [row for one in analysis.memory for row in one.outliving],
+    **{name: attrgetter(name) for name in _BY_NAME},
+    "memory_holders": lambda analysis: [row for device in analysis.memory for row in device.holders],
+    "memory_outliving": lambda analysis: [row for device in analysis.memory for row in device.outliving],
 }
 """Tables of JSON and CSV: what finds each in an analysis."""
 
@@ -208,11 +199,8 @@ def analyse(
     devices = find_devices(trace, own_devices)
     work = work_of_events(trace)
     unknown = [
-        _UNKNOWN_DEVICE.format(
-            number=number,
-            name=trace.properties.get(number, {}).get("name") or "no name",
-            reason=why_unknown(trace.properties.get(number), own_devices),
-        )
+        f"device {number} ({trace.properties.get(number, {}).get('name') or 'no name'}): "
+        f"{why_unknown(trace.properties.get(number), own_devices)}, so there are no shares of peaks; give --device-spec"
         for number in np.unique(trace.gpu.device).tolist()
         if number not in devices
     ]
@@ -247,7 +235,7 @@ def host_ops(trace: Trace, *, by_shape: bool = False) -> Table[HostOp]:
         HostOp(trace.names[name], labels[label], *values)
         for (name, label), *values in zip(distinct.tolist(), count.tolist(), total.tolist(), strict=True)
     ]
-    return Table(HostOp, sorted(found, key=lambda one: (-one.total_ns, one.op, one.shapes)))
+    return Table(HostOp, sorted(found, key=lambda row: (-row.total_ns, row.op, row.shapes)))
 
 
 def json_of(analysis: Analysis) -> dict[str, Any]:
@@ -294,6 +282,6 @@ def _device_row(analysis: Analysis, number: int) -> dict[str, Any]:
 
 def tables_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
     """Its tables as rows of plain values, those of other packages last."""
-    curve = [row for one in analysis.memory for row in one.curve()]
+    curve = [row for device in analysis.memory for row in device.curve()]
     tables = {name: [row.plain() for row in find(analysis)] for name, find in TABLES.items()}
     return tables | {"memory_curve": curve} | {name: table.plain() for name, table in analysis.others.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -226,8 +226,8 @@ def _weighted(parts: Iterable[tuple[float | None, int]]) -> float | None:
 
 
 def _devices(analysis: Analysis) -> str:
-    names = {str(one.get("name", "no name")): None for one in analysis.trace.properties.values()}
-    return ", ".join(names) or "no device"
+    names = [str(device.get("name", "no name")) for device in analysis.trace.properties.values()]
+    return ", ".join(dict.fromkeys(names)) or "no device"
 
 
 def json_of_difference(found: Difference) -> dict[str, Any]:
@@ -242,28 +242,25 @@ def diff_text(found: Difference, width: int, top: int = 15) -> str:
     """Tables for the terminal, of at most `top` rows each."""
     change = f", {found.total_b / found.total_a:.2f} times A" if found.total_a else ""
     what = "ms of GPU events an iteration" if found.per_iteration else "ms of GPU events"
+    span = "an iteration" if found.per_iteration else "the whole trace"
+    slower = f", {found.latency_b / found.latency_a:.2f} times A" if found.latency_a else ""
     head = [
         f"A  {found.a}: {found.device_a}, {found.total_a / _MS:,.3f} {what}",
         f"B  {found.b}: {found.device_b}, {found.total_b / _MS:,.3f} {what}{change}",
         *textwrap.wrap(_compared(found), width),
-        _latencies(found),
+        f"{span} takes {found.latency_a / _MS:,.3f} ms in A, {found.latency_b / _MS:,.3f} ms in B{slower}",
+        *(f"warning {sentence}" for sentence in found.damage),
     ]
-    head += [f"warning {sentence}" for sentence in found.damage]
+    lines = (line for text in head for line in textwrap.wrap(printable(text, "?"), width, subsequent_indent="   "))
     parts = [
-        "\n".join(line for one in head for line in textwrap.wrap(printable(one, "?"), width, subsequent_indent="   "))
+        "\n".join(lines),
+        _table("operators, by the change in time", found.ops, width, top, above=False),
+        _table("kernels, by the change in time", found.kernels, width, top, above=True),
+        _paths(found.paths, width, top),
     ]
-    parts.append(_table("operators, by the change in time", found.ops, width, top, above=False))
-    parts.append(_table("kernels, by the change in time", found.kernels, width, top, above=True))
-    parts.append(_paths(found.paths, width, top))
     moved = (("biggest gains (less time in B)", found.gains), ("biggest losses (more time in B)", found.losses))
     parts += [_table(title, rows, width, _BIGGEST, above=False) for title, rows in moved if rows]
     return "\n\n".join([*parts, "\n".join(map(_lacking, ("operators", "kernels"), (found.ops, found.kernels)))])
-
-
-def _latencies(found: Difference) -> str:
-    what = "an iteration" if found.per_iteration else "the whole trace"
-    change = f", {found.latency_b / found.latency_a:.2f} times A" if found.latency_a else ""
-    return f"{what} takes {found.latency_a / _MS:,.3f} ms in A, {found.latency_b / _MS:,.3f} ms in B{change}"
 
 
 def _compared(found: Difference) -> str:
@@ -304,17 +301,14 @@ def _paths(rows: list[PathRow], width: int, top: int) -> str:
     if not changed:
         return ""
     shown = changed[:top]
-    cells = [["", *map(number, _path_cells(row, what)), f"{row.change(what) / _MS:+,.3f}"] for row in shown]
+    cells = []
+    for row in shown:
+        numbers = [(None, None) if side is None else (side.calls, getattr(side, what) / _MS) for side in (row.a, row.b)]
+        cells.append(["", *(number(n) for pair in numbers for n in pair), f"{row.change(what) / _MS:+,.3f}"])
     time = "ms launched" if what == "launched_ns" else "self ms"
     heads = ["", "A n", f"A {time}", "B n", f"B {time}", "B−A ms"]
     title = titled("call paths, by the change", len(changed), top)
     return render(title, heads, cells, width, above=[" / ".join(row.path) for row in shown])
-
-
-def _path_cells(row: PathRow, what: str) -> Iterator[float | None]:
-    for side in (row.a, row.b):
-        yield None if side is None else side.calls
-        yield None if side is None else getattr(side, what) / _MS
 
 
 def _cells(side: Side | None) -> list[str | int | None]:
@@ -371,10 +365,10 @@ def path_rows(a: Analysis, b: Analysis, *, per_iteration: bool) -> list[PathRow]
         {0.0}
     """
     names = StringTable()
-    codes = [_names(one, names) for one in (a, b)]
-    parent = np.concatenate([a.trace.calls.parent, _shifted(b.trace.calls.parent, len(a.trace.calls))])
+    codes = [_names(analysis, names) for analysis in (a, b)]
+    split, later = len(a.trace.calls), b.trace.calls.parent
+    parent = np.concatenate([a.trace.calls.parent, np.where(later >= 0, later + split, -1)])
     node, above, name = name_paths(parent, np.concatenate(codes), np.full(len(parent), -1))
-    split = len(a.trace.calls)
     one, other = _sides(a, node[:split], len(above), per_iteration), _sides(b, node[split:], len(above), per_iteration)
     key = "device_ns" if len(a.trace.gpu) or len(b.trace.gpu) else "host_ns"
     change = np.abs(other[key] - one[key])
@@ -400,10 +394,6 @@ def _names(analysis: Analysis, names: StringTable) -> IntColumn:
     families = names.codes(list(map(family_of, trace.names))).astype(np.int64)
     code = trace.calls.name
     return np.where(trace.calls.kind == ANNOTATION, families[code], plain[code])
-
-
-def _shifted(parent: IntColumn, by: int) -> IntColumn:
-    return np.where(parent >= 0, parent + by, -1)
 
 
 def _sides(analysis: Analysis, node: IntColumn, count: int, per_iteration: bool) -> dict[str, Any]:

@@ -24,12 +24,11 @@ from pathlib import Path
 import etplus
 import numpy as np
 import torch
-from etplus.measuring.checkpoint import Checkpoint
 from etplus.measuring.measured import Measured
 from etplus.measuring.reader import recorded_calls
 from etplus.measuring.recorded_calls import RecordedCall
 from etplus.measuring.run_program import op_script
-from etplus.measuring.timing import Options, measure
+from etplus.measuring.timing import Checkpoint, Options, measure
 from etplus.predict.end_to_end import predict
 from etplus.reshape.reshape import reshaped
 from etplus.reshape.shape_change import ShapeChange, batch_change

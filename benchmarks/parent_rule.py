@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from etplus.linker.attach import attach_gpu_events
-from etplus.linker.calls import cpu_calls
+from etplus.schemas.kineto.kineto_calls import cpu_calls
 from etplus.schemas.kineto.read_kineto import read_kineto
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from ..analysis.devices import read_devices
 from ..analysis.overheads import OverheadRows, pool, summarise
 from ..analysis.summary import Analysis, analyse, json_of, tables_of
 from ..analysis.trace_diff import Difference, diff_text, difference, json_of_difference
@@ -25,15 +24,12 @@ from ..trace.selection import part_of
 from ..trace.text_tables import terminal_width
 from .inputs import add_inputs, find_inputs, read_input, read_inputs
 from .options import (
-    add_annotation,
-    add_batch_size,
+    add_analysis,
     add_device_spec,
     add_graph_captures,
-    add_kernel_delay,
-    add_part,
     add_top,
-    captures_of,
-    with_captures,
+    captures_linker,
+    own_devices,
 )
 from .outputs import add_tables_and_switch, write_tables
 from .regressions import add_limit, report_regressions
@@ -57,7 +53,6 @@ Exit status: 0 analysed, 2 bad input or usage, nothing written, 4 slower than --
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Show where the time goes in a trace: streams, modules, operators, kernels, overheads."
     parser.epilog = _EPILOG
     add = parser.add_argument
@@ -70,10 +65,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--overheads", metavar="OUT", help="write the host's overheads, pooled over all FILEs, as JSON")
     add("--by-shape", action="store_true", help="separate rows for operators with different shapes")
     add_top(parser)
-    add_part(parser, "analyse only")
-    add_annotation(parser)
-    add_batch_size(parser)
-    add_kernel_delay(parser)
+    add_analysis(parser, "analyse only")
     add("--cpu-event-overhead", type=_microseconds, default=2.0, metavar="US",
         help="the host's cost of one profiler event, taken off overheads (default: 2 µs)")  # fmt: skip
     add("--baseline", metavar="FILE", help="compare the one input with this trace, as `etplus diff FILE INPUT` does")
@@ -91,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
         reads=[arguments.device_spec, arguments.baseline, *arguments.graph_capture],
     )  # fmt: skip
     _check_baseline(arguments, len(inputs))
-    own = read_devices(arguments.device_spec) if arguments.device_spec else ()
+    own = own_devices(arguments)
     event_ns = round(arguments.cpu_event_overhead * 1000)
     if plots_folder is not None:
         require_matplotlib()
@@ -102,14 +94,12 @@ def run(arguments: argparse.Namespace) -> int:
     rows: list[OverheadRows] = []
     found: Difference | None = None
     analysed = partial(
-        analyse, own_devices=own, annotation=arguments.annotation, event_ns=event_ns,
-        by_shape=arguments.by_shape, batch_size=arguments.batch_size,
-        consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay,
+        analyse, own_devices=own, event_ns=event_ns, consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay,
+        annotation=arguments.annotation, by_shape=arguments.by_shape, batch_size=arguments.batch_size,
     )  # fmt: skip
-    captures = captures_of(arguments)
+    with_captures = captures_linker(arguments)
     chosen = partial(part_of, steps=arguments.steps, window=arguments.window)
-    for one in read_inputs(inputs):
-        trace = chosen(with_captures(one, captures))
+    for trace in map(chosen, map(with_captures, read_inputs(inputs))):
         warn_of_damage([trace])
         analysis = analysed(trace)
         rows.append(analysis.overhead_rows)
@@ -155,10 +145,11 @@ def _gather(tables: dict[str, list[dict[str, Any]]], analysis: Analysis) -> None
     for name, found in tables_of(analysis).items():
         tables.setdefault(name, []).extend({"file": analysis.trace.file} | row for row in found)
     overheads = msgspec.to_builtins(analysis.overheads)
-    statistics = [("t1", "", overheads["t1"])]
-    statistics += [(kind, key, one) for kind in ("t2", "t3", "t4", "t5") for key, one in overheads[kind].items()]
+    by_type = {"t1": {"": overheads["t1"]}, **{kind: overheads[kind] for kind in ("t2", "t3", "t4", "t5")}}
     tables.setdefault("overheads", []).extend(
-        {"file": analysis.trace.file, "type": kind, "key": key, **one} for kind, key, one in statistics
+        {"file": analysis.trace.file, "type": kind, "key": key, **statistic}
+        for kind, statistics in by_type.items()
+        for key, statistic in statistics.items()
     )
 
 
@@ -168,13 +159,12 @@ def _write_csv(tables: dict[str, list[dict[str, Any]]], folder: Path) -> None:
         if found:
             writer = csv.DictWriter(text, list(found[0]), lineterminator="\n")
             writer.writeheader()
-            writer.writerows({key: _cell(value) for key, value in row.items()} for row in found)
+            writer.writerows(
+                {key: csv_cell(value) if isinstance(value, str) else value for key, value in row.items()}
+                for row in found
+            )
         with open_output(folder / f"{name}.csv") as out:
             out.write(text.getvalue().encode("utf-8", "replace"))
-
-
-def _cell(value: Any) -> Any:
-    return csv_cell(value) if isinstance(value, str) else value
 
 
 def _microseconds(text: str) -> float:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from ..analysis.devices import read_devices
 from ..converters.augment import ARGUMENTS, augment
 from ..schemas.nsys import is_nsys
 from ..trace.errors import UsageError
 from .inputs import add_inputs, find_inputs, input_files, read_input
-from .options import add_device_spec
+from .options import add_device_spec, own_devices
 from .outputs import add_json, write_json
 from .terminal import say, warn_of_damage
 
@@ -28,7 +27,6 @@ Exit status: 0 written, 2 bad input or usage, nothing written.
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Write FLOPs, bytes and shares of the device's peaks into a Kineto trace or ET+."
     parser.epilog = _EPILOG.format(arguments=", ".join(ARGUMENTS))
     add = parser.add_argument
@@ -44,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.output = arguments.files.pop()
     if arguments.output is None:
         raise UsageError("no output was given; give it with -o OUT")
-    own = read_devices(arguments.device_spec) if arguments.device_spec else ()
+    own = own_devices(arguments)
     outputs = [arguments.output, arguments.json]
     (one,) = inputs = find_inputs(arguments, 1, outputs=outputs, reads=[arguments.device_spec])
     as_etplus = not isinstance(one, str) or one.endswith((".et", ".et.gz")) or is_nsys(one)  # no text of its own

@@ -9,14 +9,14 @@ from typing import Any
 
 import msgspec
 
-from ..jobs.batch import ENGINES, Batch, find_job, link_many
+from ..jobs.batch import ENGINES, find_job, link_many
 from ..jobs.job_text import report_text
 from ..jobs.pairing import to_manifest
 from ..schemas.text.storage import is_url
 from ..schemas.text.transaction import check_outputs, make_folder
 from ..trace.printable import escaped, printable
 from .link import LINK_OPTIONS, add_link_options, share
-from .options import add_graph_captures
+from .options import add_graph_captures, options_of
 from .outputs import add_json, write_json
 from .terminal import say
 
@@ -45,7 +45,6 @@ linked; 2 wrong usage, or nothing to link.
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     add = parser.add_argument
     add("source", metavar="DIR", help="folder with the traces of the job, or a URL (s3://, gs://, ...)")
@@ -71,7 +70,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Link the job and print the report; returns the exit status."""
-    where: dict[str, Any] = {key: getattr(arguments, key) for key in ("manifest", "et", "kineto", "ranks")}
+    where = options_of(arguments, "manifest et kineto ranks")
     if arguments.dry_run:
         return _dry_run(arguments, where)
     if arguments.output is not None and not is_url(arguments.output):
@@ -79,23 +78,17 @@ def run(arguments: argparse.Namespace) -> int:
     check_outputs([arguments.json])
     try:
         batch = link_many(
-            arguments.source,
-            arguments.output,
-            **where,
-            engine=arguments.engine,
-            jobs=arguments.jobs,
-            scheduler=arguments.scheduler,
-            apply_clock_offsets=arguments.apply_clock_offsets,
-            min_match=arguments.min_match,
-            progress=not arguments.no_progress,
-            graph_captures=arguments.graph_capture,
-            **{key: getattr(arguments, key) for key in LINK_OPTIONS},
-        )
+            arguments.source, arguments.output, progress=not arguments.no_progress,
+            graph_captures=arguments.graph_capture, **where,
+            **options_of(arguments, f"engine jobs scheduler apply_clock_offsets min_match {LINK_OPTIONS}"),
+        )  # fmt: skip
     except KeyboardInterrupt:
         print("etplus: interrupted; what is linked is kept, the same command resumes", file=sys.stderr)
         return 128 + signal.SIGINT
     write_json(arguments.json, msgspec.to_builtins(batch.report))
-    say(report_text(batch.report) + _last_lines(batch))
+    done = f"{batch.now:,} linked now, {batch.before:,} before"
+    files = "rank_N.etplus.json.gz, job_report.json, job_report.txt"
+    say(f"{report_text(batch.report)}wrote   {batch.output}/ ({done}):\n        {files}")
     return 0 if batch.complete else _SOME_FAILED
 
 
@@ -108,11 +101,6 @@ def _dry_run(arguments: argparse.Namespace, where: dict[str, Any]) -> int:
     for line in (*bad, *(f"note: {note}" for note in pairing.notes)):
         say(printable(line))
     return _SOME_FAILED if bad else 0
-
-
-def _last_lines(batch: Batch) -> str:
-    done = f"{batch.now:,} linked now, {batch.before:,} before"
-    return f"wrote   {batch.output}/ ({done}):\n        rank_N.etplus.json.gz, job_report.json, job_report.txt"
 
 
 def _ranks(text: str) -> list[int]:

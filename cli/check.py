@@ -7,8 +7,8 @@ import os
 import textwrap
 from pathlib import Path
 
-from ..converters.preflight import KINDS, PreflightReport, check
-from ..converters.preflight_findings import Level, level_of
+from ..converters.preflight import check
+from ..converters.preflight_findings import KINDS, Level, PreflightReport, level_of
 from ..converters.row_dependencies import Coupling
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
@@ -25,7 +25,6 @@ Exit status: 0 no error, 1 errors found, 2 wrong usage or not a Chakra trace.
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.description = "Check Chakra traces for what makes readers and simulators fail, hang or mislead."
     parser.epilog = _EPILOG
     add = parser.add_argument
@@ -51,18 +50,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_trace(name: str) -> bool:
-    return os.path.lexists(name) or any(
-        one.name.startswith(f"{Path(name).name}.") for one in Path(name).parent.glob("*.et*")
-    )
+    prefix = Path(name)
+    return os.path.lexists(name) or any(file.name.startswith(f"{prefix.name}.") for file in prefix.parent.glob("*.et*"))
 
 
 def _lines(report: PreflightReport) -> list[str]:
-    lines = _wrap(
-        f"{_number(report.ranks, 'rank')}, {_number(report.nodes, 'node')}, "
-        f"{_number(report.collectives, 'collective')}, {_number(report.messages, 'message')}; "
-        f"checked for {report.profile}",
-        "",
-    )
+    sizes = {noun: getattr(report, f"{noun}s") for noun in ("rank", "node", "collective", "message")}
+    counts = ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'}" for noun, count in sizes.items())
+    lines = _wrap(f"{counts}; checked for {report.profile}", "")
     if report.collectives:
         lines += _wrap(str(Coupling(report.collectives, report.by_computation, report.by_nothing)), "")
     levels: tuple[Level, ...] = ("error", "warning")
@@ -84,7 +79,3 @@ def _lines(report: PreflightReport) -> list[str]:
 
 def _wrap(text: str, indent: str) -> list[str]:
     return textwrap.wrap(text, terminal_width(), subsequent_indent=indent, break_on_hyphens=False)
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -19,7 +19,6 @@ Exit status: 0 printed, 2 shtab is not installed.
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Print a completion script for a shell (needs shtab: pip install 'etplus[completion]')."
     parser.epilog = _EPILOG
     parser.add_argument("shell", choices=_SHELLS, help="the shell that is to complete")

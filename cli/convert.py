@@ -8,11 +8,13 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from ..converters.convert import Conversion, convert
+from ..converters.convert import convert
+from ..converters.exporter import Conversion
 from ..converters.registry import exporter_for, exporters, names_a_file, suffixes
 from ..schemas.text.transaction import check_folder, check_outputs
 from ..trace.errors import UsageError
 from .inputs import InputPair, add_inputs, find_inputs, input_files, read_input
+from .options import options_of
 from .outputs import add_json, write_json
 from .parser import hidden_alias
 from .terminal import say, warn_of_damage
@@ -39,17 +41,13 @@ Without -o there may be two FILEs, the second of which is written and must not e
 Exit status: 0 written, 1 written, but etplus check finds errors in it, 2 bad input or usage, nothing written.
 """
 
-_OPTIONS = (
-    "host", "memory_nodes", "skew", "renumber_ranks", "replicate", "roofline", "schema", "split", "subtree",
-    "max_nodes", "degrade",
-)  # fmt: skip
+_OPTIONS = "host memory_nodes skew renumber_ranks replicate roofline schema split subtree max_nodes degrade"
 
 _SETS: dict[str, Profile] = {"chakra": "chakra", "astra-sim": "astra-sim"}
 """Formats that are checked when they are written, and for what."""
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Convert ET+ to what simulators and viewers read, and Chakra traces back."
     parser.epilog = _EPILOG.format(formats="\n".join(_formats()))
     add = parser.add_argument
@@ -100,23 +98,17 @@ def run(arguments: argparse.Namespace) -> int:
     if is_file or exporter.name in _SETS:
         check_folder(output)
     settings: dict[str, Any] = dict(map(_option, arguments.option))
-    settings |= {name: value for name in _OPTIONS if (value := getattr(arguments, name)) is not None}
+    settings |= {name: value for name, value in options_of(arguments, _OPTIONS).items() if value is not None}
     if arguments.config is not None:
         settings["config"] = dict(map(_setting, arguments.config))
-    done = convert(
-        [read_input(one) if isinstance(one, InputPair) else one for one in inputs],
-        output,
-        to=exporter.name,
-        rank=arguments.rank,
-        job=arguments.job,
-        as_prefix=not is_file,
-        **settings,
-    )
+    sources = [read_input(given) if isinstance(given, InputPair) else given for given in inputs]
+    where = options_of(arguments, "rank job")
+    done = convert(sources, output, to=exporter.name, as_prefix=not is_file, **where, **settings)
     warn_of_damage([done])
     plain = {"files": done.files, "nodes": done.nodes, "counts": dict(sorted(done.counts.items())), "notes": done.notes}
     report = _checked(done, exporter.name)
-    told = {} if report is None else {"check": {"ok": report.ok, "counts": report.counts}}
-    write_json(arguments.json, {**plain, **told})
+    checked = {} if report is None else {"check": {"ok": report.ok, "counts": report.counts}}
+    write_json(arguments.json, {**plain, **checked})
     say("\n".join(_lines(done)))
     if report is None:
         return 0

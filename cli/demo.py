@@ -22,7 +22,6 @@ _WIDTH = 72
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = (
         "Link the training step that comes with etplus, show the GPU kernels under their operators, and write ET+, an "
         "HTML report, a Chakra trace and a trace for Perfetto. The operators were recorded on a CPU; the GPU is "

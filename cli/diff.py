@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from ..analysis.devices import read_devices
 from ..analysis.summary import analyse
 from ..analysis.trace_diff import diff_text, difference, json_of_difference
 from ..report.report_html import diff_html
@@ -12,7 +11,7 @@ from ..schemas.text.files import open_output
 from ..trace.selection import part_of
 from ..trace.text_tables import terminal_width
 from .inputs import add_inputs, find_inputs, read_inputs
-from .options import add_annotation, add_device_spec, add_steps, add_top
+from .options import add_annotation, add_device_spec, add_steps, add_top, own_devices
 from .outputs import add_tables_and_switch, is_page, write_json, write_tables
 from .regressions import add_limit, report_regressions
 from .terminal import say, warn_of_damage
@@ -34,7 +33,6 @@ Exit status: 0 compared, 2 bad input or usage, 4 B takes longer than --fail-over
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Compare the device time of two traces, by operator and by kernel."
     parser.epilog = _EPILOG
     add = parser.add_argument
@@ -52,7 +50,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compare and print; returns the exit status."""
     inputs = find_inputs(arguments, 2, outputs=[arguments.json, arguments.output], reads=[arguments.device_spec])
-    own = read_devices(arguments.device_spec) if arguments.device_spec else ()
+    own = own_devices(arguments)
     parts = (part_of(trace, steps=arguments.steps) for trace in read_inputs(inputs))
     a, b = (analyse(part, own, annotation=arguments.annotation) for part in parts)
     warn_of_damage([a.trace, b.trace])

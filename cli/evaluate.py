@@ -28,7 +28,6 @@ what the best of the K variants predicted fastest loses on a model's best.
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Compare networks and plain baselines on graphs they were not trained on."
     parser.epilog = _EPILOG
     add = parser.add_argument
@@ -44,23 +43,23 @@ def run(arguments: argparse.Namespace) -> int:
     train, held = (list(read_dataset(arguments.folder, split)) for split in ("train", arguments.split))
     if not train or not held:
         raise UsageError(f"{arguments.folder}: no graphs in train/ or {arguments.split}/")
-    found = baselines(train, held)
+    predictions = baselines(train, held)
     if arguments.model:
         try:
             from ..predict.learned.training import predict_graphs, read_trained
         except ImportError as error:
             raise UsageError("etplus evaluate --model " + MISSING_LEARN.format(error=error)) from None
         for file in arguments.model:
-            found[Path(file).stem] = predict_graphs(read_trained(file), held)
+            predictions[Path(file).stem] = predict_graphs(read_trained(file), held)
     measured, models = np.exp(log_times(held)), [graph.model for graph, _ in runs(held)]
-    qualities = {name: quality(predicted, measured, models) for name, predicted in found.items()}
+    qualities = {name: quality(predicted, measured, models) for name, predicted in predictions.items()}
     title = f"{len(measured)} runs of {len(held)} graphs of {len(set(models))} models in {arguments.split}/"
     rows = [
-        [name, *map(share, (one.errors.geomean, one.errors.median, one.errors.mape)), f"{one.errors.bias:+.1%}",
-         number(one.tau, 3), *map(share, (one.pairs, one.top1, one.top5))]
-        for name, one in qualities.items()
+        [name, *map(share, (found.errors.geomean, found.errors.median, found.errors.mape)),
+         f"{found.errors.bias:+.1%}", number(found.tau, 3), *map(share, (found.pairs, found.top1, found.top5))]
+        for name, found in qualities.items()
     ]  # fmt: skip
     heads = ["model", "geomean", "median", "mean", "total", "tau", "pairs", "top 1", "top 5"]
-    plain = {name: asdict(one) for name, one in qualities.items()}
+    plain = {name: asdict(found) for name, found in qualities.items()}
     write_tables(arguments, render(title, heads, rows, terminal_width()), plain)
     return 0

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..measuring.execute import Execution, execute
-from ..measuring.measured import NotExecuted
+from ..measuring.measured import Conditions, NotExecuted
 from ..measuring.process import MAX_BYTES, check_device
 from ..measuring.timing import Options
 from ..replaying.network import parse_network
@@ -67,8 +67,8 @@ def run_execution(arguments: argparse.Namespace) -> int:
     calls = [_of_steps(trace, arguments.steps) for trace in traces]
     each = zip(traces, calls, strict=True)
     done = [execute(trace, arguments.device, calls=among, options=options, network=network) for trace, among in each]
-    plain = [one.to_dict() | {"damage": all_damage([trace])} for one, trace in zip(done, traces, strict=True)]
-    text = "\n\n".join("\n".join(_lines(one, terminal_width())) for one in done)
+    plain = [found.to_dict() | {"damage": all_damage([trace])} for found, trace in zip(done, traces, strict=True)]
+    text = "\n\n".join("\n".join(_lines(found, terminal_width())) for found in done)
     write_tables(arguments, text, one_or_all(plain))
     return 0
 
@@ -83,26 +83,24 @@ def _of_steps(trace: Trace, wanted: str | None) -> IntColumn | None:
     return np.flatnonzero((of >= low) & (of <= high))
 
 
-def _lines(one: Execution, width: int) -> Sequence[str]:
-    where = one.conditions
-    threads = "1 thread" if where.threads == 1 else f"{where.threads} threads"
-    rows = [_row(row.op, row.count, row.recorded_ns, row.executed_ns) for row in one.rows[:_ROWS]]
-    rows.append(_row("all", sum(row.count for row in one.rows), one.recorded_ns, one.executed_ns))
-    title = f"{one.file}: operators in their order on {where.device}, {threads}, torch {where.torch}"
+def _lines(done: Execution, width: int) -> Sequence[str]:
+    rows = [_row(row.op, row.count, row.recorded_ns, row.executed_ns) for row in done.rows[:_ROWS]]
+    rows.append(_row("all", sum(row.count for row in done.rows), done.recorded_ns, done.executed_ns))
+    title = f"{done.file}: operators in their order {on_machine(done.conditions)}"
     lines = [render(title, ["operator", "count", "recorded µs", "here µs", "ratio"], rows, width)]
-    if len(one.rows) > _ROWS:
-        lines.append(f"and {len(one.rows) - _ROWS} more operators; all with --json")
-    note = f"executed: {share(one.executed)} of the operators' self time; callees are in the times of their callers"
-    if one.not_executed_ns:
-        note += f"; what was not executed took {number(one.not_executed_ns / 1000)} µs when it was recorded"
+    if len(done.rows) > _ROWS:
+        lines.append(f"and {len(done.rows) - _ROWS} more operators; all with --json")
+    note = f"executed: {share(done.executed)} of the operators' self time; callees are in the times of their callers"
+    if done.not_executed_ns:
+        note += f"; what was not executed took {number(done.not_executed_ns / 1000)} µs when it was recorded"
     notes = [note]
-    if (comm := one.communications).count:
+    if (comm := done.communications).count:
         priced = "" if comm.predicted_ns is None else f", {number(comm.predicted_ns / 1000)} µs on the network"
         notes.append(f"{comm.count} collectives and messages were not called: {number(comm.recorded_ns / 1000)} µs "
                      f"when recorded{priced}")  # fmt: skip
     lines += rewrap(notes, width, "")
-    if one.not_executed:
-        lines += ["", *missing_table(one.not_executed, width)]
+    if done.not_executed:
+        lines += ["", *missing_table(done.not_executed, width)]
     return lines
 
 
@@ -111,8 +109,13 @@ def _row(op: str, count: int, recorded: int, here: int) -> list[Cell]:
     return [op, count, number(recorded / 1000), number(here / 1000), ratio]
 
 
+def on_machine(where: Conditions) -> str:
+    threads = "1 thread" if where.threads == 1 else f"{where.threads} threads"
+    return f"on {where.device}, {threads}, torch {where.torch}"
+
+
 def missing_table(missing: Sequence[NotExecuted], width: int) -> Sequence[str]:
     """What was not executed, and why."""
-    rows: list[list[Cell]] = [[one.op, one.count, share(one.share), one.reason] for one in missing[:_ROWS]]
+    rows: list[list[Cell]] = [[op.op, op.count, share(op.share), op.reason] for op in missing[:_ROWS]]
     lines = [render("not executed", ["operator", "count", "self time", "reason"], rows, width)]
     return [*lines, f"and {len(missing) - _ROWS} more"] if len(missing) > _ROWS else lines

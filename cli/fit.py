@@ -45,7 +45,6 @@ ExtraTrees is in it if scikit-learn is installed (pip install 'etplus[learn]').
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Fit a model of what work takes on linked traces."
     parser.epilog = _EPILOG
     add = parser.add_argument

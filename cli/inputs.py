@@ -96,7 +96,8 @@ def find_inputs(
     found: list[TraceInput] = []
     if arguments.kineto_file is not None:
         et, kineto = arguments.et_file, arguments.kineto_file
-        found += _ranks(arguments, kineto) if et is None else [_pair(arguments, et, kineto)]
+        pair = et is not None
+        found += [InputPair(et, chosen_file(arguments, kineto), arguments.rank)] if pair else _ranks(arguments, kineto)
     elif arguments.et_file is not None:
         raise UsageError(f"--et-file {arguments.et_file}: --kineto-file is missing; give the trace to link it with")
     for file in [*getattr(arguments, "first_files", ()), *arguments.files]:
@@ -130,17 +131,14 @@ def _ranks(arguments: argparse.Namespace, file: str) -> Sequence[TraceInput]:
     return choose(ranks, file, rank=arguments.rank, pid=arguments.pid, device=arguments.gpu)
 
 
-def _pair(arguments: argparse.Namespace, et: str, kineto: str) -> InputPair:
-    chosen = kineto if arguments.pid is None and arguments.gpu is None else chosen_rank(arguments, kineto)
-    return InputPair(et, chosen, arguments.rank)
-
-
-def chosen_rank(arguments: argparse.Namespace, file: str) -> NsysRank:
-    """The rank of a Nsight Systems export that --pid and --gpu choose.
+def chosen_file(arguments: argparse.Namespace, file: str) -> str | NsysRank:
+    """A file, or the rank of a Nsight Systems export that --pid and --gpu choose.
 
     Raises:
-        UsageError: not such a file; or no such rank, or several.
+        UsageError: not such an export; or no such rank, or several.
     """
+    if arguments.pid is None and arguments.gpu is None:
+        return file
     if not is_nsys(file):
         raise UsageError(f"{file}: not a Nsight Systems export, of which --pid and --gpu choose a rank; leave them out")
     return only(choose(find_ranks(file), file, pid=arguments.pid, device=arguments.gpu), file)
@@ -148,8 +146,8 @@ def chosen_rank(arguments: argparse.Namespace, file: str) -> NsysRank:
 
 def input_files(inputs: Sequence[TraceInput]) -> list[str]:
     """The names of the files that are read."""
-    named = [name for one in inputs for name in ((one.et, one.kineto) if isinstance(one, InputPair) else (one,))]
-    return [os.fspath(name) for name in named]
+    files = [(given.et, given.kineto) if isinstance(given, InputPair) else (given,) for given in inputs]
+    return [os.fspath(file) for pair in files for file in pair]
 
 
 def read_inputs(inputs: Sequence[TraceInput]) -> Iterator[Trace]:

@@ -13,22 +13,13 @@ from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.text_tables import rewrap
 from ..trace.trace import Trace
-from .inputs import add_nsys_ranks, chosen_rank
-from .options import add_graph_captures
+from .inputs import add_nsys_ranks, chosen_file
+from .options import add_graph_captures, options_of
 from .outputs import add_json, write_json
 from .parser import hidden_alias
 from .terminal import say
 
-LINK_OPTIONS = (
-    "annotation",
-    "match",
-    "exact_match",
-    "iteration",
-    "strict",
-    "renumber",
-    "data_dependencies",
-    "timezone",
-)
+LINK_OPTIONS = "annotation match exact_match iteration strict renumber data_dependencies timezone"
 """Those of `LinkOptions` that `etplus link` and `etplus batch` have."""
 _LINKED_LESS = 3
 _WIDTH = 79
@@ -52,7 +43,6 @@ usage, nothing written.
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     add = parser.add_argument
     add("files", nargs="*", metavar="FILE",
@@ -113,16 +103,10 @@ def run(arguments: argparse.Namespace) -> int:
     inputs = [file for file in (et, kineto) if file is not None]
     output = _default_output(inputs[0], arguments.rank) if arguments.output is None else arguments.output
     check_outputs([output, arguments.json], [*inputs, *arguments.graph_capture])
-    which = arguments.pid is not None or arguments.gpu is not None
     result = link(
-        et,
-        chosen_rank(arguments, kineto) if which else kineto,
-        progress=not arguments.no_progress,
-        jobs=arguments.jobs,
-        rank=arguments.rank,
-        graph_captures=arguments.graph_capture,
-        **{name: getattr(arguments, name) for name in LINK_OPTIONS},
-    )
+        et, chosen_file(arguments, kineto), progress=not arguments.no_progress, graph_captures=arguments.graph_capture,
+        **options_of(arguments, f"jobs rank {LINK_OPTIONS}"),
+    )  # fmt: skip
     graphs = result.captured
     counts = {} if graphs is None else {"captured_graphs": graphs.counts | {"notes": graphs.sentences}}
     write_json(arguments.json, result.report.to_dict() | counts)

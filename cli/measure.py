@@ -9,17 +9,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..measuring.checkpoint import Checkpoint
 from ..measuring.measured import Measured, write_measured
-from ..measuring.timing import Options, measure
+from ..measuring.timing import Checkpoint, Options, measure
 from ..reshape.reshape import reshaped
 from ..reshape.shape_change import parse_changes
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.text_tables import Cell, number, render, rewrap, share, shorten, terminal_width
-from .execute import add_execution, execution_options, missing_table
-from .inputs import add_inputs, find_inputs, input_files, read_inputs
-from .terminal import print_text, warn_of_damage
+from .execute import add_execution, execution_options, missing_table, on_machine
+from .inputs import add_inputs, find_inputs, input_files, read_all
+from .terminal import print_text
 
 _ROWS, _LABEL, _MOST_ROUNDS = 15, 24, 1000
 _EPILOG = """\
@@ -36,7 +35,6 @@ takes them from there.
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Call each distinct operator of traces on this machine, and write what it takes."
     parser.epilog = _EPILOG
     add = parser.add_argument
@@ -61,8 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     inputs = find_inputs(arguments)
     kept = f"{arguments.output}.checkpoint"
     check_outputs([arguments.output, kept], input_files(inputs))
-    traces = list(read_inputs(inputs))
-    warn_of_damage(traces)
+    traces = read_all(inputs)
     others = [] if change is None else [reshaped(trace, change).trace for trace in traces]
     checkpoint = Checkpoint(kept, resume=arguments.resume)
     found = measure(traces, arguments.device, reshaped=others, options=options, checkpoint=checkpoint, progress=True)
@@ -97,21 +94,13 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 def measured_lines(found: Measured, width: int) -> Sequence[str]:
     """The tables of a measurement."""
-    where = found.conditions
-    threads = "1 thread" if where.threads == 1 else f"{where.threads} threads"
     rows: list[list[Cell]] = [
-        [
-            timing.op,
-            shorten(timing.shapes, _LABEL),
-            timing.count,
-            _us(timing.recorded_ns),
-            _us(timing.ns),
-            _us(timing.iqr_ns),
-        ]
+        [timing.op, shorten(timing.shapes, _LABEL), timing.count,
+         *(None if ns is None else number(ns / 1000) for ns in (timing.recorded_ns, timing.ns, timing.iqr_ns))]
         for timing in found.timings[:_ROWS]
-    ]
+    ]  # fmt: skip
     heads = ["operator", "shapes", "count", "recorded µs", "here µs", "IQR µs"]
-    lines = [render(f"operators on {where.device}, {threads}, torch {where.torch}", heads, rows, width)]
+    lines = [render(f"operators {on_machine(found.conditions)}", heads, rows, width)]
     if len(found.timings) > _ROWS:
         lines.append(f"and {len(found.timings) - _ROWS} more, all in the file")
     ratios = found.ratios()
@@ -131,7 +120,3 @@ def measured_lines(found: Measured, width: int) -> Sequence[str]:
     if found.not_executed:
         lines += ["", *missing_table(found.not_executed, width)]
     return lines
-
-
-def _us(ns: float | None) -> str | None:
-    return None if ns is None else number(ns / 1000)

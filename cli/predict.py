@@ -18,6 +18,7 @@ from ..reshape.shape_change import parse_changes
 from ..trace.errors import UsageError
 from ..trace.text_tables import number, render, rewrap, share, shorten, terminal_width
 from .inputs import add_inputs, find_inputs, read_all, read_input
+from .options import options_of
 from .outputs import add_tables, one_or_all, write_tables
 from .parser import hidden_alias
 from .terminal import all_damage
@@ -57,7 +58,6 @@ class _Gpu(argparse.Action):
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Predict the time of a linked trace with durations from a fitted model."
     parser.epilog = _EPILOG
     add = parser.add_argument
@@ -103,16 +103,16 @@ def run(arguments: argparse.Namespace) -> int:
         shape = replace(shape, also=read_input(arguments.also))
     measured = None if arguments.measured is None else read_measured(arguments.measured)
     traces = read_all(inputs)
-    common: dict[str, Any] = {"engine": arguments.engine, "device": arguments.gpu_model, "force": arguments.force}
-    common |= {"shape": shape, "measured": measured, "host": arguments.host}
+    common = options_of(arguments, "engine force host")
+    common |= {"device": arguments.gpu_model, "shape": shape, "measured": measured}
     if arguments.rank_couple:
         done = [predict_ranks(traces, model, **common)]
     else:
         common |= {"iterations": arguments.steps, "keep_outliers": arguments.keep_outliers}
         done = [predict(trace, model, **common) for trace in traces]
     made_of = [traces] if arguments.rank_couple else [[trace] for trace in traces]
-    plain = [one.to_dict() | {"damage": all_damage(of)} for one, of in zip(done, made_of, strict=True)]
-    text = "\n\n".join(_text(one, terminal_width()) for one in done)
+    plain = [found.to_dict() | {"damage": all_damage(of)} for found, of in zip(done, made_of, strict=True)]
+    text = "\n\n".join(_text(found, terminal_width()) for found in done)
     write_tables(arguments, text, one_or_all(plain))
     return 0
 
@@ -137,7 +137,11 @@ def _text(one: Prediction, width: int) -> str:
     lines = [render(shorten(one.file, width), [f"engine {one.engine}", "time µs", against], rows, width)]
     steps = one.steps.to_lines() if one.steps is not None else []
     lines += rewrap([*_doubt(one), *one.base.to_lines(), *steps, *outlier_lines(one.set_apart)], width, " " * 11)
-    lines += ["", _ops(one, recorded, width)]
+    ops = [
+        [row.op, row.count, number(row.predicted_ns / 1000, 0), number(row.measured_ns / 1000, 0), row.how[0]]
+        for row in one.rows[:_ROWS]
+    ]
+    lines += ["", render("operators", ["op", "count", "predicted µs", f"{recorded} µs", "by"], ops, width)]
     if len(one.rows) > _ROWS:
         lines.append(f"and {len(one.rows) - _ROWS} more; all with --json")
     notes = [f"{one.unknown:.1%} of the work has no counterpart in the model: as recorded"] if one.unknown else []
@@ -160,14 +164,6 @@ def _doubt(one: Prediction) -> list[str]:
     return [f"weakest    {one.weakest_link}", f"           {much}"]
 
 
-def _ops(one: Prediction, recorded: str, width: int) -> str:
-    rows = [
-        [row.op, row.count, number(row.predicted_ns / 1000, 0), number(row.measured_ns / 1000, 0), row.how[0]]
-        for row in one.rows[:_ROWS]
-    ]
-    return render("operators", ["op", "count", "predicted µs", f"{recorded} µs", "by"], rows, width)
-
-
 def _against(one: Prediction, ns: int) -> str | None:
     if not one.measured_ns:
         return None
@@ -177,18 +173,18 @@ def _against(one: Prediction, ns: int) -> str | None:
 def _shapes(shapes: Reshaped, width: int) -> Sequence[str]:
     """What was done with the shapes, and what could not be."""
     sizes = ", ".join(f"{size.dimension} {size.recorded_size} to {size.new_size}" for size in shapes.sizes)
-    said = [f"{sizes}: {shapes.changed} of {shapes.calls} operator calls have other shapes"] if sizes else []
+    notes = [f"{sizes}: {shapes.changed} of {shapes.calls} operator calls have other shapes"] if sizes else []
     if shapes.dtype is not None:
-        said.append(
+        notes.append(
             f"dtype {shapes.dtype}: as measured with it, else scaled with bytes and peak rates (FLOPs on a CPU: as "
             "recorded); other kernels may be chosen, casts may be left out"
         )
     if not shapes.underived:
-        return rewrap(said, width, "")
-    count, of_time = sum(one.count for one in shapes.underived), sum(one.share for one in shapes.underived)
+        return rewrap(notes, width, "")
+    count, of_time = sum(op.count for op in shapes.underived), sum(op.share for op in shapes.underived)
     title = f"{count} calls, {of_time:.1%} of the time, keep shapes that could not be re-derived:"
-    rows = [[one.op, one.count, one.first, share(one.share)] for one in shapes.underived[:_ROWS]]
-    lines = [*rewrap(said, width, ""), render(title, ["op", "count", "begins", "time"], rows, width)]
+    rows = [[op.op, op.count, op.first, share(op.share)] for op in shapes.underived[:_ROWS]]
+    lines = [*rewrap(notes, width, ""), render(title, ["op", "count", "begins", "time"], rows, width)]
     if len(shapes.underived) > _ROWS:
         lines.append(f"and {len(shapes.underived) - _ROWS} more operators; all with --json")
     return lines

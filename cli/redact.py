@@ -31,7 +31,6 @@ Exit status: 0 written, 2 bad input or usage, nothing written.
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Mask secrets in a Kineto trace, an Execution Trace or ET+; everything else keeps its bytes."
     parser.epilog = _EPILOG
     add = parser.add_argument
@@ -75,12 +74,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _found(masker: Masker, width: int) -> str:
     """What is masked and what is not, by name; never a value."""
-    told = (
+    tables = (
         (f"masked: {masker.count:,} values", "name or form", masker.masked),
         (f"kept: {sum(masker.kept.values()):,} values under suspicious names", "name", masker.kept),
     )
     return "\n\n".join(
         render(title, [head, "values"], [[name, count] for name, count in found.most_common()], width)
         if found else title
-        for title, head, found in told
+        for title, head, found in tables
     )  # fmt: skip

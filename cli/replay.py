@@ -56,7 +56,6 @@ CPU calls are the operators.
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     grammar = "".join(f"  {line}\n" for line in GRAMMAR.splitlines())
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG.format(grammar=grammar)
     add = parser.add_argument
@@ -87,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.execute:
         return run_execution(arguments)
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output, arguments.chrome])
-    graphs = [_graph(trace) for trace in read_inputs(inputs)]
+    graphs = [build_graph(trace.with_(file=Path(trace.file).name)) for trace in read_inputs(inputs)]
     warn_of_damage(graph.trace for graph in graphs)
     if arguments.steps is not None:
         held = [_held_out(graph, arguments.steps, arguments.keep_outliers) for graph in graphs]
@@ -113,10 +112,6 @@ def run(arguments: argparse.Namespace) -> int:
     text = "\n\n".join(summary.to_text(terminal_width()) for _, summary in results)
     write_tables(arguments, text, one_or_all(plain))
     return 0
-
-
-def _graph(trace: Trace) -> ReplayGraph:
-    return build_graph(trace.with_(file=Path(trace.file).name))
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 
-from ..analysis.devices import read_devices
 from ..analysis.summary import analyse
 from ..jobs.job_ranks import check_job, job_trace
 from ..replaying.critical import critical_chain
@@ -15,17 +13,8 @@ from ..schemas.kineto.python_frames import read_python_frames
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.selection import part_of
-from .inputs import TraceInput, add_inputs, find_inputs, read_inputs
-from .options import (
-    add_annotation,
-    add_batch_size,
-    add_device_spec,
-    add_graph_captures,
-    add_kernel_delay,
-    add_part,
-    captures_of,
-    with_captures,
-)
+from .inputs import add_inputs, find_inputs, read_inputs
+from .options import add_analysis, add_device_spec, add_graph_captures, captures_linker, own_devices
 from .terminal import print_warnings, say, warn_of_damage
 
 _EPILOG = """\
@@ -44,7 +33,6 @@ Exit status: 0 written, 2 bad input or usage, nothing written.
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Write one self-contained HTML page: timeline, device time, kernels, roofline, overheads."
     parser.epilog = _EPILOG
     add = parser.add_argument
@@ -52,10 +40,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_graph_captures(parser)
     add("-o", "--output", default="report.html", metavar="PAGE", help="the page to write (default: report.html)")
     add("--title", default="", metavar="TEXT", help="heading of the page (default: the file's name)")
-    add_part(parser, "show only")
-    add_annotation(parser)
-    add_batch_size(parser)
-    add_kernel_delay(parser)
+    add_analysis(parser, "show only")
     add("--python-frames", action="store_true", help="Python functions in the flame graph; of Kineto traces with_stack")
     add_device_spec(parser)
 
@@ -65,14 +50,15 @@ def run(arguments: argparse.Namespace) -> int:
     reads = [arguments.device_spec, *arguments.graph_capture]
     inputs = find_inputs(arguments, outputs=[arguments.output], reads=reads)
     check_page_name(arguments.output)
-    if arguments.python_frames:
-        _check_frames(inputs)
-    own = read_devices(arguments.device_spec) if arguments.device_spec else ()
-    ranks, job = [], []
-    captures = captures_of(arguments)
-    for one, read in zip(inputs, read_inputs(inputs), strict=True):
-        trace = part_of(with_captures(read, captures), steps=arguments.steps, window=arguments.window)
-        frames = read_python_frames(one) if arguments.python_frames and isinstance(one, str) else None
+    if arguments.python_frames and not all(isinstance(file, str) and file != "-" for file in inputs):
+        raise UsageError(
+            "--python-frames reads Kineto traces a second time; give the Kineto trace as a FILE of its own"
+        )
+    own, ranks, job = own_devices(arguments), [], []
+    with_captures = captures_linker(arguments)
+    for file, read in zip(inputs, read_inputs(inputs), strict=True):
+        trace = part_of(with_captures(read), steps=arguments.steps, window=arguments.window)
+        frames = read_python_frames(file) if arguments.python_frames and isinstance(file, str) else None
         analysis = analyse(
             trace, own, annotation=arguments.annotation, batch_size=arguments.batch_size,
             consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay,
@@ -88,14 +74,3 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output != "-":
         say(f"wrote   {arguments.output} ({len(page) / 1e6:.1f} MB)")
     return 0
-
-
-def _check_frames(inputs: Sequence[TraceInput]) -> None:
-    """
-    Raises:
-        UsageError: an input that is not one file, or cannot be read twice.
-    """
-    if not all(isinstance(one, str) and one != "-" for one in inputs):
-        raise UsageError(
-            "--python-frames reads Kineto traces a second time; give the Kineto trace as a FILE of its own"
-        )

@@ -33,7 +33,6 @@ it prints what the operator takes beside what was recorded.
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Write a standalone script that calls an operator of a trace with arguments as recorded."
     parser.epilog = _EPILOG
     add = parser.add_argument

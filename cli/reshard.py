@@ -21,9 +21,10 @@ from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.transaction import check_folder, check_outputs, make_folder
 from ..trace.errors import UsageError
 from ..trace.text_tables import number, render, rewrap, share, terminal_width
-from .inputs import add_inputs, find_inputs, input_files, read_inputs
+from .inputs import add_inputs, find_inputs, input_files, read_all
+from .options import options_of
 from .outputs import write_json
-from .terminal import print_text, say, warn_of_damage
+from .terminal import print_text, say
 
 _REPORT = "reshard.json"
 _MOST = 64
@@ -45,7 +46,6 @@ data-parallel rank keeps the recorded batch (weak scaling).
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Derive a job in another parallel layout from the traces of one that was recorded."
     parser.epilog = _EPILOG
     add = parser.add_argument
@@ -98,11 +98,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 @gc_disabled()
 def run(arguments: argparse.Namespace) -> int:
     """Derive, write and print; returns the exit status."""
-    layout = Layout(
-        tp=arguments.tp, dp=arguments.dp, pp=arguments.pp, zero=arguments.zero, batch=arguments.batch,
-        microbatches=arguments.microbatches, schedule=arguments.schedule, tp_style=arguments.tp_style,
-        sequence_parallel=arguments.sequence_parallel, bucket_mib=arguments.bucket_cap_mb,
-    )  # fmt: skip
+    sizes = options_of(arguments, "tp dp pp zero batch microbatches schedule tp_style sequence_parallel")
+    layout = Layout(**sizes, bucket_mib=arguments.bucket_cap_mb)
     recorded = None if arguments.recorded is None else parse_layout(arguments.recorded)
     network = _network(arguments)
     ranks = _ranks(arguments.ranks, layout)
@@ -116,8 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
     model = None if arguments.model is None else read_model(arguments.model)
     measured = None if arguments.measured is None else read_measured(arguments.measured)
     plan = None if arguments.use is None else _read_plan(arguments.use)
-    traces = list(read_inputs(inputs))
-    warn_of_damage(traces)
+    traces = read_all(inputs)
     job = reshard(
         traces, layout, model=model, measured=measured, network=network, recorded=recorded, plan=plan,
         step=arguments.step,
@@ -214,14 +210,15 @@ def _text(report: dict[str, Any], memory: float | None, width: int) -> str:
     if "memory" in report:
         names = ("parameters", "gradients", "optimizer", "activations", "buffers", "total")
         rows: list[list[str | None]] = []
-        for stage, one in enumerate(report["memory"]):
-            fits = [] if memory is None else ["yes" if one["total"] <= memory * 1e9 else "no"]
-            rows.append([str(stage), *(number(one[name] / 1e6) for name in names), *fits])
+        for stage, held in enumerate(report["memory"]):
+            fits = [] if memory is None else ["yes" if held["total"] <= memory * 1e9 else "no"]
+            rows.append([str(stage), *(number(held[name] / 1e6) for name in names), *fits])
         fits_in = [] if memory is None else [f"fits {memory:g} GB"]
         parts += ["", render("memory of a rank, MB", ["stage", *names, *fits_in], rows, width)]
     if report["not_derived"]:
         rows = [
-            [one["what"], one["reason"], str(one["count"]), share(one["share"])] for one in report["not_derived"][:15]
+            [part["what"], part["reason"], str(part["count"]), share(part["share"])]
+            for part in report["not_derived"][:15]
         ]
         parts += ["", render("left as recorded", ["what", "reason", "count", "share"], rows, width)]
     return "\n".join(parts)

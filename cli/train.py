@@ -12,7 +12,7 @@ from tqdm import tqdm
 from ..schemas.graph_arrays import read_dataset
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
-from .options import MISSING_LEARN
+from .options import MISSING_LEARN, options_of
 from .outputs import add_json, write_json
 
 _EPILOG = """\
@@ -26,7 +26,6 @@ DIR has train/ and valid/ with .npz graphs, of etplus or of TpuGraphs.
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
     parser.description = "Train a network that predicts the times of graphs; needs the extra learn."
     parser.epilog = _EPILOG
     add = parser.add_argument
@@ -59,16 +58,12 @@ def run(arguments: argparse.Namespace) -> int:
             bar.update(epoch - bar.n)
             bar.set_postfix_str(f"validation {error:.3f}")
 
-        trained = train(
-            graphs, valid, kind=arguments.kind, hidden=arguments.hidden, epochs=arguments.epochs, seed=arguments.seed,
-            checkpoint=checkpoint, resume=arguments.resume, report=report,
-        )  # fmt: skip
+        chosen = options_of(arguments, "kind hidden epochs seed resume")
+        trained = train(graphs, valid, checkpoint=checkpoint, report=report, **chosen)
     write_trained(trained, arguments.output)
     numbers = {"kind": arguments.kind, "graphs": len(graphs), "epochs": trained.epochs, "valid": trained.valid}
     write_json(arguments.json, numbers)
-    print(
-        f"{arguments.kind}: {len(graphs)} graphs, {trained.epochs} epochs, mean |log ratio| on valid/ "
-        f"{trained.valid:.3f}\nwrote {arguments.output}",
-        file=sys.stderr,
-    )
+    quality = f"mean |log ratio| on valid/ {trained.valid:.3f}"
+    print(f"{arguments.kind}: {len(graphs)} graphs, {trained.epochs} epochs, {quality}", file=sys.stderr)
+    print(f"wrote {arguments.output}", file=sys.stderr)
     return 0

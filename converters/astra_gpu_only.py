@@ -14,7 +14,6 @@ import itertools
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -92,7 +91,7 @@ class _Folding:
         self.comm_id: dict[int, int] = {}
         self.last_comm = 0  # row of the last one but receives
         self.on_stream: dict[int, tuple[int, int]] = {}  # id and end of the last node of each stream
-        self.waits = GpuWaits.of(trace, rows, comms)
+        self.waits = GpuWaits(trace, rows, comms)
         self.submitted = submitted(trace)
         self.beside = bool(np.any(trace.kind[rows] == GPU))  # the host works beside the computations
         self.host_id = 0  # of the last delay that is the host's
@@ -105,8 +104,8 @@ class _Folding:
         pending = deque(zip(begins, self.comms, strict=True))
         begun = {comm.row: (begin, int(trace.id[comm.row]) + 1) for begin, comm in pending}
         for row, begin, end in zip(rows.tolist(), trace.ts[rows].tolist(), self.ends.tolist(), strict=True):
-            inside = [one for one in self.waits.inside.get(row, []) if one in begun]
-            until = max([(begin, int(trace.id[row])), *(begun[one] for one in inside)])
+            inside = [comm for comm in self.waits.inside.get(row, []) if comm in begun]
+            until = max([(begin, int(trace.id[row])), *(begun[comm] for comm in inside)])
             yield from self._communications(*until, row, pending)
             if inside:
                 yield from self._delay(self._micros(begin), [])
@@ -125,21 +124,18 @@ class _Folding:
     def _communications(
         self, ns: int, number: int, row: int, pending: deque[tuple[int, Communication]]
     ) -> Iterator[SimNode]:
-        """The communications that begin before a computation.
-
-        Args:
-            ns, number, row: start, id and row of the computation.
-        """
+        """The communications that begin before a computation of this start, id and row."""
         while pending and (pending[0][0], int(self.trace.id[pending[0][1].row])) < (ns, number):
             begin, comm = pending.popleft()
-            after = [self.chain_at[one] for one in self.waits.before_comm.get(comm.row, []) if one in self.chain_at]
+            before = self.waits.before_comm.get(comm.row, [])
+            after = [self.chain_at[computation] for computation in before if computation in self.chain_at]
             started = int(self._micros(begin))
             issued = self._submitted(comm.row, started) if after else started
             yield from self._host(issued, row)
             yield self._communicate(comm, issued, after)
 
     def _host(self, until: int, row: int) -> Iterator[SimNode]:
-        """What the host takes before it submits a computation, or a communication before that.
+        """What the host takes until it has submitted a computation, or a communication before that.
 
         The host goes on while the GPU waits: its delays are behind each other and behind what it has itself waited for,
         not behind the computations, so that they can run while these wait for a communication. Where that was so in the
@@ -147,19 +143,16 @@ class _Folding:
 
         In a run without such a wait it is the slot that orders them and the computations: they have that of the last
         computation's stream. Where computations of several streams alternate they are behind the last one.
-
-        Args:
-            until: when it has submitted it.
         """
         through = self.waits.through_host.get(row, [])
-        comms = [one for one in through if one in self.comm_end]
+        comms = [comm for comm in through if comm in self.comm_end]
         if not self.beside:
             yield from self._delay(until, [comm for comm in comms if self.comm_end[comm] > self.chain_end[-1]])
             return
         ready = max([self.chain_end[-1], *(self.comm_end[comm] for comm in comms)])
         if until <= ready:
             return
-        done = [self.chain_id[self.chain_at[one]] for one in through if one in self.chain_at]
+        done = [self.chain_id[self.chain_at[event]] for event in through if event in self.chain_at]
         after = [*(self.comm_id[comm] for comm in comms), *done]
         stream = self._slot()
         if len(set(self.trace.stream_lane[self.last].tolist())) > 1:
@@ -197,20 +190,16 @@ class _Folding:
         begin = int(self._micros(self.trace.ts[row]))
         yield from self._host(self._submitted(row, begin), row)
         waited = [*self.waits.through_host.get(row, []), *self.waits.on_gpu.get(row, []), *inside]
-        comms = [one for one in waited if one in self.comm_end]
+        comms = [comm for comm in waited if comm in self.comm_end]
         seen = [comm for comm in comms if self.comm_end[comm] > self.chain_end[-1]]
-        ready = max([self.chain_end[-1], *(self.comm_end[one] for one in seen)])
+        ready = max([self.chain_end[-1], *(self.comm_end[comm] for comm in seen)])
         if ready > self.chain_end[-1]:
             self.idle.append((self.chain_end[-1], ready))
         yield from self._delay(begin, seen)
         ready = max(ready, self.chain_end[-1])
         stream = int(self.trace.stream_lane[row])
-        needs = [
-            self.chain_id[-1],
-            self.host_id,
-            *(self.comm_id[comm] for comm in comms),
-            self.on_stream.get(stream, (0, 0))[0],
-        ]
+        before, _ = self.on_stream.get(stream, (0, 0))
+        needs = [self.chain_id[-1], self.host_id, *(self.comm_id[comm] for comm in comms), before]
         node = self._link(row, max(until, ready), max(until - ready, 0), needs)
         self.chain_at[row] = len(self.chain_id) - 1
         self.last = [*self.last[-1:], row]
@@ -236,8 +225,8 @@ class _Folding:
         at = bisect_right(self.chain_end, issued) - 1
         before, free = self.on_stream.get(stream, (0, 0))
         turn = 0 if comm.kind == RECV else self.last_comm  # a receive waits beside what the rank sends
-        needs = {*(self.chain_id[one] for one in (at, *after)), self.comm_id.get(turn, 0), before} - {0}
-        ready = max([free, self.comm_end.get(turn, 0), *(self.chain_end[one] for one in (at, *after))])
+        needs = {*(self.chain_id[place] for place in (at, *after)), self.comm_id.get(turn, 0), before} - {0}
+        ready = max([free, self.comm_end.get(turn, 0), *(self.chain_end[place] for place in (at, *after))])
         until = self.transferred.get(int(self.trace.id[row]), self.trace.finish[row])
         micros = max(int(self._micros(until)) - ready, 0)
         node = SimNode(next(self.ids), row, micros, sorted(needs), comm=comm)
@@ -253,13 +242,14 @@ class _Folding:
 _MAX_LATENCY_NS = 1_000_000
 """No device takes longer to begin what was launched to an idle stream: more is waiting for other work."""
 
-_Rows = dict[int, list[int]]
 _Flags = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
 class GpuWaits:
-    """Which computations wait for which communications, and the other way round.
+    """Which computations wait for which communications, and the other way round, by the edges of a trace.
+
+    Args:
+        rows: the computations, in the order in which they run.
 
     Attributes:
         on_gpu: row of a computation to the rows of the communications that its stream waits for.
@@ -271,19 +261,7 @@ class GpuWaits:
         before_comm: row of a communication to the rows of the computations that its stream waits for.
     """
 
-    on_gpu: _Rows
-    through_host: _Rows
-    inside: _Rows
-    asked: dict[int, int]
-    before_comm: _Rows
-
-    @staticmethod
-    def of(trace: Trace, rows: IntColumn, comms: Sequence[Communication]) -> GpuWaits:
-        """Find them in the edges of a trace.
-
-        Args:
-            rows: the computations, in the order in which they run.
-        """
+    def __init__(self, trace: Trace, rows: IntColumn, comms: Sequence[Communication]) -> None:
         communicates, computes = mask_at(len(trace), [comm.row for comm in comms]), mask_at(len(trace), rows)
         source, target, _ = trace.edges.T
         done = trace.finish[source] <= trace.ts[target] + ROUNDING_NS
@@ -291,13 +269,11 @@ class GpuWaits:
         before = computes[source] & communicates[target]
         waited, row, asked = _through_host(trace, rows, communicates, computes)
         order = np.argsort(asked, kind="stable")
-        return GpuWaits(
-            _by_target(source[on_gpu & done], target[on_gpu & done]),
-            _by_target(waited, row),
-            _by_target(*blocking_calls(trace, np.flatnonzero(communicates)).T),
-            dict(zip(row[order].tolist(), asked[order].tolist(), strict=True)),
-            _by_target(source[before & done], target[before & done]),
-        )
+        self.on_gpu = _by_target(source[on_gpu & done], target[on_gpu & done])
+        self.through_host = _by_target(waited, row)
+        self.inside = _by_target(*blocking_calls(trace, np.flatnonzero(communicates)).T)
+        self.asked: dict[int, int] = dict(zip(row[order].tolist(), asked[order].tolist(), strict=True))
+        self.before_comm = _by_target(source[before & done], target[before & done])
 
 
 def _through_host(
@@ -333,10 +309,7 @@ def _through_host(
 
 def _after_pauses(trace: Trace, rows: IntColumn, edges: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Communications on the host that ended in a long pause of the thread that reads their results, and the computation
-    that follows the pause.
-
-    Args:
-        edges: (n, 2), communications and their readers.
+    that follows the pause; `edges` are communications and their readers, (n, 2).
     """
     rows = rows[np.lexsort((trace.ts[rows], trace.thread[rows]))]
     found = [np.zeros((0, 2), np.int64)]
@@ -352,7 +325,7 @@ def _after_pauses(trace: Trace, rows: IntColumn, edges: IntColumn) -> tuple[IntC
     return run, after
 
 
-def _by_target(source: IntColumn, target: IntColumn) -> _Rows:
+def _by_target(source: IntColumn, target: IntColumn) -> dict[int, list[int]]:
     pairs = np.unique(np.stack([source, target], axis=1), axis=0)
     return lists_by(*pairs.T[::-1].tolist())
 
@@ -370,17 +343,12 @@ def submitted(trace: Trace) -> IntColumn:
     waiting = waits(trace)[1][call] > 0
     launched = np.where(waiting, trace.ts[call], np.minimum(trace.finish[call], trace.ts[gpu]))
     latency = trace.ts[gpu] - launched
-    free = _free(trace)[gpu]
+    source, target, _ = trace.edges_of("stream", "event").T
+    free = np.full(len(trace), -1, np.int64)  # the latest end of what a row waits for on the GPU
+    np.maximum.at(free, target, trace.finish[source])
+    free = free[gpu]
     idle = (free <= launched) & (latency <= _MAX_LATENCY_NS)
     usual = int(np.median(latency[idle])) if idle.any() else 0
     bound = (launched + usual >= free) & (latency <= _MAX_LATENCY_NS)
     result[gpu] = np.where(bound, trace.ts[gpu], np.minimum(launched + usual, trace.ts[gpu]))
     return result
-
-
-def _free(trace: Trace) -> IntColumn:
-    """For each row the latest end of what its edges of kinds `stream` and `event` wait for, ns; −1 for none."""
-    free = np.full(len(trace), -1, np.int64)
-    source, target, _ = trace.edges_of("stream", "event").T
-    np.maximum.at(free, target, trace.finish[source])
-    return free

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -74,55 +73,26 @@ def after_start(nodes: Iterable[SimNode], micros: int) -> Iterator[SimNode]:
 def write_nodes(
     trace: Trace, path: str | os.PathLike[str], nodes: Iterable[SimNode], rank: int, roofline: float | None = None
 ) -> int:
-    """Write a file; returns the number of nodes. Raises as `write_blocks` does.
-
-    Args:
-        roofline: memory bandwidth of a roofline simulation, GB/s; see `roofline_work`.
-    """
-    work, rest = _work(trace, roofline), iter(nodes)
-    blocks = iter(lambda: _block(trace, list(itertools.islice(rest, ROWS)), rank, work), Block(0, b""))
-    return write_blocks(path, GlobalMetadata(version=CHAKRA_VERSION), blocks)
-
-
-@dataclass(frozen=True)
-class _KnownWork:
-    """FLOPs and bytes of rows, −1 where they are not known.
-
-    Attributes:
-        roofline: bandwidth in GB/s, with which all nodes on the GPU get both; None for those that are known.
-    """
-
-    num_ops: IntColumn
-    tensor_size: IntColumn
-    roofline: float | None
-
-    def of(self, nodes: Sequence[SimNode], rows: IntColumn, micros: IntColumn) -> tuple[IntColumn, IntColumn]:
-        """`num_ops` and `tensor_size` of nodes, −1 for none."""
-        computing = np.array([node.comm is None for node in nodes], np.bool_)
-        known = computing & (rows >= 0)
-        num_ops, size = (np.where(known, column[rows], -1) for column in (self.num_ops, self.tensor_size))
-        if self.roofline is None:
-            return num_ops, size
-        num_ops, size = roofline_work(num_ops, size, micros, self.roofline)
-        return np.where(computing, num_ops, -1), np.where(computing, size, -1)
-
-
-def _work(trace: Trace, roofline: float | None) -> _KnownWork:
-    work = work_columns(trace)
+    """Write a file and return the number of nodes; raises as `write_blocks` does, `roofline` as in `roofline_work`."""
+    work, rest = work_columns(trace), iter(nodes)
     if roofline is not None:  # a copy between host and device is bound by the bus, not by the device's memory
         copies = [code for code, name in enumerate(trace.categories) if name == "gpu_memcpy"]
         work["tensor_size"][np.isin(trace.category, copies)] = -1
-    return _KnownWork(work["num_ops"], work["tensor_size"], roofline)
+    blocks = iter(lambda: _block(trace, list(itertools.islice(rest, ROWS)), rank, work, roofline), Block(0, b""))
+    return write_blocks(path, GlobalMetadata(version=CHAKRA_VERSION), blocks)
 
 
-def _block(trace: Trace, nodes: list[SimNode], rank: int, work: _KnownWork) -> Block:
+def _block(trace: Trace, nodes: list[SimNode], rank: int, work: dict[str, IntColumn], roofline: float | None) -> Block:
     """Some nodes, fields and attributes in the order in which a file has them."""
     ids, rows, micros = (np.fromiter(map(attrgetter(name), nodes), np.int64, len(nodes)) for name in _NUMBERS)
     comms = [node.comm for node in nodes]
     types = np.array([COMP if comm is None else comm_node_type(comm) for comm in comms], np.int64)
     needs = [list(dict.fromkeys(node.needs)) for node in nodes]
     real, names = rows >= 0, [_NAMES[row] if row < 0 else trace.name_of(Row(row)).encode() for row in rows.tolist()]
-    num_ops, size = work.of(nodes, rows, micros)
+    computing = np.array([comm is None for comm in comms], np.bool_)
+    num_ops, size = (np.where(computing & real, work[name][rows], -1) for name in ("num_ops", "tensor_size"))
+    if roofline is not None:
+        num_ops, size = (np.where(computing, column, -1) for column in roofline_work(num_ops, size, micros, roofline))
     rows = np.maximum(rows, 0)
     on_gpu = real & (trace.kind[rows] == GPU)
     own = np.array([node.stream for node in nodes], np.int64)

@@ -16,12 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..jobs.clocks import clock_offsets, synchronising
+from ..jobs.clocks import clock_offsets, synchronising, transfers
 from ..jobs.job_ranks import ONE_RANK
 from ..jobs.job_report import ClockOffset
 from ..jobs.matching import Matched, match_collectives, match_messages
-from ..jobs.rank_communications import RankCommunications, communications
-from ..jobs.transfers import transfers
+from ..jobs.rank_communications import RankCommunications
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import WORLD, Group
 from ..trace.conventions import MAX_RANKS
@@ -30,9 +29,7 @@ from ..trace.trace import Trace
 from .astra_gpu_only import fold
 from .astra_nodes import after_start, write_nodes
 from .chakra import Written
-from .collectives import ALL_RANKS, Agreement, Communication, RankComms
-
-_HOSTS = ("fold",)
+from .collectives import ALL_RANKS, Agreement, Communication, RankComms, RankRecording
 
 _LEAST_BYTES = 4
 _MAX_GBPS = 1e9
@@ -123,7 +120,6 @@ def write_astra_sim(
     trace: Trace,
     path: str | os.PathLike[str],
     comms: RankComms,
-    *,
     skew_ns: int = 0,
     transferred: Mapping[int, int] | None = None,
     roofline: float | None = None,
@@ -151,24 +147,6 @@ def write_astra_sim(
     if skew_ns >= 500:
         nodes = after_start(nodes, (skew_ns + 500) // 1000)
     return Written(write_nodes(trace, path, nodes, comms.rank, roofline), comms.counts)
-
-
-def check_host(host: str) -> None:
-    """Refuse an unknown host mode.
-
-    Raises:
-        UsageError: it is unknown, or "keep", which was removed.
-
-    Example:
-        >>> check_host("fold")
-    """
-    if host == "keep":
-        raise UsageError(
-            "host mode 'keep' was removed: operators kept the waits of the measured run; use 'fold' (the default), "
-            "where the host's time runs beside the GPU's and waits follow the simulation"
-        )
-    if host not in _HOSTS:
-        raise UsageError(f"unknown host mode {host!r}; expected: {', '.join(_HOSTS)}")
 
 
 def _unable(comm: Communication, own: RankComms, agreement: Agreement) -> str:
@@ -242,27 +220,17 @@ def _agreed_sizes(agreement: Agreement) -> dict[tuple[int, int], int]:
 _MESSAGES = "messages of a replicated trace, kept as computations of their measured duration"
 
 
-@dataclass(frozen=True)
-class SimulatedRanks:
-    """The ranks that a simulator gets.
-
-    Attributes:
-        comms: of each rank its communications.
-        sources: rank to that of the trace that it runs.
-        notes: sentences for the user.
-    """
-
-    comms: list[RankComms]
-    sources: dict[int, int]
-    notes: tuple[str, ...] = ()
-
-
-def simulated_ranks(given: Sequence[RankComms], *, renumber: bool, replicate: int | None) -> SimulatedRanks:
+def simulated_ranks(
+    given: Sequence[RankComms], *, renumber: bool, replicate: int | None
+) -> tuple[list[RankComms], dict[int, int], tuple[str, ...]]:
     """The ranks of a simulation, which are 0 to n − 1.
 
     Args:
         renumber: number those that are given from 0 on.
         replicate: how many ranks the one trace that is given is to stand for.
+
+    Returns:
+        their communications; rank to that of the trace that it runs; and sentences for the user.
 
     Raises:
         UsageError: fewer than two ranks, one that is missing, or several to replicate.
@@ -272,7 +240,7 @@ def simulated_ranks(given: Sequence[RankComms], *, renumber: bool, replicate: in
             raise UsageError(f"--replicate takes one trace, not {len(given)}; choose a rank with --rank")
         (source,) = given
         note = f"all {replicate} ranks run the trace of rank {source.rank}"
-        return SimulatedRanks(replicated(source, replicate), dict.fromkeys(range(replicate), source.rank), (note,))
+        return replicated(source, replicate), dict.fromkeys(range(replicate), source.rank), (note,)
     if len(given) < 2:
         raise UsageError(f"only rank {given[0].rank} was given; {ONE_RANK}")
     ranks = renumbered(given) if renumber else list(given)
@@ -284,7 +252,7 @@ def simulated_ranks(given: Sequence[RankComms], *, renumber: bool, replicate: in
             "or number the others with --renumber-ranks"
         )
     moved = ", ".join(f"{source} as {rank}" for rank, source in sorted(sources.items()) if rank != source)
-    return SimulatedRanks(ranks, sources, (f"ranks renumbered: {moved}",) if moved else ())
+    return ranks, sources, (f"ranks renumbered: {moved}",) if moved else ()
 
 
 def renumbered(ranks: Sequence[RankComms]) -> list[RankComms]:
@@ -293,10 +261,10 @@ def renumbered(ranks: Sequence[RankComms]) -> list[RankComms]:
     Ranks that are not given become negative, so that none is taken for one that is.
 
     Example:
-        >>> [one.rank for one in renumbered([RankComms(rank, 8, ()) for rank in (6, 4, 7, 5)])]
+        >>> [comms.rank for comms in renumbered([RankComms(rank, 8, ()) for rank in (6, 4, 7, 5)])]
         [2, 0, 3, 1]
     """
-    new = {one.rank: number for number, one in enumerate(sorted(ranks, key=lambda one: one.rank))}
+    new = {rank: number for number, rank in enumerate(sorted(comms.rank for comms in ranks))}
 
     def number(rank: int) -> int:
         return new.get(rank, -1 - rank)
@@ -306,10 +274,10 @@ def renumbered(ranks: Sequence[RankComms]) -> list[RankComms]:
         peer = number(comm.peer) if comm.kind < 0 else comm.peer
         return replace(comm, peer=peer, named=(name, tuple(sorted(map(number, members)))))
 
-    return [replace(one, rank=new[one.rank], found=tuple(map(moved, one.found))) for one in ranks]
+    return [replace(comms, rank=new[comms.rank], found=tuple(map(moved, comms.found))) for comms in ranks]
 
 
-def replicated(one: RankComms, ranks: int) -> list[RankComms]:
+def replicated(given: RankComms, ranks: int) -> list[RankComms]:
     """Ranks that all run one rank's trace.
 
     The group of all ranks, and one whose ranks are not known, becomes that of all new ones. One of s ranks with stride
@@ -326,15 +294,11 @@ def replicated(one: RankComms, ranks: int) -> list[RankComms]:
     """
     if not 2 <= ranks <= MAX_RANKS:
         raise UsageError(f"--replicate {ranks}: ASTRA-sim needs at least 2 ranks and takes at most {MAX_RANKS:,}")
-    collectives = [comm for comm in one.found if comm.kind >= 0]
-    counts = one.counts + Counter({_MESSAGES: len(one.found) - len(collectives)})
+    collectives = [comm for comm in given.found if comm.kind >= 0]
+    counts = given.counts + Counter({_MESSAGES: len(given.found) - len(collectives)})
     layouts = {group: _layout(group, ranks) for group in sorted({comm.named for comm in collectives})}
-    return [
-        RankComms(
-            rank, ranks, tuple(replace(comm, named=layouts[comm.named][rank]) for comm in collectives), Counter(counts)
-        )
-        for rank in range(ranks)
-    ]
+    found = [tuple(replace(comm, named=layouts[comm.named][rank]) for comm in collectives) for rank in range(ranks)]
+    return [RankComms(rank, ranks, comms, Counter(counts)) for rank, comms in enumerate(found)]
 
 
 def _layout(group: Group, ranks: int) -> list[Group]:
@@ -365,26 +329,6 @@ def _layout(group: Group, ranks: int) -> list[Group]:
 
 
 @dataclass(frozen=True)
-class RankTimes:
-    """What the clock of a rank is compared by.
-
-    Attributes:
-        base_ns: wall-clock ns of 0 ns in the trace, by its own clock.
-        start_ns: of its first event.
-        comms: its communications, by the same clock.
-    """
-
-    base_ns: int
-    start_ns: int
-    comms: RankCommunications
-
-
-def rank_times(trace: Trace) -> RankTimes:
-    """When a rank starts and communicates."""
-    return RankTimes(trace.base_time_ns, trace.base_time_ns + trace.span[0], communications(trace))
-
-
-@dataclass(frozen=True)
 class JobTimes:
     """All ranks of a job, by number.
 
@@ -392,15 +336,15 @@ class JobTimes:
     collective joins has no common clock; such ranks start together.
 
     Example:
-        >>> JobTimes({rank: rank_times(trace) for rank, trace in enumerate(traces)}).start_skew()  # doctest: +SKIP
+        >>> JobTimes({rank: rank_recording(trace) for rank, trace in enumerate(traces)}).start_skew()  # doctest: +SKIP
         ({0: 5471500, 1: 0, 2: 6891000, 3: 698000}, ('ranks start as measured, up to 6.891 ms apart (rank 2 last)',))
     """
 
-    ranks: Mapping[int, RankTimes]
+    ranks: Mapping[int, RankRecording]
 
     @cached_property
     def _comms(self) -> dict[int, RankCommunications]:
-        return {rank: one.comms for rank, one in self.ranks.items()}
+        return {rank: recording.comms for rank, recording in self.ranks.items()}
 
     @cached_property
     def _collectives(self) -> list[Matched]:
@@ -445,12 +389,11 @@ class JobTimes:
         """
         offsets = {clock.rank: clock.offset_ns for clock in self._clocks}
         found: dict[int, dict[int, int]] = {rank: {} for rank in self.ranks}
-        for one in (*self._collectives, *self._messages):
-            seen = transfers(one, offsets)
+        for matched in (*self._collectives, *self._messages):
+            seen = transfers(matched, offsets)
             arrived = seen.begin + seen.duration
-            for i, rank in enumerate(one.ranks):
-                until = (
-                    np.clip(arrived + offsets.get(rank, 0), one.start[:, i], one.end[:, i]) - self.ranks[rank].base_ns
-                )
-                found[rank] |= dict(zip(one.node[seen.seen, i].tolist(), until[seen.seen].tolist(), strict=True))
+            for i, rank in enumerate(matched.ranks):
+                until = np.clip(arrived + offsets.get(rank, 0), matched.start[:, i], matched.end[:, i])
+                until = until[seen.seen] - self.ranks[rank].base_ns
+                found[rank] |= dict(zip(matched.node[seen.seen, i].tolist(), until.tolist(), strict=True))
         return found

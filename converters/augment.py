@@ -100,7 +100,7 @@ def augment(
     warn_of_masks(blob.name, masked + more + sum(count for *_, count in inside))
     with open_output(path) as out:
         out.write(before)
-        for piece in _pieces(blob.data, start, end, values, [one[:3] for one in inside], *body):
+        for piece in _pieces(blob.data, start, end, values, [text[:3] for text in inside], *body):
             out.write(piece)
         for text in added:
             out.write(b",\n" + text)
@@ -135,16 +135,8 @@ def _values(trace: Trace, own_devices: tuple[Device, ...]) -> list[dict[str, flo
     work, devices, gpu = work_of_events(trace), find_devices(trace, own_devices), trace.gpu
     passed = from_memory(trace, work.bytes, devices)
     result = []
-    columns = zip(
-        work.flops.tolist(),
-        work.bytes.tolist(),
-        work.dtype.tolist(),
-        gpu.dur.tolist(),
-        gpu.device.tolist(),
-        passed.tolist(),
-        strict=True,
-    )
-    for flops, size, dtype, dur, number, judged in columns:
+    columns = (work.flops, work.bytes, work.dtype, gpu.dur, gpu.device, passed)
+    for flops, size, dtype, dur, number, judged in zip(*(column.tolist() for column in columns), strict=True):
         values: dict[str, float] = {}
         device = devices.get(number)
         peak = device.peak_flops(work.dtypes[dtype]) if device is not None else None

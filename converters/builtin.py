@@ -24,13 +24,11 @@ from .traces import Traces
 if TYPE_CHECKING:
     from ..schemas.chakra.et_def_pb2 import GlobalMetadata, Node
     from ..schemas.graph_arrays import GraphArrays
-    from .astra_sim import RankTimes
     from .chakra import Written
-    from .collectives import Agreement, RankComms
+    from .collectives import Agreement, RankComms, RankRecording
 
 _CHAKRA_SUFFIXES = with_gz(".et")
 _RANK_AND_SUFFIX = re.compile(r"(?:\.\d{1,6})?\.et(?:\.gz)?$", re.ASCII)
-_NO_FLOWS = "edges left out, which are neither launches nor dependencies within CUDA graphs"
 _SILENT = "warning: no rank communicates, so that the simulated time does not follow the network"
 _NOT_SHOWN = "edges left out, since a node of theirs has no time"
 
@@ -76,9 +74,13 @@ class AstraSimOptions:
     as_prefix: bool | None = None
 
     def __post_init__(self) -> None:
-        from .astra_sim import check_host
-
-        check_host(self.host)
+        if self.host == "keep":
+            raise UsageError(
+                "host mode 'keep' was removed: operators kept the waits of the measured run; use 'fold' (the default), "
+                "where the host's time runs beside the GPU's and waits follow the simulation"
+            )
+        if self.host != "fold":
+            raise UsageError(f"unknown host mode {self.host!r}; expected: fold")
 
 
 @dataclass(frozen=True)
@@ -129,16 +131,10 @@ class Chakra:
 
     def write(self, traces: Traces, path: str, options: ChakraOptions) -> Conversion:
         """See `write_et`."""
-        from ..jobs.rank_communications import communications
         from .chakra import write_et
-        from .collectives import RankRecording, agree, matched, survey
+        from .collectives import agree, matched
 
-        surveyed: list[RankComms] = []
-        recorded: dict[int, RankRecording] = {}
-        for rank, trace in traces.items():
-            surveyed.append(survey(trace, rank, traces.unmatched(rank)))
-            if len(traces) > 1:
-                recorded[rank] = RankRecording(trace.file, communications(trace), traces.unmatched(rank))
+        surveyed, recorded = _survey(traces)
         prefix = _is_prefix(len(surveyed), options.as_prefix)
         found, notes = matched(surveyed, recorded, degrade=options.degrade)
         write = partial(write_et, memory_nodes=options.memory_nodes)
@@ -155,34 +151,24 @@ class AstraSim:
 
     def write(self, traces: Traces, path: str, options: AstraSimOptions) -> Conversion:
         """See `write_astra_sim`."""
-        from .astra_sim import JobTimes, for_simulator, rank_times, simulated_ranks, write_astra_sim
-        from .collectives import RankRecording, agree, matched, survey
+        from .astra_sim import JobTimes, for_simulator, simulated_ranks, write_astra_sim
+        from .collectives import agree, matched
 
-        surveyed: list[RankComms] = []
-        times: dict[int, RankTimes] = {}
-        recorded: dict[int, RankRecording] = {}
-        for rank, trace in traces.items():
-            surveyed.append(survey(trace, rank, traces.unmatched(rank)))
-            if len(traces) > 1:
-                times[rank] = rank_times(trace)
-                recorded[rank] = RankRecording(trace.file, times[rank].comms, traces.unmatched(rank))
+        surveyed, recorded = _survey(traces)
         found, changes = matched(surveyed, recorded, degrade=options.degrade)
-        ranks = simulated_ranks(found, renumber=options.renumber_ranks, replicate=options.replicate)
-        prefix = _is_prefix(len(ranks.comms), options.as_prefix)
-        job = JobTimes(times)
+        ranks, sources, renamed = simulated_ranks(found, renumber=options.renumber_ranks, replicate=options.replicate)
+        prefix = _is_prefix(len(ranks), options.as_prefix)
+        job = JobTimes(recorded)
         skew, notes = job.start_skew() if options.skew else ({}, ())
         transferred = job.transferred()
 
         def write(trace: Trace, path: str, comms: RankComms) -> Written:
-            source = ranks.sources[comms.rank]
-            return write_astra_sim(
-                trace, path, comms, skew_ns=skew.get(source, 0), transferred=transferred.get(source),
-                roofline=options.roofline,
-            )  # fmt: skip
+            late, arrivals = skew.get(sources[comms.rank], 0), transferred.get(sources[comms.rank])
+            return write_astra_sim(trace, path, comms, late, arrivals, options.roofline)
 
-        agreement = for_simulator(agree(ranks.comms))
-        done = _write_ranks(traces, path, prefix, agreement, write, sources=ranks.sources, groups=prefix)
-        return replace(done, notes=(*done.notes, *ranks.notes, *notes, *changes))
+        agreement = for_simulator(agree(ranks))
+        done = _write_ranks(traces, path, prefix, agreement, write, sources=sources, groups=prefix)
+        return replace(done, notes=(*done.notes, *renamed, *notes, *changes))
 
 
 class ChakraJson:
@@ -255,10 +241,7 @@ class Perfetto:
         from .pftrace import write_pftrace
 
         check_outputs([path])
-        trace = write_pftrace(dict(traces), path)
-        counts = Counter({_NO_FLOWS: trace.left_out} if trace.left_out else {})
-        notes = (f"{trace.flows} launches are flows, from the host to the instants above each stream",)
-        return Conversion((path,), trace.slices + trace.stages, counts, notes if trace.flows else ())
+        return write_pftrace(dict(traces), path)
 
 
 class GraphFile:
@@ -314,6 +297,19 @@ class Npz:
         return Conversion((path,), sum(nodes))
 
 
+def _survey(traces: Traces) -> tuple[list[RankComms], dict[int, RankRecording]]:
+    """The communications of each rank; and of several ranks how each was recorded."""
+    from .collectives import rank_recording, survey
+
+    surveyed: list[RankComms] = []
+    recorded: dict[int, RankRecording] = {}
+    for rank, trace in traces.items():
+        surveyed.append(survey(trace, rank, traces.unmatched(rank)))
+        if len(traces) > 1:
+            recorded[rank] = rank_recording(trace, traces.unmatched(rank))
+    return surveyed, recorded
+
+
 def _is_prefix(ranks: int, as_prefix: bool | None) -> bool:
     """Whether the output of so many ranks is a prefix."""
     prefix = ranks > 1 if as_prefix is None else as_prefix
@@ -333,11 +329,7 @@ def _write_ranks(
     sources: Mapping[int, int],
     groups: bool = False,
 ) -> Conversion:
-    """Write a file a rank and, where there are any or with `groups`, the process groups.
-
-    Args:
-        sources: rank to that of its trace.
-    """
+    """Write a file a rank (to that of its trace) and, where there are any or with `groups`, the process groups."""
     from .row_dependencies import Coupling, coupling_of
 
     paths = {rank: f"{path}.{rank}.et" if prefix else path for rank in sorted(sources)}

@@ -34,13 +34,7 @@ from ..schemas.chakra.encode import (
     text_field,
 )
 from ..schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
-from ..schemas.chakra.node_records import (
-    ABSENT,
-    EVENT_NUMBERS,
-    FURTHER_ATTRIBUTES,
-    form_of,
-    read_records,
-)
+from ..schemas.chakra.node_records import ABSENT, EVENT_NUMBERS, FURTHER_ATTRIBUTES, form_of, read_records
 from ..schemas.chakra.stream import messages_of, write_blocks
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import comm_rows
@@ -76,11 +70,7 @@ class Written:
 
 
 def write_et(
-    trace: Trace,
-    path: str | os.PathLike[str],
-    *,
-    comms: RankComms | None = None,
-    memory_nodes: bool = False,
+    trace: Trace, path: str | os.PathLike[str], *, comms: RankComms | None = None, memory_nodes: bool = False
 ) -> Written:
     """Write a trace as one Chakra file, gzipped if its name ends in ".gz".
 
@@ -113,102 +103,86 @@ def _blocks(
     if comms is None:
         rank = trace.rank or 0
         comms = agree([survey(trace, rank)]).ranks[rank]
-    needs = dependencies(trace, comm_rows(trace))
+    communicating = comm_rows(trace)
+    needs = dependencies(trace, communicating)
     counts = Counter(comms.counts)
     if needs.left_out:
         counts[_LEFT_OUT] = needs.left_out
-    columns = _columns(trace, needs, comms, memory_nodes)
+    encoder = _Encoder(trace, needs, comms, communicating, memory_nodes)
     spans = range(0, len(needs.order), ROWS)
-    return (_block(trace, needs.order[at : at + ROWS], columns) for at in spans), counts
+    return (encoder.block(needs.order[at : at + ROWS]) for at in spans), counts
 
 
-@dataclass(frozen=True)
-class _NodeColumns:
-    """What nodes are made of beside the columns of their trace; the arrays have one entry a row.
+class _Encoder:
+    """Makes the nodes of a trace out of columns, those of a kind together; its arrays have one entry a row."""
 
-    Attributes:
-        needs: what each row waits for.
-        names: encoded names, by code.
-        type: int64, NodeType.
-        duration, micros: int64, what a row itself does, in ns and in whole µs.
-        work: int64, see `work_columns`; only of computations.
-        comms: encoded attributes of the rows that communicate.
-    """
+    def __init__(
+        self, trace: Trace, needs: TraceDependencies, comms: RankComms, communicating: IntColumn, memory_nodes: bool
+    ) -> None:
+        self.trace, self.needs = trace, needs
+        self.names = [text_field(NAME, name.encode()) for name in trace.names]
+        self.type = _node_types(trace, comms, memory_nodes)
+        # what a row does itself, ns: GPU events and collectives as measured
+        self.duration = np.where(trace.timed, trace.dur, 0)
+        on_host = host_rows(trace, communicating)
+        self.duration[on_host] = host_work(trace, communicating)[on_host]
+        threads = np.unique(trace.thread, return_inverse=True)[1].reshape(-1)
+        lanes = np.where(trace.kind == GPU, -1 - trace.stream_lane, threads)
+        self.micros = rounded(self.duration, lanes, np.where(trace.ts >= 0, trace.ts, 0))
+        self.work = {name: np.where(self.type == COMP, values, -1) for name, values in work_columns(trace).items()}
+        self.comms = {comm.row: encoded(*comm_attributes(comm, comms.rank)) for comm in comms.found}
 
-    needs: TraceDependencies
-    names: list[bytes]
-    type: IntColumn
-    duration: IntColumn
-    micros: IntColumn
-    work: dict[str, IntColumn]
-    comms: dict[int, bytes]
+    def block(self, rows: IntColumn) -> Block:
+        """Some nodes."""
+        nodes = np.empty(len(rows), object)
+        for kind in (CPU, GPU, RUNTIME):
+            at = np.flatnonzero(self.trace.kind[rows] == kind)
+            if len(at):
+                nodes[at] = self._nodes(kind, rows[at])
+        return Block(len(nodes), b"".join(nodes.tolist()))
 
+    def _nodes(self, kind: int, rows: IntColumn) -> list[bytes]:
+        """Nodes of a kind, their fields and attributes in the order in which a file has them."""
+        trace = self.trace
+        counts, sources, kinds = self.needs.of_rows(rows)
+        ends = np.cumsum(counts)
+        bits = kinds.tolist()
+        edges = [tuple(bits[a:b]) for a, b in zip((ends - counts).tolist(), ends.tolist(), strict=True)]
+        ts, parent, parent_row = trace.ts[rows], trace.parent[rows], trace.parent_row[rows]
+        comms = [self.comms.get(row, b"") for row in rows.tolist()]
+        tensors, attributes = describe(trace, kind, rows)
+        return messages(
+            byte_rows([field_cells(ID, trace.id[rows])]),
+            [self.names[code] for code in trace.name[rows].tolist()],
+            byte_rows([
+                field_cells(TYPE, self.type[rows]),
+                field_cells(CTRL_DEPS, trace.id[parent_row], parent_row >= 0),
+            ]),
+            dependency_rows(trace.id[sources], counts),
+            byte_rows([
+                field_cells(START, np.where(ts >= 0, (ts + 500) // 1000, 0)),
+                field_cells(DURATION, self.micros[rows]),
+            ]),
+            *tensors,
+            [shared("is_cpu_op", kind != GPU and not comm) for comm in comms],
+            *attributes,
+            byte_rows(self._times(kind, rows)),
+            comms,
+            byte_rows([numbers(name, values[rows], values[rows] >= 0) for name, values in self.work.items()]),
+            [shared("data_dep_kinds", those) if those else b"" for those in edges],
+            byte_rows([numbers("call_parent", parent, (parent >= 0) & (parent_row < 0))]),
+        )  # fmt: skip
 
-def _columns(trace: Trace, needs: TraceDependencies, comms: RankComms, memory_nodes: bool) -> _NodeColumns:
-    kind, duration = _node_types(trace, comms, memory_nodes), _durations(trace)
-    return _NodeColumns(
-        needs=needs,
-        names=[text_field(NAME, name.encode()) for name in trace.names],
-        type=kind,
-        duration=duration,
-        micros=rounded(duration, _lanes(trace), np.where(trace.ts >= 0, trace.ts, 0)),
-        work={name: np.where(kind == COMP, values, -1) for name, values in work_columns(trace).items()},
-        comms={comm.row: encoded(*comm_attributes(comm, comms.rank)) for comm in comms.found},
-    )
-
-
-def _block(trace: Trace, rows: IntColumn, columns: _NodeColumns) -> Block:
-    """Some nodes; those of a kind are encoded together."""
-    nodes = np.empty(len(rows), object)
-    for kind in (CPU, GPU, RUNTIME):
-        at = np.flatnonzero(trace.kind[rows] == kind)
-        if len(at):
-            nodes[at] = _nodes(trace, kind, rows[at], columns)
-    return Block(len(nodes), b"".join(nodes.tolist()))
-
-
-def _nodes(trace: Trace, kind: int, rows: IntColumn, columns: _NodeColumns) -> list[bytes]:
-    """Nodes of a kind, their fields and attributes in the order in which a file has them."""
-    counts, sources, kinds = columns.needs.of_rows(rows)
-    ends = np.cumsum(counts)
-    bits = kinds.tolist()
-    edges = [tuple(bits[a:b]) for a, b in zip((ends - counts).tolist(), ends.tolist(), strict=True)]
-    ts, parent, parent_row = trace.ts[rows], trace.parent[rows], trace.parent_row[rows]
-    comms = [columns.comms.get(row, b"") for row in rows.tolist()]
-    tensors, attributes = describe(trace, kind, rows)
-    return messages(
-        byte_rows([field_cells(ID, trace.id[rows])]),
-        [columns.names[code] for code in trace.name[rows].tolist()],
-        byte_rows([
-            field_cells(TYPE, columns.type[rows]),
-            field_cells(CTRL_DEPS, trace.id[parent_row], parent_row >= 0),
-        ]),
-        dependency_rows(trace.id[sources], counts),
-        byte_rows([
-            field_cells(START, np.where(ts >= 0, (ts + 500) // 1000, 0)),
-            field_cells(DURATION, columns.micros[rows]),
-        ]),
-        *tensors,
-        [shared("is_cpu_op", kind != GPU and not comm) for comm in comms],
-        *attributes,
-        byte_rows(_times(trace, kind, rows, columns.duration[rows])),
-        comms,
-        byte_rows([numbers(name, values[rows], values[rows] >= 0) for name, values in columns.work.items()]),
-        [shared("data_dep_kinds", those) if those else b"" for those in edges],
-        byte_rows([numbers("call_parent", parent, (parent >= 0) & (parent_row < 0))]),
-    )  # fmt: skip
-
-
-def _times(trace: Trace, kind: int, rows: IntColumn, duration: IntColumn) -> list[Cells]:
-    """Exact times; those that equal `duration_ns` are left out."""
-    ts, dur, exclusive = trace.ts[rows], trace.dur[rows], trace.exclusive[rows]
-    timed = ts >= 0
-    return [
-        numbers("duration_ns", duration),
-        numbers("start_ns", ts, timed),
-        numbers("inclusive_ns", dur, timed & (dur != duration)),
-        numbers("exclusive_ns", exclusive, timed & (exclusive != duration) & (kind != RUNTIME)),
-    ]
+    def _times(self, kind: int, rows: IntColumn) -> list[Cells]:
+        """Exact times; those that equal `duration_ns` are left out."""
+        ts, dur, exclusive = self.trace.ts[rows], self.trace.dur[rows], self.trace.exclusive[rows]
+        timed, duration = ts >= 0, self.duration[rows]
+        return [
+            numbers("duration_ns", duration),
+            numbers("start_ns", ts, timed),
+            numbers("inclusive_ns", dur, timed & (dur != duration)),
+            numbers("exclusive_ns", exclusive, timed & (exclusive != duration) & (kind != RUNTIME)),
+        ]
 
 
 def comm_node_type(comm: Communication) -> NodeType:
@@ -219,19 +193,13 @@ def comm_node_type(comm: Communication) -> NodeType:
 
 def comm_attributes(comm: Communication, rank: int) -> list[AttributeProto]:
     """What readers need to know of a communication."""
-    if comm.kind >= 0:
-        return [
-            attribute("comm_type", comm.kind),
-            attribute("comm_size", comm.size),
-            attribute("pg_name", str(comm.group)),
-        ]
     source, target = (rank, comm.peer) if comm.kind == SEND else (comm.peer, rank)
-    return [
-        attribute("comm_src", source),
-        attribute("comm_dst", target),
-        attribute("comm_tag", comm.tag),
-        attribute("comm_size", comm.size),
-    ]
+    values: dict[str, int | str] = {
+        "comm_src": source, "comm_dst": target, "comm_tag": comm.tag, "comm_size": comm.size,
+    }  # fmt: skip
+    if comm.kind >= 0:
+        values = {"comm_type": comm.kind, "comm_size": comm.size, "pg_name": str(comm.group)}
+    return [attribute(name, value) for name, value in values.items()]
 
 
 def rounded(durations: IntColumn, lane: IntColumn, ts: IntColumn) -> IntColumn:
@@ -247,21 +215,6 @@ def rounded(durations: IntColumn, lane: IntColumn, ts: IntColumn) -> IntColumn:
     micros = np.empty(len(order), np.int64)
     micros[order] = (upto + 500) // 1000 - (upto - durations[order] + 500) // 1000
     return micros
-
-
-def _durations(trace: Trace) -> IntColumn:
-    """What each row itself does, ns: GPU events and collectives as measured, host rows as `host_work` says."""
-    communicating = comm_rows(trace)
-    rows = host_rows(trace, communicating)
-    durations = np.where(trace.timed, trace.dur, 0)
-    durations[rows] = host_work(trace, communicating)[rows]
-    return durations
-
-
-def _lanes(trace: Trace) -> IntColumn:
-    """A number each for the host's threads and the GPU's streams."""
-    threads = np.unique(trace.thread, return_inverse=True)[1].reshape(-1)
-    return np.where(trace.kind == GPU, -1 - trace.stream_lane, threads)
 
 
 def _node_types(trace: Trace, comms: RankComms, memory_nodes: bool) -> IntColumn:

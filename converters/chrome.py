@@ -101,7 +101,7 @@ def write_chrome(
         lead = b""
         for rank, trace in traces.items():
             title = titles[rank] if titles else f"rank {rank}"
-            process = RankTimeline.of(trace, rank, zero, title, others[rank], alone=len(traces) == 1)
+            process = RankTimeline(trace, rank, zero, title, others[rank], alone=len(traces) == 1)
             for event in process.events():
                 file.write(lead + orjson.dumps(event))
                 lead = b",\n"
@@ -112,9 +112,13 @@ def write_chrome(
     return ChromeTrace(slices, flows, left_out)
 
 
-@dataclass(frozen=True)
 class RankTimeline:
-    """One rank on a timeline.
+    """One rank on a timeline, its rows on tracks.
+
+    Args:
+        zero: wall-clock ns of the output's time 0.
+        others: events that are no rows, from `other_events`.
+        alone: it is the only rank.
 
     Attributes:
         rows: int64, rows with a time, in the order in which their slices are written.
@@ -126,31 +130,11 @@ class RankTimeline:
         flows: int64 (m, 2), source and target row; kinds: their kinds.
     """
 
-    trace: Trace
-    rank: int
-    title: str
-    zero: int
-    rows: IntColumn
-    lane: IntColumn
-    pid: IntColumn
-    tid: IntColumn
-    finish: IntColumn
-    flows: IntColumn
-    kinds: IntColumn
-    others: Sequence[OtherEvent]
-    alone: bool
-
-    @staticmethod
-    def of(
-        trace: Trace, rank: int, zero: int, title: str, others: Sequence[OtherEvent] = (), *, alone: bool
-    ) -> RankTimeline:  # fmt: skip
-        """Place the rows of a rank on tracks.
-
-        Args:
-            zero: wall-clock ns of the output's time 0.
-            others: events that are no rows, from `other_events`.
-            alone: it is the only rank.
-        """
+    def __init__(
+        self, trace: Trace, rank: int, zero: int, title: str, others: Sequence[OtherEvent] = (), *, alone: bool
+    ) -> None:
+        self.trace, self.rank, self.title, self.others, self.alone = trace, rank, title, others, alone
+        self.zero = zero - trace.base_time_ns
         rows = np.flatnonzero(trace.timed)
         track, lane, finish = _tracks(trace, rows)
         tid = np.zeros(len(trace), np.int64)
@@ -161,10 +145,9 @@ class RankTimeline:
             pid, tid = _kineto_threads(trace, lane, tid)
         source, target, kind = trace.edges.T
         shown = trace.timed[source] & trace.timed[target] & (finish[target] > trace.ts[source])
-        order = rows[np.lexsort((trace.id[rows], -finish[rows], trace.ts[rows]))]
-        flows = np.stack([source[shown], target[shown]], axis=1)
-        zero -= trace.base_time_ns
-        return RankTimeline(trace, rank, title, zero, order, lane, pid, tid, finish, flows, kind[shown], others, alone)
+        self.rows = rows[np.lexsort((trace.id[rows], -finish[rows], trace.ts[rows]))]
+        self.lane, self.pid, self.tid, self.finish = lane, pid, tid, finish
+        self.flows, self.kinds = np.stack([source[shown], target[shown]], axis=1), kind[shown]
 
     def events(self) -> Iterator[dict[str, Any]]:
         """All events; those of a flow right behind the slice that they belong to."""
@@ -210,9 +193,8 @@ class RankTimeline:
     def _places(self) -> tuple[dict[Any, tuple[int, int]], dict[Any, tuple[int, int]]]:
         """Process and thread of each of Kineto's threads, and of each device and stream."""
         trace, rows = self.trace, self.rows[self.lane[self.rows] == 0]
-        place = dict(
-            zip(rows.tolist(), zip(self.pid[rows].tolist(), self.tid[rows].tolist(), strict=True), strict=True)
-        )
+        places = zip(self.pid[rows].tolist(), self.tid[rows].tolist(), strict=True)
+        place = dict(zip(rows.tolist(), places, strict=True))
         gpu = trace.kind[rows] == GPU
         of_thread = {int(trace.thread[row]): place[row] for row in rows[~gpu].tolist()}
         threads = {tid: of_thread[thread] for tid, thread in kineto_threads_of(trace).items() if thread in of_thread}
@@ -315,14 +297,11 @@ def timed_traces(traces: Mapping[int, Trace]) -> list[Trace]:
 
 
 def counter_events(counter: Counter, pid: int, zero: int) -> Iterator[dict[str, Any]]:
-    """The events of a counter.
-
-    Args:
-        zero: ns on the trace's clock that are time 0.
+    """The events of a counter; `zero` is the time on the trace's clock, ns, that is 0 in them.
 
     Example:
-        >>> one = Counter("allocated", 0, "memory allocated", "MB", np.array([1500]), np.array([2.5]))
-        >>> next(counter_events(one, 0, 0))
+        >>> memory = Counter("allocated", 0, "memory allocated", "MB", np.array([1500]), np.array([2.5]))
+        >>> next(counter_events(memory, 0, 0))
         {'ph': 'C', 'name': 'GPU 0 memory allocated', 'pid': 0, 'ts': 1.5, 'args': {'MB': 2.5}}
     """
     name = counter.title(counter.device)

@@ -14,7 +14,7 @@ import numpy as np
 from ..jobs.job_ranks import groups_at_hand
 from ..jobs.job_report import Mismatch, RankPair
 from ..jobs.matching import match_collectives, match_messages, paired
-from ..jobs.rank_communications import COLUMNS, RankCommunications
+from ..jobs.rank_communications import COLUMNS, RankCommunications, communications
 from ..schemas.comm_types import RECV, SEND, WORLD, Group
 from ..schemas.communications import find_communications
 from ..trace.columns import inverse_positions
@@ -92,28 +92,17 @@ class Agreement:
 
 
 def survey(trace: Trace, rank: int, unmatched: Container[int] = ()) -> RankComms:
-    """Find the communications of a rank.
-
-    Args:
-        unmatched: ids of nodes whose communication other ranks do not have, see `JobReport.unmatched`.
-    """
+    """Find the communications of a rank but those `unmatched`, which other ranks do not have (ids of their nodes)."""
     counts: Counter[str] = Counter()
     found = []
-    for communication in find_communications(trace):
-        if communication.kind is None or not communication.understood:
-            counts[_UNKNOWN if communication.kind is None else _NO_PEER] += 1
-        elif int(trace.id[communication.row]) in unmatched:
+    for comm in find_communications(trace):
+        if comm.kind is None or not comm.understood:
+            counts[_UNKNOWN if comm.kind is None else _NO_PEER] += 1
+        elif int(trace.id[comm.row]) in unmatched:
             counts[_ALONE] += 1
         else:
-            comm = Communication(
-                communication.row,
-                communication.kind,
-                communication.bytes or 0,
-                peer=communication.peer,
-                seq=communication.seq,
-                named=communication.group,
-            )
-            found.append(replace(comm, start_ns=communication.start_ns))
+            found.append(Communication(comm.row, comm.kind, comm.bytes or 0, peer=comm.peer, seq=comm.seq,
+                                       named=comm.group, start_ns=comm.start_ns))  # fmt: skip
     return RankComms(rank, trace.world_size, tuple(found), counts)
 
 
@@ -129,7 +118,7 @@ def agree(ranks: Sequence[RankComms]) -> Agreement:
         for rank in ranks
     ]
     return Agreement(
-        ranks={one.rank: one for one in _tagged(grouped)},
+        ranks={rank.rank: rank for rank in _tagged(grouped)},
         groups={numbers[group]: of for group, of in sorted(members.items(), key=lambda item: numbers[item[0]]) if of},
         names={number: group[0] for group, number in sorted(numbers.items(), key=lambda item: item[1])},
         notes=notes,
@@ -169,9 +158,10 @@ def _tagged(ranks: Sequence[RankComms]) -> Iterator[RankComms]:
     for (kind, source, target), own in sequences.items():
         other = sequences.get((SEND + RECV - kind, source, target), own)
         tags[kind, source, target] = _aligned(own, other)[::-1]
-    for one in ranks:
-        found = [replace(comm, tag=tags[_ends(one.rank, comm)].pop()) if comm.kind < 0 else comm for comm in one.found]
-        yield replace(one, found=tuple(found))
+    for rank in ranks:
+        number = rank.rank
+        found = [replace(comm, tag=tags[_ends(number, comm)].pop()) if comm.kind < 0 else comm for comm in rank.found]
+        yield replace(rank, found=tuple(found))
 
 
 def _ends(rank: int, comm: Communication) -> tuple[int, int, int]:
@@ -195,17 +185,27 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class RankRecording:
-    """What a rank communicates as it was recorded.
+    """When a rank starts and what it communicates, as it was recorded.
 
     Attributes:
         file: name of the trace for messages.
-        comms: all its communications.
+        base_ns: wall-clock ns of 0 ns in the trace, by its own clock.
+        start_ns: of its first event, by the same clock.
+        comms: its communications, by the same clock.
         fixed: ids of those that are to be computations anyway.
     """
 
     file: str
+    base_ns: int
+    start_ns: int
     comms: RankCommunications
     fixed: Collection[int] = ()
+
+
+def rank_recording(trace: Trace, fixed: Collection[int] = ()) -> RankRecording:
+    """What the other ranks' traces are compared with."""
+    base = trace.base_time_ns
+    return RankRecording(trace.file, base, base + trace.span[0], communications(trace), fixed)
 
 
 def matched(
@@ -221,17 +221,18 @@ def matched(
     Raises:
         ConvertError: not `degrade`, and a collective or message does not match.
     """
-    times = {rank: _without(one.comms, one.fixed) for rank, one in recorded.items()}
+    times = {rank: _without(recording.comms, recording.fixed) for rank, recording in recorded.items()}
     mismatches = match_collectives(times)[2]
     pairs = [pair for pair in match_messages(times)[1] if pair.nodes and pair.source != pair.target]
     if not mismatches and not pairs:
         return list(ranks), ()
     if not degrade:
-        raise ConvertError(_refusal({rank: one.file for rank, one in recorded.items()}, mismatches, pairs))
-    lone = {
-        node
-        for nodes in [*(mismatch.nodes for mismatch in mismatches), *(pair.nodes for pair in pairs)]
-        for node in nodes
+        files = {rank: recording.file for rank, recording in recorded.items()}
+        problems = [*(_mismatch(files, found) for found in mismatches), *(_pair(files, pair) for pair in pairs)]
+        more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
+        raise ConvertError(f"{problems[0]}{more}; {_REMEDY}")
+    lone = {node for mismatch in mismatches for node in mismatch.nodes} | {
+        node for pair in pairs for node in pair.nodes
     }
     kept, fixed_ns = [], 0
     for rank in ranks:
@@ -247,13 +248,6 @@ def matched(
 def _without(comms: RankCommunications, ids: Collection[int]) -> RankCommunications:
     stays = ~np.isin(comms.node, list(ids))
     return RankCommunications(comms.groups, *(getattr(comms, column)[stays] for column in COLUMNS))
-
-
-def _refusal(files: Mapping[int, str], mismatches: Sequence[Mismatch], pairs: Sequence[RankPair]) -> str:
-    """What is wrong with the first, how many more there are, and what to do."""
-    problems = [*(_mismatch(files, mismatch) for mismatch in mismatches), *(_pair(files, pair) for pair in pairs)]
-    more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
-    return f"{problems[0]}{more}; {_REMEDY}"
 
 
 def _mismatch(files: Mapping[int, str], one: Mismatch) -> str:

@@ -12,11 +12,8 @@ from ..schemas.text.transaction import check_folder, protect, transaction
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .exporter import Conversion, Exporter
-from .open import open_trace
 from .registry import exporter_for, option_names, options_for
 from .traces import Source, Traces
-
-__all__ = ["Conversion", "convert", "open_trace"]
 
 
 @transaction()

@@ -44,10 +44,7 @@ def select_rows(trace: Trace, *, subtree: str | None = None, max_nodes: int | No
     if max_nodes is not None and max_nodes < 1:
         raise UsageError(f"{max_nodes} nodes make no graph; give 1 or more")
     starts = np.where(trace.timed, trace.ts, -1)
-    chosen = np.ones(len(trace), np.bool_)
-    if subtree is not None:
-        chosen = _subtree(trace, _root(trace, subtree))
-    rows = np.flatnonzero(chosen)
+    rows = np.arange(len(trace)) if subtree is None else np.flatnonzero(_subtree(trace, _root(trace, subtree)))
     rows = rows[np.lexsort((trace.id[rows], -trace.dur[rows], starts[rows]))]
     return np.sort(rows[:max_nodes])
 
@@ -71,8 +68,10 @@ def write_graph(traces: Mapping[int, Trace], path: str | os.PathLike[str], to: s
     """
     if to not in GRAPH_FORMATS:
         raise UsageError(f"unknown graph format {to!r}; one of: {', '.join(GRAPH_FORMATS)}")
-    rows = {rank: select_rows(trace, **choice) for rank, trace in traces.items()}
-    graph = graph_of(traces, rows)
+    graph = Graph(tuple(
+        _TableRows(trace, f"{rank}:" if len(traces) > 1 else None, select_rows(trace, **choice))
+        for rank, trace in traces.items()
+    ))  # fmt: skip
     suffix = Path(path).suffix.lower()
     texts: Iterator[bytes] = (text.encode() for text in GRAPH_FORMATS[to](graph))
     if to == "dot" and suffix in PICTURES:
@@ -158,9 +157,6 @@ def _drawn(text: bytes, suffix: str) -> bytes:
     return done.stdout
 
 
-"""Name of each format and what makes its text, piece by piece."""
-
-
 _TYPES = {"name": "string", "kind": "string"}
 _IN_ATTRIBUTE = str.maketrans({'"': "&quot;", "\r": "&#13;", "\n": "&#10;", "\t": "&#09;"})
 
@@ -200,8 +196,8 @@ def graphml(graph: Graph) -> Iterator[str]:
     for node, names, (name, *others) in graph.nodes():
         yield texts[names] % (node, _content(name), *others)
     edge = f'    <edge source="%s" target="%s">\n      <data key="d{len(keys)}">%s</data>\n    </edge>\n'
-    for one in graph.edges():
-        yield edge % one
+    for ends_and_kind in graph.edges():
+        yield edge % ends_and_kind
     yield "  </graph>\n</graphml>\n\n"
 
 
@@ -254,14 +250,6 @@ def _value(text: str) -> str:
     return escape(xml_text(text), quote=False).translate(_IN_ATTRIBUTE)
 
 
-GRAPH_FORMATS: dict[str, Callable[[Graph], Iterator[str]]] = {
-    "graphml": graphml,
-    "gexf": gexf,
-    "dot": _dot,
-    "networkx-json": _node_link,
-}
-
-
 CALL = "call"
 """Kind of an edge from a caller to what it calls; other edges are of EDGE_KINDS."""
 
@@ -286,7 +274,7 @@ class _TableRows:
     def labels(self) -> list[Label]:
         """Of all rows of the trace."""
         ids: list[Label] = self.trace.id.tolist()
-        return ids if self.prefix is None else [f"{self.prefix}{one}" for one in ids]
+        return ids if self.prefix is None else [f"{self.prefix}{number}" for number in ids]
 
     def attributes(self) -> list[tuple[str, ...]]:
         """Names of the attributes that nodes have together, in order of appearance."""
@@ -300,20 +288,11 @@ class _TableRows:
         kinds = trace.kind.astype(np.int64)
         kinds[list(trace.comm)] = _COMM
         lane = np.where(on_gpu, trace.stream[rows], trace.thread[rows])
-        columns = (
-            rows,
-            trace.name[rows],
-            kinds[rows],
-            trace.timed[rows],
-            trace.ts[rows],
-            trace.dur[rows],
-            lane,
-            on_gpu,
-        )
-        for row, name, kind, timed, ts, dur, where, gpu in zip(*(column.tolist() for column in columns), strict=True):
-            what = (trace.names[name], _KINDS[kind])
+        columns = (column[rows].tolist() for column in (trace.name, kinds, trace.timed, trace.ts, trace.dur))
+        values = zip(rows.tolist(), *columns, lane.tolist(), on_gpu.tolist(), strict=True)
+        for row, name, kind, timed, ts, dur, where, gpu in values:
             times = (ts, dur) if timed else ()
-            yield labels[row], _ATTRIBUTES[timed, gpu], (*what, *times, where)
+            yield labels[row], _ATTRIBUTES[timed, gpu], (trace.names[name], _KINDS[kind], *times, where)
 
     def edges(self) -> Iterator[tuple[Label, Label, str]]:
         """Edges by source; those between the same two nodes are one, their kinds joined."""
@@ -369,12 +348,7 @@ _ATTRIBUTES = {
 """Names of a node's attributes by whether it has times and is a GPU event."""
 
 
-def graph_of(traces: Mapping[int, Trace], rows: Mapping[int, IntColumn]) -> Graph:
-    """The graph of some rows of each rank and of the edges between them.
-
-    Nodes are called by their ids, those of several ranks by rank and id ("3:17").
-    """
-    several = len(traces) > 1
-    return Graph(
-        tuple(_TableRows(trace, f"{rank}:" if several else None, rows[rank]) for rank, trace in traces.items())
-    )
+GRAPH_FORMATS: dict[str, Callable[[Graph], Iterator[str]]] = {
+    "graphml": graphml, "gexf": gexf, "dot": _dot, "networkx-json": _node_link,
+}  # fmt: skip
+"""Name of each format and what makes its text, piece by piece."""

@@ -31,10 +31,6 @@ class Stretches:
     end: IntColumn
     row: IntColumn
 
-    def of(self, mask: npt.NDArray[np.bool_]) -> Stretches:
-        """Some of them."""
-        return Stretches(self.start[mask], self.end[mask], self.row[mask])
-
 
 def host_rows(trace: Trace, without: IntColumn) -> IntColumn:
     """Ops, annotations and runtime calls with a time, but those of `without` (rows that communicate)."""
@@ -108,19 +104,17 @@ def host_work(trace: Trace, communicating: IntColumn) -> IntColumn:
 
     That is its own time without its callees, without the time it waits for the GPU or (see `calls_collectives`) for a
     collective on the host, and for an annotation also without the time in which another thread is in an op: the thread
-    inside the annotation then waits for that one.
-
-    Args:
-        communicating: rows that communicate, see `comm_rows`; they do not count as work.
+    inside the annotation then waits for that one. Rows that communicate (see `comm_rows`) do not count as work.
     """
     parts = stretches(trace, host_rows(trace, communicating))
     wait_begin, wait_end = (column[parts.row] for column in waits(trace))
     waited = np.minimum(parts.end, wait_end) - np.maximum(parts.start, wait_begin)
     work = parts.end - parts.start - np.maximum(waited, 0)
     annotation = trace.scope[parts.row] == ANNOTATION_SCOPE
-    begin, end = collective_times(trace, communicating)
-    collective = HostCoverage.of(begin, end)
-    others = HostCoverage.of(np.append(parts.start[~annotation], begin), np.append(parts.end[~annotation], end))
+    on_host = communicating[trace.kind[communicating] != GPU]
+    begin, end = trace.ts[on_host], trace.finish[on_host]
+    collective = HostCoverage(begin, end)
+    others = HostCoverage(np.append(parts.start[~annotation], begin), np.append(parts.end[~annotation], end))
     for who, busy in ((annotation, others), (calls_collectives(trace)[parts.row], collective)):
         work[who] -= busy.between(parts.start[who], parts.end[who])
     result = np.zeros(len(trace), np.int64)
@@ -128,18 +122,11 @@ def host_work(trace: Trace, communicating: IntColumn) -> IntColumn:
     return result
 
 
-def collective_times(trace: Trace, communicating: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Starts and ends of the collectives that run on the host, int64 ns."""
-    rows = communicating[trace.kind[communicating] != GPU]
-    return trace.ts[rows], trace.finish[rows]
-
-
 def calls_collectives(trace: Trace) -> npt.NDArray[np.bool_]:
     """Rows that issue collectives or wait for them: where one runs on the host, their own time is spent waiting."""
     return matching(trace.name, trace.names, lambda name: name.startswith("c10d::") or WAIT.fullmatch(name))
 
 
-@dataclass(frozen=True)
 class HostCoverage:
     """The union of intervals.
 
@@ -148,15 +135,9 @@ class HostCoverage:
         before: int64 ns, total length of the intervals before each one.
     """
 
-    start: IntColumn
-    end: IntColumn
-    before: IntColumn
-
-    @staticmethod
-    def of(start: IntColumn, end: IntColumn) -> HostCoverage:
-        """Unite intervals."""
-        start, end = union(start, end)
-        return HostCoverage(start, end, np.cumsum(end - start) - (end - start))
+    def __init__(self, start: IntColumn, end: IntColumn) -> None:
+        self.start, self.end = union(start, end)
+        self.before = np.cumsum(self.end - self.start) - (self.end - self.start)
 
     def between(self, begin: IntColumn, end: IntColumn) -> IntColumn:
         """How much of the time from each begin to its end is covered, ns."""

@@ -128,12 +128,12 @@ class _NsightSystems:
 
 
 class _Timeline:
-    """Kineto's JSON, and Perfetto traces."""
+    """Kineto's JSON, Perfetto traces, and ET+: which a JSON file is shows only in all of it."""
 
     name = "kineto"
 
     def reads(self, head: bytes, name: str) -> bool:
-        return is_pftrace(head) or begins_like_kineto(head)
+        return is_pftrace(head) or begins_like_kineto(head) or (is_text(head) and begins_like_nodes(head))
 
     def read(self, source: Opened) -> Trace:
         blob = load_bytes(source.source, progress=source.progress)
@@ -144,22 +144,13 @@ class _Timeline:
         return parse_trace(blob, progress=source.progress)
 
 
-class _EtPlus(_Timeline):
-    """ET+. Which of the two a JSON file is shows only in all of it, so that they are read by the same function."""
-
-    name = "etplus"
-
-    def reads(self, head: bytes, name: str) -> bool:
-        return is_text(head) and begins_like_nodes(head)
-
-
-_BUILT_IN: tuple[Reader, ...] = (_Chakra(), _NsightSystems(), _Timeline(), _EtPlus())
+_BUILT_IN: tuple[Reader, ...] = (_Chakra(), _NsightSystems(), _Timeline())
 
 
 @cache
 def _others() -> dict[str, Plugin]:
     """The readers of other packages."""
-    return plugins(GROUP, "reader", {one.name for one in _BUILT_IN})
+    return plugins(GROUP, "reader", {"etplus", *(reader.name for reader in _BUILT_IN)})
 
 
 @gc_disabled()

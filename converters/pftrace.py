@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections import Counter as Counts
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
@@ -20,6 +20,7 @@ from ..trace.index import Row
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .chrome import RankTimeline, timed_traces
+from .exporter import Conversion
 
 _CLEARED, _NEEDED = 1, 2
 """TracePacket.SequenceFlags: this packet begins a sequence anew; it needs what the ones before it have interned."""
@@ -35,53 +36,35 @@ _SHOWN = frozenset({EDGE_KINDS.index("launch"), EDGE_KINDS.index("graph")})
 _SCALARS = ((bool, "bool_value"), (int, "int_value"), (float, "double_value"), (str, "string_value"))
 
 
-@dataclass(frozen=True)
-class PerfettoTrace:
-    """What was written.
-
-    Attributes:
-        slices: number of ops, annotations and runtime calls.
-        stages: number of GPU events, each a render stage.
-        flows: number of launches, from the launching slice to an instant on its stream's track.
-        left_out: number of edges that are neither launches nor dependencies within CUDA graphs.
-    """
-
-    slices: int
-    stages: int
-    flows: int
-    left_out: int
+_NO_FLOWS = "edges left out, which are neither launches nor dependencies within CUDA graphs"
 
 
-def write_pftrace(traces: Mapping[int, Trace], path: str | os.PathLike[str]) -> PerfettoTrace:
+def write_pftrace(traces: Mapping[int, Trace], path: str) -> Conversion:
     """Write one Perfetto trace of one or several ranks; gzipped if the name ends in ".gz".
 
     Times are wall-clock ns. Slices have Kineto's categories and arguments. For each stream there are an instant where
     each GPU event begins, at which the flow of its launch ends (render stages cannot have flows), and the number of
     launched events that have not begun; for each device the rate of copies. See docs/converters.md.
 
-    Args:
-        traces: by rank.
+    Returns:
+        as nodes the slices (ops, annotations and runtime calls) and the render stages, one a GPU event.
 
     Raises:
         ConvertError: no node has a time.
         UsageError: the output cannot be written, or the package `perfetto` is not installed.
-
-    Example:
-        >>> write_pftrace({0: trace}, "step.pftrace").stages == len(trace.gpu)  # doctest: +SKIP
-        True
     """
     timed_traces(traces)
     protos()
-    slices = stages = flows = left_out = 0
+    nodes = flows = left_out = 0
     with open_output(path) as file:
         for rank, trace in traces.items():
-            process = RankTimeline.of(trace, rank, 0, f"rank {rank}", alone=len(traces) == 1)
+            process = RankTimeline(trace, rank, 0, f"rank {rank}", alone=len(traces) == 1)
             writer = _Writer(file, process)
             writer.write()
-            gpu = int(np.count_nonzero(trace.kind[process.rows] == GPU))
-            slices, stages, flows = slices + len(process.rows) - gpu, stages + gpu, flows + writer.flows
+            nodes, flows = nodes + len(process.rows), flows + writer.flows
             left_out += int(np.count_nonzero(~np.isin(trace.edges[:, 2], list(_SHOWN))))
-    return PerfettoTrace(slices, stages, flows, left_out)
+    notes = (f"{flows} launches are flows, from the host to the instants above each stream",) if flows else ()
+    return Conversion((path,), nodes, Counts({_NO_FLOWS: left_out} if left_out else {}), notes)
 
 
 @dataclass
@@ -207,8 +190,7 @@ class _Writer:
         event.category_iids.append(self._iid(packet, "event_categories", category(self.trace, Row(row))))
         event.name_iid = self._iid(packet, "event_names", self.trace.name_of(Row(row)))
         for name, value in args.items():
-            one = event.debug_annotations.add(name_iid=self._iid(packet, "debug_annotation_names", name))
-            _set(one, value)
+            _set(event.debug_annotations.add(name_iid=self._iid(packet, "debug_annotation_names", name)), value)
         event.flow_ids.extend(self._event_id(target) for target in self.launched.get(row, ()))
         self._put(packet)
 
@@ -267,11 +249,11 @@ class _Writer:
 def _set(annotation: Any, value: Any) -> None:
     """Give a debug annotation a value; numbers over 64 bits and anything but JSON values become strings."""
     if isinstance(value, list | tuple):
-        for one in value:
-            _set(annotation.array_values.add(), one)
+        for element in value:
+            _set(annotation.array_values.add(), element)
     elif isinstance(value, dict):
-        for name, one in value.items():
-            _set(annotation.dict_entries.add(name=str(name)), one)
+        for name, member in value.items():
+            _set(annotation.dict_entries.add(name=str(name)), member)
     else:
         fits = not isinstance(value, int) or -(2**63) <= value < 2**63
         kind = next((field for type_, field in _SCALARS if isinstance(value, type_) and fits), "string_value")

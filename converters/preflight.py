@@ -22,11 +22,9 @@ from ..schemas.text.transaction import staged
 from ..trace.columns import mask_at
 from ..trace.errors import UsageError
 from ..trace.topological_order import IntArray, find_cycle, issue_order
-from .preflight_findings import KINDS, Findings, PreflightReport, Problem, Profile
+from .preflight_findings import Findings, PreflightReport, Profile
 from .preflight_rank import UNKNOWN_RANK, CommTable, RankFile, RankScan, scan
 from .row_dependencies import Coupling, coupling
-
-__all__ = ["KINDS", "PreflightReport", "Problem", "Profile", "check", "check_written"]
 
 _RANK = re.compile(r"(?P<prefix>.+)\.(?P<rank>0|[1-9][0-9]{0,8})\.et(\.gz)?", re.ASCII | re.DOTALL)
 
@@ -69,15 +67,14 @@ def check(
 def check_written(files: Sequence[str], *, profile: Profile) -> PreflightReport | None:
     """Check the set, or the one file, that the present transaction writes; None if it is not one of regular files.
 
-    Args:
-        files: the names that the files are to have, group files among them.
+    `files` are the names that they are to have, group files among them.
     """
     if not all(staged(name).is_file() for name in files):
         return None
     ranks = [_rank_file(Path(name)) for name in files if not name.endswith(".json")]
     groups = next((name for name in files if name.endswith(GROUPS_SUFFIX)), None)
     known = None if groups is None else read_groups(str(staged(groups)))
-    placed = sorted((RankFile(staged(rank.path), rank.rank) for rank in ranks), key=lambda one: one.rank)
+    placed = sorted((RankFile(staged(file.path), file.rank) for file in ranks), key=lambda file: file.rank)
     return _check(placed, Findings(profile, 0), alone=len(ranks) == 1, group_path=groups, groups=known)
 
 
@@ -93,31 +90,29 @@ def _check(
         findings.skip("ranks were not compared with each other: one file was given")
     else:
         _compare(scans, world, groups, findings)
-    coupled = sum((_coupling(one) for one in scans), Coupling())
-    computing = sum(one.nodes - len(one.comm.op) for one in scans)
+    coupled = Coupling()
+    for comm, graph in ((scanned.comm, scanned.graph) for scanned in scans):
+        communicates = mask_at(graph.count, comm.index)
+        coupled += coupling(comm.index[comm.op >= 0], communicates, graph.source, graph.target)
+    computing = sum(scanned.nodes - len(scanned.comm.op) for scanned in scans)
     if coupled.few and computing >= coupled.collectives:
         findings.add("few-waits", None, (), "{}", coupled)
-    if len(scans) > 1 and not any(len(one.comm.op) for one in scans):
+    if len(scans) > 1 and not any(len(scanned.comm.op) for scanned in scans):
         findings.add("no-collective", None, (), "{} communicates", "no rank")
     return findings.report(
         files=tuple(str(file.path) for file in files),
         ranks=len(files),
-        nodes=sum(one.nodes for one in scans),
-        collectives=sum(int((one.comm.op >= 0).sum()) for one in scans),
-        messages=sum(int((one.comm.op < 0).sum()) for one in scans),
+        nodes=sum(scanned.nodes for scanned in scans),
+        collectives=sum(int((scanned.comm.op >= 0).sum()) for scanned in scans),
+        messages=sum(int((scanned.comm.op < 0).sum()) for scanned in scans),
         by_computation=coupled.by_computation,
         by_nothing=coupled.by_nothing,
     )
 
 
-def _coupling(scanned: RankScan) -> Coupling:
-    comm, graph = scanned.comm, scanned.graph
-    return coupling(comm.index[comm.op >= 0], mask_at(graph.count, comm.index), graph.source, graph.target)
-
-
 def _compare(scans: list[RankScan], world: int, groups: Groups | None, findings: Findings) -> None:
-    ranks = [one.file.rank for one in scans]
-    flaws = [f"rank {one.file.rank} {one.flaw}" for one in scans if one.flaw]
+    ranks = [scanned.file.rank for scanned in scans]
+    flaws = [f"rank {scanned.file.rank} {scanned.flaw}" for scanned in scans if scanned.flaw]
     for before, after in pairwise([-1, *ranks]):
         if after > before + 1:
             gap = f"rank {before + 1}" if after == before + 2 else f"ranks {before + 1} to {after - 1}"
@@ -133,7 +128,7 @@ def _compare(scans: list[RankScan], world: int, groups: Groups | None, findings:
 
 def _find(source: Paths) -> tuple[list[RankFile], str | None, bool]:
     """The files by rank, their prefix if they have one, and whether it is one file given by its own name."""
-    paths = [Path(one) for one in ([source] if isinstance(source, (str, os.PathLike)) else source)]
+    paths = [Path(source)] if isinstance(source, (str, os.PathLike)) else list(map(Path, source))
     if not paths:
         raise UsageError("nothing to check; give a prefix or files")
     if len(paths) == 1 and not paths[0].is_file():
@@ -178,13 +173,7 @@ _SHOWN_OF_A_CYCLE = 6
 
 
 def check_groups(scans: Sequence[RankScan], groups: Groups | None, world: int | None, findings: Findings) -> None:
-    """Check the groups that the ranks use against the group file.
-
-    Args:
-        scans: the ranks.
-        groups: contents of the group file, None if there is none.
-        world: number of ranks, None if not all were given.
-    """
+    """Check the groups that the ranks use against the group file, if there is one; `world` is None of a rank alone."""
     used = {scan.file.rank: np.unique(scan.comm.group[scan.comm.group > ALL_RANKS]).tolist() for scan in scans}
     in_use = sorted({group for of_rank in used.values() for group in of_rank})
     if groups is None:
@@ -213,13 +202,11 @@ def check_groups(scans: Sequence[RankScan], groups: Groups | None, world: int | 
 
 
 def compare_ranks(scans: Sequence[RankScan], groups: Groups | None, findings: Findings) -> None:
-    """Match collectives and messages between ranks; if they all match, look for deadlocks.
+    """Match collectives and messages between all ranks, in order; if they all match, look for deadlocks.
 
-    Args:
-        scans: all ranks, in order; the rank is the position.
-        groups: contents of the group file; without one a group has the ranks that use it.
+    Without a group file a group has the ranks that use it.
     """
-    table = _CommRows.of(scans)
+    table = _CommRows(scans)
     pairs = _match_messages(table, findings)
     events = _match_collectives(table, scans, groups or {}, findings)
     if pairs is None or events is None:
@@ -230,19 +217,13 @@ def compare_ranks(scans: Sequence[RankScan], groups: Groups | None, findings: Fi
         merged.check_dependencies(scans, findings)
 
 
-@dataclass(frozen=True)
 class _CommRows:
     """The communication nodes of all ranks below each other: rank by rank, each in order of issue."""
 
-    rank: IntArray
-    rows: CommTable
-
-    @classmethod
-    def of(cls, scans: Sequence[RankScan]) -> _CommRows:
-        rank = np.repeat(np.arange(len(scans)), [len(scan.comm.node) for scan in scans])
+    def __init__(self, scans: Sequence[RankScan]) -> None:
+        self.rank = np.repeat(np.arange(len(scans)), [len(scan.comm.node) for scan in scans])
         names = CommTable.__dataclass_fields__
-        columns = (np.concatenate([getattr(scan.comm, name) for scan in scans]) for name in names)
-        return cls(rank, CommTable(*columns))
+        self.rows = CommTable(*(np.concatenate([getattr(scan.comm, name) for scan in scans]) for name in names))
 
     def label(self, row: int) -> str:
         """A communication as messages name it."""
@@ -402,7 +383,7 @@ class _Merged:
             return False
         steps = list(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
         size = len(self.event)
-        in_cycle = np.isin(before * size + after, [one * size + two for one, two in steps])
+        in_cycle = np.isin(before * size + after, [event * size + following for event, following in steps])
         ranks = self.table.rank[rows[in_cycle]].tolist()
         rank_of = dict(zip(zip(before[in_cycle].tolist(), after[in_cycle].tolist(), strict=True), ranks, strict=True))
         findings.add("comm-order", None, (), "{}", self._in_words([(rank_of.get(step), *step) for step in steps]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 Profile = Literal["chakra", "astra-sim"]
@@ -20,14 +21,7 @@ class Kind(NamedTuple):
     meaning: str
 
 
-def _defect(meaning: str) -> Kind:
-    return Kind("error", "error", meaning)
-
-
-def _simulator(meaning: str) -> Kind:
-    return Kind("warning", "error", meaning)
-
-
+_defect, _simulator = partial(Kind, "error", "error"), partial(Kind, "warning", "error")
 KINDS = {
     "damaged": _defect("a file that cannot be read to its end"),
     "no-version": Kind("warning", None, "metadata without a version, which one reader takes for the end of the file"),
@@ -126,8 +120,8 @@ class PreflightReport:
     def verdict(self) -> str:
         """ "passed" or "failed" and how much was found, in half a line."""
         found = [(self.total(level), level) for level in _LEVELS]
-        told = ", ".join(f"{count:,} {level}{'s' * (count != 1)}" for count, level in found)
-        return f"{'passed' if self.ok else 'failed'}: {told}"
+        counted = ", ".join(f"{count:,} {level}{'s' * (count != 1)}" for count, level in found)
+        return f"{'passed' if self.ok else 'failed'}: {counted}"
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-ready values."""
@@ -164,11 +158,7 @@ class Findings:
         self._skipped.append(text)
 
     def report(self, files: tuple[str, ...], **sizes: int) -> PreflightReport:
-        """What was found so far.
-
-        Args:
-            sizes: the counts of a `PreflightReport` from `ranks` to `by_nothing`.
-        """
+        """What was found so far; `sizes` are the counts of a `PreflightReport` from `ranks` to `by_nothing`."""
         counts = {kind: self._counts[kind] for kind in KINDS if self._counts[kind]}
         problems = tuple(problem for kind in KINDS for problem in self._kept[kind])
         return PreflightReport(

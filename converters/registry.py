@@ -31,10 +31,8 @@ def exporters() -> Mapping[str, Exporter]:
         >>> exporters()["chrome"].suffixes[0]
         '.perfetto.json'
     """
-    found: dict[str, Exporter] = {one.name: one for one in BUILT_IN}
-    for name, plugin in plugins(GROUP, "exporter", tuple(found)).items():
-        found[name] = _loaded(plugin)
-    return found
+    own: dict[str, Exporter] = {exporter.name: exporter for exporter in BUILT_IN}
+    return own | {name: _loaded(plugin) for name, plugin in plugins(GROUP, "exporter", own).items()}
 
 
 def suffixes() -> dict[str, str]:
@@ -53,9 +51,9 @@ def exporter_for(output: str | os.PathLike[str], to: str | None) -> Exporter:
         UsageError: there is none.
     """
     name = format_of(output) if to is None else to
-    for one in BUILT_IN:  # without a search for other packages, which takes longer than some conversions
-        if one.name == name:
-            return one
+    for exporter in BUILT_IN:  # without a search for other packages, which takes longer than some conversions
+        if exporter.name == name:
+            return exporter
     if name not in exporters():
         raise UsageError(f"unknown format {name!r}; one of: {', '.join(exporters())}")
     return exporters()[name]
@@ -107,7 +105,7 @@ def options_for(exporter: Exporter, settings: Mapping[str, Any]) -> Any:
             values[name] = msgspec.convert(value, types[name], strict=False)
         except msgspec.ValidationError:
             kind = types[name]
-            choices = ", ".join(one for one in get_args(kind) if isinstance(one, str))
+            choices = ", ".join(choice for choice in get_args(kind) if isinstance(choice, str))
             expected = f"one of: {choices}" if choices else getattr(kind, "__name__", str(kind))
             raise UsageError(f"{exporter.name}: invalid {name} {value!r}; expected {expected}") from None
     return exporter.options(**values)
@@ -115,17 +113,19 @@ def options_for(exporter: Exporter, settings: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class _Registered:
-    """An exporter of another package, which its errors name."""
+    """An exporter of another package, which its errors name; None if it cannot be loaded, as `summary` says then."""
 
-    exporter: Exporter
+    exporter: Exporter | None
     package: str
     name: str
     summary: str
-    suffixes: tuple[str, ...]
-    inputs: Inputs
-    options: type[Any]
+    suffixes: tuple[str, ...] = ()
+    inputs: Inputs = "traces"
+    options: type[Any] = NoOptions
 
     def write(self, traces: Traces, path: str, options: Any) -> Conversion:
+        if self.exporter is None:
+            raise ConvertError(f"exporter {self.name} {self.summary}; update or remove that package")
         try:
             done = self.exporter.write(traces, path, options)
         except (EtplusError, OSError, MemoryError):
@@ -139,20 +139,6 @@ class _Registered:
         return done
 
 
-@dataclass(frozen=True)
-class _Broken:
-    """Stands for an exporter that cannot be loaded."""
-
-    name: str
-    summary: str
-    suffixes: tuple[str, ...] = ()
-    inputs: Inputs = "traces"
-    options: type[Any] = NoOptions
-
-    def write(self, traces: Traces, path: str, options: Any) -> Conversion:
-        raise ConvertError(f"exporter {self.name} {self.summary}; update or remove that package")
-
-
 def _loaded(plugin: Plugin) -> Exporter:
     name = plugin.point.name
     try:
@@ -162,10 +148,8 @@ def _loaded(plugin: Plugin) -> Exporter:
     except Exception as error:
         problem = _described(error)
     if problem:
-        return _Broken(name, f"of {plugin.package} cannot be loaded ({problem})")
-    return _Registered(
-        found, plugin.package, found.name, found.summary, found.suffixes, found.inputs, found.options
-    )  # fmt: skip
+        return _Registered(None, plugin.package, name, f"of {plugin.package} cannot be loaded ({problem})")
+    return _Registered(found, plugin.package, name, found.summary, found.suffixes, found.inputs, found.options)
 
 
 def _problem(found: Any, name: str) -> str:

@@ -5,8 +5,9 @@ How coupled such a graph is: whether what computes waits for what communicates, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
+from operator import add
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +32,7 @@ class TraceDependencies:
 
     Attributes:
         order: int64, all rows, each after everything that it waits for (its caller too), else in order of start.
-        first: int64, those of row r stand at first[r] up to first[r + 1].
+        first: int64, those of row r are at first[r] up to first[r + 1].
         source: int64, rows.
         kinds: int64, bits.
         left_out: number of dependencies of kind ORDER that would have closed a cycle.
@@ -52,65 +53,43 @@ class TraceDependencies:
 
 
 def dependencies(trace: Trace, communicating: IntColumn) -> TraceDependencies:
-    """All dependencies, callers apart (`Trace.parent_row`).
-
-    Args:
-        communicating: rows that communicate, see `comm_rows`.
+    """All dependencies, callers apart (`Trace.parent_row`); `communicating` are the rows of `comm_rows`.
 
     Raises:
         ConvertError: edges and calls form a cycle.
     """
     count = len(trace)
-    extra = np.concatenate([
-        _thread_order(trace, communicating),
-        _stream_order(trace),
-        _host_collective_order(trace, communicating),
-    ])  # fmt: skip
+    # callees follow each other, too: a simulator that had only the order of top-level ops would begin the next one
+    # while a callee of the last one waits
+    calls = trace.lane_order(trace.thread, host_rows(trace, communicating), nested=True)
+    events = trace.lane_order(trace.stream_lane, np.flatnonzero((trace.kind == GPU) & trace.timed), nested=False)
+    in_order = [np.stack([before, order], axis=1)[before >= 0] for order, before in (calls, events)]
+    extra = np.concatenate([*in_order, _host_collective_order(trace, communicating, calls[0])])
     source = np.concatenate([trace.edges[:, 0], extra[:, 0]])
     target = np.concatenate([trace.edges[:, 1], extra[:, 1]])
     kinds = np.concatenate([KIND_BITS[trace.edges[:, 2]], np.full(len(extra), ORDER, np.int64)])
     source, target, kinds = _merged(source, target, kinds, count)
-    by_start = _start_order(trace)
+    # of rows that start together the longest first, and callers before what they call
+    by_start = np.lexsort((trace.id, np.where(trace.timed, -trace.finish, -_FOREVER), _starts(trace)))
     place = inverse_positions(count, by_start)
     callees = np.flatnonzero(trace.parent_row >= 0)
     order, kept = _issuable(
-        count,
+        trace, by_start,
         np.concatenate([place[source], place[trace.parent_row[callees]]]),
         np.concatenate([place[target], place[callees]]),
         np.concatenate([kinds == ORDER, np.zeros(len(callees), np.bool_)]),
-        lambda cycle: _explain_cycle(trace, by_start[cycle]),
-    )
+    )  # fmt: skip
     kept = kept[: len(source)]
     source, target, kinds = source[kept], target[kept], kinds[kept]
     first = np.searchsorted(target, np.arange(count + 1))
     return TraceDependencies(by_start[order], first, source, kinds, int(np.count_nonzero(~kept)))
 
 
-def _explain_cycle(trace: Trace, cycle: IntColumn) -> str:
-    """A message about rows that wait for each other."""
-    ids = [str(trace.id[row]) for row in cycle[:_SHOWN].tolist()]
-    return f"{trace.file}: nodes wait for each other in a circle: {', '.join(ids)}; make the file with trace-link"
+def _host_collective_order(trace: Trace, communicating: IntColumn, order: IntColumn) -> IntColumn:
+    """Pairs that place collectives on the host: after the op that began before, before the next one after their end.
 
-
-def _thread_order(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Pairs of ops, callees or not, that begin one after the other on a thread, int64 (m, 2).
-
-    A simulator that had only the order of top-level ops would begin the next one while a callee of the last one waits.
+    `order` has ops by thread, then in order of start.
     """
-    order, before = trace.lane_order(trace.thread, host_rows(trace, communicating), nested=True)
-    return np.stack([before, order], axis=1)[before >= 0]
-
-
-def _stream_order(trace: Trace) -> IntColumn:
-    """Pairs of GPU events that follow each other on a stream, int64 (m, 2)."""
-    rows = np.flatnonzero((trace.kind == GPU) & trace.timed)
-    order, before = trace.lane_order(trace.stream_lane, rows, nested=False)
-    return np.stack([before, order], axis=1)[before >= 0]
-
-
-def _host_collective_order(trace: Trace, communicating: IntColumn) -> IntColumn:
-    """Pairs that place collectives on the host: after the op that began before, before the next one after their end."""
-    order, _ = trace.lane_order(trace.thread, host_rows(trace, communicating), nested=True)
     threads = trace.thread[order]
     pairs: list[tuple[int, int]] = []
     for row in communicating[trace.kind[communicating] == CPU].tolist():
@@ -125,23 +104,18 @@ def _host_collective_order(trace: Trace, communicating: IntColumn) -> IntColumn:
 
 
 def _issuable(
-    count: int,
-    source: IntColumn,
-    target: IntColumn,
-    optional: npt.NDArray[np.bool_],
-    explain: Callable[[list[int]], str],
+    trace: Trace, by_start: IntColumn, source: IntColumn, target: IntColumn, optional: npt.NDArray[np.bool_]
 ) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
     """An order of issue, and which dependencies to keep: all but the optional ones between nodes on cycles.
 
     Args:
-        count: nodes are 0 to count - 1 in the order that is wanted as far as dependencies allow it.
-        source, target: `target` waits for `source`.
-        explain: makes a message of the nodes of a cycle.
+        by_start: all rows in the order that is wanted as far as dependencies allow it.
+        source, target: positions in it; `target` waits for `source`.
 
     Raises:
         ConvertError: there is a cycle of dependencies that are not optional.
     """
-    kept = np.ones(len(source), np.bool_)
+    count, kept = len(by_start), np.ones(len(source), np.bool_)
     while True:
         a, b = source[kept], target[kept]
         order = issue_order(count, a, b)
@@ -150,16 +124,10 @@ def _issuable(
         left = ~mask_at(count, order)
         doubtful = kept & optional & left[source] & left[target]
         if not doubtful.any():
-            raise ConvertError(explain(find_cycle(count, a, b, order)))
+            ids = ", ".join(map(str, trace.id[by_start[find_cycle(count, a, b, order)]][:_SHOWN].tolist()))
+            problem = f"nodes wait for each other in a circle: {ids}"
+            raise ConvertError(f"{trace.file}: {problem}; make the file with trace-link")
         kept &= ~doubtful
-
-
-def _start_order(trace: Trace) -> IntColumn:
-    """All rows in order of start; those that start together the longest first, callers before callees."""
-    starts = _starts(trace)
-    longest = np.where(trace.timed, -trace.finish, -_FOREVER)
-    order: IntColumn = np.lexsort((trace.id, longest, starts))
-    return order
 
 
 def _starts(trace: Trace) -> IntColumn:
@@ -189,10 +157,6 @@ def _merged(source: IntColumn, target: IntColumn, kinds: IntColumn, count: int) 
     return key[begins] % count, key[begins] // count, united
 
 
-_FEW = 0.5
-"""With a smaller share of collectives that computation waits for, a graph says little about another network."""
-
-
 @dataclass(frozen=True)
 class Coupling:
     """Who waits for the collectives of one rank or of several.
@@ -214,10 +178,7 @@ class Coupling:
     fixed_ns: int = 0
 
     def __add__(self, other: Coupling) -> Coupling:
-        return Coupling(
-            self.collectives + other.collectives, self.by_computation + other.by_computation,
-            self.by_nothing + other.by_nothing, self.fixed_ns + other.fixed_ns,
-        )  # fmt: skip
+        return Coupling(*map(add, astuple(self), astuple(other)))
 
     def __str__(self) -> str:
         others = self.collectives - self.by_computation - self.by_nothing
@@ -226,8 +187,8 @@ class Coupling:
 
     @property
     def few(self) -> bool:
-        """Whether computation waits for less than half of the collectives."""
-        return self.by_computation < _FEW * self.collectives
+        """Whether computation waits for less than half of the collectives: then little follows another network."""
+        return self.by_computation < 0.5 * self.collectives
 
     def notes(self) -> tuple[str, ...]:
         """Messages for the user, in sentences; none about a rank that does not communicate."""
@@ -261,12 +222,9 @@ def coupling(
 
 
 def coupling_of(trace: Trace, comms: Sequence[Communication]) -> Coupling:
-    """The coupling of a rank as it is exported.
+    """The coupling of a rank as it is exported; communications that are not in `comms` are kept as computations.
 
     A GPU event waits by its stream or for an event, an operator by its tensors, the host in a call.
-
-    Args:
-        comms: its communications; the others of the trace are kept as computations.
     """
     collectives = np.array([comm.row for comm in comms if comm.kind >= 0], np.int64)
     communicates = mask_at(len(trace), [comm.row for comm in comms])

@@ -117,14 +117,17 @@ def link_many(
         raise UsageError("the name of the output folder is empty; give a folder")
     folder = open_folder(source)
     runner = _engine(engine, jobs, scheduler)
-    target = open_folder(output if output is not None else _below(folder.root))
+    target = open_folder(_output_folder(folder, output))
     pairing = find_job(source, output, manifest=manifest, et=et, kineto=kineto, ranks=ranks)
     given = _other_than_default({**options, "iteration": iteration})
     if graph_captures:
         given["graph_captures"] = [os.path.abspath(graph_capture) for graph_capture in graph_captures]  # noqa: PTH100 (links stay)
     tasks = [
-        RankTask(rank.rank, rank.et, rank.kineto, folder, target, min_match,
-                 given | _known(rank), apply_clock_offsets)
+        RankTask(
+            rank.rank, rank.et, rank.kineto, folder, target, min_match,
+            given | ({"rank": rank.rank} if rank.settled else {}) | ({"whole_job": True} if rank.proved else {}),
+            apply_clock_offsets,
+        )
         for rank in pairing.ranks
         if not rank.problem
     ]  # fmt: skip
@@ -155,8 +158,8 @@ def find_job(
             raise UsageError("a manifest names the files; leave the patterns for ETs and Kineto traces out")
         pairing = from_manifest(os.fspath(manifest))
     else:
-        own = os.fspath(output) if output is not None else _below(folder.root)
-        pairing = find_pairs(folder, et=et, kineto=kineto, skip=_inside(folder.root, own))
+        skip = _inside(folder.root, _output_folder(folder, output))
+        pairing = find_pairs(folder, et=et, kineto=kineto, skip=skip)
     pairing = proved_by_all(folder, pairing).of(ranks)
     if not any(rank.et and rank.kineto for rank in pairing.ranks):
         reasons = "; ".join(f"rank {rank.rank}: {rank.problem}" for rank in pairing.ranks[:3]) or "; ".join(
@@ -168,7 +171,7 @@ def find_job(
 
 def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.PathLike[str] | None) -> None:
     """Refuse a job of which an output would replace an input, wherever they are, or cannot be written."""
-    inputs = {one if is_url(one) else task.source.place(one) for task in tasks for one in (task.et, task.kineto)}
+    inputs = {file if is_url(file) else task.source.place(file) for task in tasks for file in (task.et, task.kineto)}
     inputs |= {os.fspath(manifest)} if manifest is not None else set()
     inputs |= {file for task in tasks for file in task.captures}
     outputs = [target.place(name) for task in tasks for name in (task.output, task.state)]
@@ -191,13 +194,10 @@ def _other_than_default(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value != defaults[name]}
 
 
-def _known(files: RankFiles) -> dict[str, Any]:
-    """The options of `link` that say what is known of a pair."""
-    return {**({"rank": files.rank} if files.settled else {}), **({"whole_job": True} if files.proved else {})}
-
-
-def _below(root: str) -> str:
-    return f"{root}/etplus" if is_url(root) else str(Path(root, "etplus"))
+def _output_folder(source: Folder, output: str | os.PathLike[str] | None) -> str:
+    if output is not None:
+        return os.fspath(output)
+    return f"{source.root}/etplus" if is_url(source.root) else str(Path(source.root, "etplus"))
 
 
 def _inside(root: str, output: str) -> str:
@@ -282,14 +282,19 @@ def _report(
 ) -> tuple[JobReport, dict[int, int]]:
     """The report, and the clock offset of each rank that takes part in collectives."""
     linked = {rank: state for rank, state in sorted(states.items()) if state.result.status == "linked"}
-    foreign, notes = _foreign(linked)
+    foreign, notes = foreign_traces(
+        {rank: RankFacts(of.result.kineto, of.info, of.result.window_ns and of.result.window_ns[0])
+         for rank, of in linked.items()}
+    )  # fmt: skip
+    foreign = {rank: f"not of this job: {reason}" for rank, reason in foreign.items()}
     own = {rank: state.communications() for rank, state in linked.items() if rank not in foreign}
     matched, groups, mismatches = match_collectives(own)
     joint = synchronising(matched)
     offsets = clock_offsets(joint)
     by_rank = {offset.rank: offset.offset_ns for offset in offsets}
     table, waits = stragglers(joint, by_rank, _LONGEST_WAITS)
-    world = _world(linked, foreign)
+    sizes = [state.info.get("world_size") for rank, state in linked.items() if rank not in foreign]
+    world = max((size for size in sizes if type(size) is int and 0 < size <= 10**7), default=None)
     highest = max((*(rank.rank for rank in pairing.ranks), *pairing.missing), default=-1)
     report = JobReport(
         __version__,
@@ -308,26 +313,12 @@ def _report(
     return report, by_rank
 
 
-def _foreign(states: Mapping[int, RankState]) -> tuple[dict[int, str], list[str]]:
-    """By rank, why its Kineto trace is of another job; without a majority, a note says so."""
-    begins = {rank: state.result.window_ns[0] if state.result.window_ns else None for rank, state in states.items()}
-    others, notes = foreign_traces(
-        {rank: RankFacts(state.result.kineto, state.info, begins[rank]) for rank, state in states.items()}
-    )
-    return {rank: f"not of this job: {reason}" for rank, reason in sorted(others.items())}, notes
-
-
 def _result(files: RankFiles, states: Mapping[int, RankState], failures: Mapping[int, str]) -> RankResult:
     reason = files.problem or failures.get(files.rank, "")
     if files.rank not in states:
         return RankResult(files.rank, "failed", reason, files.et, files.kineto)
     result = states[files.rank].result
     return msgspec.structs.replace(result, status="failed", reason=reason) if reason else result
-
-
-def _world(states: Mapping[int, RankState], foreign: Mapping[int, str]) -> int | None:
-    sizes = [state.info.get("world_size") for rank, state in states.items() if rank not in foreign]
-    return max((size for size in sizes if type(size) is int and 0 < size <= 10**7), default=None)
 
 
 def _more_notes(

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,6 @@ _SYNCHRONISING = (
     CollectiveCommType.ALL_REDUCE, CollectiveCommType.ALL_GATHER, CollectiveCommType.ALL_TO_ALL,
     CollectiveCommType.REDUCE_SCATTER, CollectiveCommType.REDUCE_SCATTER_BLOCK, CollectiveCommType.BARRIER,
 )  # fmt: skip
-"""Kinds of collectives that no rank can leave before all have come."""
 
 
 def synchronises(kind: IntColumn) -> npt.NDArray[np.bool_]:
@@ -37,13 +37,12 @@ def synchronises(kind: IntColumn) -> npt.NDArray[np.bool_]:
 
 def synchronising(matched: Sequence[Matched]) -> list[Matched]:
     """Those collectives of two or more ranks that no rank can leave before all have come."""
+    keys = ("position", "kind", "bytes", "node", "start", "end", "on_host")
     found = []
-    for one in matched:
-        rows = np.flatnonzero(synchronises(one.kind))
-        if len(rows) and len(one.ranks) > 1:
-            keys = ("position", "kind", "bytes", "node", "start", "end", "on_host")
-            columns = {key: getattr(one, key)[rows] for key in keys}
-            found.append(replace(one, **columns))
+    for group in matched:
+        rows = np.flatnonzero(synchronises(group.kind))
+        if len(rows) and len(group.ranks) > 1:
+            found.append(replace(group, **{key: getattr(group, key)[rows] for key in keys}))
     return found
 
 
@@ -54,51 +53,50 @@ def clock_offsets(matched: Sequence[Matched], messages: Sequence[Matched] = ()) 
         matched: see `synchronising`.
         messages: those on the host join ranks as well, where the clocks count as one.
     """
-    matched = [one for one in matched if len(one.kind)]
-    zero = min((int(one.end.min()) for one in matched), default=0)  # small numbers, which doubles hold exactly
-    ends = [one.end - zero for one in matched]
+    matched = [group for group in matched if len(group.kind)]
+    zero = min((int(group.end.min()) for group in matched), default=0)  # small numbers, which doubles hold exactly
+    ends = [group.end - zero for group in matched]
     offset, reference = _along_groups(matched, ends)
     for ranks in _on_one_clock([*matched, *(message for message in messages if len(message.kind))]):
         offset |= dict.fromkeys(ranks, 0)
         reference |= dict.fromkeys(ranks, ranks[0])
     residuals: defaultdict[int, list[IntColumn]] = defaultdict(list)
-    for one, end in zip(matched, ends, strict=True):
-        own = end - np.array([offset[rank] for rank in one.ranks], np.int64)
+    for group, end in zip(matched, ends, strict=True):
+        own = end - np.array([offset[rank] for rank in group.ranks], np.int64)
         middle = _median(own, axis=1)
-        for i, rank in enumerate(one.ranks):
+        for i, rank in enumerate(group.ranks):
             residuals[rank].append(np.abs(own[:, i] - middle))
-    spread = {rank: np.concatenate(residuals.get(rank, [np.zeros(0, np.int64)])) for rank in offset}
-    return [
-        ClockOffset(
-            rank, reference[rank], offset[rank], int(_median(spread[rank])) if len(spread[rank]) else 0,
-            len(spread[rank]),
-        )
-        for rank in sorted(offset)
-    ]  # fmt: skip
+    found = []
+    for rank in sorted(offset):
+        spread = np.concatenate(residuals.get(rank, [np.zeros(0, np.int64)]))
+        middle_spread = int(_median(spread)) if len(spread) else 0
+        found.append(ClockOffset(rank, reference[rank], offset[rank], middle_spread, len(spread)))
+    return found
 
 
 def _on_one_clock(joined: Sequence[Matched]) -> list[list[int]]:
     """Ranks that communicate with each other, all of it on the host and none of it against the clocks as they are."""
-    _, reference = _along_groups(joined, [one.end - one.end.min() for one in joined])
-    apart = {reference[one.ranks[0]] for one in joined if not _clocks_agree(one)}
+    _, reference = _along_groups(joined, [group.end - group.end.min() for group in joined])
+    apart = {reference[group.ranks[0]] for group in joined if not _clocks_agree(group)}
     members: defaultdict[int, list[int]] = defaultdict(list)
     for rank in sorted(reference):
         members[reference[rank]].append(rank)
     return [ranks for first, ranks in members.items() if first not in apart]
 
 
-def _clocks_agree(one: Matched) -> bool:
+def _clocks_agree(group: Matched) -> bool:
     """Whether it runs on the host, and no rank leaves a collective before all have come or has a message before it is
     sent."""
-    left, come = (one.end[:, 1], one.start[:, 0]) if one.kind[0] < 0 else (one.end.min(axis=1), one.start.max(axis=1))
-    return bool(one.on_host.all() and (left >= come).all())
+    start, end = group.start, group.end
+    left, come = (end[:, 1], start[:, 0]) if group.kind[0] < 0 else (end.min(axis=1), start.max(axis=1))
+    return bool(group.on_host.all() and (left >= come).all())
 
 
 def _along_groups(matched: Sequence[Matched], ends: Sequence[IntColumn]) -> tuple[dict[int, int], dict[int, int]]:
     """Offsets along the groups, from rank to rank; and the reference of each rank."""
     groups: defaultdict[int, list[int]] = defaultdict(list)
-    for g, one in enumerate(matched):
-        for rank in one.ranks:
+    for g, group in enumerate(matched):
+        for rank in group.ranks:
             groups[rank].append(g)
     offset: dict[int, int] = {}
     reference: dict[int, int] = {}
@@ -125,7 +123,7 @@ def _median(values: IntColumn, axis: int | None = None) -> IntColumn:
     return median
 
 
-def arrivals(one: Matched, offsets: Mapping[int, int]) -> tuple[IntColumn, IntColumn]:
+def arrivals(matched: Matched, offsets: Mapping[int, int]) -> tuple[IntColumn, IntColumn]:
     """When each rank came to each collective, and how long it waited there for the last one.
 
     A rank waits from the start of its own collective to that of the last one, and no longer than its own takes.
@@ -136,8 +134,8 @@ def arrivals(one: Matched, offsets: Mapping[int, int]) -> tuple[IntColumn, IntCo
     Returns:
         int64 ns (n, r), clocks corrected; and int64 ns (n, r).
     """
-    come = one.start - np.array([offsets.get(rank, 0) for rank in one.ranks], np.int64)
-    return come, np.minimum(come.max(axis=1, keepdims=True) - come, one.end - one.start)
+    come = matched.start - np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)
+    return come, np.minimum(come.max(axis=1, keepdims=True) - come, matched.end - matched.start)
 
 
 def stragglers(
@@ -151,23 +149,57 @@ def stragglers(
     """
     numbers: defaultdict[int, IntColumn] = defaultdict(lambda: np.zeros(4, np.int64))  # those of `Lateness`
     worst: list[tuple[int, int, int]] = []
-    waits: list[IntColumn] = []
-    for g, one in enumerate(matched):
-        come, wait = arrivals(one, offsets)
-        latest = np.argmax(come, axis=1)
-        total = wait.sum(axis=1)
-        for i, rank in enumerate(one.ranks):
+    waits: list[tuple[IntColumn, IntColumn]] = []
+    for g, group in enumerate(matched):
+        come, wait = arrivals(group, offsets)
+        latest, total = np.argmax(come, axis=1), wait.sum(axis=1)
+        for i, rank in enumerate(group.ranks):
             last = latest == i
             numbers[rank] += [len(wait), int(np.count_nonzero(last)), int(total[last].sum()), int(wait[:, i].sum())]
         worst += [(-int(total[i]), g, i) for i in np.argsort(-total, kind="stable")[:longest].tolist()]
-        waits.append(wait)
-    table = [Lateness(rank, *row.tolist()) for rank, row in sorted(numbers.items())]
+        waits.append((latest, wait))
     details = []
     for _, g, i in sorted(worst)[:longest]:
-        one, wait = matched[g], waits[g][i].tolist()
-        at = int(np.argmax(arrivals(one, offsets)[0][i]))
-        others = tuple((rank, wait[j]) for j, rank in enumerate(one.ranks) if j != at)
-        details.append(
-            Wait(one.group, int(one.position[i]), kind_name(int(one.kind[i])), int(one.bytes[i]), one.ranks[at], others)
-        )
-    return table, details
+        group, (latest, wait) = matched[g], waits[g]
+        at = int(latest[i])
+        others = tuple((rank, int(wait[i, j])) for j, rank in enumerate(group.ranks) if j != at)
+        kind, size = kind_name(int(group.kind[i])), int(group.bytes[i])
+        details.append(Wait(group.group, int(group.position[i]), kind, size, group.ranks[at], others))
+    return [Lateness(rank, *row.tolist()) for rank, row in sorted(numbers.items())], details
+
+
+class JobTransfers(NamedTuple):
+    """Transfers of some matched communications.
+
+    Attributes:
+        begin: int64 (n,) ns by the common clock, when the last rank has come; of a message when it is sent.
+        duration: int64 (n,) ns.
+        seen: bool (n,), whether `duration` is that of a transfer on the host as the times show it.
+    """
+
+    begin: IntColumn
+    duration: IntColumn
+    seen: npt.NDArray[np.bool_]
+
+
+def transfers(matched: Matched, offsets: Mapping[int, int]) -> JobTransfers:
+    """When the data of matched communications moves: once all ranks have come, and for as long on each of them.
+
+    A kernel on the device runs while it waits, so that its least duration over the ranks is the transfer. On the host a
+    rank comes and leaves when its backend's thread gets a processor: there the transfer lasts from the last rank's
+    start to the first one's end, and the rest is the rank's own time. A message takes no longer than its sender does.
+
+    Args:
+        offsets: what each rank's clock is ahead, ns; see `clock_offsets`.
+
+    Example:
+        Two ranks are in an all-reduce on the host from 10 to 50 and from 30 to 40 us: it transfers from 30 to 40 us.
+    """
+    ahead = np.array([offsets.get(rank, 0) for rank in matched.ranks], np.int64)
+    start, end = matched.start - ahead, matched.end - ahead
+    last, least = start.max(axis=1), (end - start).min(axis=1)
+    message = matched.kind < 0
+    until = np.where(message, np.minimum(end[:, -1], last + end[:, 0] - start[:, 0]), end.min(axis=1))
+    seen = matched.on_host & (message | (synchronises(matched.kind) & (until >= last)))
+    duration = np.where(seen, np.maximum(until - last, 0), least)
+    return JobTransfers(np.where(seen & message, start[:, 0], last), duration, seen)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,15 +19,9 @@ _APART_S = 3600
 """Ranks of one job begin to record within this time of each other."""
 
 
-@dataclass(frozen=True)
-class RankFacts:
-    """What is known of the trace of a rank.
-
-    Attributes:
-        file: name for messages.
-        info: Kineto's `distributedInfo`, {} where the trace has none.
-        begin_ns: wall-clock ns of the first call, None where it is not known.
-    """
+class RankFacts(NamedTuple):
+    """What is known of the trace of a rank: its name for messages, Kineto's `distributedInfo` ({} where it has none),
+    wall-clock ns of the first call (None where it is not known)."""
 
     file: str
     info: Mapping[str, Any]
@@ -78,7 +71,8 @@ def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], lis
     found: dict[int, str] = {}
     notes: list[str] = []
     for key, what in (("world_size", "a job of {} ranks"), ("backend", "a job with backend {}")):
-        values = {rank: _comparable(facts.info.get(key)) for rank, facts in traces.items()}
+        stated = {rank: facts.info.get(key) for rank, facts in traces.items()}
+        values = {rank: value if isinstance(value, (int, str)) else None for rank, value in stated.items()}
         usual, often = Counter(values.values()).most_common(1)[0] if values else (None, 0)
         others = {rank: value for rank, value in values.items() if value != usual}
         if 2 * often <= len(values) and others:
@@ -99,10 +93,6 @@ def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], lis
     return found, notes
 
 
-def _comparable(value: Any) -> Any:
-    return value if isinstance(value, (int, str)) else None
-
-
 def _job(what: str, value: Any) -> str:
     return "no distributed job" if value is None else what.format(value)
 
@@ -114,14 +104,9 @@ def _hours(seconds: int) -> str:
 _REMEDY = "give only the traces of one job, one of each rank"
 
 
-@dataclass(frozen=True)
-class JobTrace:
-    """What is kept of a trace to compare it with those of other ranks.
-
-    Attributes:
-        facts: of its job. rank: None where it is not recorded.
-        content: a digest of its times; the same for the same recording.
-    """
+class JobTrace(NamedTuple):
+    """What is kept of a trace to compare it with those of other ranks: the rank, None where it is not recorded; and a
+    digest of its times, the same for the same recording."""
 
     facts: RankFacts
     rank: int | None
@@ -129,7 +114,7 @@ class JobTrace:
 
 
 def job_trace(trace: Trace) -> JobTrace:
-    """What `check_job` wants of a trace; it holds nothing of the trace itself."""
+    """What `check_job` compares; it holds nothing of the trace itself."""
     begin = trace.base_time_ns + trace.span.start if trace.span.length else None
     return JobTrace(RankFacts(trace.file, trace.distributed_info, begin), trace.rank, trace.digest)
 

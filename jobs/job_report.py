@@ -220,7 +220,7 @@ class JobReport(msgspec.Struct, frozen=True):
 
     def offset_of(self, rank: int) -> int:
         """What to subtract from a rank's times, ns; 0 where nothing is known."""
-        return next((clock_offset.offset_ns for clock_offset in self.clock_offsets if clock_offset.rank == rank), 0)
+        return next((clock.offset_ns for clock in self.clock_offsets if clock.rank == rank), 0)
 
 
 def read_job_report(source: Source) -> JobReport:

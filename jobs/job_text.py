@@ -23,21 +23,21 @@ def report_text(report: JobReport) -> str:
 def _lines(report: JobReport) -> Iterator[str]:
     good = [rank for rank in report.ranks if rank.status == "linked"]
     linked = f"{len(good):,} of {len(report.ranks):,} linked"
-    yield from _wrapped("ranks", linked + (f": {ranges(one.rank for one in good)}" if good else ""))
-    ops, linked, certain = (sum(getattr(one, key) for one in good) for key in ("ops", "linked", "certain"))
+    yield from _wrapped("ranks", linked + (f": {ranges(rank.rank for rank in good)}" if good else ""))
+    ops, linked, certain = (sum(getattr(rank, key) for rank in good) for key in ("ops", "linked", "certain"))
     if ops:
         yield from _wrapped("", f"{linked:,} of {ops:,} ET ops ({100 * linked / ops:.2f}%), {certain:,} certain")
     if report.not_given:
         yield from _wrapped("", f"of {report.world_size:,} in the job; not given: {report.not_given}")
     if report.missing:
         yield from _wrapped("missing", f"ranks without any file: {report.missing}")
-    yield from _cut("failed", [f"rank {one.rank}: {one.reason}" for one in report.failed], "ranks")
+    yield from _cut("failed", [f"rank {rank.rank}: {rank.reason}" for rank in report.failed], "ranks")
     yield from _cut("groups", [_group(group) for group in report.groups], "groups")
     yield from _cut("differ", [_mismatch(mismatch) for mismatch in report.mismatches], "collectives")
     yield from _messages(report)
     yield from _clocks(report.clock_offsets, report.offsets_applied)
     yield from _late(report)
-    yield from _cut("waits", [_wait(one) for one in report.longest_waits[:_WAITS]], "waits")
+    yield from _cut("waits", [_wait(wait) for wait in report.longest_waits[:_WAITS]], "waits")
     warnings = [f"rank {rank.rank}: {text}" for rank in report.ranks for text in rank.warnings]
     yield from _cut("warning", warnings, "warnings")
     yield from _cut("note", report.notes, "notes")
@@ -62,18 +62,18 @@ def _name(group: str) -> str:
     return f"group {group!r}" if group else "the whole job"
 
 
-def _mismatch(one: Mismatch) -> str:
-    place = f"{_name(one.group)}, position {one.position}: {one.collective}" + _of(one.bytes)
-    ranks = f"{'rank' if len(one.ranks) == 1 else 'ranks'} {ranges(one.ranks)}"
-    if one.kind == "missing":
-        return f"{place} is missing on {ranks}"
-    has = "has" if len(one.ranks) == 1 else "have"
-    what = {"size": "another size", "order": "another order", "type": "another collective"}[one.kind]
-    return f"{place}: {what} on {ranks}, which {has} {'; '.join(dict.fromkeys(one.found[:3]))}"
+def _mismatch(mismatch: Mismatch) -> str:
+    ranks, has = ("rank", "has") if len(mismatch.ranks) == 1 else ("ranks", "have")
+    ranks = f"{ranks} {ranges(mismatch.ranks)}"
+    if mismatch.kind == "missing":
+        return f"{_place(mismatch)} is missing on {ranks}"
+    what = {"size": "another size", "order": "another order", "type": "another collective"}[mismatch.kind]
+    return f"{_place(mismatch)}: {what} on {ranks}, which {has} {'; '.join(dict.fromkeys(mismatch.found[:3]))}"
 
 
-def _of(size: int) -> str:
-    return "" if size < 0 else f" of {size:,} bytes"
+def _place(of: Mismatch | Wait) -> str:
+    size = "" if of.bytes < 0 else f" of {of.bytes:,} bytes"
+    return f"{_name(of.group)}, position {of.position}: {of.collective}{size}"
 
 
 def _messages(report: JobReport) -> Iterator[str]:
@@ -100,33 +100,31 @@ def _clocks(offsets: Sequence[ClockOffset], applied: bool) -> Iterator[str]:
         return
     state = "written into the ET+ files" if applied else "not applied; --apply-clock-offsets does"
     others = [offset for offset in offsets if offset.rank != offset.reference]
-    worst = sorted(others, key=lambda one: (-abs(one.offset_ns), one.rank))[:_CLOCKS]
-    parts = [
-        f"rank {one.rank} {_us(one.offset_ns)} ±{_us(one.spread_ns)} µs"
-        for one in sorted(worst, key=lambda one: one.rank)
-    ]
+    worst = sorted(others, key=lambda offset: (-abs(offset.offset_ns), offset.rank))[:_CLOCKS]
+    worst.sort(key=lambda offset: offset.rank)
+    parts = [f"rank {offset.rank} {_us(offset.offset_ns)} ±{_us(offset.spread_ns)} µs" for offset in worst]
     more = f", {len(others) - len(worst):,} more are smaller" if len(others) > len(worst) else ""
     base = ", ".join(map(str, sorted({offset.reference for offset in offsets})))
     yield from _wrapped("clocks", f"ahead of rank {base} ({state}): {', '.join(parts)}{more}")
 
 
 def _late(report: JobReport) -> Iterator[str]:
-    table = sorted(report.stragglers, key=lambda one: (-one.caused_ns, one.rank))
+    table = sorted(report.stragglers, key=lambda late: (-late.caused_ns, late.rank))
     if not table:
         return
     yield f"{'late':8}{'rank':>7}{'last in':>12}{'the others waited ms':>24}{'waited itself ms':>20}"
-    for one in table[:_LATE]:
-        share = f"{one.last:,}/{one.collectives:,}"
-        yield f"{'':8}{one.rank:7}{share:>12}{one.caused_ns / 1e6:24,.3f}{one.waited_ns / 1e6:20,.3f}"
+    for late in table[:_LATE]:
+        share = f"{late.last:,}/{late.collectives:,}"
+        yield f"{'':8}{late.rank:7}{share:>12}{late.caused_ns / 1e6:24,.3f}{late.waited_ns / 1e6:20,.3f}"
     if len(table) > _LATE:
         yield f"{'':8}and {len(table) - _LATE:,} more ranks that made the others wait less"
 
 
-def _wait(one: Wait) -> str:
-    total = sum(ns for _, ns in one.waits_ns)
-    most_rank, most = max(one.waits_ns, key=lambda pair: (pair[1], -pair[0]))
+def _wait(wait: Wait) -> str:
+    total = sum(ns for _, ns in wait.waits_ns)
+    most_rank, most = max(wait.waits_ns, key=lambda pair: (pair[1], -pair[0]))
     return (
-        f"{_name(one.group)}, position {one.position}: {one.collective}{_of(one.bytes)}: rank {one.last} came last, "
+        f"{_place(wait)}: rank {wait.last} came last, "
         f"the others waited {total / 1e6:,.3f} ms together, rank {most_rank} {most / 1e6:,.3f} ms"
     )
 

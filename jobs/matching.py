@@ -53,7 +53,7 @@ def match_collectives(ranks: Ranks) -> tuple[list[Matched], list[GroupCounts], l
         rows = {rank: _rows(ranks[rank], group) for rank in members}
         if not any(map(len, rows.values())):
             continue
-        sequences = {rank: _sequence(ranks[rank], at) for rank, at in rows.items()}
+        sequences = {rank: CollectiveSequence.of(ranks[rank], at) for rank, at in rows.items()}
         common = _most_common(sequences)
         ups = {rank: line_up(common, own) for rank, own in sequences.items()}
         whole = np.flatnonzero(np.all([up.at >= 0 for up in ups.values()], axis=0))
@@ -72,11 +72,10 @@ def match_collectives(ranks: Ranks) -> tuple[list[Matched], list[GroupCounts], l
 def _matched(ranks: Ranks, group: str, members: tuple[int, ...], position: IntColumn, rows: IntColumn) -> Matched:
     """What matches, by its rows on each rank, int64 (n, r)."""
     lowest = ranks[members[0]]
-    columns = [
+    node, start, end, on_host = (
         np.stack([getattr(ranks[rank], key)[rows[:, i]] for i, rank in enumerate(members)], axis=1)
         for key in ("node", "start", "end", "on_host")
-    ]
-    node, start, end, on_host = columns
+    )
     kind, size = lowest.kind[rows[:, 0]], lowest.bytes[rows[:, 0]]
     return Matched(group, members, position, kind, size, node, start, end, on_host.min(axis=1) > 0)
 
@@ -99,10 +98,6 @@ def _rows(comms: RankCommunications, group: Group) -> IntColumn:
     if group not in comms.groups:
         return np.zeros(0, np.int64)
     return np.flatnonzero((comms.group == comms.groups.index(group)) & (comms.kind >= 0))
-
-
-def _sequence(comms: RankCommunications, rows: IntColumn) -> CollectiveSequence:
-    return CollectiveSequence(rows, comms.kind[rows], comms.bytes[rows], comms.seq[rows], comms.end[rows])
 
 
 def _most_common(sequences: Mapping[int, CollectiveSequence]) -> CollectiveSequence:
@@ -143,7 +138,7 @@ class _Case:
             for kind, of in deviating.items():
                 yield Mismatch(
                     kind, self.group, self.members, p, kind_name(int(common.kind[p])), int(common.bytes[p]),
-                    ranks=tuple(rank for rank, _ in of), found=tuple(self._described(*one) for one in of),
+                    ranks=tuple(rank for rank, _ in of), found=tuple(self._described(rank, own) for rank, own in of),
                     nodes=tuple(self._node(rank, own) for rank, own in sorted([*having, *of]) if own >= 0),
                 )  # fmt: skip
 
@@ -153,17 +148,16 @@ class _Case:
         for rank, up in self.ups.items():
             ordinal: Counter[tuple[int, int, int]] = Counter()
             for own, before in up.extra:
-                one = self.sequences[rank]
-                key = (before, int(one.kind[own]), int(one.bytes[own]))
-                place = (*key, ordinal[key])
-                found[place].append((rank, own))
+                sequence = self.sequences[rank]
+                key = (before, int(sequence.kind[own]), int(sequence.bytes[own]))
+                found[(*key, ordinal[key])].append((rank, own))
                 ordinal[key] += 1
         for (before, kind, size, _), of in sorted(found.items()):
             having = {rank for rank, _ in of}
             lacking = tuple(rank for rank in self.members if rank not in having)
             yield Mismatch(
-                "missing", self.group, self.members, before, kind_name(kind), size,
-                ranks=lacking, found=("nothing",) * len(lacking), nodes=tuple(self._node(*one) for one in of),
+                "missing", self.group, self.members, before, kind_name(kind), size, ranks=lacking,
+                found=("nothing",) * len(lacking), nodes=tuple(self._node(rank, own) for rank, own in of),
             )  # fmt: skip
 
     def _node(self, rank: int, own: int) -> tuple[int, int]:
@@ -172,9 +166,8 @@ class _Case:
     def _described(self, rank: int, own: int) -> str:
         if own < 0:
             return "nothing"
-        one, size = self.sequences[rank], int(self.sequences[rank].bytes[own])
-        size_text = "unknown size" if size < 0 else f"{size:,} bytes"
-        return f"{kind_name(int(one.kind[own]))} of {size_text} at {own}"
+        kind, size = int(self.sequences[rank].kind[own]), int(self.sequences[rank].bytes[own])
+        return f"{kind_name(kind)} of {'unknown size' if size < 0 else f'{size:,} bytes'} at {own}"
 
 
 def match_messages(ranks: Ranks) -> tuple[list[Matched], list[RankPair]]:
@@ -204,7 +197,7 @@ def paired(sent: IntColumn, received: IntColumn) -> tuple[IntColumn, IntColumn]:
         >>> paired(np.array([4, 5, 6]), np.array([5, 6]))
         (array([1, 2]), array([0, 1]))
     """
-    if all(len(one) and one.min() >= 0 and len(np.unique(one)) == len(one) for one in (sent, received)):
+    if all(len(side) and side.min() >= 0 and len(np.unique(side)) == len(side) for side in (sent, received)):
         _, left, right = np.intersect1d(sent, received, assume_unique=True, return_indices=True)
         return left, right
     both = np.arange(min(len(sent), len(received)))
@@ -228,13 +221,9 @@ def _pair(ranks: Ranks, source: int, target: int, both: Mapping[bool, IntColumn]
 
 
 _SAME_SIZE = (
-    CollectiveCommType.ALL_REDUCE,
-    CollectiveCommType.REDUCE,
-    CollectiveCommType.BROADCAST,
-    CollectiveCommType.ALL_GATHER,
-    CollectiveCommType.REDUCE_SCATTER,
-    CollectiveCommType.REDUCE_SCATTER_BLOCK,
-)
+    CollectiveCommType.ALL_REDUCE, CollectiveCommType.REDUCE, CollectiveCommType.BROADCAST,
+    CollectiveCommType.ALL_GATHER, CollectiveCommType.REDUCE_SCATTER, CollectiveCommType.REDUCE_SCATTER_BLOCK,
+)  # fmt: skip
 """Kinds whose size is the same on all ranks; an all-to-all, gather or scatter may have others."""
 _MOVED_AT_MOST = 16
 _MAX_CHOICES = 4_000_000
@@ -254,6 +243,10 @@ class CollectiveSequence:
     bytes: IntColumn
     seq: IntColumn
     end: IntColumn
+
+    @staticmethod
+    def of(comms: RankCommunications, rows: IntColumn) -> CollectiveSequence:
+        return CollectiveSequence(rows, comms.kind[rows], comms.bytes[rows], comms.seq[rows], comms.end[rows])
 
     def __len__(self) -> int:
         return len(self.row)
@@ -283,17 +276,20 @@ class LineUp:
 
 def line_up(common: CollectiveSequence, own: CollectiveSequence) -> LineUp:
     """Align a rank's sequence with the common one."""
-    same_numbers = not (_numbered(common) and _numbered(own)) or np.array_equal(common.seq, own.seq)
-    if same_numbers and np.array_equal(common.tokens, own.tokens):
+    numbered = _numbered(common) and _numbered(own)
+    if (not numbered or np.array_equal(common.seq, own.seq)) and np.array_equal(common.tokens, own.tokens):
         return LineUp(np.arange(len(common)))
     _, codes = np.unique(np.concatenate([common.tokens, own.tokens]), axis=0, return_inverse=True)
     a, b = np.split(codes.reshape(-1).astype(np.int64), [len(common)])
     result = LineUp(np.full(len(a), -1, np.int64))
-    left, right = _by_number(common, own) if _numbered(common) and _numbered(own) else _by_order(a, b)
+    if numbered:
+        _, left, right = np.intersect1d(common.seq, own.seq, assume_unique=True, return_indices=True)
+    else:
+        left, right = shortest_edit(Calls.of_names(a), Calls.of_names(b), whole=True)
     alike = a[left] == b[right]
     result.at[left[alike]] = right[alike]
     result.other.update(zip(left[~alike].tolist(), right[~alike].tolist(), strict=True))
-    if not _numbered(common) or not _numbered(own):
+    if not numbered:
         _settle_by_time(result.at, a, b, common.end, own.end)
         _explain(result, a, b)
     used = np.zeros(len(b), np.bool_)
@@ -305,16 +301,6 @@ def line_up(common: CollectiveSequence, own: CollectiveSequence) -> LineUp:
 def _numbered(sequence: CollectiveSequence) -> bool:
     """Whether the trace numbers its collectives, each anew."""
     return bool(len(sequence) and sequence.seq[0] >= 0 and np.all(np.diff(sequence.seq) > 0))
-
-
-def _by_number(common: CollectiveSequence, own: CollectiveSequence) -> tuple[IntColumn, IntColumn]:
-    _, left, right = np.intersect1d(common.seq, own.seq, assume_unique=True, return_indices=True)
-    return left, right
-
-
-def _by_order(a: IntColumn, b: IntColumn) -> tuple[IntColumn, IntColumn]:
-    none = (np.full(len(a), -1, np.int64), np.full(len(b), -1, np.int64))
-    return shortest_edit(Calls(a, none[0]), Calls(b, none[1]), whole=True)
 
 
 def _settle_by_time(at: IntColumn, a: IntColumn, b: IntColumn, a_end: IntColumn, b_end: IntColumn) -> None:
@@ -343,8 +329,8 @@ def _settle_by_time(at: IntColumn, a: IntColumn, b: IntColumn, a_end: IntColumn,
             short = min(n, m)
             ends = (slice(short), slice(-short, None))
             ahead = [0, *(int(np.median(times[1][part] - times[0][part])) for part in ends)]
-        tried = [(abs(one), *_nearest(times[0] + one, times[1])) for one in ahead]
-        _, _, left, right = min(tried, key=lambda one: one[0] + one[1])
+        tried = [(abs(shift), *_nearest(times[0] + shift, times[1])) for shift in ahead]
+        _, _, left, right = min(tried, key=lambda attempt: attempt[0] + attempt[1])
         at[begin:end] = -1
         at[begin + left] = first + right
 

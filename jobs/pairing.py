@@ -80,7 +80,7 @@ def find_pairs(folder: Folder, *, et: str | None = None, kineto: str | None = No
     names = [name for name in folder.files() if not (skip and name.startswith(f"{skip}/"))]
     with ThreadPoolExecutor(_READERS) as pool:  # waiting for a file system, mostly
         looked = pool.map(lambda name: _look(folder, name, et, kineto), names)
-        files = [one for one in looked if one.kind]
+        files = [file for file in looked if file.kind]
     if not files:
         raise UsageError(
             f"{folder.root}: no Execution Trace and no Kineto trace among {len(names)} files; "
@@ -116,14 +116,13 @@ def _paired(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> Pairing:
         mine = {kind: by_rank[kind].get(rank, []) for kind in (ET, KINETO)}
         problems = []
         for kind, other in ((ET, KINETO), (KINETO, ET)):
-            names = [one.name for one in mine[kind]]
-            if not names:
+            if not mine[kind]:
                 problems.append(f"no {kind} was found for {_some(mine[other])}")
-            elif len(names) > 1:
+            elif len(mine[kind]) > 1:
                 problems.append(f"several files could be its {kind}: {_some(mine[kind])}; {_CHOOSE}")
-        one = {kind: files[0].name if len(files) == 1 else "" for kind, files in mine.items()}
+        et, kineto = (mine[kind][0].name if len(mine[kind]) == 1 else "" for kind in (ET, KINETO))
         settled = whole or all(file.settled for files in mine.values() for file in files)
-        ranks.append(RankFiles(rank, one[ET], one[KINETO], "; ".join(problems), settled))
+        ranks.append(RankFiles(rank, et, kineto, "; ".join(problems), settled))
     return Pairing(tuple(ranks), notes=tuple(notes))
 
 
@@ -134,7 +133,7 @@ def _parts(shared: Sequence[TraceFile], ets: Sequence[TraceFile], kinetos: Seque
     lacking = [et for et in ets if et.rank is not None and et.rank not in served]
     for recording in shared:
         place = recording.name.rpartition("/")[0]
-        near = [one for one in lacking if one.name.rpartition("/")[0] == place]
+        near = [et for et in lacking if et.name.rpartition("/")[0] == place]
         for et in near or lacking:
             yield replace(recording, named=None, inside=et.rank, settled=et.settled and et.named is not None)
 
@@ -142,9 +141,9 @@ def _parts(shared: Sequence[TraceFile], ets: Sequence[TraceFile], kinetos: Seque
 def _lend_ranks(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> tuple[list[TraceFile], list[TraceFile]]:
     """Ranks of files whose own evidence is weak, from the one file of the other kind that belongs to them."""
     likenesses: tuple[Callable[[TraceFile], Any], ...] = (
-        lambda one: one.stem,
-        lambda one: one.process,
-        lambda one: one.name.rpartition("/")[0],
+        lambda file: file.stem,
+        lambda file: file.process,
+        lambda file: file.name.rpartition("/")[0],
     )
     partners: dict[str, tuple[TraceFile, bool]] = {}
     alone = len(ets) == len(kinetos) == 1
@@ -153,15 +152,15 @@ def _lend_ranks(ets: Sequence[TraceFile], kinetos: Sequence[TraceFile]) -> tuple
         for key in own.keys() & others.keys():
             pair = own[key], others[key]
             if key not in ("", -1) or likeness is likenesses[2]:
-                for one, other in (pair, pair[::-1]):
-                    says = likeness is likenesses[0] or (likeness is likenesses[2] and not alone)
-                    partners.setdefault(one.name, (other, says))
+                says = likeness is likenesses[0] or (likeness is likenesses[2] and not alone)
+                for file, other in (pair, pair[::-1]):
+                    partners.setdefault(file.name, (other, says))
 
-    def with_rank(one: TraceFile) -> TraceFile:
-        partner, settled = partners.get(one.name, (None, True))
-        if partner is not None and partner.evidence > one.evidence:
-            return replace(one, inside=partner.rank, settled=settled)
-        return replace(one, inside=0, settled=False) if alone and one.rank is None else one
+    def with_rank(file: TraceFile) -> TraceFile:
+        partner, settled = partners.get(file.name, (None, True))
+        if partner is not None and partner.evidence > file.evidence:
+            return replace(file, inside=partner.rank, settled=settled)
+        return replace(file, inside=0, settled=False) if alone and file.rank is None else file
 
     return list(map(with_rank, ets)), list(map(with_rank, kinetos))
 
@@ -193,14 +192,14 @@ def _eliminate(files: Sequence[TraceFile], others: Sequence[TraceFile]) -> list[
     if not unknown or not whole or len(set(taken)) < len(taken) or len(unknown) > _MAX_UNKNOWN:
         return list(files)
     free = set(partner) - set(taken)
-    places = {name: {rank for rank in free if _fits_rank(one, partner[rank])} for name, one in unknown.items()}
+    places = {name: {rank for rank in free if _fits_rank(file, partner[rank])} for name, file in unknown.items()}
     found = _only_places(places)
     return [replace(file, inside=found[file.name], settled=True) if file.name in found else file for file in files]
 
 
-def _fits_rank(one: TraceFile, partner: TraceFile) -> bool:
-    allowed = one.ranks is None or partner.rank in one.ranks
-    return allowed and (one.pid < 0 or partner.pid < 0 or one.pid == partner.pid)
+def _fits_rank(file: TraceFile, partner: TraceFile) -> bool:
+    allowed = file.ranks is None or partner.rank in file.ranks
+    return allowed and (file.pid < 0 or partner.pid < 0 or file.pid == partner.pid)
 
 
 def proved_by_all(folder: Folder, pairing: Pairing) -> Pairing:
@@ -215,16 +214,16 @@ def proved_by_all(folder: Folder, pairing: Pairing) -> Pairing:
         return pairing
     try:
         with ThreadPoolExecutor(_READERS) as pool:
-            ets = list(pool.map(lambda one: begins_with(*at(folder, one.et), ET), rows))
-            kinetos = list(pool.map(lambda one: begins_with(*at(folder, one.kineto), KINETO), rows))
+            ets = list(pool.map(lambda row: begins_with(*at(folder, row.et), ET), rows))
+            kinetos = list(pool.map(lambda row: begins_with(*at(folder, row.kineto), KINETO), rows))
     except Exception:  # every file system has errors of its own; linking reports them
         return pairing
     if _world_size([*ets, *kinetos]) != len(rows):
         return pairing
     ranked = [replace(kineto, named=rank) for rank, kineto in enumerate(kinetos)]
-    if any(one.ranks is not None and one.named not in one.ranks for one in ranked):
+    if any(kineto.ranks is not None and kineto.named not in kineto.ranks for kineto in ranked):
         return pairing
-    places = {str(i): {j for j, one in enumerate(ranked) if _fits_rank(et, one)} for i, et in enumerate(ets)}
+    places = {str(i): {j for j, kineto in enumerate(ranked) if _fits_rank(et, kineto)} for i, et in enumerate(ets)}
     found = _only_places(places)
     return replace(pairing, ranks=tuple(replace(row, proved=found.get(str(row.rank)) == row.rank) for row in rows))
 
@@ -263,20 +262,18 @@ def _unique(files: Sequence[TraceFile], key: Callable[[TraceFile], Any]) -> dict
 def _by_rank(files: Iterable[TraceFile], notes: list[str]) -> dict[int, list[TraceFile]]:
     """The files of each rank with the best evidence; what is left is noted."""
     found: defaultdict[int, list[TraceFile]] = defaultdict(list)
-    unknown = []
+    unknown = [file for file in files if file.rank is None]
     for file in files:
-        if file.rank is None:
-            unknown.append(file)
-        else:
+        if file.rank is not None:
             found[file.rank].append(file)
     if unknown:
         notes.append(f"skipped, since their rank is unknown: {_some(unknown)}")
     best = {}
     for rank, of in found.items():
-        most = max(one.evidence for one in of)
-        best[rank] = [one for one in of if one.evidence == most]
+        most = max(file.evidence for file in of)
+        best[rank] = [file for file in of if file.evidence == most]
         if len(best[rank]) < len(of):
-            rest = [one for one in of if one.evidence < most]
+            rest = [file for file in of if file.evidence < most]
             notes.append(f"not taken, since rank {rank} has {_some(best[rank])}: {_some(rest)}")
     return best
 
@@ -305,7 +302,10 @@ def from_manifest(source: str) -> Pairing:
             rows = msgspec.json.decode(blob.data, type=list[_ManifestRow])
         else:
             table = csv.DictReader(io.StringIO(blob.data.decode("utf-8-sig")), skipinitialspace=True, strict=True)
-            cells = list(map(_read_cells, table))
+            cells = [
+                {key: text_of_cell(cell) if isinstance(cell, str) else cell for key, cell in row.items()}
+                for row in table
+            ]
             rows = msgspec.convert(cells, list[_ManifestRow], strict=False)
     except (*UNREADABLE, csv.Error) as error:
         problem = f"not a list of rank, et, kineto ({error})"
@@ -318,22 +318,13 @@ def from_manifest(source: str) -> Pairing:
         seen.add(row.rank)
     if not rows:
         raise TraceFormatError(blob.name, "", "no rank is in it", "--dry-run writes one that can be edited")
-    ordered = sorted(rows, key=lambda row: row.rank)
-    return Pairing(tuple(_files(row) for row in ordered))
-
-
-def _read_cells(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: text_of_cell(cell) if isinstance(cell, str) else cell for key, cell in row.items()}
+    return Pairing(tuple(map(_files, sorted(rows, key=lambda row: row.rank))))
 
 
 def _files(row: _ManifestRow) -> RankFiles:
-    et, kineto = row.et.removeprefix("./"), row.kineto.removeprefix("./")
-    return RankFiles(row.rank, et, kineto, _lacking(row))
-
-
-def _lacking(row: _ManifestRow) -> str:
     lacking = [kind for kind, name in ((ET, row.et), (KINETO, row.kineto)) if not name]
-    return f"the manifest names no {' and no '.join(lacking)}" if lacking else ""
+    problem = f"the manifest names no {' and no '.join(lacking)}" if lacking else ""
+    return RankFiles(row.rank, row.et.removeprefix("./"), row.kineto.removeprefix("./"), problem)
 
 
 def to_manifest(pairing: Pairing) -> str:

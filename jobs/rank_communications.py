@@ -63,20 +63,13 @@ def communications(trace: Trace, *, unknown: bool = False) -> RankCommunications
     """
     groups: dict[Group, int] = {}
     rows = []
-    for communication in find_communications(trace):
-        if not communication.understood and (communication.kind is not None or not unknown):
+    for found in find_communications(trace):
+        if not found.understood and (found.kind is not None or not unknown):
             continue
-        kind = UNKNOWN if communication.kind is None else communication.kind
-        group = groups.setdefault(communication.group, len(groups))
-        size = -1 if communication.bytes is None else communication.bytes
-        node, end, on_host = (
-            int(trace.id[communication.row]),
-            int(trace.finish[communication.row]),
-            trace.kind[communication.row] != GPU,
-        )
-        rows.append(
-            (node, kind, size, group, communication.peer, communication.seq, communication.start_ns, end, int(on_host))
-        )
+        kind, size = UNKNOWN if found.kind is None else found.kind, -1 if found.bytes is None else found.bytes
+        group = groups.setdefault(found.group, len(groups))
+        node, end, on_host = trace.id[found.row], trace.finish[found.row], trace.kind[found.row] != GPU
+        rows.append((node, kind, size, group, found.peer, found.seq, found.start_ns, end, on_host))
     table = np.array(rows, np.int64).reshape(-1, len(COLUMNS))
     table[:, [COLUMNS.index("start"), COLUMNS.index("end")]] += trace.base_time_ns
     return RankCommunications(tuple(groups), *np.ascontiguousarray(table.T))

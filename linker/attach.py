@@ -57,7 +57,10 @@ def attach_gpu_events(kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[
     call = nearest(op, calls.parent, linked)
     reason = np.zeros(len(op), np.int8)
     reason[call < 0] = UNATTACHED_REASONS.index("parent not in the ET")
-    reason[(call < 0) & _outside(calls, linked, op)] = UNATTACHED_REASONS.index("outside the window of the ET")
+    if linked.any():
+        ts = calls.ts[np.maximum(op, 0)]
+        outside = (ts < calls.ts[linked].min()) | (ts > calls.end[linked].max())
+        reason[(call < 0) & outside] = UNATTACHED_REASONS.index("outside the window of the ET")
     reason[op < 0] = UNATTACHED_REASONS.index("launcher outside any op")
     reason[method < 0] = UNATTACHED_REASONS.index("no launcher in the trace")
     return Attachment(rows, launcher, method, repeated, call, reason)
@@ -83,15 +86,6 @@ def _launching_call(
     wrappers = matching(calls.name, events.names, _PASS_THROUGH.__contains__)
     real = nearest(op, calls.parent, ~wrappers)
     return np.where(real >= 0, real, op), method
-
-
-def _outside(calls: CpuCalls, linked: npt.NDArray[np.bool_], op: IntColumn) -> npt.NDArray[np.bool_]:
-    """Which ops start before the first linked call or after the last one has ended; none if nothing is linked."""
-    if not linked.any():
-        return np.zeros(len(op), np.bool_)
-    ts = calls.ts[np.maximum(op, 0)]
-    outside: npt.NDArray[np.bool_] = (ts < calls.ts[linked].min()) | (ts > calls.end[linked].max())
-    return (op >= 0) & outside
 
 
 def _launchers(kineto: KinetoTrace, rows: IntColumn) -> tuple[IntColumn, int]:

@@ -8,11 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.execution_trace.read_et import ExecutionTrace
-from ..schemas.kineto.kineto_calls import CpuCalls, cpu_calls, enclosing_call
+from ..schemas.kineto.kineto_calls import CpuCalls
 from ..schemas.kineto.read_kineto import KinetoTrace
 from ..trace.columns import IntColumn, positions
-
-__all__ = ["CpuCalls", "EtCalls", "TracePair", "cpu_calls", "enclosing_call", "et_calls", "exclusive_durations"]
 
 
 @dataclass(frozen=True)
@@ -76,18 +74,15 @@ def et_calls(et: ExecutionTrace, kineto_names: list[str]) -> EtCalls:
 
 
 def _kineto_codes(et_names: list[str], kineto_names: list[str]) -> IntColumn:
-    """For each ET name the code of the corresponding Kineto name, −1 for none.
-
-    Kineto drops newlines, turns a backslash into a slash, and writes names with control or non-ASCII characters as
-    "unknown".
-    """
+    """For each ET name the code of the corresponding Kineto name, −1 for none."""
     codes = {name: code for code, name in enumerate(kineto_names)}
     result: IntColumn = np.full(len(et_names), -1, np.int64)
     for i, name in enumerate(et_names):
+        # Kineto drops newlines, turns a backslash into a slash, and calls what is not printable ASCII "unknown"
         spellings = [name, name.replace("\n", "").replace("\\", "/")]
         if not (name.isascii() and name.isprintable()):
             spellings.append("unknown")
-        result[i] = next((codes[s] for s in spellings if s in codes), -1)
+        result[i] = next((codes[spelling] for spelling in spellings if spelling in codes), -1)
     return result
 
 

@@ -7,8 +7,7 @@ order; between streams they do not.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,14 +20,9 @@ _SPARE = 2
 _ROUNDS = 8
 
 
-@dataclass(frozen=True)
-class Aligned:
-    """The launch of each kernel of a replay.
-
-    Attributes:
-        launch: int64, position among the graph's launches, −1 for none.
-        forced: bool, no other launch is possible for the kernel if the graph is this one.
-    """
+class Aligned(NamedTuple):
+    """Of each kernel of a replay the position among the graph's launches, −1 for none; and whether no other launch is
+    possible for it if the graph is this one."""
 
     launch: IntColumn
     forced: npt.NDArray[np.bool_]
@@ -63,18 +57,15 @@ def _total(counts: Counter[Any]) -> int:
 
 
 def align(launches: IntColumn, kernels: IntColumn) -> Aligned | None:
-    """Align one stream of kernels with launches of known names, with insertions and deletions.
+    """Align one stream of kernels with launches of known names, with insertions and deletions; None if too little
+    agrees for the two to be the same graph.
 
     Example:
         >>> align(np.array([4, 5, 6, 7]), np.array([4, 6, 7])).launch.tolist()
         [0, 2, 3]
-
-    Returns:
-        None if too little agrees for the two to be the same graph.
     """
     launch = np.full(len(kernels), -1, np.int64)
-    none = np.full(max(len(kernels), len(launches)), -1, np.int64)
-    ours, theirs = Calls(kernels, none[: len(kernels)]), Calls(launches, none[: len(launches)])
+    ours, theirs = Calls.of_names(kernels), Calls.of_names(launches)
     at, of = shortest_edit(ours, theirs, whole=True, most=2 * _most_left(len(kernels)))
     launch[at] = of
     whole = len(launches) == len(kernels) and bool(np.all(launch >= 0))
@@ -92,15 +83,10 @@ def _most_left(kernels: int) -> int:
 
 
 def align_streams(launches: IntColumn, kernels: IntColumn, stream: IntColumn) -> Aligned | None:
-    """Align kernels of several streams: of each name the first kernel with the first launch, and so on.
+    """Align kernels of several streams, in order of start: of each name the first one with the first launch, and so on.
 
-    A kernel is forced where the order on its stream, and what other kernels are forced to, leave one launch.
-
-    Args:
-        kernels, stream: in order of start.
-
-    Returns:
-        None if too little agrees for the two to be the same graph.
+    A kernel is forced where the order on its stream, and what other kernels are forced to, leave one launch. None if
+    too little agrees for the two to be the same graph.
     """
     counts, captured = Counter(kernels.tolist()), Counter(launches.tolist())
     if not could_align(captured, counts):
@@ -125,19 +111,19 @@ def _forced(launches: list[int], kernels: IntColumn, stream: IntColumn) -> IntCo
     place takes it from all others, and so on until nothing changes.
     """
     forced = np.full(len(kernels), -1, np.int64)
-    lanes = [np.flatnonzero(stream == one) for one in np.unique(stream).tolist()]
+    lanes = [np.flatnonzero(stream == lane) for lane in np.unique(stream).tolist()]
     for _ in range(_ROUNDS):
         taken = set(forced[forced >= 0].tolist())
         known = len(taken)
         for lane in lanes:
             codes, own = kernels[lane].tolist(), forced[lane].tolist()
             first = _embedded(launches, codes, own, taken)
-            count = len(launches)
-            mirrored = [count - 1 - one if one >= 0 else -1 for one in reversed(own)]
-            last = _embedded(launches[::-1], codes[::-1], mirrored, {count - 1 - one for one in taken})
+            end = len(launches) - 1
+            mirrored = [end - at if at >= 0 else -1 for at in reversed(own)]
+            last = _embedded(launches[::-1], codes[::-1], mirrored, {end - at for at in taken})
             if first is None or last is None:  # the streams contradict the captured order
                 return np.full(len(kernels), -1, np.int64)
-            late = count - 1 - np.array(last[::-1], np.int64)
+            late = end - np.array(last[::-1], np.int64)
             only = np.array(first, np.int64) == late
             forced[lane[only]] = late[only]
         if np.count_nonzero(forced >= 0) == known:

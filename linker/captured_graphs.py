@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -91,7 +92,7 @@ class _Graph:
 
     @cached_property
     def neighbours(self) -> Counter[tuple[int, int]]:
-        return _neighbours(self.launches)
+        return Counter(pairwise(self.launches.tolist()))
 
 
 def _graphs_of(captures: Sequence[Capture], names: StringTable) -> list[_Graph]:
@@ -105,14 +106,9 @@ def _graphs_of(captures: Sequence[Capture], names: StringTable) -> list[_Graph]:
     return found
 
 
-@dataclass(frozen=True)
-class _Fit:
-    """Captured graphs that a replay fits equally well.
-
-    Attributes:
-        candidates: positions of graphs, in order of capture. aligned: with each of them.
-        whole: all names agree in order. evidence: as in `GraphReplay`. reason: why there are no candidates.
-    """
+class _Fit(NamedTuple):
+    """Captured graphs (their positions, in order of capture) that a replay fits equally well; whether all names agree
+    in order; evidence as in `GraphReplay`; and why there are no candidates."""
 
     candidates: tuple[int, ...]
     aligned: tuple[Aligned, ...]
@@ -153,7 +149,7 @@ class _CandidateGraphs:
         """Of graphs whose names agree those whose grids do; all of them if none's do."""
         agree = [_grids_agree(self.graphs[i], aligned.launch, replay) for i in found]
         if False in agree:
-            fitting = [i for i, one in zip(found, agree, strict=True) if one is not False]
+            fitting = [i for i, same in zip(found, agree, strict=True) if same is not False]
             evidence = (*evidence, "grids" if fitting else "other grids")
             found = fitting or found
         whole = "other grids" not in evidence and not self.by_count.get(len(replay.codes))
@@ -161,11 +157,10 @@ class _CandidateGraphs:
 
     def _on_streams(self, replay: GraphLaunch, found: list[int]) -> _Fit:
         aligned = [align_streams(self.graphs[i].launches, replay.codes, replay.stream) for i in found]
-        sure = [(i, one) for i, one in zip(found, aligned, strict=True) if one is not None]
-        agree = [_grids_agree(self.graphs[i], one.launch, replay, one.forced) for i, one in sure]
+        sure = {i: alignment for i, alignment in zip(found, aligned, strict=True) if alignment is not None}
+        agree = [_grids_agree(self.graphs[i], of.launch, replay, of.forced) for i, of in sure.items()]
         whole = False not in agree and not self.by_count.get(len(replay.codes))
-        candidates, alignments = zip(*sure, strict=True)
-        return _Fit(candidates, alignments, whole, ("kernel names per stream",))
+        return _Fit(tuple(sure), tuple(sure.values()), whole, ("kernel names per stream",))
 
     def _by_number(self, replay: GraphLaunch, by_node: IntColumn | None) -> _Fit | None:
         """Graphs without names that have as many launches."""
@@ -181,7 +176,7 @@ class _CandidateGraphs:
 
     def _nearly(self, replay: GraphLaunch) -> _Fit:
         """Graphs that agree when some launches or kernels are left out: those with the most kernels that do."""
-        counts, neighbours = Counter(replay.codes.tolist()), _neighbours(replay.codes)
+        counts, neighbours = Counter(replay.codes.tolist()), Counter(pairwise(replay.codes.tolist()))
         single = replay.streams == 1
         likely = [
             (sum((graph.counts & counts).values()), i)
@@ -191,7 +186,7 @@ class _CandidateGraphs:
         ]  # fmt: skip
         best: dict[int, Aligned] = {}
         matched = 0
-        for possible, i in sorted(likely, key=lambda one: (-one[0], one[1])):
+        for possible, i in sorted(likely, key=lambda graph: (-graph[0], graph[1])):
             if possible < matched:
                 break
             launches = self.graphs[i].launches
@@ -203,10 +198,6 @@ class _CandidateGraphs:
             return _Fit((), (), False, (), _NO_KERNELS)
         found = sorted(best)
         return _Fit(tuple(found), tuple(best[i] for i in found), False, ("alignment of kernel names",))
-
-
-def _neighbours(codes: IntColumn) -> Counter[tuple[int, int]]:
-    return Counter(pairwise(codes.tolist()))
 
 
 def _in_order(order: IntColumn) -> Aligned:
@@ -227,13 +218,12 @@ def _grids_agree(
         return None
     captured, ran = captured[known], ran[known]
     same = np.all(captured[:, 0] == ran[:, 0], axis=1)
-    for one, other in ((captured, ran), (ran, captured)):
-        same |= np.all(one[:, 0] * one[:, 1] == other[:, 0], axis=1)
+    for blocks, threads in ((captured, ran), (ran, captured)):
+        same |= np.all(blocks[:, 0] * blocks[:, 1] == threads[:, 0], axis=1)
     return bool(same.all())
 
 
-@dataclass(frozen=True)
-class _Choice:
+class _Choice(NamedTuple):
     """The graph of a replay, None with a reason; see `GraphReplay`."""
 
     graph: int | None
@@ -281,9 +271,9 @@ def _of_batch(graphs: _CandidateGraphs, replay: GraphLaunch, fit: _Fit) -> _Fit:
             return _Fit((), (), False, (), _NO_BATCH)
         wanted, evidence = {min(greater)}, "padded batch size"
     kept = [at for at, size in enumerate(sizes) if size in wanted]
-    return replace(
-        fit, candidates=tuple(fit.candidates[at] for at in kept), aligned=tuple(fit.aligned[at] for at in kept),
-        whole=fit.whole and evidence == "batch size", evidence=(*fit.evidence, evidence),
+    return _Fit(
+        tuple(fit.candidates[at] for at in kept), tuple(fit.aligned[at] for at in kept),
+        fit.whole and evidence == "batch size", (*fit.evidence, evidence),
     )  # fmt: skip
 
 
@@ -317,7 +307,8 @@ def _with_links(
     links = links[:, np.argsort(links[0], kind="stable")]
     here = links[0] < len(trace)
     captured = CapturedGraphs(
-        graphs=tuple(_description(captures, graphs.graphs[i]) for i in used), replays=tuple(listed), names=calls.name,
+        graphs=tuple(_description(captures[graph.capture], graph) for graph in map(graphs.graphs.__getitem__, used)),
+        replays=tuple(listed), names=calls.name,
         kind=calls.kind, parent=calls.parent, graph=calls.graph, texts=calls.texts, comm=calls.comm,
         links=_links(links[:, here], 0), unattached=_links(links[:, ~here], len(trace)),
         notes=(*([] if graphs.own_rank else [_OTHER_RANK]), *(note for capture in captures for note in capture.notes)),
@@ -332,8 +323,7 @@ def _links(columns: IntColumn, first: int) -> CaptureLinks:
     return CaptureLinks(event - first, op, link.astype(np.int8), replay)
 
 
-def _description(captures: Sequence[Capture], graph: _Graph) -> CapturedGraph:
-    capture = captures[graph.capture]
+def _description(capture: Capture, graph: _Graph) -> CapturedGraph:
     mode = capture.mode[graph.ordinal]
     return CapturedGraph(capture.file, graph.ordinal, graph.batch_size, mode, len(graph.launches))
 
@@ -418,7 +408,7 @@ class GraphLaunch:
     def key(self) -> tuple[bytes, ...]:
         """Replays of equal key fit the same graphs."""
         ranks = np.argsort(np.argsort(self.node, kind="stable"), kind="stable")
-        return tuple(one.tobytes() for one in (self.codes, self.stream, self.grid, ranks))
+        return tuple(column.tobytes() for column in (self.codes, self.stream, self.grid, ranks))
 
     @property
     def streams(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -117,13 +117,12 @@ def batch_size_in(name: str) -> int | None:
     return sum(int(number) for number in found.groups() if number) if found else None
 
 
-def captures_in(sources: Sequence[CaptureSource], link: PairLink, progress: bool) -> list[Capture]:
-    """What `read_captures` returns; `link` joins those with an ET."""
-    return [capture for source in sources for capture in _read_source(source, link, progress)]
+def captures_of(source: CaptureSource, link: PairLink, progress: bool) -> list[Capture]:
+    """The captures of a file, or of those in a folder that hold any; `notes` of the first name the others.
 
-
-def _read_source(source: CaptureSource, link: PairLink, progress: bool) -> list[Capture]:
-    """The captures of a file, or of those in a folder that hold any; `notes` of the first name the others."""
+    Args:
+        link: joins those with an ET.
+    """
     found = [(str(name), _read_capture(et, name, details, link, progress)) for et, name, details in _files(source)]
     captures = [capture for _, capture in found if capture is not None]
     if not captures:
@@ -159,7 +158,7 @@ def _files(source: CaptureSource) -> list[_Listed]:
     if not recorded:
         raise UsageError(f"{folder}: no Kineto trace among {len(files)} files; {_FORWARD}")
     ets = {file.stem: folder / file.name for file in files if file.kind == ET}
-    return [(ets.get(one.stem), folder / one.name, {}) for one in recorded]
+    return [(ets.get(file.stem), folder / file.name, {}) for file in recorded]
 
 
 def _listed(folder: Path) -> list[_Listed]:
@@ -199,13 +198,14 @@ def _read_capture(
     names = [events.names[code] for code in events.name[rows].tolist()]
     sizes, modes = _captured_for(kineto, calls, begin, thread, details)
     rank = kineto.distributed_info.get("rank")
+    kinds = np.array([_CATEGORY_KIND.get(category, OP) for category in events.categories], np.int8)
     inside = np.maximum(_graph_at(events, calls.row[kept], begin, end, thread), _OUTSIDE)
     return Capture(
         file=Path(kineto.file).name, rank=rank if type(rank) is int else None, batch_size=sizes, mode=modes,
-        graph=graph, kernel=[_key_of_launch(*one) for one in zip(names, args, strict=True)],
-        grid=np.array([one.dimensions for one in args], np.int64).reshape(-1, 2, 3), op=op,
+        graph=graph, kernel=[_key_of_launch(name, of) for name, of in zip(names, args, strict=True)],
+        grid=np.array([of.dimensions for of in args], np.int64).reshape(-1, 2, 3), op=op,
         name=[events.names[code] for code in calls.name[kept].tolist()],
-        kind=_kinds(events, calls.row[kept]), parent=parent, of_graph=inside,
+        kind=kinds[events.category[calls.row[kept]]], parent=parent, of_graph=inside,
         texts=_texts(kineto, calls, kept, recorded), comm=_comm(events, calls, kept, recorded),
         notes=(f"{Path(kineto.file).name}: {lost} launches while several graphs were captured were left out",)
         if lost else (),
@@ -294,11 +294,7 @@ def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColu
 
 
 def with_callers(ops: IntColumn, parent: IntColumn) -> IntColumn:
-    """Some calls (−1 for none) and all that are around them, int64, ascending.
-
-    Args:
-        parent: of every call its caller, −1 for none.
-    """
+    """Some calls (−1 for none) and all that are around them, int64, ascending; `parent`: of every call its caller."""
     found, at = [ops[:0]], distinct(ops[ops >= 0])
     while len(at):
         found.append(at)
@@ -331,11 +327,6 @@ def _key_of_launch(name: str, args: LaunchArgs) -> str | None:
     return COPY if _COPY_CALL.fullmatch(name) else FILL if _FILL_CALL.fullmatch(name) else None
 
 
-def _kinds(events: EventTable, rows: IntColumn) -> npt.NDArray[np.int8]:
-    kinds = np.array([_CATEGORY_KIND.get(category, OP) for category in events.categories], np.int8)
-    return kinds[events.category[rows]]
-
-
 def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> list[bytes]:
     """Inputs and outputs of calls: the ET's where it has the call; else Kineto's, which records no outputs."""
     pair, match = host_side(kineto, calls)
@@ -343,16 +334,16 @@ def _texts(kineto: KinetoTrace, calls: CpuCalls, kept: IntColumn, recorded: Trac
     nodes = map(whole_sides, pair.et.texts.tensors_of(node_of_call[kept]))
     given = [WholeSides() if bytes(node.inputs) == NO_TENSORS else WholeSides(node.inputs) for node in nodes]
     if recorded is not None:
-        rows = positions(recorded.kineto_event[: _node_count(recorded)], kineto.events.index[calls.row[kept]])
+        rows = _nodes_of(recorded, kineto.events.index[calls.row[kept]])
         has = np.flatnonzero(rows >= 0)
         for at, text in zip(has.tolist(), recorded.texts.texts(rows[has]), strict=True):
             given[at] = whole_sides(text)
     return [msgspec.json.encode(sides) for sides in given]
 
 
-def _node_count(recorded: Trace) -> int:
-    """How many rows of a linked trace are nodes of the ET, which come first."""
-    return int(np.count_nonzero(recorded.kind == CPU))
+def _nodes_of(recorded: Trace, events: IntColumn) -> IntColumn:
+    """Of some of Kineto's events the nodes of a linked trace, −1 for none; nodes come before its other rows."""
+    return positions(recorded.kineto_event[: np.count_nonzero(recorded.kind == CPU)], events)
 
 
 def _comm(events: EventTable, calls: CpuCalls, kept: IntColumn, recorded: Trace | None) -> dict[int, Comm]:
@@ -361,8 +352,7 @@ def _comm(events: EventTable, calls: CpuCalls, kept: IntColumn, recorded: Trace 
     rows = calls.row[kept[at]]
     found = {call: comm_of(args, "") for call, args in zip(at.tolist(), events.args_of(rows), strict=True)}
     if recorded is not None:
-        nodes = positions(recorded.kineto_event[: _node_count(recorded)], events.index[rows])
-        for call, node in zip(at.tolist(), nodes.tolist(), strict=True):
+        for call, node in zip(at.tolist(), _nodes_of(recorded, events.index[rows]).tolist(), strict=True):
             if node >= 0:
                 (text,) = recorded.texts.texts(np.array([node]))
                 found[call] = found[call].filled(msgspec.convert(comm_of_node(text), Comm))

@@ -39,6 +39,8 @@ _ATTRS = {
     "out_split": "out_split_size",
 }
 """Attributes of record_param_comms since schema 1.1.0."""
+_ELEMENT_TYPE = re.compile(r"Tensor\(([^)]*)\)")
+"""In a type like "GenericList[Tensor(float)]"."""
 _MAX_DEPTH = 63
 _TEXTS = 1024
 """Texts of nodes that are in memory at once."""
@@ -88,11 +90,7 @@ class CommRecord(NamedTuple):
 
 
 def comm_records(et: ExecutionTrace, nodes: EtCalls, positions: IntColumn) -> list[CommRecord | None]:
-    """For each of some nodes the nearest `record_param_comms` at or above it, None without one.
-
-    Args:
-        positions: in `nodes`, −1 for none.
-    """
+    """For each of some nodes (−1 for none) the nearest `record_param_comms` at or above it, None without one."""
     return _of_ancestors(et, nodes, positions, _record_of)
 
 
@@ -112,10 +110,7 @@ def _record_of(text: bytes) -> CommRecord | None:
 def _of_ancestors(
     et: ExecutionTrace, nodes: EtCalls, positions: IntColumn, read: Callable[[bytes], T]
 ) -> list[T | None]:
-    """What a function makes of the text of the nearest record_param_comms at or above each node, None without one.
-
-    Each text is read once, and all in the order of the file, so that no piece of it is looked for twice.
-    """
+    """What a function makes of the text of the nearest record_param_comms at or above each node, None without one."""
     is_record = matching(et.name[nodes.node], et.names, RECORD_PARAM_COMMS.__eq__)
     at = np.array(positions, np.int64)
     for _ in range(_MAX_DEPTH):
@@ -124,7 +119,7 @@ def _of_ancestors(
     found = np.flatnonzero((at >= 0) & is_record[at])
     node = nodes.node[at[found]]
     wanted = distinct(node)
-    made: list[T] = []
+    made: list[T] = []  # each text is read once, in the order of the file, so that no piece of it is looked for twice
     for first in range(0, len(wanted), _TEXTS):
         made += map(read, et.texts.of(wanted[first : first + _TEXTS]))
     result: list[T | None] = [None] * len(at)
@@ -141,11 +136,9 @@ def _name_at(inputs: DecodedSide) -> int:
 
 def comm_of_node(text: bytes) -> dict[str, Any]:
     """Fields of `comm` in the text of a record_param_comms node: its attributes (schema 1.1.0 on), else its inputs."""
-    record = decode_call(text)
-    values, types = record.inputs.values, record.inputs.types
-    name_at = _name_at(record.inputs)
+    record, comm = decode_call(text), dict[str, Any]()
+    values, types, name_at = record.inputs.values, record.inputs.types, _name_at(record.inputs)
     tensors = _tensors(values[0]) if values else []
-    comm: dict[str, Any] = {}
     if name_at >= 0:
         comm["collective"] = values[name_at]
         group = values[name_at - 2] if name_at >= 2 else None
@@ -155,7 +148,8 @@ def comm_of_node(text: bytes) -> dict[str, Any]:
         comm["in_split"], comm["out_split"] = (*splits, None, None)[:2]
     if tensors:
         comm["in_nelems"] = sum(t[3] for t in tensors)
-        comm["dtype"] = _dtype(types[0] if types else "")
+        found = _ELEMENT_TYPE.search(types[0] if types else "")
+        comm["dtype"] = found[1] if found else None
         comm["out_nelems"] = sum(t[3] for v in record.outputs.values for t in _tensors(v)) or comm["in_nelems"]
     given = {field: record.attributes.get(name) for field, name in _ATTRS.items()}
     given["in_split"], given["out_split"] = int_list(given["in_split"]), int_list(given["out_split"])
@@ -175,9 +169,3 @@ def _tensors(value: Any) -> list[list[Any]]:
         else:
             pending.extend(reversed(item))
     return found
-
-
-def _dtype(et_type: str) -> str | None:
-    """The element type in a type like "GenericList[Tensor(float)]"."""
-    found = re.search(r"Tensor\(([^)]*)\)", et_type)
-    return found.group(1) if found else None

@@ -91,12 +91,8 @@ def find_comm_waits(linked: Join, gpu: GpuOrder, kernels: Sequence[int], waits: 
 def _waits_by_call(
     linked: Join, calls: Sequence[_CommCall], waits: IntColumn
 ) -> tuple[set[int], dict[int, list[tuple[int, int]]]]:
-    """Which stream waits are for which collectives.
-
-    Returns:
-        the collectives (positions in `calls`) before whose launch NCCL's stream waits; and for each one that is waited
-        for, thread and time of the calls that ask for it.
-    """
+    """The collectives (positions in `calls`) before whose launch NCCL's stream waits; and for each one that is waited
+    for, thread and time of the calls that ask for it."""
     events, rows = linked.kineto.events, linked.runtime_row[waits]
     own: dict[int, list[int]] = {}
     numbered: dict[int, list[int]] = {}
@@ -141,16 +137,10 @@ def _comm_calls(linked: Join, gpu: GpuOrder, kernels: Sequence[int]) -> list[_Co
         launcher = int(linked.gpu_launcher[of[0]])
         call = int(linked.call_of_node[outermost]) if outermost >= 0 else -1
         launch = int(events.ts[launcher])
+        begin, end = (int(calls.ts[call]), int(calls.end[call])) if call >= 0 else (launch, launch)
         found.append(
             _CommCall(
-                thread=int(events.thread[launcher]),
-                outermost=outermost,
-                begin=int(calls.ts[call]) if call >= 0 else launch,
-                launch=launch,
-                end=int(calls.end[call]) if call >= 0 else launch,
-                first=of[0],
-                last=of[-1],
-                record=record,
+                int(events.thread[launcher]), outermost, begin, launch, end, first=of[0], last=of[-1], record=record
             )
         )
     return found
@@ -172,9 +162,6 @@ def _numbered(
     """The collective of a number that was launched last before a time, of its group where both are known; else −1.
 
     Groups and directions of messages count apart: of several, the last one that nothing has waited for.
-
-    Args:
-        numbered: by sequence number, positions in `calls`, ascending.
     """
     alike = numbered.get(record.sequence, []) if record.sequence is not None else []
     found = -1
@@ -191,10 +178,7 @@ def _in_order(pending: Sequence[int], launches: Sequence[int], waits: Sequence[i
     """Collectives and the times of waits for them: one each, in order, as DDP's reducer waits for its buckets.
 
     Waits between two launches are for what was launched before. Where these are fewer than the collectives they are
-    for the last ones; streams cover what was launched earlier.
-
-    Args:
-        pending, launches: collectives of one thread in order of launch. waits: times of waits there, ascending.
+    for the last ones; streams cover what was launched earlier. All are of one thread and in order.
     """
     bursts: dict[int, list[int]] = {}
     for ts in waits:
@@ -214,8 +198,8 @@ class _Around:
         others = np.flatnonzero((linked.gpu_launcher >= 0) & ~mask_at(len(linked.gpu_launcher), kernels))
         others = others[np.argsort(gpu.launch[others], kind="stable")]
         thread = linked.kineto.events.thread[linked.gpu_launcher[others]].astype(np.int64)
-        self.launched = {one: others[thread == one] for one in distinct(thread).tolist()}
-        self.times = {one: gpu.launch[launched] for one, launched in self.launched.items()}
+        self.launched = {code: others[thread == code] for code in distinct(thread).tolist()}
+        self.times = {code: gpu.launch[launched] for code, launched in self.launched.items()}
 
     def reader(self, thread: int, ts: int) -> int:
         """The first event after a time on the stream of what a thread launches next (else last), −1 if none."""
@@ -247,19 +231,15 @@ class _TensorsOf:
 
     def readers(self, k: int) -> list[int]:
         """The first GPU event of each other operator that reads what a collective writes, the first one a stream."""
-        return self._first_a_stream(self._beside(k, writes=True), 0)
+        return self._first_a_stream(k, self.linked.data_edges, 0)
 
     def writers(self, k: int) -> list[int]:
         """The last GPU event of each other operator that writes what a collective reads, the last one a stream."""
-        return self._first_a_stream(self._beside(k, writes=False), -1)
+        return self._first_a_stream(k, self.linked.data_edges[::-1], -1)
 
-    def _beside(self, k: int, *, writes: bool) -> IntColumn:
-        """Positions in `nodes`: readers of what a collective writes, or writers of what it reads."""
-        near, far = self.linked.data_edges if writes else self.linked.data_edges[::-1]
-        mine = self.calls[k].outermost
-        return distinct(far[(mine >= 0) & (self._within[near] == mine) & (self._within[far] != mine)])
-
-    def _first_a_stream(self, nodes: IntColumn, end: Literal[0, -1]) -> list[int]:
+    def _first_a_stream(self, k: int, edges: tuple[IntColumn, ...], end: Literal[0, -1]) -> list[int]:
+        (near, far), mine = edges, self.calls[k].outermost
+        nodes = distinct(far[(mine >= 0) & (self._within[near] == mine) & (self._within[far] != mine)])
         events = [launched[end] for node in nodes.tolist() if (launched := self._launched.get(node))]
         ordered = sorted(events, key=lambda i: (int(self.gpu.launch[i]), i), reverse=end == 0)
         return sorted({int(self.gpu.stream[i]): i for i in ordered}.values())

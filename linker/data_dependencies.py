@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.execution_trace.tensor_uses import MAX_STORAGE, TensorUses, tensor_uses
+from ..schemas.kineto.kineto_calls import CpuCalls
 from ..schemas.kineto.read_kineto import KinetoTrace
-from ..trace.columns import IntColumn, distinct, inverse_positions, mask_at, matching, scatter
+from ..trace.columns import IntColumn, distinct, inverse_positions, mask_at, matching, positions, scatter
 from ..trace.conventions import ANNOTATION_SCOPE
-from .calls import CpuCalls, EtCalls
+from .calls import EtCalls
 
 _Flags = npt.NDArray[np.bool_]
 
@@ -50,13 +51,8 @@ _PIECES_PER_ACCESS = 16
 
 
 class _Accesses(NamedTuple):
-    """Reads and writes, cut where any other of the same storage begins or ends: two are of the same bytes or of none.
-
-    Attributes:
-        call: int64, position in `EtCalls`.
-        write: bool.
-        piece: int64, which bytes.
-    """
+    """Reads and writes (of a call in `EtCalls`), cut where any other of the same storage begins or ends: two are of the
+    same piece, that is the same bytes, or have none in common."""
 
     call: IntColumn
     write: _Flags
@@ -64,13 +60,8 @@ class _Accesses(NamedTuple):
 
 
 class _Tree(NamedTuple):
-    """The call tree. A call's callees are meant at any depth.
-
-    Attributes:
-        first: int64, a call's number in depth-first order.
-        stop: int64, the first number after it and its callees.
-        last: int64, position of the last of it and its callees.
-    """
+    """The call tree: a call's number in depth-first order, the first number after it and its callees (at any depth),
+    and the position of the last of these."""
 
     first: IntColumn
     stop: IntColumn
@@ -98,10 +89,7 @@ def recorded_data(kineto: KinetoTrace, calls: CpuCalls, node_of_call: IntColumn)
     """Producers of tensors and their readers as the timeline has them (`KinetoTrace.data`), where both are linked.
 
     Args:
-        node_of_call: int64, for each of `calls` the position of its node, −1 for none.
-
-    Returns:
-        Positions of the nodes, int64, of the same length.
+        node_of_call: int64, for each of `calls` the position of its node, −1 for none; results are such positions.
     """
     if not len(kineto.data):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -122,7 +110,7 @@ def _accesses(et: ExecutionTrace, nodes: EtCalls, storage_only: _Flags) -> _Acce
     tensors = tensor_uses(et.texts.of(nodes.node[touching]))
     call, output, given = touching[tensors.node], tensors.output, ~tensors.output
     key = call * MAX_STORAGE + tensors.storage
-    fresh = output & ~_within(key, np.sort(key[given]))
+    fresh = output & (positions(key[given], key) < 0)
     returns, creates = mask_at(len(nodes), call[output]), mask_at(len(nodes), call[fresh])
     written, overwritten = _marked_arguments(et, nodes)
     written[storage_only] = 0
@@ -138,13 +126,11 @@ def _accesses(et: ExecutionTrace, nodes: EtCalls, storage_only: _Flags) -> _Acce
 
 
 def _marked_arguments(et: ExecutionTrace, nodes: EtCalls) -> tuple[IntColumn, IntColumn]:
-    """For each call the arguments that its schema marks as written, and of these the keyword-only ones (`out`).
+    """For each call the arguments that its schema marks as written, and of these the keyword-only ones (`out`), int64,
+    bit i for argument i.
 
-    A mark is a "!", which is rare elsewhere: the string around each one is taken for a schema if it names
-    the call's operator.
-
-    Returns:
-        Two int64 columns, bit i for argument i.
+    A mark is a "!", which is rare elsewhere: the string around each one is taken for a schema if it names the call's
+    operator.
     """
     written, overwritten = np.zeros((2, len(nodes)), np.int64)
     call_of_node = inverse_positions(len(et), nodes.node)
@@ -217,11 +203,8 @@ def _cut(call: IntColumn, tensors: TensorUses, read: _Flags, write: _Flags) -> _
 
 
 def _left_to_callees(accesses: _Accesses, tree: _Tree, counting: _Flags) -> _Flags:
-    """Which accesses a caller leaves to callees: a read of bytes that one of them touches, a write that one makes too.
-
-    Args:
-        counting: by call, whether what it does takes the work off its callers.
-    """
+    """Which accesses a caller leaves to callees (those that count): a read of bytes that one of them touches, a write
+    that one makes too."""
     group = accesses.piece * len(counting)
     key = group + tree.first[accesses.call]
     until = group + tree.stop[accesses.call]
@@ -282,11 +265,3 @@ def _tree(parent: IntColumn) -> _Tree:
         free[call] = number[call] + 1
     first = np.array(number, np.int64)
     return _Tree(first, first + np.array(size, np.int64), np.array(last, np.int64))
-
-
-def _within(values: IntColumn, ordered: IntColumn) -> _Flags:
-    """Which values are among the sorted ones."""
-    at = np.searchsorted(ordered, values)
-    found = at < len(ordered)
-    found[found] = ordered[at[found]] == values[found]
-    return found

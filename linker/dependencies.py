@@ -8,20 +8,20 @@ leads on from it. So no cycle can arise; `_check_order` verifies the property on
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..schemas.comm_types import HOST_COLLECTIVE
 from ..schemas.kineto.host_calls import outermost_calls, pair_with_calls
+from ..schemas.kineto.kineto_calls import CpuCalls
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, inverse_positions, mask_at, matching, run_starts, scatter
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import LinkError
 from ..trace.host_waits import ROUNDING_NS
 from ..trace.thread_activity import BusyTime, recently_finished, running_max
-from .calls import CpuCalls
 from .gpu_order import GpuOrder, GraphOrder, find_graph_order
 from .gpu_waits import Waits, find_waits
 from .join import Join
@@ -29,8 +29,7 @@ from .join import Join
 _KIND = {kind: code for code, kind in enumerate(EDGE_KINDS)}
 
 
-@dataclass(frozen=True)
-class Dependencies:
+class Dependencies(NamedTuple):
     """Edges and what they say of single nodes.
 
     Attributes:
@@ -66,11 +65,9 @@ class Dependencies:
 
 @dataclass
 class _Edges:
-    """Edges gathered so far, and how many of each kind were left out."""
+    """Edges gathered so far, tables as `Dependencies.edges`, and how many of each kind were left out."""
 
-    source: list[IntColumn] = field(default_factory=list)
-    target: list[IntColumn] = field(default_factory=list)
-    kind: list[IntColumn] = field(default_factory=list)
+    tables: list[IntColumn] = field(default_factory=list)
     contradicted: dict[str, int] = field(default_factory=dict)
 
     def add(self, kind: str, ends: tuple[IntColumn, IntColumn], allowed: npt.NDArray[np.bool_]) -> IntColumn:
@@ -79,18 +76,14 @@ class _Edges:
         if left_out:
             self.contradicted[kind] = self.contradicted.get(kind, 0) + left_out
         kept = np.flatnonzero(allowed)
-        self.source.append(ends[0][kept])
-        self.target.append(ends[1][kept])
-        self.kind.append(np.full(len(kept), _KIND[kind], np.int64))
+        self.tables.append(np.stack([ends[0][kept], ends[1][kept], np.full(len(kept), _KIND[kind])], axis=1))
         return kept
 
     def table(self) -> IntColumn:
         """All edges, (m, 3), sorted, each once; they are gathered no longer."""
-        source, target, kind = (np.concatenate(column) for column in (self.source, self.target, self.kind))
-        for column in (self.source, self.target, self.kind):
-            column.clear()
-        order = np.lexsort((kind, target, source))
-        table: IntColumn = np.stack([source, target, kind], axis=1)[order]
+        table: IntColumn = np.concatenate(self.tables)
+        self.tables.clear()
+        table = table[np.lexsort(table.T[::-1])]
         return table[run_starts(*table.T)]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,17 +44,16 @@ class GpuOrder:
     def of(linked: Join) -> GpuOrder:
         """Sort the attached GPU events."""
         events, rows, launcher = linked.kineto.events, linked.gpu_row, linked.gpu_launcher
-        packed = (events.device[rows] << 32) + events.stream[rows]
-        _, first, code = np.unique(packed, return_index=True, return_inverse=True)
-        pairs = np.stack([events.device[rows[first]], events.stream[rows[first]]], axis=1)
-        launch = np.where(launcher >= 0, events.ts[launcher], events.ts[rows]) if len(rows) else events.ts[rows]
-        by_launch = np.lexsort((events.ts[rows], launch))
-        queue = [by_launch[code[by_launch] == k] for k in range(len(pairs))]
+        device, stream, ts = events.device[rows], events.stream[rows], events.ts[rows]
+        _, first, code = np.unique((device << 32) + stream, return_index=True, return_inverse=True)
+        key = list(zip(device[first].tolist(), stream[first].tolist(), strict=True))
+        launch = np.where(launcher >= 0, events.ts[launcher], ts) if len(rows) else ts
+        by_launch = np.lexsort((ts, launch))
+        queue = [by_launch[code[by_launch] == k] for k in range(len(key))]
         free = np.zeros(len(rows), np.int64)
-        for k in range(len(pairs)):
+        for k in range(len(key)):
             members = np.flatnonzero(code == k)
             free[members[1:]] = np.maximum.accumulate(events.end[rows[members]])[:-1]
-        key = [(int(d), int(s)) for d, s in pairs]
         return GpuOrder(code, key, launch, free, queue, [launch[positions] for positions in queue])
 
     def last_before(self, stream: int, ts: int) -> int:
@@ -75,30 +75,20 @@ class Submissions:
     """What each thread has launched, by time: the stream on which it recorded a CUDA event, where no trace says so.
 
     PyTorch records an event on the stream to which it has just submitted work, and lets other streams wait for it.
-
-    Args:
-        stream: int64, the stream's code of each GPU event. launch: int64 ns, when each was launched.
     """
 
-    def __init__(self, linked: Join, stream: IntColumn, launch: IntColumn) -> None:
+    def __init__(self, linked: Join, gpu: GpuOrder) -> None:
         at = np.flatnonzero(linked.gpu_launcher >= 0)
         thread = linked.kineto.events.thread[linked.gpu_launcher[at]].astype(np.int64)
-        order = np.lexsort((launch[at], thread))
+        order = np.lexsort((gpu.launch[at], thread))
         self._thread, at = thread[order], at[order]
-        self._ts, self._stream = launch[at], stream[at]
+        self._ts, self._stream = gpu.launch[at], gpu.stream[at]
         changed = run_starts(self._stream, self._thread)
         self._run = np.maximum.accumulate(np.where(changed, np.arange(len(at)), 0)) if len(at) else at
 
     def recorded_stream(self, thread: int, ts: int, waiting: int = -1) -> int:
-        """Code of the stream of an event that a thread recorded: that of the last work which it had submitted.
-
-        Args:
-            ts: when it was recorded, ns.
-            waiting: code of a stream that waits for the event; another one is meant, if the thread has used any.
-
-        Returns:
-            −1 if the thread had submitted nothing.
-        """
+        """Code of the stream of an event that a thread recorded at a time: that of the last work which it had
+        submitted, and if it has used any, not that of the stream that waits for the event; −1 for none."""
         first, stop = np.searchsorted(self._thread, [thread, thread + 1])
         last = int(first + np.searchsorted(self._ts[first:stop], ts)) - 1
         if last < first:
@@ -115,15 +105,9 @@ _LATE_NS = 3_000
 """By so much later than its stream allows the work of a graph starts only if it has waited for another stream."""
 
 
-@dataclass(frozen=True)
-class GraphOrder:
-    """Pairs of positions in `gpu_row`, each an int64 array (m, 2).
-
-    Attributes:
-        recorded: dependencies that the trace draws.
-        inferred: forks and joins that only the times show.
-        unresolved: arrows that do not lead from one node of a launch to another.
-    """
+class GraphOrder(NamedTuple):
+    """Pairs of positions in `gpu_row`, int64 (m, 2): dependencies that the trace draws, and forks and joins that only
+    the times show; and how many arrows do not lead from one node of a launch to another."""
 
     recorded: IntColumn
     inferred: IntColumn

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,8 +40,7 @@ _USUAL_LATENCY_NS = 10_000
 _NOTHING = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True)
-class Waits:
+class Waits(NamedTuple):
     """Pairs, each an int64 array (m, 2).
 
     Attributes:
@@ -120,7 +118,7 @@ class _Finder:
         self.correlations = correlation[self.by_correlation]
         at = np.flatnonzero(linked.node_of_call >= 0)
         self.linked_calls = _ByThread.of(linked.calls.thread[at], linked.calls.ts[at], linked.node_of_call[at])
-        self.submissions = Submissions(linked, gpu.stream, gpu.launch)
+        self.submissions = Submissions(linked, gpu)
         self.event: list[tuple[int, int]] = []
         self.stated: set[tuple[int, int]] = set()
         self.carried: dict[tuple[int, int], tuple[list[int], list[dict[int, int]]]] = {}
@@ -193,10 +191,8 @@ class _Finder:
                 yield call, args
 
     def _recorded(self, device: int, stream: Any, ts: int) -> list[int]:
-        """What has ended when an event is reached that was recorded on a stream at a time.
-
-        That is the last GPU event launched there before, and what the stream has waited for since.
-        """
+        """What has ended when an event is reached that was recorded on a stream at a time: the last GPU event launched
+        there before, and what the stream has waited for since."""
         return [*(last := self._on_stream(device, stream, ts)), *self._waited_for(device, stream, ts, last).values()]
 
     def _waited_for(self, device: int, stream: Any, ts: int, last: list[int]) -> dict[int, int]:
@@ -309,12 +305,9 @@ class _Finder:
     def _infer_stream_waits(self, waits: IntColumn) -> None:
         """GPU events that start late after a stream wait, of whatever thread, wait for what has just ended elsewhere.
 
-        Between the launches of such an event and of the one before it on its stream, a call makes some stream
-        wait; it starts over 5 µs later than its launch and its stream allow; and at most 30 µs before that an event of
-        another stream has ended.
-
-        Args:
-            waits: int64 ns, when stream waits were called, ascending.
+        Between the launches of such an event and of the one before it on its stream, a call (`waits`: int64 ns,
+        ascending) makes some stream wait; the event starts over 5 µs later than its launch and its stream allow; and at
+        most 30 µs before that an event of another stream has ended.
         """
         launched = self.linked.gpu_launcher >= 0
         returned = self.linked.kineto.events.end[self.linked.gpu_launcher]

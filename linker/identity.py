@@ -7,8 +7,10 @@ containers, have the same small process ids, so that process id and time prove n
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -24,7 +26,6 @@ from ..trace.link_report import Finding, Identity, Verdict
 from .calls import TracePair
 from .naming import file_rank
 from .rank_claims import Claim, rank_of_et, rank_of_kineto
-from .time_zones import OFFSETS_S, offset_name, offsets_of
 
 Kind = Literal["run", "pid", "time", "world_size", "rank", "job", "names", "option", "calls"]
 Weight = Literal["proves", "refutes", "stated", "unknown"]
@@ -51,19 +52,23 @@ class StatedRank:
 
 @dataclass(frozen=True)
 class Claims:
-    """What both files and the user say about the rank; see `read_claims`.
+    """What both files and the user say about the rank, and what is known beside the contents; see `read_claims`.
 
     Attributes:
         machine: how many ranks were recorded in one timeline, of which only one is of the ET's process; 0 where this
             one is of a single rank, or several or none are of that process.
-        evidence: what else is known about the files.
+        timezone: of the machine that recorded the ET, as the user says; see `offsets_of`.
+        modified_s: when the ET and the Kineto trace were last written, seconds since the epoch; None if unknown.
+        whole_job: the files of every rank of the job are at hand, and these two fit no others of them.
     """
 
     et: Claim
     kineto: Claim
-    stated: StatedRank | None = None
-    machine: int = 0
-    evidence: Evidence = field(default_factory=lambda: Evidence())
+    stated: StatedRank | None
+    machine: int
+    timezone: str | None
+    modified_s: tuple[float, float] | None
+    whole_job: bool
 
     @property
     def world_size(self) -> int | None:
@@ -75,31 +80,14 @@ class Claims:
         """Whether another rank of the job could have recorded one of the files."""
         if self.world_size is not None:
             return self.world_size > 1
-        numbered = any(claim.rank for claim in (self.et, self.kineto)) or (
-            self.stated is not None and self.stated.rank > 0
-        )
-        return numbered or self.et.communicates or self.kineto.communicates
+        numbered = self.et.rank or self.kineto.rank or (self.stated is not None and self.stated.rank > 0)
+        return bool(numbered) or self.et.communicates or self.kineto.communicates
 
     @property
     def agreed(self) -> bool:
         """Whether the contents of neither file contradict the rank that the user states; true if none is stated."""
         stated = self.stated
-        return stated is None or all(one.ranks is None or stated.rank in one.ranks for one in (self.et, self.kineto))
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What is known about two files beside their contents.
-
-    Attributes:
-        timezone: of the machine that recorded the ET, as the user says; see `offsets_of`.
-        modified_s: when the ET and the Kineto trace were last written, seconds since the epoch; None if unknown.
-        whole_job: the files of every rank of the job are at hand, and these two fit no others of them.
-    """
-
-    timezone: str | None = None
-    modified_s: tuple[float, float] | None = None
-    whole_job: bool = False
+        return stated is None or all(of.ranks is None or stated.rank in of.ranks for of in (self.et, self.kineto))
 
 
 class _Weighed(NamedTuple):
@@ -150,15 +138,18 @@ def modified(et: Source, kineto: Source) -> tuple[float, float] | None:
         return None
 
 
-def read_claims(et: ExecutionTrace, kineto: KinetoTrace, stated: StatedRank | None, evidence: Evidence) -> Claims:
-    """What both files and the user say about the rank.
+def read_claims(
+    et: ExecutionTrace, kineto: KinetoTrace, stated: StatedRank | None, *, timezone: str | None,
+    modified_s: tuple[float, float] | None, whole_job: bool,
+) -> Claims:  # fmt: skip
+    """See `Claims`.
 
     Raises:
         TraceFormatError: a file says that it is of another rank than the option.
     """
     pids = kineto.machine_pids
     machine = len(pids) if len(pids) > 1 and pids.count(et.pid) == 1 else 0
-    claims = Claims(rank_of_et(et), rank_of_kineto(kineto), stated, machine, evidence)
+    claims = Claims(rank_of_et(et), rank_of_kineto(kineto), stated, machine, timezone, modified_s, whole_job)
     if stated is not None and stated.by == "option":
         for file, claim in ((kineto.file, claims.kineto), (et.file, claims.et)):
             if claim.ranks is not None and stated.rank not in claim.ranks:
@@ -181,32 +172,29 @@ def identify(claims: Claims, pair: TracePair, linked: IntColumn) -> Identity:
     """
     weighed = [*_run(claims), *_pid(pair, linked)]
     if not claims.et.runs & claims.kineto.runs:
-        weighed += [*_time(claims.evidence, pair, linked), *_rank(claims)]
+        weighed += [*_time(claims, pair, linked), *_rank(claims)]
         if claims.several_ranks and not (pair.et.losses or pair.kineto.losses):
             weighed += _calls(pair)
     verdict, rank = _verdict(claims, weighed)
-    by_weight = {weight: tuple(Finding(one.by, one.says) for one in weighed if one.weight == weight)
-                 for weight in ("proves", "refutes", "stated", "unknown")}  # fmt: skip
-    return Identity(
-        verdict, rank, claims.world_size, claims.several_ranks, by_weight["proves"], by_weight["refutes"],
-        (*by_weight["stated"], *by_weight["unknown"]),
-    )  # fmt: skip
+    proves, refutes, stated, unknown = (
+        tuple(Finding(found.by, found.says) for found in weighed if found.weight == weight)
+        for weight in ("proves", "refutes", "stated", "unknown")
+    )
+    return Identity(verdict, rank, claims.world_size, claims.several_ranks, proves, refutes, (*stated, *unknown))
 
 
 def _verdict(claims: Claims, weighed: list[_Weighed]) -> tuple[Verdict, int | None]:
     """What follows from all evidence, and the rank that is proved or stated."""
-    proved = {one.by for one in weighed if one.weight == "proves"}
-    stated = any(one.weight == "stated" for one in weighed)
-    rank = next((one.rank for one in (claims.kineto, claims.et) if one.rank is not None), None)
-    if rank is None and claims.stated is not None:
-        rank = claims.stated.rank
-    if any(one.weight == "refutes" for one in weighed):
+    proved = {found.by for found in weighed if found.weight == "proves"}
+    weights = {found.weight for found in weighed}
+    rank = next((of.rank for of in (claims.kineto, claims.et, claims.stated) if of and of.rank is not None), None)
+    if "refutes" in weights:
         return "refuted", None
     if "run" in proved or (proved >= _ONE_TIME and not claims.several_ranks):
         return "proved", rank if claims.several_ranks else None
     if proved >= _ONE_TIME and proved & _ONE_RANK:
         return "proved", rank
-    if proved >= _ONE_TIME and stated:
+    if proved >= _ONE_TIME and "stated" in weights:
         return "stated", rank
     return "unknown", rank if proved & _ONE_RANK else None
 
@@ -244,7 +232,7 @@ def linked_pids(pair: TracePair, linked: IntColumn) -> list[str]:
     return sorted({str(threads[code][0]) for code in distinct(pair.calls.thread[linked]).tolist()})
 
 
-def _time(evidence: Evidence, pair: TracePair, linked: IntColumn) -> Iterator[_Weighed]:
+def _time(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weighed]:
     """Whether the linked events are in the ET's window, as far as its time zone is known."""
     et, calls = pair.et, pair.calls
     if et.started_s < 0:
@@ -255,12 +243,12 @@ def _time(evidence: Evidence, pair: TracePair, linked: IntColumn) -> Iterator[_W
         return
     begin_ns, end_ns = int(calls.ts[linked].min()), int(calls.end[linked].max())
     begin_s, length = (pair.kineto.base_time_ns + begin_ns) / 1e9, (end_ns - begin_ns) / 1e9
-    known = None if evidence.timezone is None else offsets_of(evidence.timezone, et.started_s)
+    known = None if claims.timezone is None else offsets_of(claims.timezone, et.started_s)
     zones = [zone for zone in OFFSETS_S if _is_inside(begin_s - (et.started_s - zone), length, et.duration_s)]
-    shown = [zone for zone in zones if known is None and _were_written(evidence, et, zone, begin_s + length)]
+    shown = [zone for zone in zones if known is None and _were_written(claims, et, zone, begin_s + length)]
     fitting = shown or [zone for zone in zones if known is None or zone in known]
     if not fitting:
-        where = f", which was in {evidence.timezone}" if zones else ""
+        where = f", which was in {claims.timezone}" if zones else ""
         yield _Weighed(
             "time", "refutes",
             f"two windows: the linked Kineto events lie outside the time in which the ET was recorded{where}; "
@@ -290,25 +278,23 @@ def _is_inside(after_s: float, length_s: float, duration_s: float) -> bool:
     return after_s >= -_SLACK_S and after_s + length_s <= duration_s + 2 * _SLACK_S
 
 
-def _were_written(evidence: Evidence, et: ExecutionTrace, zone: int, end_s: float) -> bool:
+def _were_written(claims: Claims, et: ExecutionTrace, zone: int, end_s: float) -> bool:
     """Whether both files were last written when they were recorded, if the ET's local time is `zone` ahead of UTC.
 
     A copy is newer; one that was made as fast as this says is no copy of an earlier run's.
     """
-    if evidence.modified_s is None:
+    if claims.modified_s is None:
         return False
-    after_et = evidence.modified_s[0] - (et.started_s - zone + et.duration_s)
-    after_kineto = evidence.modified_s[1] - end_s
+    after_et = claims.modified_s[0] - (et.started_s - zone + et.duration_s)
+    after_kineto = claims.modified_s[1] - end_s
     return -_SLACK_S <= after_et <= _ET_WRITTEN_S + _SLACK_S and -_SLACK_S <= after_kineto <= _KINETO_WRITTEN_S
 
 
 def _rank(claims: Claims) -> Iterator[_Weighed]:
     ours, theirs, stated = claims.et, claims.kineto, claims.stated
     if ours.world_size and theirs.world_size and ours.world_size != theirs.world_size:
-        says = (
-            f"two jobs: the ET is of a job of {ours.world_size} ranks, the Kineto trace of one of {theirs.world_size}"
-        )
-        yield _Weighed("world_size", "refutes", says)
+        jobs = f"the ET is of a job of {ours.world_size} ranks, the Kineto trace of one of {theirs.world_size}"
+        yield _Weighed("world_size", "refutes", f"two jobs: {jobs}")
     if ours.ranks is not None and theirs.ranks is not None and not ours.ranks & theirs.ranks:
         yield _Weighed(
             "rank", "refutes",
@@ -320,14 +306,12 @@ def _rank(claims: Claims) -> Iterator[_Weighed]:
         return
     of = f" of {claims.world_size}" if claims.world_size else ""
     if ours.rank is not None and ours.rank == theirs.rank:
-        says = (
-            f"both files are of rank {ours.rank}{of}: process groups or messages of the ET, distributedInfo of Kineto"
-        )
-        yield _Weighed("rank", "proves", says)
+        why = "process groups or messages of the ET, distributedInfo of Kineto"
+        yield _Weighed("rank", "proves", f"both files are of rank {ours.rank}{of}: {why}")
     elif claims.agreed and claims.machine >= (claims.world_size or 1):
         says = f"the timeline is of {claims.machine} ranks of the job, and only one of them is of the ET's process"
         yield _Weighed("rank", "proves", says)
-    elif claims.agreed and claims.evidence.whole_job:
+    elif claims.agreed and claims.whole_job:
         says = "all ranks' files are at hand, and these two fit no others of them (process ids, process groups)"
         yield _Weighed("job", "proves", says)
     elif stated is not None and claims.agreed:
@@ -339,13 +323,12 @@ def _rank(claims: Claims) -> Iterator[_Weighed]:
         )  # fmt: skip
     else:
         if stated is not None:
-            other = next(one for one in (theirs, ours) if one.ranks is not None and stated.rank not in one.ranks)
+            other = next(side for side in (theirs, ours) if side.ranks is not None and stated.rank not in side.ranks)
             which = "Kineto trace" if other is theirs else "ET"
             says = f"the names of both files say rank {stated.rank}, but the {which} was recorded by {_ranks(other)}"
             yield _Weighed("names", "unknown", says)
-        known = [
-            f"the {what} is of {_ranks(one)}" for what, one in (("ET", ours), ("Kineto trace", theirs)) if one.ranks
-        ]
+        files = ("ET", ours), ("Kineto trace", theirs)
+        known = [f"the {what} is of {_ranks(claim)}" for what, claim in files if claim.ranks]
         size = f"the job has {claims.world_size} ranks" if claims.world_size else "the job can have several ranks"
         yield _Weighed(
             "rank", "unknown",
@@ -392,3 +375,57 @@ def _between(thread: IntColumn, joined: npt.NDArray[np.bool_]) -> npt.NDArray[np
     row = np.arange(len(thread))
     between: npt.NDArray[np.bool_] = (row > first[of]) & (row < last[of])
     return between
+
+
+_HOUR_S = 3600
+_PARTS_OF_HOURS = (-9.5, -3.5, -2.5, 3.5, 4.5, 5.5, 5.75, 6.5, 8.75, 9.5, 10.5, 12.75, 13.75)
+OFFSETS_S = tuple(
+    sorted((int(hours * _HOUR_S) for hours in (*range(-12, 15), *_PARTS_OF_HOURS)), key=lambda s: (abs(s), s))
+)
+"""How far local time can be ahead of UTC, s, the nearest first: whole hours, and the zones of the IANA database that
+are 15, 30 or 45 minutes off, summer time included."""
+_OFFSET = re.compile(r"(?:UTC)?([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
+
+
+def offset_name(offset_s: int) -> str:
+    """An offset as `offsets_of` takes it.
+
+    Example:
+        >>> offset_name(-12600), offset_name(0)
+        ('UTC-03:30', 'UTC')
+    """
+    hours, rest = divmod(abs(offset_s), _HOUR_S)
+    return f"UTC{'-' if offset_s < 0 else '+'}{hours:02}:{rest // 60:02}" if offset_s else "UTC"
+
+
+def offsets_of(name: str, local_s: int) -> frozenset[int]:
+    """How far a time zone's local time is ahead of UTC, s; two values in the hour that ends summer time.
+
+    Args:
+        name: an offset ("UTC-7", "+05:30", "UTC") or a name of the IANA database ("Europe/Berlin").
+        local_s: local time, seconds since the epoch as if it were UTC.
+
+    Raises:
+        UsageError: there is no such time zone.
+
+    Example:
+        >>> offsets_of("UTC-7", 0), offsets_of("+05:45", 0)
+        (frozenset({-25200}), frozenset({20700}))
+    """
+    if name.upper() in ("UTC", "Z"):
+        return frozenset((0,))
+    if found := _OFFSET.fullmatch(name):
+        sign, hours, minutes = found.groups()
+        offset_s = (int(hours) * _HOUR_S + int(minutes or 0) * 60) * (-1 if sign == "-" else 1)
+        if offset_s not in OFFSETS_S:
+            raise UsageError(f"no time zone is {name}; give an offset such as UTC-7 or UTC+05:30, or Europe/Berlin")
+        return frozenset((offset_s,))
+    from zoneinfo import ZoneInfo
+
+    try:
+        zone = ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise UsageError(f"unknown time zone {name!r}; give an offset such as UTC-7, or Europe/Berlin") from None
+    local = datetime.fromtimestamp(local_s, timezone.utc).replace(tzinfo=None)
+    both = (local.replace(fold=fold, tzinfo=zone).utcoffset() for fold in (0, 1))
+    return frozenset(int(offset / timedelta(seconds=1)) for offset in both if offset is not None)

@@ -18,12 +18,13 @@ import numpy.typing as npt
 
 from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.kineto.input_args import NO_TENSORS, RecordedInputs, et_inputs, recorded_inputs
+from ..schemas.kineto.kineto_calls import CpuCalls
 from ..schemas.kineto.read_kineto import EventRecords, KinetoTrace
 from ..trace.columns import IntColumn, inverse_positions
 from ..trace.conventions import ANNOTATION_SCOPE, UNATTACHED_REASONS
 from ..trace.kinds import CERTAIN
 from .attach import Attachment
-from .calls import CpuCalls, EtCalls, TracePair, et_calls
+from .calls import EtCalls, TracePair, et_calls
 from .match.result import Match
 
 _SCHEMA = "1.1.1-chakra.0.0.4"
@@ -48,14 +49,9 @@ def host_side(kineto: KinetoTrace, calls: CpuCalls) -> tuple[TracePair, Match]:
     them linked to its own event, which is certain. The file's name in messages and the report is the Kineto trace's."""
     order = np.lexsort((np.arange(len(calls)), -calls.end, calls.ts))
     trace = _trace_of(kineto, calls, order)
-    count = len(calls)
-    match = Match(
-        call=order,
-        link=np.full(count, CERTAIN, np.int8),
-        reason=np.zeros(count, np.int8),
-        method="the trace itself",
-        notes=("no ET was given: the nodes are the CPU calls of the Kineto trace",),
-    )
+    note = "no ET was given: the nodes are the CPU calls of the Kineto trace"
+    certain, linked = np.full(len(calls), CERTAIN, np.int8), np.zeros(len(calls), np.int8)
+    match = Match(order, certain, linked, "the trace itself", (note,))
     return TracePair(trace, kineto, et_calls(trace, kineto.events.names), calls), match
 
 
@@ -71,8 +67,7 @@ def adopt_rest(pair: TracePair, attachment: Attachment, parent: IntColumn) -> tu
         the calls with the process node as one more, at the end; the attachment without reasons for what has a parent;
         and the parents in these calls.
     """
-    unlaunched = pair.kineto.recorder == "Kineto"
-    apart = (attachment.reason == _NO_LAUNCHER) & (not unlaunched)
+    apart = (attachment.reason == _NO_LAUNCHER) & (pair.kineto.recorder != "Kineto")
     parent = np.where(apart, -1, np.where(attachment.call >= 0, parent, len(pair.nodes)))
     none = np.array([-1], np.int64)
     columns = {name: np.append(getattr(pair.nodes, name), none) for name in ("parent", "thread", "name", "seq")}
@@ -127,12 +122,8 @@ def _trace_of(kineto: KinetoTrace, calls: CpuCalls, order: IntColumn) -> Executi
 
 
 class _Texts:
-    """The texts of the nodes, made when they are asked for; see `RecordTexts`.
-
-    Args:
-        index: int64, the event of each node, −1 for the process and its threads.
-        columns: of the nodes, by the names of `ExecutionTrace`. name, names: theirs.
-    """
+    """The texts of the nodes, made when they are asked for; see `RecordTexts`, and `ExecutionTrace` for the columns.
+    `index` is the event of each node, −1 for the process and its threads."""
 
     def __init__(
         self, events: EventRecords, index: IntColumn, columns: dict[str, IntColumn], name: npt.NDArray[np.int32],

@@ -22,9 +22,8 @@ from ..trace.comm_kernels import Comm
 from ..trace.conventions import OUTSIDE_WINDOW
 from ..trace.index import as_positions
 from ..trace.kinds import CERTAIN, CPU, EQUIVALENT, GPU, RUNTIME, UNLINKED
-from ..trace.memory_events import MemoryEvents
+from ..trace.tables import MemoryEvents, UnattachedEvents
 from ..trace.trace import Trace
-from ..trace.unattached_events import UnattachedEvents
 from .calls import exclusive_durations
 from .dependencies import Dependencies
 from .join import Join, linked_caller
@@ -188,9 +187,7 @@ class LinkedRows:
             reason=attachment.reason[left],
             kind=kind if numbers.order is None else kind[numbers.order],
             sync_dep={
-                row: sorted(numbers.id[ends].tolist())
-                for row, ends in zip(waiting, released.values(), strict=True)
-                if ends
+                row: sorted(numbers.id[ends].tolist()) for row, ends in zip(waiting, released.values(), strict=True)
             },
             edges=numbers.edges(dependencies.edges),
             memory=_memory(join, numbers),
@@ -292,9 +289,9 @@ _OF_NODES = frozenset({
     "parent", "name", "rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "link", "exclusive", "inter_thread_dep",
 })  # fmt: skip
 """Columns that ET nodes have of the ET or their link."""
-_EVERY, _GPU, _LATER, _RUNTIME = (np.array(one) for one in ([1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]))
+_EVERY, _GPU, _LATER, _RUNTIME = (np.array(kinds, np.bool_) for kinds in ([1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]))
 _OF_EVENTS = {
-    name: kinds.astype(np.bool_)
+    name: kinds
     for names, kinds in (
         ("ts dur kineto_event", _EVERY), ("name correlation", _LATER), ("category exclusive stream device", _GPU),
         ("tid", _RUNTIME),

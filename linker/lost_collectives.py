@@ -10,7 +10,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, count, islice
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -39,21 +39,13 @@ _TYPE = re.compile(r"Tensor\([^)]*\)")
 _PAIR = re.compile(rb"\[\s*(\d{1,18})\s*,\s*(\d{1,18})\s*,")
 """Tensor and storage id, as a tensor begins."""
 
-_Tensors = list[tuple[Any, Any, str]]
-"""Value, shape and type of each."""
+_Tensor = tuple[Any, Any, str]
+"""Value, shape and type."""
 
 
-@dataclass(frozen=True)
-class _Lost:
-    """A collective without a node.
-
-    Attributes:
-        name: of the event, "gloo:all_reduce".
-        run: position of its event in `CpuCalls`.
-        issuing: position in `EtCalls` of the call that issued it.
-        id: of the node to make.
-        sure: whether that call surely issued it.
-    """
+class _Lost(NamedTuple):
+    """A collective without a node: its event's name and position in `CpuCalls`, the position in `EtCalls` of the call
+    that issued it, the id of the node to make, and whether that call surely issued it."""
 
     name: str
     run: int
@@ -82,19 +74,18 @@ def with_lost_collectives(pair: TracePair, found: Match) -> tuple[TracePair, Mat
     nodes = et_calls(et, pair.kineto.events.names)
     old, size = pair.nodes.node, len(et)
     at = np.arange(size - len(lost), size)
-    sure = np.where([one.sure for one in lost], CERTAIN, EQUIVALENT)
-    link = np.minimum(found.link[[one.issuing for one in lost]], sure)
-    call = scatter(size, np.append(old, at), np.append(found.call, [one.run for one in lost]))
-    linked, reason = (
-        scatter(size, np.append(old, at), np.append(known, new).astype(np.int64), 0).astype(np.int8)
-        for known, new in ((found.link, link), (found.reason, np.zeros(len(lost), np.int8)))
+    _, runs, issuing, _, sure = zip(*lost, strict=True)
+    link = np.minimum(found.link[list(issuing)], np.where(sure, CERTAIN, EQUIVALENT))
+    call, linked, reason = (
+        scatter(size, np.append(old, at), np.append(known, new).astype(np.int64))[nodes.node]
+        for known, new in ((found.call, runs), (found.link, link), (found.reason, np.zeros(len(lost))))
     )
-    match = replace(found, call=call[nodes.node], link=linked[nodes.node], reason=reason[nodes.node])
+    match = replace(found, call=call, link=linked.astype(np.int8), reason=reason.astype(np.int8))
     return TracePair(et, pair.kineto, nodes, pair.calls), match.noting(_note(lost))
 
 
 def _note(lost: Sequence[_Lost]) -> str:
-    named = ", ".join(f"{one.name} (node {one.id})" for one in lost[:_MOST_NAMED])
+    named = ", ".join(f"{collective.name} (node {collective.id})" for collective in lost[:_MOST_NAMED])
     more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
     what = "collective that the ET lacks was" if len(lost) == 1 else "collectives that the ET lacks were"
     return f"{len(lost):,} {what} made of the issuing operator and Kineto's event: {named}{more}"
@@ -108,17 +99,17 @@ def _lost(pair: TracePair, found: Match) -> Iterator[_Lost]:
     if not np.any(node_of_call[runs] < 0):
         return
     ids = pair.et.id[nodes.node]
-    issued = {one.run: one for one in _issued(pair, runs) if node_of_call[one.call] >= 0}
+    issued = {pairing.run: pairing for pairing in _issued(pair, runs) if node_of_call[pairing.call] >= 0}
     here = {run: int(ids[node_of_call[run]]) for run in issued if node_of_call[run] >= 0}
     highest = list(accumulate((here.get(run, _NO_LIMIT) for run in reversed(issued)), min, initial=_NO_LIMIT))[-2::-1]
     unlinked, used, low = _unlinked(pair, found), set[int](), 0
-    for (run, one), high in zip(issued.items(), highest, strict=True):
-        name, call = names[calls.name[run]], int(node_of_call[one.call])
+    for (run, pairing), high in zip(issued.items(), highest, strict=True):
+        name, call = names[calls.name[run]], int(node_of_call[pairing.call])
         if run not in here and not _is_there(unlinked, call, name):
             used = used or _ids_in(pair.et)
             here[run] = _free(used, max(low, int(ids[call])), high, int(ids[call]))
             used.add(here[run])
-            yield _Lost(name, run, call, here[run], one.sure)
+            yield _Lost(name, run, call, here[run], pairing.sure)
         low = max(low, here.get(run, 0))
 
 
@@ -135,11 +126,11 @@ def _issued(pair: TracePair, runs: IntColumn) -> list[_Issued]:
     pairs = _in_order(pair, some, by, numbers, numbered=True)
     often = Counter(call for _, call in pairs)
     found = [_Issued(run, call, often[call] == 1) for run, call in pairs]
-    some = np.setdiff1d(runs, [one.run for one in found])
-    by = np.setdiff1d(issuing, [one.call for one in found])
+    some = np.setdiff1d(runs, [pairing.run for pairing in found])
+    by = np.setdiff1d(issuing, [pairing.call for pairing in found])
     found += [_Issued(run, call, False) for run, call in _in_order(pair, some, by, calls.ts, numbered=False)]
-    known = [one for one in found if calls.ts[one.call] <= calls.ts[one.run]]
-    return sorted(known, key=lambda one: (int(calls.ts[one.call]), int(calls.ts[one.run])))
+    known = [pairing for pairing in found if calls.ts[pairing.call] <= calls.ts[pairing.run]]
+    return sorted(known, key=lambda pairing: (int(calls.ts[pairing.call]), int(calls.ts[pairing.run])))
 
 
 def _in_order(
@@ -152,7 +143,7 @@ def _in_order(
     names, sides = pair.kineto.events.names, list[Any]()
     for side in (slice(len(runs)), slice(len(runs), None)):
         at = np.sort(number[side])
-        sides += [at.tolist(), [names[pair.calls.name[one]] for one in both[order[at]].tolist()]]
+        sides += [at.tolist(), [names[pair.calls.name[call]] for call in both[order[at]].tolist()]]
     pairs: list[tuple[int, int]] = both[order[pair_with_calls(*sides, numbered=numbered)]].tolist()
     return pairs
 
@@ -167,7 +158,7 @@ def _unlinked(pair: TracePair, found: Match) -> list[tuple[int, str]]:
 def _is_there(unlinked: Sequence[tuple[int, str]], call: int, name: str) -> bool:
     """Whether the ET may have the collective of a call after all: an unlinked one, before a call that is not linked."""
     later = islice(unlinked, bisect_right(unlinked, call, key=itemgetter(0)), None)
-    return next((one == name for _, one in later if one == name or one.startswith(_CALL)), False)
+    return next((other == name for _, other in later if other == name or other.startswith(_CALL)), False)
 
 
 def _ids_in(et: ExecutionTrace) -> set[int]:
@@ -185,8 +176,8 @@ def _free(used: Container[int], low: int, high: int, least: int) -> int:
     The recorder gave the collective a number, so that there is one between those of the collectives around it, unless
     these began in another order than they were issued in.
     """
-    number = next(one for one in count(low + 1) if one not in used)
-    return number if number < high else next(one for one in count(least + 1) if one not in used)
+    number = next(id for id in count(low + 1) if id not in used)
+    return number if number < high else next(id for id in count(least + 1) if id not in used)
 
 
 def _extended(pair: TracePair, lost: Sequence[_Lost], *, ids: bool) -> ExecutionTrace:
@@ -196,10 +187,10 @@ def _extended(pair: TracePair, lost: Sequence[_Lost], *, ids: bool) -> Execution
         ids: calls of both traces have the same numbers.
     """
     et, calls, events = pair.et, pair.calls, pair.kineto.events
-    issuing = pair.nodes.node[[one.issuing for one in lost]]
-    rows = calls.row[[one.run for one in lost]]
+    issuing = pair.nodes.node[[collective.issuing for collective in lost]]
+    rows = calls.row[[collective.run for collective in lost]]
     columns: dict[str, Any] = {
-        "id": np.array([one.id for one in lost], np.int64),
+        "id": np.array([collective.id for collective in lost], np.int64),
         "parent": et.id[issuing],
         "rf_id": events.rf_id[rows] if ids else np.zeros(len(lost), np.int64),
         "fw_parent": np.zeros(len(lost), np.int64),
@@ -208,27 +199,27 @@ def _extended(pair: TracePair, lost: Sequence[_Lost], *, ids: bool) -> Execution
         "tid": et.tid[issuing],
         "fw_tid": np.zeros(len(lost), np.int64),
     }
-    names = list(dict.fromkeys([*et.names, *(one.name for one in lost)]))
+    names = list(dict.fromkeys([*et.names, *(collective.name for collective in lost)]))
     shapes = events.read(rows, input_shapes)
     of_calls = et.texts.of(issuing)
     texts = []
-    for k, one in enumerate(lost):
+    for k, collective in enumerate(lost):
         numbers = {key: int(column[k]) for key, column in columns.items()}
         made_of = f"{et.names[et.name[issuing[k]]]} (node {numbers['parent']}) and Kineto's event"
         inputs = _inputs(of_calls[k], shapes[k])
-        texts.append(made_node(one.name, numbers, inputs, flat=et.flat, **{MADE_OF: made_of}))
+        texts.append(made_node(collective.name, numbers, inputs, flat=et.flat, **{MADE_OF: made_of}))
     longer: dict[str, Any] = {key: np.append(getattr(et, key), column) for key, column in columns.items()}
     return replace(
         et,
         texts=RecordTexts.joined([*et.texts.of(np.arange(len(et))), *texts]),
-        name=np.append(et.name, [names.index(one.name) for one in lost]).astype(np.int32),
+        name=np.append(et.name, [names.index(collective.name) for collective in lost]).astype(np.int32),
         names=names,
         structural=np.append(et.structural, np.zeros(len(lost), np.bool_)),
         **longer,
     )
 
 
-def _inputs(call: bytes, shapes: Sequence[Any]) -> _Tensors:
+def _inputs(call: bytes, shapes: Sequence[Any]) -> list[_Tensor]:
     """What the collective works on: of the tensors of its call those of the shapes that Kineto records.
 
     Without these all that the call reads: the second of its inputs, `(outputs, inputs, ...)`, or the first where the
@@ -243,7 +234,7 @@ def _inputs(call: bytes, shapes: Sequence[Any]) -> _Tensors:
     return known if known and len(known) == len(fitting) else read
 
 
-def _tensors(value: Any, shape: Any, kind: Any) -> Iterator[tuple[Any, Any, str]]:
+def _tensors(value: Any, shape: Any, kind: Any) -> Iterator[_Tensor]:
     """The tensors in one of a call's inputs, each with its shape and type; lists of lists are gone through."""
     if not isinstance(value, list) or not isinstance(kind, str):
         return

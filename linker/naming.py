@@ -234,17 +234,13 @@ def _look_inside(folder: Folder, name: str, kind: Kind, search: bool) -> tuple[K
         pass
     kind = kind or _kind_of(seen)
     if kind == ET:
-        return kind, _groups_inside(seen), _integer(_ET_PID, seen.partition(b'"nodes"')[0], -1)
+        groups = _GROUPS_INSIDE.search(seen)
+        claim = group_ranks((process_groups(groups[1], quoted=True) if groups else None) or [])
+        return kind, claim, _integer(_ET_PID, seen.partition(b'"nodes"')[0], -1)
     found = _RANK_INSIDE.search(seen)
     rank = None if found is None else frozenset((int(found[1]),))
     world_size = None if found is None else _integer(_WORLD_INSIDE, seen[found.start() :], 0) or None
     return kind, Claim(rank, world_size), pid if pid >= 0 else _integer(_KINETO_PID, seen, -1)
-
-
-def _groups_inside(head: bytes) -> Claim:
-    """What the process groups at the beginning of an ET say about its rank."""
-    found = _GROUPS_INSIDE.search(head)
-    return group_ranks((process_groups(found[1], quoted=True) if found else None) or [])
 
 
 def _integer(pattern: re.Pattern[bytes], text: bytes, none: int) -> int:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from .. import __version__
 from ..schemas import nsys
 from ..schemas.etplus.write_etplus import FORMAT_VERSION
 from ..schemas.execution_trace.read_et import ExecutionTrace, parse_execution_trace
+from ..schemas.kineto.kineto_calls import cpu_calls
 from ..schemas.kineto.read_kineto import KinetoTrace, parse_kineto
 from ..schemas.text.files import Source, open_text
 from ..schemas.text.gc_control import gc_disabled
@@ -31,11 +32,13 @@ from ..trace.kinds import LINK_NAMES
 from ..trace.link_report import Identity, LinkReport
 from ..trace.trace import Trace
 from .attach import ATTACH_METHODS, Attachment, attach_gpu_events
-from .calls import TracePair, cpu_calls, et_calls
+from .calls import TracePair, et_calls
+from .captured_graphs import link_captured_graphs
+from .captures import Capture, CaptureSource, captures_of
 from .comm import comm_of_kernels
 from .data_dependencies import recorded_data
 from .dependencies import find_dependencies
-from .identity import Claims, Evidence, modified, read_claims, stated_rank
+from .identity import Claims, modified, offsets_of, read_claims, stated_rank
 from .join import Join, linked_caller
 from .kineto_only import adopt_rest, host_side
 from .linked_rows import linked_trace
@@ -43,10 +46,6 @@ from .lost_collectives import with_lost_collectives
 from .match import METHODS, match_calls
 from .match.result import REASONS, Match
 from .segment import describe_windows, find_iterations
-from .time_zones import offsets_of
-
-if TYPE_CHECKING:
-    from .captures import Capture, CaptureSource
 
 _LOG = logging.getLogger("etplus")
 _HEADER_KEYS = ("schemaVersion", "deviceProperties", "distributedInfo")
@@ -145,11 +144,7 @@ def link(
         renumber=renumber, data_dependencies=data_dependencies, rank=rank, timezone=timezone, whole_job=whole_job,
     )  # fmt: skip
     trace = _linked(et, kineto, options, progress=progress, jobs=jobs)
-    if not graph_captures:
-        return trace
-    from .captured_graphs import link_captured_graphs  # few runs have captures
-
-    return link_captured_graphs(trace, read_captures(graph_captures, progress=progress))
+    return link_captured_graphs(trace, read_captures(graph_captures, progress=progress)) if graph_captures else trace
 
 
 def read_captures(sources: Sequence[CaptureSource], *, progress: bool = False) -> list[Capture]:
@@ -167,9 +162,8 @@ def read_captures(sources: Sequence[CaptureSource], *, progress: bool = False) -
         >>> [capture.file for capture in read_captures(["capture.json.gz"])]  # doctest: +SKIP
         ['capture.json.gz']
     """
-    from .captures import captures_in  # few runs have captures
-
-    return captures_in(sources, partial(link, progress=progress), progress)
+    join = partial(link, progress=progress)
+    return [capture for source in sources for capture in captures_of(source, join, progress)]
 
 
 def _linked(et: Source | None, kineto: Source, options: LinkOptions, *, progress: bool, jobs: int) -> Trace:
@@ -184,8 +178,11 @@ def _linked(et: Source | None, kineto: Source, options: LinkOptions, *, progress
         )
         _LOG.info("%s: schema %s, %d nodes", et_trace.file, et_trace.schema, len(et_trace))
         _LOG.info("%s: %d events", kineto_trace.file, kineto_trace.event_count)
-        evidence = Evidence(options.timezone, modified(et, kineto), options.whole_job)
-        return _link(et_trace, kineto_trace, read_claims(et_trace, kineto_trace, stated, evidence), options)
+        claims = read_claims(
+            et_trace, kineto_trace, stated, timezone=options.timezone, modified_s=modified(et, kineto),
+            whole_job=options.whole_job,
+        )  # fmt: skip
+        return _link(et_trace, kineto_trace, claims, options)
 
 
 def _link(et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, options: LinkOptions) -> Trace:
@@ -199,7 +196,7 @@ def _link(et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, options: Link
     pair, found = with_lost_collectives(pair, found)
     _LOG.info("%d of %d calls linked by %s", found.linked, len(pair.nodes), found.method or "no method")
     windows = describe_windows(pair.nodes, pair.calls, found, iterations)
-    trace = _trace_of_links(pair, found, _Reported(windows, considered, identity), options)
+    trace = _trace_of_links(pair, found, windows, options, considered=considered, identity=identity)
     warn_of_masks(et.file, mask(pair.et.before)[1] + mask(pair.et.after)[1])
     return trace
 
@@ -218,33 +215,31 @@ def trace_of_kineto(kineto: KinetoTrace, annotation: str | None = None) -> Trace
     """
     pair, found = host_side(kineto, cpu_calls(kineto, CPU_CATEGORIES | {PYTHON_CATEGORY}))
     windows = describe_windows(pair.nodes, pair.calls, found, find_iterations(kineto, pair.calls, annotation))
-    return _trace_of_links(pair, found, _Reported(windows), LinkOptions(), alone=True)
-
-
-class _Reported(NamedTuple):
-    """What only the report needs of the stages before attachment; see `LinkReport`."""
-
-    windows: dict[str, Any]
-    considered: Sequence[str] = ()
-    identity: Identity | None = None
+    return _trace_of_links(pair, found, windows, LinkOptions())
 
 
 def _trace_of_links(
-    pair: TracePair, found: Match, reported: _Reported, options: LinkOptions, *, alone: bool = False
-) -> Trace:
+    pair: TracePair, found: Match, windows: dict[str, Any], options: LinkOptions, *, considered: Sequence[str] = (),
+    identity: Identity | None = None,
+) -> Trace:  # fmt: skip
     """What follows when it is known which node is which call: attach GPU events, find dependencies, report, build.
 
     Args:
-        alone: the nodes were made of the Kineto trace.
+        windows, considered: for the report.
+        identity: None where the nodes were made of the Kineto trace alone.
     """
+    alone = identity is None
     join = _joined(pair, found, alone=alone)
     _LOG.info("%d of %d GPU events attached", len(join.gpu_row), len(join.attachment.row))
     comm = comm_of_kernels(join.et, join.nodes, join.kineto.events, join.gpu_row, join.gpu_parent)
     data = recorded_data(join.kineto, join.calls, join.node_of_call)
     if options.data_dependencies:
         data = np.append(data[0], join.data_edges[0]), np.append(data[1], join.data_edges[1])
-    dependencies = find_dependencies(join, data, {i: one.pg_name or "" for i, one in comm.items()})
-    report = _make_report(pair, found, join.attachment, reported, dependencies.counts())
+    dependencies = find_dependencies(join, data, {i: of.pg_name or "" for i, of in comm.items()})
+    report = _make_report(
+        pair, found, join.attachment, considered=tuple(considered), windows=windows, identity=identity,
+        dependencies=dependencies.counts(),
+    )  # fmt: skip
     summary = _summary(join, report) | ({"nodes_from": "kineto"} if alone else {})
     return linked_trace(join, comm, dependencies, summary, renumber=options.renumber)
 
@@ -315,10 +310,8 @@ def _summary(join: Join, report: LinkReport) -> dict[str, Any]:
     }
 
 
-def _make_report(
-    pair: TracePair, match: Match, attachment: Attachment, reported: _Reported, dependencies: dict[str, Any]
-) -> LinkReport:
-    """Gather the stages' findings."""
+def _make_report(pair: TracePair, match: Match, attachment: Attachment, **others: Any) -> LinkReport:
+    """What matching and attachment found, with what the other stages did."""
     et, kineto, nodes, calls = pair.et, pair.kineto, pair.nodes, pair.calls
     by_reason = np.bincount(match.reason, minlength=len(REASONS))
     by_link = np.bincount(match.link, minlength=len(LINK_NAMES))
@@ -330,8 +323,7 @@ def _make_report(
             f"{attachment.repeated:,} GPU events share their correlation with several calls; "
             "the last one before each was taken"
         )
-    used = mask_at(len(calls), match.call[match.call >= 0])
-    events = kineto.events
+    used, events = mask_at(len(calls), match.call[match.call >= 0]), kineto.events
     return LinkReport(
         et={
             "file": Path(et.file).name, "schema": et.schema, "nodes": len(et), "ops": len(nodes), "pid": et.pid,
@@ -347,13 +339,10 @@ def _make_report(
             "unlinked": {reason: int(count) for reason, count in zip(REASONS[1:], by_reason[1:], strict=True) if count},
         },
         method=match.method if match.linked else "",
-        considered=tuple(reported.considered),
-        windows=reported.windows,
         gpu=_gpu(kineto, attachment),
-        dependencies=dependencies,
         warnings=tuple(warnings),
         facts=match.facts,
-        identity=reported.identity,
+        **others,
     )  # fmt: skip
 
 

@@ -11,19 +11,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..schemas.comm_types import CollectiveCommType, collective_type
-from ..schemas.execution_trace.arguments import decode_call, process_groups
+from ..schemas.execution_trace.arguments import CallRecord, decode_call, process_groups
+from ..schemas.execution_trace.read_et import ExecutionTrace
+from ..schemas.kineto.read_kineto import KinetoTrace
 from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.conventions import MAX_RANKS
-
-if TYPE_CHECKING:
-    from ..schemas.execution_trace.arguments import CallRecord
-    from ..schemas.execution_trace.read_et import ExecutionTrace
-    from ..schemas.kineto.read_kineto import KinetoTrace
 
 INIT = "## process_group:init ##"
 """Name of the ET node with the process groups."""
@@ -34,11 +31,9 @@ _COMMUNICATION = re.compile(
     r"## process_group|DistributedDataParallel|FullyShardedDataParallel|FSDP::"
 )
 _NOT_ROOTED = (
-    CollectiveCommType.ALL_REDUCE,
-    CollectiveCommType.ALL_GATHER,
-    CollectiveCommType.REDUCE_SCATTER,
+    CollectiveCommType.ALL_REDUCE, CollectiveCommType.ALL_GATHER, CollectiveCommType.REDUCE_SCATTER,
     CollectiveCommType.ALL_TO_ALL,
-)
+)  # fmt: skip
 _PEER_AT = 2
 """Position of the peer among the inputs of `c10d::send` and `c10d::recv_`."""
 _NODES_READ = 256
@@ -83,7 +78,7 @@ def run_annotation(run: str, rank: int) -> str:
 
 def _recordings(names: Iterable[str]) -> Claim:
     """What the annotations of `record` among the names of calls say: the ids and the rank."""
-    found = [one.groups() for one in map(_RUN.fullmatch, names) if one]
+    found = [annotation.groups() for annotation in map(_RUN.fullmatch, names) if annotation]
     ranks = frozenset(filter(_is_rank, (int(rank) for _, rank in found)))
     return Claim(ranks if len(ranks) == 1 else None, runs=frozenset(run for run, _ in found))
 
@@ -107,7 +102,7 @@ def group_ranks(groups: Iterable[Any]) -> Claim:
         if group.get("pg_desc") == _DEFAULT_GROUP:
             world_size = size if _is_count(size) else world_size
         elif members := _members(group.get("ranks")):
-            ranks = members if ranks is None else ranks & members
+            ranks = _both(ranks, members)
     return Claim(ranks or None, world_size)
 
 

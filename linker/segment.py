@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ..schemas.kineto.kineto_calls import CpuCalls
 from ..schemas.kineto.read_kineto import KinetoTrace
 from ..trace.columns import IntColumn, matching
 from ..trace.printable import shortened
 from ..trace.steps import DATA_LOADER, family_of, find_marks
-from .calls import CpuCalls, EtCalls
+from .calls import EtCalls
 from .match.result import Match
 
 DEFAULT_ANNOTATION = DATA_LOADER
@@ -63,7 +64,7 @@ def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None
     names = [events.names[code] for code in events.name[annotations].tolist()]
     notes: tuple[str, ...] = ()
     if annotation is not None:
-        marked = _containing(kineto, calls, annotation)
+        marked = calls.row[matching(events.name[calls.row], events.names, lambda name: annotation in name)]
         if len(marked):
             return _ending_with(kineto, calls, marked, annotation)
         most_common = [name for name, _ in Counter(map(family_of, names)).most_common(_MAX_NAMES)]
@@ -75,20 +76,12 @@ def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None
     return Iterations(events.ts[rows], found.end, found.labels(names), rows, found.annotation, notes)
 
 
-def _containing(kineto: KinetoTrace, calls: CpuCalls, part: str) -> IntColumn:
-    events = kineto.events
-    rows = calls.row[matching(events.name[calls.row], events.names, lambda name: part in name)]
-    return rows[np.argsort(events.ts[rows], kind="stable")]
-
-
 def _ending_with(kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, annotation: str) -> Iterations:
     """Iterations as the original cuts them: each ends with an annotation's end; what follows the last is one too."""
     ends = np.unique(kineto.events.end[rows])
-    first, last = int(calls.ts.min()), int(calls.end.max())
-    start = np.concatenate(([first], ends))
-    end = np.append(ends, last)
+    start, end = np.append(calls.ts.min(), ends), np.append(ends, calls.end.max())
     keep = end > start
-    labels = [str(i) for i in range(int(keep.sum()))]
+    labels = list(map(str, range(np.count_nonzero(keep))))
     return Iterations(start[keep], end[keep], labels, rows[:0], annotation)
 
 
@@ -113,7 +106,10 @@ def describe_windows(nodes: EtCalls, calls: CpuCalls, found: Match, iterations: 
         if len(iterations) > 1:
             notes += _iteration_note(covered, iterations, windows["linked_sequence"], _is_sure(found))
     notes += _offset_note(found, windows["et_sequence"], windows["kineto_sequence"])
-    notes += _choice_note(found)
+    places = max((thread["equal_places"] for thread in found.facts.get("threads", [])), default=1)
+    if places > 1:
+        taken = "one was taken (see --iteration) and its links are marked equivalent"
+        notes.append(f"{places} places fit equally well; {taken}")
     return {**windows, "notes": notes}
 
 
@@ -165,10 +161,3 @@ def _offset_note(found: Match, ours: list[int] | None, theirs: list[int] | None)
         f"the ET covers sequence {ours[0]}–{ours[1]}, the Kineto trace {theirs[0]}–{theirs[1]}: "
         f"same structure, durations are those of {when} iteration"
     ]
-
-
-def _choice_note(found: Match) -> list[str]:
-    places = max((thread["equal_places"] for thread in found.facts.get("threads", [])), default=1)
-    if places == 1:
-        return []
-    return [f"{places} places fit equally well; one was taken (see --iteration) and its links are marked equivalent"]

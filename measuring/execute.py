@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ..replaying.network import Network, price
@@ -55,8 +56,8 @@ class RecordedComms:
         found = [
             communication for communication in find_communications(trace) if caller.get(Row(communication.row)) in among
         ]
-        took = [int(trace.dur[one.row]) for one in found]
-        prices = [] if network is None else [price(network, trace, one) for one in found]
+        took = [int(trace.dur[comm.row]) for comm in found]
+        prices = [] if network is None else [price(network, trace, comm) for comm in found]
         predicted = sum(ns if ns >= 0 else was for ns, was in zip(prices, took, strict=True)) if prices else None
         return RecordedComms(len(found), sum(took), predicted)
 
@@ -93,14 +94,8 @@ class Execution:
             "file": self.file, "device": where.device, "threads": where.threads, "torch": where.torch,
             "executed": self.executed, "recorded_ns": self.recorded_ns, "executed_ns": self.executed_ns,
             "not_executed_ns": self.not_executed_ns, "communications": asdict(self.communications),
-            "ops": [
-                {"op": row.op, "count": row.count, "recorded_ns": row.recorded_ns, "executed_ns": row.executed_ns}
-                for row in self.rows
-            ],
-            "not_executed": [
-                {"op": one.op, "reason": one.reason, "count": one.count, "share": one.share}
-                for one in self.not_executed
-            ],
+            "ops": [asdict(row) for row in self.rows],
+            "not_executed": [msgspec.structs.asdict(row) for row in self.not_executed],
         }  # fmt: skip
 
 
@@ -129,7 +124,7 @@ def execute(
         about = process.about()
         for _ in range(_ROUNDS):
             chosen = outermost(trace, found, among, failed.__contains__)
-            chosen = [one for one in chosen if not _too_large(one, options, failed)]
+            chosen = [call for call in chosen if not _too_large(call, options, failed)]
             if not chosen:
                 why = next(iter(failed.values()), "give a trace with its Execution Trace")
                 raise UsageError(f"{trace.file}: no operator in it can be called; {why}")
@@ -143,10 +138,10 @@ def execute(
     return _execution(trace, conditions, found, failed, done, set(among), network)
 
 
-def _too_large(one: RecordedCall, options: Options, failed: dict[CallIndex, str]) -> bool:
-    if one.storage_bytes > options.max_bytes:
-        failed[one.index] = "over --max-bytes"
-    return one.index in failed
+def _too_large(call: RecordedCall, options: Options, failed: dict[CallIndex, str]) -> bool:
+    if call.storage_bytes > options.max_bytes:
+        failed[call.index] = "over --max-bytes"
+    return call.index in failed
 
 
 def _run(plan: ProgramPlan, process: WorkerProcess) -> tuple[list[int], dict[CallIndex, str]]:
@@ -182,9 +177,11 @@ def _execution(
         entry = rows.setdefault(trace.name_at(trace.calls.name[call]), [0, 0, 0])
         for at, value in enumerate((1, int(took[call]), ns)):
             entry[at] += value
-    reasons = {call: why for call, one in found.items() if (why := one if isinstance(one, str) else failed.get(call))}
+    reasons = {
+        call: why for call, known in found.items() if (why := known if isinstance(known, str) else failed.get(call))
+    }
     share = covered(trace, done, found, reasons, among)
-    table = sorted((OpTime(op, *entry) for op, entry in rows.items()), key=lambda one: (-one.recorded_ns, one.op))
+    table = sorted((OpTime(op, *entry) for op, entry in rows.items()), key=lambda row: (-row.recorded_ns, row.op))
     return Execution(
         Path(trace.file).name, conditions, tuple(table), share.not_executed(), share.executed,
         int(np.sum([took[call] for call in done])), sum(done.values()), share.lost_ns,

@@ -154,7 +154,7 @@ def _repeats(given: Given, place: int, dtype: str) -> Fill:
 
 def _coordinates(given: Given, place: int, dtype: str) -> Fill:
     size = given.numbers.get("size")
-    extents = [one for one in size if type(one) is int] if isinstance(size, list) else []
+    extents = [extent for extent in size if type(extent) is int] if isinstance(size, list) else []
     return _index(min(extents, default=1))
 
 

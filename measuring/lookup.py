@@ -23,9 +23,9 @@ def own_times(trace: Trace, measured: Measured | None) -> dict[Row, float]:
         return {}
     known = dict[str, float | None]()
     found = {}
-    for call, one in recorded_calls(trace):
-        if isinstance(one, RecordedCall):
-            key = one.key
+    for call, recorded in recorded_calls(trace):
+        if isinstance(recorded, RecordedCall):
+            key = recorded.key
             if key not in known:
                 known[key] = measured.own_ns(key)
             own = known[key]

@@ -94,8 +94,8 @@ class Recorder(NamedTuple):
         known = [timing for timing in timings if timing.own_ns is not None and timing.recorded_own_ns]
         if len(known) < _LEAST_TO_FIT:
             return Recorder(1.0, 0.0, 0.0, 0.0)
-        recorded = np.array([one.recorded_own_ns for one in known], float)
-        per = np.array([(one.own_ns, 1, one.callees, one.own_tensors) for one in known], float)
+        recorded = np.array([timing.recorded_own_ns for timing in known], float)
+        per = np.array([(timing.own_ns, 1, timing.callees, timing.own_tensors) for timing in known], float)
         scale = weight = 1 / recorded
         found = np.zeros(4)
         for _ in range(_REWEIGHTED):

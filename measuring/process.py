@@ -162,11 +162,8 @@ def _command() -> list[str]:
     """Start the worker isolated: no variables PYTHON…, no folder of the user or of the shell on the import path."""
     package = sys.modules[_PACKAGE]
     flags = ["-I", *["-B"] * sys.dont_write_bytecode]
-    where = [_import_path(), str(Path(str(package.__file__)).absolute()), [*map(os.path.abspath, package.__path__)]]
-    return [sys.executable, *flags, "-c", _START_CODE, json.dumps(where)]
-
-
-def _import_path() -> list[str]:
-    """This process's import path without the current folder, and without what is meant relative to it."""
     here = os.path.realpath(os.curdir)
-    return [entry for entry in sys.path if Path(entry).is_absolute() and os.path.realpath(entry) != here]
+    # Nor the current folder, nor what is meant relative to it.
+    path = [entry for entry in sys.path if Path(entry).is_absolute() and os.path.realpath(entry) != here]
+    where = [path, str(Path(str(package.__file__)).absolute()), [*map(os.path.abspath, package.__path__)]]
+    return [sys.executable, *flags, "-c", _START_CODE, json.dumps(where)]

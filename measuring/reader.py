@@ -14,8 +14,7 @@ from ..trace.dtypes import itemsize, standard_dtype
 from ..trace.index import CallIndex
 from ..trace.tables import OP
 from ..trace.trace import Trace
-from .recorded_calls import RecordedCall, TensorArg
-from .resize import dense, resized
+from .recorded_calls import RecordedCall, TensorArg, dense, resized
 from .schema import OpSchema, parse_schema, refused
 
 NOT_RECORDED = "no operator schema (recorded without an Execution Trace)"
@@ -70,7 +69,7 @@ def _recorded(trace: Trace, call: CallIndex, record: CallRecord, host: str) -> R
     signature = trace.signature_of(call)
     if signature is None:
         return found
-    return resized(found, *([one.shape for one in side] for side in (signature.tensors, signature.outputs or ())))
+    return resized(found, *([tensor.shape for tensor in side] for side in (signature.tensors, signature.outputs or ())))
 
 
 class _Arguments:
@@ -95,7 +94,7 @@ class _Arguments:
                 raise _UncallableError("a list among its arguments is not recorded whole")
             shapes = shape if isinstance(shape, list) and len(shape) == len(value) else [[]] * len(value)
             steps = strides if isinstance(strides, list) and len(strides) == len(value) else [None] * len(value)
-            return [self._argument(*one) for one in zip(value, shapes, kinds, steps, strict=True)]
+            return [self._argument(*element) for element in zip(value, shapes, kinds, steps, strict=True)]
         if kind.startswith("Tensor("):
             return None if "nullptr" in kind else self._tensor(value, shape, kind, strides)
         if kind == "None" or value == "<None>" or kind == "Generator":
@@ -115,7 +114,7 @@ class _Arguments:
     def _tensor(self, value: Any, shape: Any, kind: str, strides: Any) -> Any:
         number, storage, offset, _, _, device = value[:6]
         sizes = tuple(shape)
-        if not all(type(one) is int and 0 <= one < _MAX for one in (number, storage, offset, *sizes)):
+        if not all(type(integer) is int and 0 <= integer < _MAX for integer in (number, storage, offset, *sizes)):
             raise _UncallableError("a tensor of it has no valid shape")
         steps = tuple(strides) if isinstance(strides, list) and len(strides) == len(sizes) else dense(sizes)
         if not all(type(step) is int and 0 <= step < _MAX for step in steps):
@@ -133,9 +132,9 @@ class _Arguments:
 def _split(text: str) -> Iterator[str]:
     """The types in a list of them."""
     depth = begin = 0
-    for at, one in enumerate(text):
-        depth += (one in "[(") - (one in "])")
-        if one == "," and not depth:
+    for at, char in enumerate(text):
+        depth += (char in "[(") - (char in "])")
+        if char == "," and not depth:
             yield text[begin:at]
             begin = at + 1
     if text:

@@ -42,11 +42,11 @@ def outermost(
     """Of some calls those that can be called and are not within another one; callees replace a call to skip."""
     chosen, within = list[RecordedCall](), set[CallIndex]()
     for call in among:
-        one = found.get(call)
+        recorded = found.get(call)
         if trace.calls.parent[call] in within:
             within.add(call)
-        elif isinstance(one, RecordedCall) and not skip(call):
-            chosen.append(one)
+        elif isinstance(recorded, RecordedCall) and not skip(call):
+            chosen.append(recorded)
             within.add(call)
     return chosen
 
@@ -57,9 +57,9 @@ def program_of(calls: Sequence[RecordedCall], max_bytes: int) -> ProgramPlan:
     Raises:
         UsageError: the tensors take over `max_bytes` together.
     """
-    uses = [(at, one) for at, call in enumerate(calls) for one in (*call.tensors, *call.results)]
-    last = {one.id: at for at, one in uses}
-    last_storage = {one.storage: at for at, one in uses}
+    uses = [(at, tensor) for at, call in enumerate(calls) for tensor in (*call.tensors, *call.results)]
+    last = {tensor.id: at for at, tensor in uses}
+    last_storage = {tensor.storage: at for at, tensor in uses}
     free, free_storages = _ending(last, len(calls)), _ending(last_storage, len(calls))
     storages = _storages(calls)
     peak = _peak(uses, last_storage)
@@ -79,9 +79,9 @@ def program_of(calls: Sequence[RecordedCall], max_bytes: int) -> ProgramPlan:
     return ProgramPlan(tuple(calls), {"calls": made, "storages": storages}, peak)
 
 
-def _plain(one: TensorArg) -> dict[str, Any]:
-    return {"id": one.id, "storage": one.storage, "offset": one.offset, "shape": list(one.shape),
-            "strides": list(one.strides), "dtype": one.dtype}  # fmt: skip
+def _plain(tensor: TensorArg) -> dict[str, Any]:
+    return {"id": tensor.id, "storage": tensor.storage, "offset": tensor.offset, "shape": list(tensor.shape),
+            "strides": list(tensor.strides), "dtype": tensor.dtype}  # fmt: skip
 
 
 def _ending(last: Mapping[int, int], count: int) -> list[list[int]]:
@@ -95,9 +95,9 @@ def _ending(last: Mapping[int, int], count: int) -> list[list[int]]:
 def _peak(uses: Sequence[tuple[int, TensorArg]], last: Mapping[int, int]) -> int:
     """The most bytes that are in use at a time."""
     size, first = dict[int, int](), dict[int, int]()
-    for at, one in uses:
-        size[one.storage] = max(size.get(one.storage, 0), one.nbytes)
-        first.setdefault(one.storage, at)
+    for at, tensor in uses:
+        size[tensor.storage] = max(size.get(tensor.storage, 0), tensor.nbytes)
+        first.setdefault(tensor.storage, at)
     return most_at_once((first[storage], last[storage], nbytes) for storage, nbytes in size.items())
 
 
@@ -114,11 +114,11 @@ def _storages(calls: Sequence[RecordedCall]) -> dict[str, Any]:
 
 def _storage(of: Sequence[tuple[TensorArg, Fill]], least: int) -> dict[str, Any]:
     """Of one storage; `least` is below all bounds of indices, for integers that are only handed on."""
-    tensor, fill = next((one for one in of if one[1]["kind"] not in _PLAIN), of[0])
+    tensor, fill = next((use for use in of if use[1]["kind"] not in _PLAIN), of[0])
     if fill["kind"] == "index":
-        bounds = [one["high"] for _, one in of if one["kind"] == "index" and not one["low"]]
+        bounds = [other["high"] for _, other in of if other["kind"] == "index" and not other["low"]]
         fill = {"kind": "index", "low": 0, "high": min(bounds, default=max(least, 1))}
-    return {"bytes": max(one.nbytes for one, _ in of), "dtype": tensor.dtype, "fill": fill,
+    return {"bytes": max(tensor.nbytes for tensor, _ in of), "dtype": tensor.dtype, "fill": fill,
             "cpu": tensor.device == "cpu"}  # fmt: skip
 
 
@@ -163,16 +163,16 @@ if __name__ == "__main__":
 """
 
 
-def op_script(one: RecordedCall, recorded_us: float, source: str, name: str, *, device: str, threads: int) -> str:
+def op_script(call: RecordedCall, recorded_us: float, source: str, name: str, *, device: str, threads: int) -> str:
     """The text of a script that calls one operator repeatedly.
 
     Args:
         source: file that it was recorded in. name: of the script. threads: of torch.
     """
     main = _MAIN_OF_ONE.format(
-        data=_data(one.call), recorded=repr(float(recorded_us)), device=repr(device), threads=int(threads)
+        data=_data(call.call), recorded=repr(float(recorded_us)), device=repr(device), threads=int(threads)
     )
-    return _head(one.schema.op, source, name) + _code("standalone") + main
+    return _head(call.schema.op, source, name) + _code("standalone") + main
 
 
 def sequence_script(
@@ -180,7 +180,7 @@ def sequence_script(
 ) -> str:
     """The text of a script that calls operators in their order."""
     main = _MAIN_OF_SEVERAL.format(
-        data=_data(plan.program), recorded=_data([float(one) for one in recorded_us]), device=repr(device),
+        data=_data(plan.program), recorded=_data([float(us) for us in recorded_us]), device=repr(device),
         threads=int(threads),
     )  # fmt: skip
     return _head(title, source, name) + _code("standalone", "sequence") + main
@@ -192,7 +192,7 @@ def _head(title: str, source: str, name: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    kept = "".join(one if one.isascii() and (one.isalnum() or one in " _-.:/#[](),") else "?" for one in text)
+    kept = "".join(char if char.isascii() and (char.isalnum() or char in " _-.:/#[](),") else "?" for char in text)
     return kept[:200]
 
 

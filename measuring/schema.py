@@ -77,7 +77,7 @@ def parse_schema(text: str) -> OpSchema | None:
         if part == "*":
             keyword_only = True
             continue
-        kind, _, name = _before_default(part).rpartition(" ")
+        kind, _, name = part.partition("=")[0].strip().rpartition(" ")  # without its default
         if not kind or not name.isidentifier():
             return None
         arguments.append(SchemaArgument(name, kind, keyword_only))
@@ -90,26 +90,21 @@ def _split(text: str, begin: int) -> list[str] | None:
     """The parts between commas up to the parenthesis that closes; None where none does."""
     parts, depth, at, quoted = list[str](), 0, begin, ""
     for end in range(begin, len(text)):
-        one = text[end]
+        char = text[end]
         if quoted:
-            quoted = "" if one == quoted else quoted
-        elif one in "'\"":
-            quoted = one
-        elif one in _OPEN:
+            quoted = "" if char == quoted else quoted
+        elif char in "'\"":
+            quoted = char
+        elif char in _OPEN:
             depth += 1
-        elif (one == "," and not depth) or (one == ")" and not depth):
+        elif (char == "," and not depth) or (char == ")" and not depth):
             parts.append(text[at:end].strip())
             at = end + 1
-            if one == ")":
+            if char == ")":
                 return parts if parts != [""] else []
-        elif one in _CLOSE:
+        elif char in _CLOSE:
             depth -= 1
     return None
-
-
-def _before_default(part: str) -> str:
-    """An argument without its default."""
-    return part.partition("=")[0].strip()
 
 
 def refused(schema: OpSchema) -> str:

@@ -1,7 +1,8 @@
-"""Times the distinct operator calls of traces on this machine."""
+"""Times the distinct operator calls of traces on this machine, and keeps what was timed so far."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -9,17 +10,65 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from re import Pattern
 
+import msgspec
 import numpy as np
 
 from ..schemas.text.files import progress_bar
 from ..trace.index import CallIndex
 from ..trace.tables import OP
 from ..trace.trace import Trace
-from .checkpoint import Checkpoint, Timed
 from .measured import VERSION, Conditions, Measured, NotExecuted, Timing
 from .process import MAX_BYTES, ExecutionError, WorkerProcess
 from .reader import recorded_calls
 from .recorded_calls import RecordedCall
+
+Timed = tuple[float, float, int]
+"""Median and interquartile range in ns, and the number of runs."""
+
+
+class _Line(msgspec.Struct):
+    key: str
+    timed: Timed
+    conditions: Conditions
+
+
+class Checkpoint:
+    """A file to which each time is appended; a last line that was cut short is left out.
+
+    Args:
+        resume: take what is in the file; else it is begun anew.
+    """
+
+    def __init__(self, path: str, *, resume: bool) -> None:
+        self._path, self._resume = Path(path), resume
+        self._conditions = Conditions("", 0, "")
+
+    def read(self, conditions: Conditions) -> dict[str, list[Timed]]:
+        """Times by key, of each round, taken under the same conditions; those that follow are added to them."""
+        self._conditions = conditions
+        if not self._resume:
+            self.remove()
+            return {}
+        found: dict[str, list[Timed]] = {}
+        with contextlib.suppress(FileNotFoundError):
+            # Decoded here, line by line, as no reader does: the last line of an interrupted run is ignored.
+            for line in self._path.read_bytes().splitlines():
+                with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                    kept = msgspec.json.decode(line, type=_Line)
+                    if kept.conditions == conditions:
+                        found.setdefault(kept.key, []).append(kept.timed)
+        return found
+
+    def add(self, key: str, timed: Timed) -> None:
+        """Append a time."""
+        with self._path.open("ab") as file:
+            file.write(b"\n" + msgspec.json.encode(_Line(key, timed, self._conditions)))
+
+    def remove(self) -> None:
+        """Delete the file; it has served."""
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+
 
 _ROUND_S = 0.004
 _LONG_S = 0.2
@@ -84,10 +133,10 @@ class TimedShare:
     def sum(several: Iterable[TimedShare]) -> TimedShare:
         """Of several traces together."""
         total = TimedShare()
-        for one in several:
-            total.all_ns += one.all_ns
-            total.operators_ns += one.operators_ns
-            for key, times in one.lost.items():
+        for share in several:
+            total.all_ns += share.all_ns
+            total.operators_ns += share.operators_ns
+            for key, times in share.lost.items():
                 total.lost.setdefault(key, []).extend(times)
         return total
 
@@ -110,7 +159,7 @@ class TimedShare:
         """By operator and reason, the largest share first."""
         whole = max(self.operators_ns, 1)
         found = [NotExecuted(op, why, len(times), sum(times) / whole) for (op, why), times in self.lost.items()]
-        return tuple(sorted(found, key=lambda one: (-one.share, one.op, one.reason)))
+        return tuple(sorted(found, key=lambda row: (-row.share, row.op, row.reason)))
 
 
 def measure(
@@ -156,18 +205,18 @@ def measure(
 def _add(work: _Asked, trace: Trace, *, recorded: bool) -> None:
     """Add the calls of a trace."""
     found = list(recorded_calls(trace))
-    keys = {call: one.key for call, one in found if isinstance(one, RecordedCall)}
-    reasons = {call: one for call, one in found if isinstance(one, str)}
+    keys = {call: recorded.key for call, recorded in found if isinstance(recorded, RecordedCall)}
+    reasons = {call: recorded for call, recorded in found if isinstance(recorded, str)}
     work.keys.append((trace, keys, reasons))
     below = _callees(trace, dict(found))
     took, own = (trace.calls.end - trace.calls.ts).tolist(), trace.self_ns.tolist()
-    for call, one in found:
-        if isinstance(one, str):
+    for call, called in found:
+        if isinstance(called, str):
             continue
-        at = work.distinct.get(one.key)
+        at = work.distinct.get(called.key)
         if at is None:
-            at = _Distinct(one, [keys.get(callee) for callee in below.get(call, ())])
-            work.distinct[one.key] = at
+            at = _Distinct(called, [keys.get(callee) for callee in below.get(call, ())])
+            work.distinct[called.key] = at
         at.calls += 1
         at.self_ns += own[call]
         if recorded:
@@ -200,8 +249,8 @@ def _execute(
     times = checkpoint.read(conditions) if checkpoint is not None else {}
     begin, empty, long = time.monotonic(), process.about()["empty_call_ns"], set[str]()
     with progress_bar(len(wanted) * options.rounds, "measure", bar) as shown:
-        for number, one in itertools.product(range(options.rounds), wanted):
-            key, began = one.key, time.monotonic()
+        for number, call in itertools.product(range(options.rounds), wanted):
+            key, began = call.key, time.monotonic()
             shown.update(1)
             if key in failed or key in long or len(times.get(key, ())) > number:
                 continue
@@ -210,7 +259,7 @@ def _execute(
                 continue
             try:
                 answer = process.ask(
-                    do="measure", call=one.call, device=process.device, threads=conditions.threads,
+                    do="measure", call=call.call, device=process.device, threads=conditions.threads,
                     min_time=_ROUND_S,
                 )  # fmt: skip
             except ExecutionError as error:
@@ -222,23 +271,23 @@ def _execute(
                 long.add(key)
             if checkpoint is not None:
                 checkpoint.add(key, timed)
-    done = {one.key: _together(times[one.key]) for one in wanted if one.key in times}
+    done = {call.key: _together(times[call.key]) for call in wanted if call.key in times}
     return done, {key: why for key, why in failed.items() if key not in done}
 
 
 def _wanted(work: _Asked, options: Options) -> tuple[list[RecordedCall], dict[str, str]]:
     """The calls to time, the longest in the traces first; and by key the reasons of the others."""
-    whole = max(sum(one.self_ns for one in work.distinct.values()), 1)
+    whole = max(sum(distinct.self_ns for distinct in work.distinct.values()), 1)
     wanted, left_out = list[RecordedCall](), dict[str, str]()
-    for key, one in sorted(work.distinct.items(), key=lambda item: (-item[1].self_ns, item[0])):
-        if options.ops is not None and not options.ops.search(one.call.schema.op):
+    for key, entry in sorted(work.distinct.items(), key=lambda item: (-item[1].self_ns, item[0])):
+        if options.ops is not None and not options.ops.search(entry.call.schema.op):
             left_out[key] = _NOT_ASKED
-        elif one.self_ns < options.min_share * whole and one.recorded:
+        elif entry.self_ns < options.min_share * whole and entry.recorded:
             left_out[key] = _SMALL
-        elif one.call.needed_bytes > options.max_bytes:
+        elif entry.call.needed_bytes > options.max_bytes:
             left_out[key] = _TOO_LARGE
         else:
-            wanted.append(one.call)
+            wanted.append(entry.call)
     return wanted, left_out
 
 
@@ -251,8 +300,8 @@ def _together(rounds: Sequence[Timed]) -> Timed:
 
 def _measured(work: _Asked, conditions: Conditions, done: Mapping[str, Timed], failed: Mapping[str, str]) -> Measured:
     """Put together what was timed and what was not."""
-    timings = [_timing(key, one, done) for key, one in work.distinct.items() if key in done]
-    timings.sort(key=lambda one: (-_self_ns(one) * one.count, one.op, one.key))
+    timings = [_timing(key, distinct, done) for key, distinct in work.distinct.items() if key in done]
+    timings.sort(key=lambda timing: (-_self_ns(timing) * timing.count, timing.op, timing.key))
     shares = []
     for trace, keys, reasons in work.keys:
         why = {**reasons, **{call: failed[key] for call, key in keys.items() if key in failed}}
@@ -293,30 +342,28 @@ _DISPATCH_NS = 5000
 """An operator that only calls another one takes less by itself; more means that it called others here."""
 
 
-def _timing(key: str, one: _Distinct, done: Mapping[str, Timed]) -> Timing:
+def _timing(key: str, distinct: _Distinct, done: Mapping[str, Timed]) -> Timing:
     ns, iqr_ns, runs = done[key]
-    callees = [done[below][0] for below in one.below if below is not None and below in done]
-    own = max(ns - sum(callees), 0.0) if len(callees) == len(one.below) else None
+    callees = [done[below][0] for below in distinct.below if below is not None and below in done]
+    own = max(ns - sum(callees), 0.0) if len(callees) == len(distinct.below) else None
     if own is not None and max(callees, default=0.0) > ns / 2 and own > max(ns / 5, _DISPATCH_NS):
         own = None
-    shapes = " ".join("x".join(map(str, tensor.shape)) or "()" for tensor in one.call.tensors)
-    dtypes = " ".join(dict.fromkeys(tensor.dtype for tensor in one.call.tensors))
+    op, number_of_callees = distinct.call.schema.op, len(distinct.below)
+    if op == "aten::stack":  # it calls `unsqueeze` for each tensor, of which another batch has others
+        number_of_callees = max(number_of_callees, len(distinct.call.tensors) + 1)
+    tensors = distinct.call.tensors
+    shapes = " ".join("x".join(map(str, tensor.shape)) or "()" for tensor in tensors)
+    dtypes = " ".join(dict.fromkeys(tensor.dtype for tensor in tensors))
     return Timing(
-        key, one.call.schema.op, shapes, dtypes, ns, iqr_ns, runs, own, one.calls, _median(one.recorded),
-        _median(one.recorded_own), _number_of_callees(one),
-        len(one.call.tensors) + len(one.call.results),
+        key, op, shapes, dtypes, ns, iqr_ns, runs, own, distinct.calls, _median(distinct.recorded),
+        _median(distinct.recorded_own), number_of_callees, len(tensors) + len(distinct.call.results),
     )  # fmt: skip
 
 
-def _number_of_callees(one: _Distinct) -> int:
-    """Recorded calls directly below; `stack` calls `unsqueeze` for each tensor, of which another batch has others."""
-    return max(len(one.below), len(one.call.tensors) + 1 if one.call.schema.op == "aten::stack" else 0)
-
-
-def _self_ns(one: Timing) -> float:
+def _self_ns(timing: Timing) -> float:
     """Self time as recorded, else as measured here."""
-    own = one.own_ns if one.recorded_own_ns is None else one.recorded_own_ns
-    return one.ns if own is None else own
+    own = timing.own_ns if timing.recorded_own_ns is None else timing.recorded_own_ns
+    return timing.ns if own is None else own
 
 
 def _median(values: Sequence[int]) -> float | None:

@@ -16,6 +16,7 @@ _MOST_TEXT = 160
 
 def main() -> None:
     """Serve requests from standard input until it ends. What else is printed goes to standard error."""
+    # Of the standard library's JSON, since this process imports nothing that torch does not: both ends are ours.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     start = json.loads(sys.stdin.readline())

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..jobs.clocks import clock_offsets, synchronising
+from ..jobs.clocks import clock_offsets, synchronising, transfers
 from ..jobs.matching import Matched, match_collectives, match_messages
 from ..jobs.rank_communications import UNKNOWN, communications
-from ..jobs.transfers import transfers
 from ..schemas.communications import comm_rows
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError

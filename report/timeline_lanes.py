@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import msgspec
@@ -37,6 +37,7 @@ KIND_COLOURS = {
     "Operator": 0, "Annotation and module": 10, "Runtime call": 9,
 }  # fmt: skip
 """Kind to its colour's place in the page's palette; host and device differ by their lanes."""
+_KINDS = (*GPU_KINDS, *_HOST_KINDS)
 _LANES = 40
 _NAMES_LISTED = 3000
 _LONGEST_NAME = 400
@@ -51,7 +52,7 @@ class _EventRows:
 
     Attributes:
         lane: int64, the streams' first, then the threads'. ts: int64 ns since the trace's start. dur: int64 ns.
-        name: int64 code. kind: int64, into `GPU_KINDS + _HOST_KINDS`. op: int64, name code of the topmost operator
+        name: int64 code. kind: int64, into `_KINDS`. op: int64, name code of the topmost operator
             that launched a GPU event, −1 for others and where it is unknown.
     """
 
@@ -86,60 +87,52 @@ def timeline_of(
         critical path (see `chain_of`; None without `chain`); None where the events are too many. Events are numbered
         in order of lane, depth and start, in which blocks follow one another.
     """
-    rows, labels = _rows(trace)
+    every, labels = _rows(trace)
+    rows, lanes, events = _busiest(every, labels)
+    depth = nest(rows.lane, rows.ts, rows.ts + rows.dur)
+    deepest = np.zeros(len(lanes), np.int64)
+    np.maximum.at(deepest, rows.lane, depth + 1)
+    blocks = condense(rows.lane, depth, rows.ts, rows.dur, budget)
+    found = _found(rows)
+    tiled = len(rows.ts) * files <= _MOST_IN_TILES
+    named = slice(None) if tiled else blocks.first
+    used = np.unique(np.concatenate([rows.name[named], rows.op[named], [row["name"] for row in found]]))
+    used = used[used >= 0].astype(np.int64)
+    present = np.unique(rows.kind)
+    name, kind = np.searchsorted(used, rows.name), np.searchsorted(present, rows.kind)
+    op = np.where(rows.op >= 0, np.searchsorted(used, rows.op), -1)
+    for row in found:
+        row |= {"name": int(np.searchsorted(used, row["name"])), "kind": int(np.searchsorted(present, row["kind"]))}
+    names, kinds = [trace.names[code] for code in used.tolist()], [_KINDS[code] for code in present.tolist()]
+    shown: dict[str, Any] = {
+        "span": trace.span.length, "resolution": blocks.resolution, "hidden": len(labels) - len(lanes),
+        "lanes": [lane | {"rows": rows} for lane, rows in zip(lanes, deepest.tolist(), strict=True)],
+        "kinds": [{"name": text, "colour": KIND_COLOURS[text], "gpu": text in GPU_KINDS} for text in kinds],
+        "names": [shortened(name, _LONGEST_NAME) for name in names],
+        "lane": blocks.lane, "depth": blocks.depth, "ts": blocks.ts, "dur": blocks.dur, "name": name[blocks.first],
+        "kind": kind[blocks.first], "count": blocks.count, "busy": blocks.busy, "op": op[blocks.first],
+        "found": found, "load": _load(trace), "tiles": None, "details": None, "path": None,
+    }  # fmt: skip
+    if tiled:
+        layout = LaneLayout.of(rows.lane, depth, rows.ts)
+        shown["tiles"] = tiles_of(layout, {"ts": rows.ts, "dur": rows.dur, "name": name, "kind": kind, "op": op})
+        shown["details"] = details_of(trace, work, layout, events, names, sum(lane["gpu"] for lane in lanes))
+        shown["path"] = chain_of(chain, trace, layout, events) if chain is not None else None
+    return shown
+
+
+def _busiest(rows: _EventRows, labels: list[dict[str, Any]]) -> tuple[_EventRows, list[dict[str, Any]], IntColumn]:
+    """The rows of the lanes with most work, numbered as they are drawn; labels of those lanes; and which rows these
+    are, int64."""
     streams = sum(label["gpu"] for label in labels)
     load = np.bincount(rows.lane, weights=rows.dur, minlength=len(labels))
     busiest = np.argsort(-load, kind="stable")[:_LANES]
     shown = np.concatenate([np.sort(busiest[busiest < streams]), busiest[busiest >= streams]])
-    events = np.flatnonzero(np.isin(rows.lane, shown))
-    rows = rows.of(events)
-    place = np.zeros(len(labels), np.int64)
+    place = np.full(len(labels), -1, np.int64)
     place[shown] = np.arange(len(shown))
-    lane = place[rows.lane]
-    depth = nest(lane, rows.ts, rows.ts + rows.dur)
-    blocks = condense(lane, depth, rows.ts, rows.dur, budget)
-    found = _found(rows)
-    tiled = len(rows.ts) * files <= _MOST_IN_TILES
-    named = slice(None) if tiled else blocks.first
-    used = np.unique(np.concatenate([rows.name[named], rows.op[named], [one["name"] for one in found]]))
-    used = used[used >= 0].astype(np.int64)
-    deepest = np.zeros(len(shown), np.int64)
-    np.maximum.at(deepest, lane, depth + 1)
-    kinds = (*GPU_KINDS, *_HOST_KINDS)
-    present = np.unique(rows.kind)
-    name, kind = np.searchsorted(used, rows.name), np.searchsorted(present, rows.kind)
-    op = np.where(rows.op >= 0, np.searchsorted(used, rows.op), -1)
-    columns = {"ts": rows.ts, "dur": rows.dur, "name": name, "kind": kind, "op": op}
-    layout = LaneLayout.of(lane, depth, rows.ts)
-    names = [trace.names[code] for code in used.tolist()]
-    return {
-        "span": trace.span.length,
-        "resolution": blocks.resolution,
-        "hidden": len(labels) - len(shown),
-        "lanes": [labels[code] | {"rows": int(deepest[at])} for at, code in enumerate(shown.tolist())],
-        "kinds": [
-            {"name": kinds[code], "colour": KIND_COLOURS[kinds[code]], "gpu": code < len(GPU_KINDS)}
-            for code in present.tolist()
-        ],
-        "names": [shortened(name, _LONGEST_NAME) for name in names],
-        "lane": blocks.lane,
-        "depth": blocks.depth,
-        "ts": blocks.ts,
-        "dur": blocks.dur,
-        "name": name[blocks.first],
-        "kind": kind[blocks.first],
-        "count": blocks.count,
-        "busy": blocks.busy,
-        "op": op[blocks.first],
-        "found": [
-            one | {"name": int(np.searchsorted(used, one["name"])), "kind": int(np.searchsorted(present, one["kind"]))}
-            for one in found
-        ],
-        "load": _load(trace),
-        "tiles": tiles_of(layout, columns) if tiled else None,
-        "details": details_of(trace, work, layout, events, names, int(np.sum(shown < streams))) if tiled else None,
-        "path": chain_of(chain, trace, layout, events) if tiled and chain is not None else None,
-    }
+    events = np.flatnonzero(place[rows.lane] >= 0)
+    kept = rows.of(events)
+    return replace(kept, lane=place[kept.lane]), [labels[code] for code in shown.tolist()], events
 
 
 def _rows(trace: Trace) -> tuple[_EventRows, list[dict[str, Any]]]:
@@ -238,8 +231,7 @@ def details_of(
         them: kind, the event's position in the tile, and the other event's number (−1 if it is not on the page);
         `texts`, a block of JSON with the texts that columns refer to.
     """
-    texts = _DetailTexts(trace, work, names)
-    gpu, cpu = _gpu_columns(trace, work, texts), _cpu_columns(trace, texts)
+    (gpu, texts), cpu = _gpu_columns(trace, work), _cpu_columns(trace)
     fields = {"gpu": fields_of(gpu, _LOCAL), "cpu": fields_of(cpu, _LOCAL)}
     data = []
     for part in layout.parts():
@@ -247,28 +239,34 @@ def details_of(
         columns, rows = (gpu, events[part]) if on_gpu else (cpu, events[part] - len(trace.gpu))
         chosen = {name: column[rows] for name, column in columns.items()}
         data.append(pack(fields["gpu" if on_gpu else "cpu"], chosen))
-    found = relations_of(trace)
+    source, target, kind = relations_of(trace)
     number = layout.numbers_among(events, len(trace.gpu) + len(trace.calls) + len(trace.runtime))
-    source, target = number[found.source], number[found.target]
+    source, target = number[source], number[target]
     link_fields = [Field("kind", 1), Field(_AT, 2, True), Field(_OTHER, 4, True)]
     return {
         "relations": RELATIONS,
         **{side: [asdict(field) for field in form] for side, form in fields.items()},
         "links": [asdict(field) for field in link_fields],
         "data": data,
-        "sources": _links(link_fields, layout.starts, target, source, found.kind),
-        "targets": _links(link_fields, layout.starts, source, target, found.kind),
-        "texts": pack_json(texts.plain()),
+        "sources": _links(link_fields, layout.starts, target, source, kind),
+        "targets": _links(link_fields, layout.starts, source, target, kind),
+        "texts": pack_json({"names": names} | texts | _texts(trace)),
     }
 
 
-def _gpu_columns(trace: Trace, work: Work, texts: _DetailTexts) -> Columns:
+def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
+    """Columns of the GPU events, and the texts that some of them refer to by code."""
     gpu, row = trace.gpu, trace.gpu.source
     delay = np.maximum(gpu.ts - np.append(trace.runtime.end, 0)[gpu.runtime], 0)
     unattached = _unattached_rows(trace)
     correlation = np.append(trace.correlation, -1)[row]
     correlation[row < 0] = trace.unattached.correlation[unattached]
-    return {
+    config, configs = _launch_configs(trace, unattached)
+    comms = sorted(gpu.comm)
+    comm = np.full(len(gpu), -1, np.int64)
+    comm[comms] = np.arange(len(comms))
+    captured = np.unique(gpu.captured_by[gpu.captured_by >= 0])
+    columns = {
         "id": np.append(trace.id, -1)[row],
         "kineto_event": np.append(trace.kineto_event, -1)[row],
         "correlation": correlation,
@@ -277,18 +275,28 @@ def _gpu_columns(trace: Trace, work: Work, texts: _DetailTexts) -> Columns:
         "flops": work.flops,
         "bytes": work.bytes,
         "dtype": work.dtype,
-        "config": texts.configs_of(trace, unattached),
-        "comm": texts.comms_of(trace),
-        "captured": texts.captured_of(trace),
+        "config": config,
+        "comm": comm,
+        "captured": np.where(gpu.captured_by >= 0, np.searchsorted(captured, gpu.captured_by), -1),
         "captured_link": gpu.captured_link,
         "replay": gpu.graph_replay,
         "reason": gpu.reason,
         "link": np.append(trace.link[trace.calls.source], 0)[gpu.call],
         "step": trace.step_of_event,
     }
+    shown = ("name", "kind", "shapes", "dtypes", "modules")
+    ops = [CapturedOp(trace, op, 0) for op in captured.tolist()]
+    texts = {
+        "categories": trace.categories,
+        "dtypes": work.dtypes,
+        "configs": [dict(zip(LAUNCH_ARGS, map(arg_value, config), strict=True)) for config in configs],
+        "comms": [msgspec.to_builtins(gpu.comm[event]) for event in comms],
+        "captured": [{key: getattr(op, key) for key in shown} for op in ops],
+    }
+    return columns, texts
 
 
-def _cpu_columns(trace: Trace, texts: _DetailTexts) -> Columns:
+def _cpu_columns(trace: Trace) -> Columns:
     """Columns of the calls, then of the runtime calls."""
     calls, runtime = trace.calls, trace.runtime
     row = np.concatenate([calls.source, runtime.source])
@@ -318,7 +326,7 @@ def _unattached_rows(trace: Trace) -> IntColumn:
     columns = (events.ts, events.dur, events.device, events.stream)
     place = {key: at for at, key in enumerate(zip(*(column.tolist() for column in columns), strict=True))}
     lacking = np.flatnonzero(gpu.source < 0)
-    keys = zip(*(one[lacking].tolist() for one in (gpu.ts, gpu.dur, gpu.device, gpu.stream)), strict=True)
+    keys = zip(*(column[lacking].tolist() for column in (gpu.ts, gpu.dur, gpu.device, gpu.stream)), strict=True)
     return np.array([place[key] for key in keys], np.int64)
 
 
@@ -335,75 +343,42 @@ def _links(fields: list[Field], starts: IntColumn, own: IntColumn, other: IntCol
     return {"count": np.diff(bounds), "data": data}
 
 
-class _DetailTexts:
-    """What columns of details refer to by code."""
-
-    def __init__(self, trace: Trace, work: Work, names: Sequence[str]) -> None:
-        self._trace, self._dtypes, self._names = trace, work.dtypes, names
-        self._configs = StringTable()
-        self._comms: list[Any] = []
-        self._captured: list[Any] = []
-
-    def plain(self) -> dict[str, Any]:
-        """JSON-ready."""
-        trace = self._trace
-        tree = trace.hierarchy
-        return {
-            "names": self._names,
-            "categories": trace.categories,
-            "dtypes": self._dtypes,
-            "configs": [dict(zip(LAUNCH_ARGS, map(arg_value, key), strict=True)) for key in self._configs.values],
-            "comms": self._comms,
-            "captured": self._captured,
-            "replays": msgspec.to_builtins(trace.captured.replays) if trace.captured is not None else [],
-            "graphs": msgspec.to_builtins(trace.captured.graphs) if trace.captured is not None else [],
-            "signatures": [_signature(signature) for signature in trace.signatures],
-            "path_parents": tree.tree_parent,
-            "path_names": [trace.names[code] if code >= 0 else "" for code in tree.tree_name.tolist()],
-            "links": LINK_NAMES,
-            "reasons": ["", *UNATTACHED_REASONS[1:]],
-            "steps": trace.steps.names,
-            "evidence": _evidence(trace),
-        }
-
-    def configs_of(self, trace: Trace, unattached: IntColumn) -> IntColumn:
-        """Code of the launch arguments of each GPU event, −1 where none are recorded."""
-        row = trace.gpu.source
-        found = np.full(len(row), -1, np.int64)
-        attached = np.flatnonzero(row >= 0)
-        for at in range(0, len(attached), _BATCH):
-            part = attached[at : at + _BATCH]
-            found[part] = self._codes([_read_launch_args(text) for text in trace.texts.texts(row[part])])
-        args = [b'{"args": %b}' % trace.unattached.args[at] for at in unattached.tolist()]
-        found[row < 0] = self._codes([_read_launch_args(text) for text in args])
-        return found
-
-    def _codes(self, keys: list[tuple[bytes, ...]]) -> IntColumn:
-        codes = self._configs.codes(keys).astype(np.int64)
-        codes[[not any(key) for key in keys]] = -1
-        return codes
-
-    def comms_of(self, trace: Trace) -> IntColumn:
-        """Code of what each GPU event communicates, −1 for none."""
-        found = np.full(len(trace.gpu), -1, np.int64)
-        for code, (event, comm) in enumerate(sorted(trace.gpu.comm.items())):
-            found[event] = code
-            self._comms.append(msgspec.to_builtins(comm))
-        return found
-
-    def captured_of(self, trace: Trace) -> IntColumn:
-        """Code of the captured call of each GPU event, −1 for none."""
-        by = trace.gpu.captured_by
-        ops = np.unique(by[by >= 0])
-        for op in ops.tolist():
-            one = CapturedOp(trace, op, 0)
-            self._captured.append({
-                "name": one.name, "kind": one.kind, "shapes": one.shapes, "dtypes": one.dtypes, "modules": one.modules,
-            })  # fmt: skip
-        return np.where(by >= 0, np.searchsorted(ops, by), -1)
-
-
 _read_launch_args = ArgsReader(LAUNCH_ARGS).read
+
+
+def _launch_configs(trace: Trace, unattached: IntColumn) -> tuple[IntColumn, Sequence[tuple[bytes, ...]]]:
+    """Code of the launch arguments of each GPU event, −1 where none are recorded; and the arguments by code."""
+    row, table = trace.gpu.source, StringTable()
+
+    def codes(texts: Iterable[bytes]) -> IntColumn:
+        keys = [_read_launch_args(text) for text in texts]
+        found = table.codes(keys).astype(np.int64)
+        found[[not any(key) for key in keys]] = -1
+        return found
+
+    found = np.full(len(row), -1, np.int64)
+    attached = np.flatnonzero(row >= 0)
+    for at in range(0, len(attached), _BATCH):  # in batches, since the texts are decoded for this only
+        part = attached[at : at + _BATCH]
+        found[part] = codes(trace.texts.texts(row[part]))
+    found[row < 0] = codes(b'{"args": %b}' % trace.unattached.args[at] for at in unattached.tolist())
+    return found, table.values
+
+
+def _texts(trace: Trace) -> dict[str, Any]:
+    """What columns of any event refer to by code."""
+    tree, captured = trace.hierarchy, trace.captured
+    return {
+        "replays": msgspec.to_builtins(captured.replays) if captured is not None else [],
+        "graphs": msgspec.to_builtins(captured.graphs) if captured is not None else [],
+        "signatures": [_signature(signature) for signature in trace.signatures],
+        "path_parents": tree.tree_parent,
+        "path_names": [trace.names[code] if code >= 0 else "" for code in tree.tree_name.tolist()],
+        "links": LINK_NAMES,
+        "reasons": ["", *UNATTACHED_REASONS[1:]],
+        "steps": trace.steps.names,
+        "evidence": _evidence(trace),
+    }
 
 
 def _signature(signature: Signature) -> dict[str, Any]:
@@ -425,7 +400,7 @@ def _evidence(trace: Trace) -> dict[str, Sequence[str]]:
     if report is None:
         return {}
     method = [f"linked by {report.method}"] if report.method else []
-    proves = [one.says for one in report.identity.proves] if report.identity is not None else []
+    proves = [evidence.says for evidence in report.identity.proves] if report.identity is not None else []
     doubts = report.identity.doubts if report.identity is not None else []
     notes = report.windows.get("notes")
     notes = [str(note) for note in notes] if isinstance(notes, list) else []

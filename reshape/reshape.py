@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from difflib import SequenceMatcher
 from fractions import Fraction
 from typing import Any
@@ -90,9 +90,7 @@ class Reshaped:
                 {"dimension": size.dimension, "was": size.recorded_size, "to": size.new_size} for size in self.sizes
             ],
             "dtype": self.dtype, "calls": self.calls, "changed": self.changed,
-            "underived": [
-                {"op": one.op, "count": one.count, "first": one.first, "share": one.share} for one in self.underived
-            ],
+            "underived": [asdict(row) for row in self.underived],
         }  # fmt: skip
 
 
@@ -184,7 +182,9 @@ def _in_proportion(extents: Extents, known: Mapping[int, int]) -> dict[int, int]
     ratio = {root: Fraction(new, extents.value[root]) for root, new in known.items() if extents.value[root]}
     found = dict[int, int]()
     for some, basis in extents.following:
-        most = max((ratio.get(of, Fraction(1)) for of in basis), key=lambda one: max(one, 1 / one or 1), default=1)
+        most = max(
+            (ratio.get(of, Fraction(1)) for of in basis), key=lambda share: max(share, 1 / share or 1), default=1
+        )
         for root in some:
             if most != 1 and root not in ratio:
                 ratio[root] = Fraction(most)
@@ -208,7 +208,7 @@ class _Signatures:
         """The code of a call's signature, whether all that it takes is known, and whether anything is not."""
         row, old = int(self._trace.calls.source[call]), int(self._trace.calls.signature[call])
         inputs, results = self._shapes.inputs.get(row, ()), self._shapes.results.get(row, ())
-        flat = [shape for one in (*inputs, *results) for shape in one if shape is not None]
+        flat = [shape for tensors in (*inputs, *results) for shape in tensors if shape is not None]
         name = int(self._trace.calls.name[call])
         key = old, name, tuple(tuple((self._new[extent], self._size(extent)) for extent in shape) for shape in flat)
         if key not in self._codes:
@@ -264,7 +264,7 @@ class _Signatures:
 
 def _casts(signature: Signature) -> bool:
     """Tensors of several floating-point types that would be of one."""
-    return len({one.dtype for one in (*signature.tensors, *(signature.outputs or ()))} & FLOATING.keys()) > 1
+    return len({tensor.dtype for tensor in (*signature.tensors, *(signature.outputs or ()))} & FLOATING.keys()) > 1
 
 
 def _adds_up(signature: Signature) -> bool:
@@ -277,16 +277,16 @@ def _scaled(trace: Trace, before: Trace) -> Trace:
     sizes, comm = trace.gpu.bytes.copy(), dict(trace.gpu.comm)
     for event in np.flatnonzero((sizes > 0) | np.isin(np.arange(len(sizes)), list(comm))).tolist():
         call = _above(trace, trace.gpu.call[event])
-        new, old = (one.signature_of(call) if call >= 0 else None for one in (trace, before))
+        new, old = (side.signature_of(call) if call >= 0 else None for side in (trace, before))
         if new is None or old is None or not old.tensors or not old.tensors[0].numel:
             continue
         ratio = Fraction(new.tensors[0].numel, old.tensors[0].numel)
         sizes[event] = int(sizes[event] * ratio) if sizes[event] > 0 else sizes[event]
         if event in comm:
-            one = comm[event]
-            counts = {name: getattr(one, name) for name in ("in_nelems", "out_nelems", "bytes")}
+            old_comm = comm[event]
+            counts = {name: getattr(old_comm, name) for name in ("in_nelems", "out_nelems", "bytes")}
             grown = {name: None if count is None else int(count * ratio) for name, count in counts.items()}
-            comm[event] = msgspec.structs.replace(one, **grown)
+            comm[event] = msgspec.structs.replace(old_comm, **grown)
     return trace.with_tables(replace(trace.tables, gpu=replace(trace.gpu, bytes=sizes, comm=comm)))
 
 
@@ -319,7 +319,7 @@ def _underived(trace: Trace, unknown: npt.NDArray[np.bool_], first: npt.NDArray[
         begins[name] += int(first[index])
         times[name] += int(own[index])
     found = [Underived(name, count[name], begins[name], times[name] / max(whole, 1)) for name in count]
-    return tuple(sorted(found, key=lambda one: (not one.first, -one.share, one.op)))
+    return tuple(sorted(found, key=lambda row: (not row.first, -row.share, row.op)))
 
 
 def counterparts(left: Trace, right: Trace) -> Iterator[tuple[CallIndex, CallIndex]]:
@@ -335,10 +335,10 @@ def counterparts(left: Trace, right: Trace) -> Iterator[tuple[CallIndex, CallInd
         mine, others = (_callees(trace, call) for trace, call in zip((left, right), pair, strict=True))
         sides = (left, mine), (right, others)
         names = ([trace.names[trace.calls.name[call]] for call in calls] for trace, calls in sides)
-        for one, other in _equal(*names):
-            waiting.append((mine[one], others[other]))
-            if left.calls.kind[mine[one]] == OP:
-                yield CallIndex(mine[one]), CallIndex(others[other])
+        for place, other in _equal(*names):
+            waiting.append((mine[place], others[other]))
+            if left.calls.kind[mine[place]] == OP:
+                yield CallIndex(mine[place]), CallIndex(others[other])
 
 
 def _equal(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, int]]:
@@ -346,8 +346,8 @@ def _equal(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, int
     if left == right:
         yield from zip(range(len(left)), range(len(right)), strict=True)
         return
-    for one, other, size in SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks():
-        yield from zip(range(one, one + size), range(other, other + size), strict=True)
+    for begin, other, size in SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks():
+        yield from zip(range(begin, begin + size), range(other, other + size), strict=True)
 
 
 def _callees(trace: Trace, call: int) -> Sequence[int]:
@@ -369,8 +369,8 @@ class SecondRecording:
         given = [extent for source in shapes.sources for extent in source.shape] + shapes.loaded
         wanted = {root for root in extents.leaves(given) if extents.value[root] > 1}
         theirs = shapes_of(also)
-        for one, other in counterparts(trace, also):
-            rows = int(trace.calls.source[one]), int(also.calls.source[other])
+        for call, other in counterparts(trace, also):
+            rows = int(trace.calls.source[call]), int(also.calls.source[other])
             for mine, extent in _pairs(shapes, theirs, *rows):
                 if (root := extents.root(mine)) in wanted:
                     values.setdefault(root, set()).add(theirs.extents.value[extent])
@@ -386,17 +386,19 @@ class SecondRecording:
         """
         value = self._extents.value
         pairs = Counter((value[root], new) for root, new in self._values.items() if value[root] != new)
-        if recorded_size is None and len({one for one, _ in pairs}) > 1:
+        if recorded_size is None and len({size for size, _ in pairs}) > 1:
             recorded_size = evidence.find(dimension, None)[1]
         pairs = Counter({pair: count for pair, count in pairs.items() if recorded_size in (None, pair[0])})
         if len(pairs) != 1:
-            found = ", ".join(f"{one}:{other}" for one, other in pairs) or "none"
+            found = ", ".join(f"{size}:{other}" for size, other in pairs) or "none"
             raise UsageError(
                 f"{self._other}: cannot determine which {dimension} size it has (changes from {self._file}: {found}); "
                 f"give a recording of the same program at another {dimension} size"
             )
         ((old, new),) = pairs
-        grown = {root: value[root] * new_size for root, one in self._values.items() if value[root] * new == one * old}
+        grown = {
+            root: value[root] * new_size for root, other in self._values.items() if value[root] * new == other * old
+        }
         return {root: size // old for root, size in grown.items() if size % old == 0}, old
 
     @property
@@ -409,10 +411,10 @@ def _pairs(left: Shapes, right: Shapes, row: int, other: int) -> Iterator[tuple[
     """Extents of the tensors of two calls that correspond, where there are as many of them."""
     for mine, theirs in ((left.inputs, right.inputs), (left.results, right.results)):
         for some, others in zip(mine.get(row, ()), theirs.get(other, ()), strict=False):
-            for one, two in zip(some, others, strict=False):
-                yield from _extents(one, two)
+            for shape, two in zip(some, others, strict=False):
+                yield from _extents(shape, two)
 
 
-def _extents(one: Shape | None, other: Shape | None) -> Iterator[tuple[int, int]]:
-    if one is not None and other is not None and len(one) == len(other):
-        yield from zip(one, other, strict=True)
+def _extents(left: Shape | None, other: Shape | None) -> Iterator[tuple[int, int]]:
+    if left is not None and other is not None and len(left) == len(other):
+        yield from zip(left, other, strict=True)

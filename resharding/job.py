@@ -32,6 +32,7 @@ from .layout import Layout, recorded_layout
 from .plan import make_plan, plan_from_dict
 from .rank_program import Derivation
 from .rank_trace import build_trace
+from .resized_calls import ResizedCalls
 from .step_calls import VIEWS, Call, tensor_values
 from .structure import ACCUMULATE, read_model
 
@@ -75,9 +76,9 @@ class Resharded:
             UsageError: no such rank.
         """
         self.layout.check(rank)
-        scaled = build_trace(self.derivation, rank, self.network)
+        scaled = build_trace(self.derivation, self._sizes, rank, self.network)
         times = self._times(scaled)
-        return build_trace(self.derivation, rank, self.network, times) if times else scaled
+        return build_trace(self.derivation, self._sizes, rank, self.network, times) if times else scaled
 
     def _times(self, scaled: Trace) -> dict[int, int]:
         """ns of kernels from the model and self times of operators that were executed here, by id."""
@@ -87,6 +88,10 @@ class Resharded:
             prices = Pricing(self.model, scaled, beyond=True).times
             found |= {ids[at]: round(ns) for at, ns in enumerate(prices) if ns and at not in scaled.gpu.comm}
         return found
+
+    @cached_property
+    def _sizes(self) -> ResizedCalls:
+        return ResizedCalls(self.derivation)
 
     @property
     def _executed(self) -> Measured | None:
@@ -158,9 +163,9 @@ class Resharded:
             if at.pp + 1 < layout.pp:
                 following = layout.rank(at.tp, at.dp, at.pp + 1)
                 after = programs[self.derivation.representative(following)]
-                sent = [one.shape for one in found if one.kind == "send" and one.peer == following]
+                sent = [comm.shape for comm in found if comm.kind == "send" and comm.peer == following]
                 first = layout.rank(0, 0, at.pp + 1)
-                received = [one.shape for one in after if one.kind == "recv" and one.peer < first]
+                received = [comm.shape for comm in after if comm.kind == "recv" and comm.peer < first]
                 if sent != received:
                     raise UsageError(f"stage {at.pp} sends other messages than stage {at.pp + 1} receives")
                 count += len(sent) + len(received)
@@ -178,15 +183,15 @@ class Resharded:
             "recorded": {name: getattr(self.derivation.recorded, name) for name in ("tp", "dp", "pp")},
             "step_ns": self.step_ns,
             **({"sources": dict(self.sources)} if self._executed is not None else {}),
-            "memory": [one.to_dict() for one in self.memory],
+            "memory": [row.to_dict() for row in self.memory],
             "rank_map": {str(rank): _ranges(ranks) for rank, ranks in self.rank_map.items()},
-            "not_derived": [one.to_dict() for one in self.not_derived],
+            "not_derived": [row.to_dict() for row in self.not_derived],
         }  # fmt: skip
 
 
 def _collectives(found: Sequence[CommOp], dimension: str) -> list[tuple[str, int, str]]:
     """Kind, elements and type of the collectives along a dimension."""
-    return [(one.kind, one.elements, one.dtype) for one in found if one.dimension == dimension]
+    return [(comm.kind, comm.elements, comm.dtype) for comm in found if comm.dimension == dimension]
 
 
 def _communications(derivation: Derivation, rank: int) -> list[CommOp]:
@@ -298,9 +303,9 @@ def scaled_trace(traces: Sequence[Trace], rank: int, ranks: int) -> Trace:
     kineto = dict(source.summary.get("kineto") or {})
     info = dict(kineto.get("distributed_info") or {})
     groups = [
-        {**one, "pg_size": ranks, "ranks": list(range(ranks))}
-        for one in info.get("pg_config") or []
-        if isinstance(one, dict) and one.get("pg_size") == world
+        {**group, "pg_size": ranks, "ranks": list(range(ranks))}
+        for group in info.get("pg_config") or []
+        if isinstance(group, dict) and group.get("pg_size") == world
     ]
     info |= {"rank": rank, "world_size": ranks} | ({"pg_config": groups, "pg_count": len(groups)} if groups else {})
     return edited(source, comms, source.summary | {"kineto": {**kineto, "distributed_info": info}})
@@ -363,7 +368,7 @@ def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
             loose |= {
                 leaf for leaf in extents.leaves(some)
                 if leaf not in changed and leaf not in related
-                and any(extents.value[leaf] % extents.value[one] == 0 for one in moved) and extents.value[leaf] > 1
+                and any(extents.value[leaf] % extents.value[root] == 0 for root in moved) and extents.value[leaf] > 1
             }  # fmt: skip
     loose -= set(extents.leaves(model.given))
     count, time = Counter[str](), Counter[str]()
@@ -385,11 +390,11 @@ def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
                 if len(parameter.shape) > 1 and divided.isdisjoint(extents.leaves(parameter.shape))]  # fmt: skip
         elements = sum(prod(extents.value[e] for e in parameter.shape) for parameter in model.parameters)
         if kept:
-            mine = sum(prod(extents.value[e] for e in one.shape) for one in kept)
+            mine = sum(prod(extents.value[e] for e in parameter.shape) for parameter in kept)
             found.append(
                 NotDerived("parameters", "whole on every tensor-parallel rank", len(kept), mine / max(elements, 1))
             )
-    return tuple(sorted(found, key=lambda one: (-one.share, one.what)))
+    return tuple(sorted(found, key=lambda row: (-row.share, row.what)))
 
 
 @dataclass(frozen=True)

@@ -57,17 +57,16 @@ class Plan:
 
     def to_dict(self, model: Model) -> dict[str, Any]:
         """JSON-ready; keys as in docs/reshard.md."""
-        value = model.extents.value
         return {
-            "version": _VERSION, "batch": value[model.batch] if model.batch >= 0 else None,
+            "version": _VERSION, "batch": model.extents.value[model.batch] if model.batch >= 0 else None,
             "units": [
                 {
                     "number": unit.number, "first": unit.forward[0].name, "last": unit.forward[-1].name,
                     "layer": unit.number in self.layers,
                     "stage": None if self.stages is None else self.stages[unit.number],
-                    "output": [value[one] for one in unit.output],
+                    "output": model.extents.sizes(unit.output),
                     "parameters": [
-                        {"number": parameter.number, "shape": [value[extent] for extent in parameter.shape]}
+                        {"number": parameter.number, "shape": model.extents.sizes(parameter.shape)}
                         for parameter in unit.parameters
                     ],
                 }
@@ -163,7 +162,7 @@ def _attention(model: Model) -> tuple[dict[int, int], set[int]]:
     for given in model.attentions():
         if len(given) == 3 and all(len(shape) == 4 for shape in given):
             of = [model.extents.leaves(shape[1:2])[0] for shape in given]
-            heads |= {one: of[0] for one in of[1:] if one != of[0]}
+            heads |= {other: of[0] for other in of[1:] if other != of[0]}
             dims |= {leaf for shape in given for leaf in model.extents.leaves(shape[3:])}
     return heads, dims
 
@@ -172,7 +171,7 @@ def _division(model: Model, leaf: int) -> Division:
     leaves = model.extents.leaves
     columns = [parameter for parameter in model.parameters if leaf in leaves(parameter.shape[:1])]
     rows = [parameter for parameter in model.parameters if leaf in leaves(parameter.shape[1:])]
-    unit = min((one.unit for one in (*columns, *rows)), default=-1)
+    unit = min((parameter.unit for parameter in (*columns, *rows)), default=-1)
     return Division(
         leaf,
         model.extents.value[leaf],
@@ -195,8 +194,8 @@ def _biases(model: Model) -> set[Parameter]:
     for unit in model.units:
         added = {
             model.parts(shape)
-            for one in walked(unit.forward) if one.name in ("aten::addmm", "aten::linear")
-            for tensors in one.inputs[:: 2 if one.name == "aten::linear" else len(one.inputs)]
+            for call in walked(unit.forward) if call.name in ("aten::addmm", "aten::linear")
+            for tensors in call.inputs[:: 2 if call.name == "aten::linear" else len(call.inputs)]
             for shape in tensors if shape is not None and len(shape) == 1
         }  # fmt: skip
         found |= {
@@ -217,12 +216,12 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
         if given["version"] != _VERSION:
             raise UsageError(f"the plan has version {given['version']}, expected {_VERSION}; write it anew with --plan")
         units = given["units"]
-        numbers = [[one["number"] for one in unit["parameters"]] for unit in units]
+        numbers = [[parameter["number"] for parameter in unit["parameters"]] for unit in units]
         layers = tuple(unit["number"] for unit in units if unit["layer"])
         stages = tuple(unit["stage"] for unit in units)
         divided = [
-            (tuple(map(int, one["columns"])), tuple(map(int, one["rows"])), int(one["size"]))
-            for one in given["tensor_parallel"]
+            (tuple(map(int, division["columns"])), tuple(map(int, division["rows"])), int(division["size"]))
+            for division in given["tensor_parallel"]
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(
@@ -230,7 +229,7 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
         ) from None
     if numbers != [[parameter.number for parameter in unit.parameters] for unit in model.units]:
         raise UsageError("the plan is of another model: its units have other parameters; write it anew with --plan")
-    found = tuple(_found(model, *one) for one in divided)
+    found = tuple(_found(model, *names) for names in divided)
     if any(type(stage) is not int for stage in stages) and any(stage is not None for stage in stages):
         raise UsageError("the plan gives a stage to some of its units only; give one to all or to none")
     chosen = tuple(stage for stage in stages if type(stage) is int)

@@ -46,7 +46,7 @@ class Derivation:
     def recorded_calls(self) -> Mapping[CallIndex, RecordedCall]:
         """The recorded operators whose arguments are known."""
         found = recorded_calls(self.model.trace)
-        return {call: one for call, one in found if isinstance(one, RecordedCall)}
+        return {call: recorded for call, recorded in found if isinstance(recorded, RecordedCall)}
 
     @cached_property
     def rank_batch(self) -> int:
@@ -101,7 +101,8 @@ class Derivation:
     def parameters(self, stage: int) -> list[Parameter]:
         """The parameters of a stage, in the optimizer's order."""
         return sorted(
-            (parameter for unit in self.units(stage) for parameter in unit.parameters), key=lambda one: one.number
+            (parameter for unit in self.units(stage) for parameter in unit.parameters),
+            key=lambda parameter: parameter.number,
         )
 
     def sizes(self, parameter: Parameter) -> tuple[int, ...]:
@@ -116,8 +117,10 @@ class Derivation:
 
     def buckets(self, stage: int) -> list[Bucket]:
         """Gradient buckets of a stage, in order of reduction."""
-        ready = [one for unit in reversed(self.units(stage)) for one in _in_order(unit)]
-        sized = [(one.number, prod(self.sizes(one)), one.itemsize, one.dtype) for one in ready]
+        ready = [parameter for unit in reversed(self.units(stage)) for parameter in _in_order(unit)]
+        sized = [
+            (parameter.number, prod(self.sizes(parameter)), parameter.itemsize, parameter.dtype) for parameter in ready
+        ]
         return fill_buckets(sized, self.layout.bucket_mib)
 
     def representative(self, rank: int) -> int:
@@ -131,11 +134,27 @@ class Derivation:
         count, flat = self.layout.dp, self.layout.zero < 3
         found = []
         for stage in range(self.layout.pp):
-            sizes = {(prod(one) if flat else (one or (1,))[0]) for one in map(self.sizes, self.parameters(stage))}
+            sizes = {(prod(size) if flat else (size or (1,))[0]) for size in map(self.sizes, self.parameters(stage))}
             divided = sorted(sizes) if self.layout.zero else []
             shards = (tuple(Shard(count, index, flat).of([size])[0] for size in divided) for index in range(count))
             first: dict[tuple[int, ...], int] = {}
             found.append([first.setdefault(shard, index) for index, shard in enumerate(shards)])
+        return found
+
+    @cached_property
+    def optimizers(self) -> list[list[Call]]:
+        """By stage, the optimizer's steps with what they do for its parameters."""
+        count, found = len(self.model.parameters), list[list[Call]]()
+        for stage in range(self.layout.pp):
+            mine = {parameter.number for parameter in self.parameters(stage)}
+            places = [k for k, parameter in enumerate(self.model.parameters) if parameter.number in mine]
+            found.append([
+                replace(step, children=[
+                    _of_lists(call, places, count) if parameter is None else call
+                    for call, parameter in owned if parameter is None or parameter.number in mine
+                ])
+                for step, owned in self.model.optimizer
+            ])  # fmt: skip
         return found
 
     @cached_property
@@ -147,28 +166,28 @@ class Derivation:
     def _reductions(self) -> dict[int, list[Partial]]:
         """Partial results by the row of the call after which they are reduced."""
         found: dict[int, list[Partial]] = {}
-        for one in self._fused(self._partial) if self.layout.tp > 1 else ():
-            found.setdefault(one.after.row, []).append(one)
+        for result in self._fused(self._partial) if self.layout.tp > 1 else ():
+            found.setdefault(result.after.row, []).append(result)
         return found
 
     def _fused(self, partial: list[Partial]) -> Iterator[Partial]:
         """In the style of Megatron input gradients are summed before they are reduced: the last one of a run counts."""
-        for one, following in zip(partial, [*partial[1:], None], strict=True):
+        for result, following in zip(partial, [*partial[1:], None], strict=True):
             if (
                 self.layout.tp_style == "dtensor"
-                or one.forward
+                or result.forward
                 or following is None
                 or following.forward
-                or self._gap(one, following)
+                or self._gap(result, following)
             ):
-                yield one
+                yield result
 
-    def _gap(self, one: Partial, following: Partial) -> bool:
+    def _gap(self, result: Partial, following: Partial) -> bool:
         """Between two partial gradients a row layer's backward makes a divided one: they are of different inputs."""
-        if one.unit != following.unit:
+        if result.unit != following.unit:
             return True
         leaves, divided = self.model.extents.leaves, self.plan.divided
-        between = list(walked(self.model.units[one.unit].backward))[one.place + 1 : following.place]
+        between = list(walked(self.model.units[result.unit].backward))[result.place + 1 : following.place]
         products = (call for call in between if call.name.startswith("aten::") and "mm" in call.name)
         return any(
             not divided.isdisjoint(leaves(shape[-1:])) and self.model.batch in leaves(shape[:1])
@@ -182,13 +201,13 @@ class Derivation:
             for inner in (call.walk() if self._reductions else ()) if inner.row in self._reductions
         }  # fmt: skip
 
-    def _reduction(self, one: Partial) -> CommOp:
-        mine = one.call.output_shapes[0]
-        result = next((shape for call in one.after.walk() for shape in call.output_shapes if shape), mine)
+    def _reduction(self, partial: Partial) -> CommOp:
+        mine = partial.call.output_shapes[0]
+        result = next((shape for call in partial.after.walk() for shape in call.output_shapes if shape), mine)
         shape, whole = (self.model.shape(of, self.changed) for of in (result, mine))
         if prod(shape) != prod(whole):
             shape = whole
-        signature = one.call.signature
+        signature = partial.call.signature
         dtype = (signature.outputs or signature.tensors)[0].dtype if signature else "float32"
         return CommOp("all_reduce", "tp", tuple(shape), prod(shape), dtype, itemsize(dtype) or 4, functional=True)
 
@@ -197,7 +216,7 @@ class Derivation:
         """Where the sequence is divided, None without sequence parallelism."""
         if not self.layout.sequence_parallel or self.layout.tp == 1:
             return None
-        partial = {one.call.row for one in self._partial if not one.forward}
+        partial = {result.call.row for result in self._partial if not result.forward}
         return SequenceRegions(self.model, self.layout, self.plan.divided, partial, self.changed)
 
     def program(self, rank: int) -> list[Item]:
@@ -316,9 +335,9 @@ class _Rank:
         """All-gather the parameters of a unit (FSDP2)."""
         count = self.layout.dp
         for dtype, size, _, parts in self._by_dtype(unit):
-            one, copied = sum(parts), tuple((part,) for part in parts)
-            yield SyntheticOp("fsdp::all_gather_copy_in", (*copied, (one * count,)), ((one,),), dtype, size)
-            yield CommOp("all_gather", "dp", (one,), one * count, dtype, size, key=f"{what} {unit.number} {dtype}")
+            part, copied = sum(parts), tuple((elements,) for elements in parts)
+            yield SyntheticOp("fsdp::all_gather_copy_in", (*copied, (part * count,)), ((part,),), dtype, size)
+            yield CommOp("all_gather", "dp", (part,), part * count, dtype, size, key=f"{what} {unit.number} {dtype}")
 
     def _gathered(self, unit: Unit, what: str) -> Iterator[Item]:
         count = self.layout.dp
@@ -356,15 +375,9 @@ class _Rank:
 
     def _optimizer(self) -> Iterator[Item]:
         """The optimizer's calls for the parameters of this rank; then what ZeRO 1 and 2 gather."""
-        mine = {parameter.number for parameter in self.of.parameters(self.at.pp)}
         shard = self.shard
-        places = [k for k, parameter in enumerate(self.model.parameters) if parameter.number in mine]
-        for step, owned in self.model.optimizer:
-            children = [
-                _of_lists(call, places, len(self.model.parameters)) if parameter is None else call
-                for call, parameter in owned if parameter is None or parameter.number in mine
-            ]  # fmt: skip
-            yield RecordedOp(replace(step, children=children), self.of.changed, shard=shard)
+        for step in self.of.optimizers[self.at.pp]:
+            yield RecordedOp(step, self.of.changed, shard=shard)
         if shard is not None and shard.flat:
             for bucket in self.buckets:
                 part = -(-bucket.elements // shard.count)
@@ -380,7 +393,7 @@ def _of_lists(call: Call, places: Sequence[int], count: int) -> Call:
     record = {**call.record}
     for side in ("inputs", "outputs"):
         if side in record:
-            record[side] = {key: [_chosen(one, places, count) for one in value] if key != "types" else value
+            record[side] = {key: [_chosen(entry, places, count) for entry in value] if key != "types" else value
                             for key, value in record[side].items()}  # fmt: skip
     return replace(call, inputs=inputs, results=results, record=record,
                    children=[_of_lists(child, places, count) for child in call.children])  # fmt: skip
@@ -452,8 +465,10 @@ class SequenceRegions:
         whole = [
             parameter for parameter in parameters if self.divided.isdisjoint(self.model.extents.leaves(parameter.shape))
         ]
-        for dtype, size in sorted({(one.dtype, one.itemsize) for one in whole}):
-            count = sum(prod(self.model.shape(one.shape, self.changed)) for one in whole if one.dtype == dtype)
+        for dtype, size in sorted({(parameter.dtype, parameter.itemsize) for parameter in whole}):
+            count = sum(
+                prod(self.model.shape(parameter.shape, self.changed)) for parameter in whole if parameter.dtype == dtype
+            )
             yield CommOp("all_reduce", "tp", (count,), count, dtype, size)
 
     def _touches(self, item: RecordedOp) -> bool:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from .. import __version__
-from ..measuring.recorded_calls import RecordedCall, TensorArg
-from ..measuring.resize import resized
 from ..replaying.network import Network
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND
@@ -37,11 +34,11 @@ from ..trace.conventions import ANNOTATION_SCOPE, EDGE_KINDS
 from ..trace.index import Row
 from ..trace.kinds import CERTAIN, CPU, GPU, RUNTIME, UNLINKED
 from ..trace.trace import Trace
-from .items import CommOp, CommWait, Item, RecordedOp, Shard, SyntheticOp
+from .items import CommOp, CommWait, Item, RecordedOp, SyntheticOp
 from .layout import Layout
 from .rank_program import Derivation
-from .step_calls import Call, is_tensor
-from .structure import PRODUCTS, Model
+from .resized_calls import ResizedCalls
+from .step_calls import Call
 
 
 class _Kind(NamedTuple):
@@ -71,7 +68,6 @@ _ET_TYPES = {
     "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long int",
 }  # fmt: skip
 _KINETO_TYPES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long"}
-_TENSOR = re.compile(r"Tensor\(")
 _ISSUE_NS, _MADE_NS = 20_000, 5_000
 _MADE_BYTES_PER_NS = 10.0
 _COMM_THREAD = 90
@@ -79,16 +75,19 @@ _COMM_STREAM = 90
 _FLOOR_NS = 1_000
 
 
-def build_trace(derivation: Derivation, rank: int, network: Network, times: Mapping[int, int] | None = None) -> Trace:
+def build_trace(
+    derivation: Derivation, sizes: ResizedCalls, rank: int, network: Network, times: Mapping[int, int] | None = None
+) -> Trace:
     """The trace of one rank.
 
     Recorded times are scaled with the work of each operator: multiplications of a product, elements of others.
     Communication takes what it does on the network when its ranks are ready together.
 
     Args:
+        sizes: of the derivation, for all its ranks.
         times: ns of kernels and self times of operators, by their nodes' ids, in place of scaled ones.
     """
-    builder = _Builder(derivation, rank, network, times)
+    builder = _Builder(derivation, sizes, rank, network, times or {})
     for item in derivation.program(rank):
         builder.add(item)
     return builder.trace()
@@ -101,15 +100,14 @@ _COLUMNS = ("id", "parent", "name", "category", "dur", "scope", "tid", "stream",
 class _Builder:
     """Writes nodes in program order and keeps the clocks of the host, of streams and of communication."""
 
-    def __init__(self, derivation: Derivation, rank: int, network: Network, times: Mapping[int, int] | None) -> None:
-        self.rank, self.network = rank, network
-        self.model: Model = derivation.model
-        self.recorded_calls = derivation.recorded_calls
+    def __init__(
+        self, derivation: Derivation, sizes: ResizedCalls, rank: int, network: Network, times: Mapping[int, int]
+    ) -> None:
+        self.sizes, self.rank, self.network, self.times = sizes, rank, network, times
         self.layout: Layout = derivation.layout
         self.at = self.layout.coordinates(rank)
-        self.source = self.model.trace
+        self.source = derivation.model.trace
         self.on_gpu = len(self.source.gpu) > 0
-        self.times = times or {}
         self.nodes: list[MadeNode] = []
         self.runtime: list[Launch] = []
         self.edges: set[tuple[int, int, str]] = set()
@@ -121,11 +119,6 @@ class _Builder:
         self.waiting: list[int] = []  # communication that the next call reads
         self.joins = defaultdict[Any, list[int]](list)  # by lane: communication that its next event waits for
         self.before: dict[int, int] = {}  # by thread: the last topmost operator
-        self.kernels = defaultdict[int, list[int]](list)
-        for event, call in enumerate(self.source.gpu.call.tolist()):
-            if call >= 0:
-                self.kernels[call].append(event)
-        self.sizes: dict[int, tuple[Mapping[int, int], dict[int, int]]] = {}  # by id of what changed: of extents
         self.seq: defaultdict[str, int] = defaultdict(int)
         process = self._node("[pytorch|profiler|execution_trace|process]", 1, 0).id
         thread = self._node("[pytorch|profiler|execution_trace|thread]", process, 1).id
@@ -149,7 +142,7 @@ class _Builder:
         end = max([self.now, *(end for end, _ in self.busy.values())])
         self.step.close(self.begin, end, end - self.begin)
         groups, kineto = self._groups(), self.source.summary.get("kineto")
-        edges = sorted(self.edges, key=lambda one: (*one[:2], EDGE_KINDS.index(one[2])))
+        edges = sorted(self.edges, key=lambda edge: (*edge[:2], EDGE_KINDS.index(edge[2])))
         header = {"schema": "1.1.1-chakra.0.0.4", "pid": self.rank + 1, "time": "", "start_ts": 0, "finish_ts": 0}
         summary = {
             "version": FORMAT_VERSION, "tool_version": __version__,
@@ -184,10 +177,10 @@ class _Builder:
             link=np.where((begin < 0) | on_device, UNLINKED, CERTAIN), **columns,
         )  # fmt: skip
         builder.add(
-            RUNTIME, id=[one.id for one in runtime], name=[LAUNCH] * len(runtime),
-            parent=[one.parent for one in runtime], ts=[one.begin for one in runtime],
-            dur=[LAUNCH_NS] * len(runtime), tid=[str(one.tid) for one in runtime],
-            correlation=[one.correlation for one in runtime], kineto_event=[0] * len(runtime),
+            RUNTIME, id=[launch.id for launch in runtime], name=[LAUNCH] * len(runtime),
+            parent=[launch.parent for launch in runtime], ts=[launch.begin for launch in runtime],
+            dur=[LAUNCH_NS] * len(runtime), tid=[str(launch.tid) for launch in runtime],
+            correlation=[launch.correlation for launch in runtime], kineto_event=[0] * len(runtime),
         )  # fmt: skip
         builder.comm = {
             row: msgspec.convert(node.comm, Comm) for row, node in enumerate(nodes) if node.comm is not None
@@ -217,33 +210,25 @@ class _Builder:
     def _call(self, item: RecordedOp, call: Call, parent: int, *, top: bool) -> None:
         tid = max(int(self.source.thread[call.row]), 1)
         scope = int(self.source.scope[call.row])
-        tensors = partial(self._tensors_of, item, call)
+        tensors = partial(self.sizes.tensors, item, call)
         node = self._node(call.name, parent, tid, tensors, scope=scope, sequence=call.sequence, schema=call.schema)
         number, begin = node.id, self.now
         if call.operator:
             self._reads(number)
-        factor = self._factor(call, item.changed, item.shard)
+        factor = self.sizes.factor(item, call)
         own = self.times.get(number, max(round(int(self.source.self_ns[call.index]) * factor), 1))
         gap, left = divmod(own, len(call.children) + 1)
         self.now += gap + left
         for child in call.children:
             self._call(item, child, number, top=top and not call.operator)
             self.now += gap
-        for event in self.kernels.get(call.index, ()):
+        for event in self.sizes.kernels.get(call.index, ()):
             self._kernel(event, number, factor, tid)
         node.close(begin, self.now, own)
         if top and call.operator:
             self._in_order(number, tid)
         for comm in item.after.get(call.row, ()):
             self._comm(comm, parent)
-
-    def _resized(self, item: RecordedOp, call: Call) -> RecordedCall | None:
-        """The call with its arguments at the new sizes; None where they are not all known."""
-        recorded = self.recorded_calls.get(call.index)
-        given, made = ([self._sizes(item, shape) for shape in side] for side in (call.input_shapes, call.output_shapes))
-        if recorded is None or (len(given), len(made)) != (len(recorded.tensors), len(recorded.results)):
-            return None
-        return resized(recorded, given, made)
 
     def _in_order(self, number: int, tid: int) -> None:
         if tid in self.before:
@@ -277,90 +262,6 @@ class _Builder:
     def _tensor(self, shape: Sequence[int], size: int) -> list[Any]:
         self.tensors += 1
         return [self.tensors, self.tensors, 0, prod(shape), size, "cuda:0" if self.on_gpu else "cpu"]
-
-    def _tensors_of(self, item: RecordedOp, call: Call) -> NodeTensors:
-        """Inputs and outputs of a call at the new sizes; where not all are known strides and numbers stay."""
-        made = self._resized(item, call)
-        return self._side_of(item, call, "inputs", made), self._side_of(item, call, "outputs", made)
-
-    def _side_of(
-        self, item: RecordedOp, call: Call, side: Literal["inputs", "outputs"], made: RecordedCall | None
-    ) -> Arguments:
-        given = call.record.get(side)
-        if given is None:
-            return None
-        tensors: Iterator[TensorArg | list[int]]
-        if made is not None:
-            tensors = iter(made.tensors if side == "inputs" else made.results)
-        else:
-            shapes = call.input_shapes if side == "inputs" else call.output_shapes
-            tensors = (self._sizes(item, shape) for shape in shapes)
-        found: dict[str, list[Any]] = {"values": [], "shapes": [], "types": given["types"], "strides": []}
-        steps = given.get("strides") or [None] * len(given["values"])
-        numbers = made.args if made is not None and side == "inputs" else ()
-        for place, (value, old, kind, step) in enumerate(
-            zip(given["values"], given["shapes"], given["types"], steps, strict=True)
-        ):
-            if _TENSOR.search(kind) and "nullptr" not in kind:
-                value, old, step = self._with_sizes(item, value, old, step, tensors)
-            elif kind.endswith("Int") or kind.startswith("GenericList[Int"):
-                value = numbers[place] if place < len(numbers) else value
-            for key, one in (("values", value), ("shapes", old), ("strides", step)):
-                found[key].append(one)
-        if "strides" not in given:
-            del found["strides"]
-        return found
-
-    def _with_sizes(
-        self, item: RecordedOp, value: Any, old: Any, steps: Any, tensors: Iterator[TensorArg | list[int]]
-    ) -> tuple[Any, Any, Any]:
-        """Value, shape and strides of a tensor, or of a list of tensors."""
-        if not isinstance(value, list):
-            return value, old, steps
-        if not is_tensor(value):
-            each = steps if isinstance(steps, list) and len(steps) == len(value) else [None] * len(value)
-            parts = [self._with_sizes(item, *one, tensors) for one in zip(value, old, each, strict=True)]
-            values, shapes, strides = ([part[at] for part in parts] for at in range(3))
-            return values, shapes, strides if steps is not None else None
-        new = next(tensors, None)
-        if new is None:
-            return value, old, steps
-        shape, offset = (list(new.shape), new.offset) if isinstance(new, TensorArg) else (new, value[2])
-        apart = item.microbatch << 32
-        strides = list(new.strides) if isinstance(new, TensorArg) else steps
-        return [value[0] + apart, value[1] + apart, offset, prod(shape), *value[4:]], shape, strides
-
-    def _sizes(self, item: RecordedOp, shape: Sequence[int]) -> list[int]:
-        new = self._shape(shape, item.changed)
-        return item.shard.of(new) if item.shard is not None and new else new
-
-    def _shape(self, shape: Iterable[int], changed: Mapping[int, int]) -> list[int]:
-        """As `Model.shape`; the extents of a model are few, so each is found once."""
-        _, known = self.sizes.setdefault(id(changed), (changed, {}))  # kept, so that no other one gets its id
-        found = []
-        for extent in shape:
-            if extent not in known:
-                known[extent] = self.model.size(extent, changed)
-            found.append(known[extent])
-        return found
-
-    def _factor(self, call: Call, changed: Mapping[int, int], shard: Shard | None) -> float:
-        """By what factor the work of a call changes."""
-        shapes = call.shapes
-        if shard is not None and shapes:
-            return 1 / shard.count
-        if not changed or not shapes:
-            return 1.0
-        work: Sequence[Sequence[int]] = shapes
-        if call.name in PRODUCTS and len(call.inputs) > max(PRODUCTS[call.name]):
-            first, second = (call.inputs[at] for at in PRODUCTS[call.name])
-            if first and second and first[0] and second[0]:
-                work = [(*first[0], second[0][-1])]
-        elif "attention" in call.name and len(shapes) >= 3:
-            work = [(*shapes[0], shapes[1][-2])]
-        old = sum(prod(self.model.extents.value[one] for one in shape) for shape in work)
-        new = sum(prod(self._shape(shape, changed)) for shape in work)
-        return new / old if old else 1.0
 
     # work on a device
 

@@ -115,7 +115,7 @@ def walked(calls: Iterable[Call]) -> Iterator[Call]:
 
 def is_tensor(value: list[Any]) -> bool:
     """Whether a list in an ET is a tensor: [tensor, storage, offset, numel, itemsize, device]."""
-    return len(value) == 6 and isinstance(value[5], str) and all(type(one) is int for one in value[:5])
+    return len(value) == 6 and isinstance(value[5], str) and all(type(number) is int for number in value[:5])
 
 
 def tensor_values(given: Any) -> Iterator[list[Any]]:
@@ -162,7 +162,7 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
 
 def _set_leads(calls: Sequence[Call], begin: int) -> None:
     """Host time between calls, of those that can be topmost."""
-    for call in sorted(calls, key=lambda one: one.ts):
+    for call in sorted(calls, key=lambda child: child.ts):
         call.lead = max(call.ts - begin, 0)
         begin = max(begin, call.end)
         if not call.operator:
@@ -207,7 +207,7 @@ def _kept(calls: Sequence[Call]) -> list[Call]:
     found: list[Call] = []
     for call in calls:
         if COMMUNICATES.fullmatch(call.name):  # the ET places calls of other threads below a collective on the host
-            found += [one for one in _kept(call.children) if one.backward or not one.operator]
+            found += [child for child in _kept(call.children) if child.backward or not child.operator]
             continue
         wraps = _WRAPPERS.fullmatch(call.name) is not None or (call.name.startswith("aten::") and _dispatches(call))
         call.children = _kept(call.children)

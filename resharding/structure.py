@@ -166,7 +166,7 @@ def read_model(trace: Trace, step: int | None = None) -> Model:
     loss_backward = _assign_backward(units, loss, backward)
     given = tuple(extent for source in shapes.sources for extent in source.shape)
     model = Model(
-        trace, shapes.extents, units, sorted(parameters.values(), key=lambda one: one.number), before, loss,
+        trace, shapes.extents, units, sorted(parameters.values(), key=lambda parameter: parameter.number), before, loss,
         loss_backward, after, optimizer, _batch(shapes), given,
     )  # fmt: skip
     _relate_inner(model)
@@ -179,7 +179,7 @@ def _batch(shapes: Shapes) -> int:
     """The class that is the first extent of most of what operators with weights take as data."""
     votes = Counter(shapes.extents.leaves(outer)[0] for outer in shapes.votes)
     fixed = shapes.extents.fixed()
-    ranked = [one for one, _ in votes.most_common() if one not in fixed and shapes.extents.value[one] > 1]
+    ranked = [root for root, _ in votes.most_common() if root not in fixed and shapes.extents.value[root] > 1]
     return ranked[0] if ranked else -1
 
 
@@ -205,28 +205,28 @@ def _optimized(steps: Sequence[Call], shapes: Shapes, forward: Sequence[Call]
     children = [child for step in steps for child in step.children]
     if not children:
         known = enumerate(used[number] for number in candidates)
-        taken = {one.number: Parameter(k, one.shape, one.itemsize, one.dtype) for k, one in known}
-        return taken, [(step, []) for step in steps]
+        made_up = {tensor.number: Parameter(k, tensor.shape, tensor.itemsize, tensor.dtype) for k, tensor in known}
+        return made_up, [(step, []) for step in steps]
     lists = [child for child in children if child.inputs and len(child.inputs[0]) > 1]
     entries = [
         tensor for child in (lists or children) for tensor in (_tensors(child) if lists else _tensors(child)[:1])
     ]
     direct = [entry for entry in entries if entry.number in candidates]
-    value, taken = shapes.extents.value, {}
+    taken: dict[int, Parameter] = {}
     by_tensor: dict[int, Parameter] = {}
-    for one in direct or entries:
-        match: int | None = one.number
+    for entry in direct or entries:
+        match: int | None = entry.number
         if match in by_tensor:
             continue
         if match not in candidates:
-            sizes = [value[extent] for extent in one.shape]
-            alike = (k for k in candidates if k not in taken and [value[of] for of in used[k].shape] == sizes)
+            sizes = shapes.extents.sizes(entry.shape)
+            alike = (k for k in candidates if k not in taken and shapes.extents.sizes(used[k].shape) == sizes)
             if (match := next(alike, None)) is None:
                 continue
-            for extent, other in zip(used[match].shape, one.shape, strict=True):
+            for extent, other in zip(used[match].shape, entry.shape, strict=True):
                 shapes.extents.same(extent, other)
-        taken[match] = Parameter(len(by_tensor), used[match].shape, one.itemsize, one.dtype)
-        by_tensor[one.number] = taken[match]
+        taken[match] = Parameter(len(by_tensor), used[match].shape, entry.itemsize, entry.dtype)
+        by_tensor[entry.number] = taken[match]
     return taken, [(step, list(_owners(step, by_tensor))) for step in steps]
 
 
@@ -237,9 +237,9 @@ def _owners(step: Call, by_tensor: Mapping[int, Parameter]) -> Iterator[tuple[Ca
         waiting.append(child)
         ids, on_lists = child.tensor_ids("inputs"), any(len(tensors) > 1 for tensors in child.inputs)
         if on_lists or (ids and ids[0] in by_tensor):
-            yield from ((one, None if on_lists else by_tensor[ids[0]]) for one in waiting)
+            yield from ((earlier, None if on_lists else by_tensor[ids[0]]) for earlier in waiting)
             waiting = []
-    yield from ((one, None) for one in waiting)
+    yield from ((earlier, None) for earlier in waiting)
 
 
 def _weight_like(forward: Sequence[Call], made: set[int]) -> dict[int, None]:
@@ -309,12 +309,12 @@ def _alive(trace: Trace, forward: Sequence[Call], parameters: Mapping[int, Param
     last_use: dict[int, int] = {}
     outside = set(parameters)
     for place, call in enumerate(forward):
-        for one in call.walk():
-            for number in one.tensor_ids("inputs"):
+        for inner in call.walk():
+            for number in inner.tensor_ids("inputs"):
                 last_use[alias.get(number, number)] = place
                 if number not in produced:
                     outside.add(number)
-            for number in one.tensor_ids("outputs"):
+            for number in inner.tensor_ids("outputs"):
                 if number not in outside:
                     produced.setdefault(alias.get(number, number), place)
     entries = (ids for call in forward if not parameters.keys().isdisjoint(ids := call.tensor_ids("inputs")))
@@ -365,14 +365,14 @@ def _used(calls: Iterable[Call], parameters: Mapping[int, Parameter]) -> list[Pa
         for number in call.tensor_ids("inputs"):
             if number in parameters:
                 found.setdefault(number, parameters[number])
-    return [one for one in found.values() if one.unit < 0]
+    return [parameter for parameter in found.values() if parameter.unit < 0]
 
 
 def _describe(unit: Unit, shapes: Shapes) -> None:
     value = shapes.extents.value
     for parameter in unit.parameters:
         parameter.unit = unit.number
-    weights = ["x".join(str(value[one]) for one in parameter.shape) for parameter in unit.parameters]
+    weights = ["x".join(str(value[extent]) for extent in parameter.shape) for parameter in unit.parameters]
     work = Counter(call.name for call in walked(unit.forward) if call.name in PRODUCTS)
     unit.kind = " ".join([*weights, *(f"{count}*{name}" for name, count in sorted(work.items()))])
     for call in reversed(unit.forward):
@@ -393,47 +393,48 @@ def _assign_backward(units: Sequence[Unit], loss: Sequence[Call], backward: Sequ
     current = len(units)
     for call in backward:
         if ACCUMULATE not in call.name:
-            current = min(current, next((place[one.sequence] for one in call.walk() if one.sequence in place), current))
+            current = min(
+                current, next((place[inner.sequence] for inner in call.walk() if inner.sequence in place), current)
+            )
         (of_loss if current == len(units) else units[current].backward).append(call)
     return of_loss
 
 
 def _assign_gradients(unit: Unit, model: Model) -> None:
     """Match each AccumulateGrad of a unit with the parameter of its shape that was used last."""
-    value = model.extents.value
     left, unmatched = unit.parameters[::-1], list[Call]()
     for call in unit.backward:
         if ACCUMULATE not in call.name:
             continue
         unmatched.append(call)
-        given = [shape for one in call.walk() for shape in one.input_shapes]
+        given = [shape for inner in call.walk() for shape in inner.input_shapes]
         if not given:
             continue
-        sizes, parts = [value[one] for one in given[0]], model.parts(given[0])
-        alike = [one for one in left if [value[e] for e in one.shape] == sizes]
-        exact = [one for one in alike if model.parts(one.shape) == parts]
+        sizes, parts = model.extents.sizes(given[0]), model.parts(given[0])
+        alike = [parameter for parameter in left if model.extents.sizes(parameter.shape) == sizes]
+        exact = [parameter for parameter in alike if model.parts(parameter.shape) == parts]
         if alike:
             chosen = (exact or alike)[0]
             unit.ready[call.row] = chosen
             left.remove(chosen)
             unmatched.pop()
     if len(unmatched) == len(left):  # of distributed tensors, which have other sizes there
-        unit.ready |= {call.row: one for call, one in zip(unmatched, left, strict=True)}
+        unit.ready |= {call.row: parameter for call, parameter in zip(unmatched, left, strict=True)}
 
 
 def _relate_inner(model: Model) -> None:
     """Tensors made within a loss that have the shape of one of its inputs have its extents."""
-    extents, value = model.extents, model.extents.value
+    extents = model.extents
     loose = {root for some, _ in extents.following for root in some}
 
     def visit(call: Call, known: Sequence[Shape]) -> None:
         for shape in call.shapes:
-            if len(shape) > 1 and any(extents.root(one) in loose for one in shape):
-                sizes = [value[one] for one in shape]
+            if len(shape) > 1 and any(extents.root(extent) in loose for extent in shape):
+                sizes = extents.sizes(shape)
                 for other in known:
-                    if [value[one] for one in other] == sizes:
-                        for one, two in zip(other, shape, strict=True):
-                            extents.same(one, two)
+                    if extents.sizes(other) == sizes:
+                        for left, right in zip(other, shape, strict=True):
+                            extents.same(left, right)
                         break
         inputs = [shape for shape in call.input_shapes if shape]
         for child in call.children:

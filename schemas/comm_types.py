@@ -56,15 +56,11 @@ _BY_OUTPUT = frozenset({RECV, CollectiveCommType.SCATTER})
 
 
 def collective_type(comm: Comm, name: str) -> int | None:
-    """What a communication is.
+    """A CollectiveCommType, SEND, RECV, or None where it is unknown: RCCL's `ncclDevKernel_Generic` is all of them, and
+    a kernel `SendRecv` without metadata can be an all-to-all as well as messages.
 
     Args:
-        comm: what the traces record of it.
         name: of its kernel, or of its host node ("gloo:all_reduce").
-
-    Returns:
-        a CollectiveCommType, SEND, RECV, or None where it is unknown: RCCL's `ncclDevKernel_Generic` is all of them,
-        and a kernel `SendRecv` without metadata can be an all-to-all as well as messages.
     """
     for text in (comm.collective or "", name):
         plain = re.sub(r"[^a-z]", "", text.rpartition(":")[2].lower())
@@ -119,13 +115,8 @@ def bus_factor(collective: str, ranks: int | None) -> float | None:
 
 
 def group_of(comm: Comm, groups: Mapping[str, Sequence[int]], world: int | None) -> Group:
-    """The process group of a communication.
-
-    Args:
-        comm: what the traces record of it.
-        groups: name and ranks of the groups that `distributedInfo` lists.
-        world: number of ranks of the job, None if unknown.
-    """
+    """The process group of a communication, `groups` being those that `distributedInfo` lists and `world` the ranks of
+    the job."""
     name = comm.pg_name or ""
     ranks = comm.pg_ranks or groups.get(name) or []
     if len(ranks) == world or (not ranks and (name in ("", "0") or (world and comm.group_size == world))):
@@ -134,13 +125,8 @@ def group_of(comm: Comm, groups: Mapping[str, Sequence[int]], world: int | None)
 
 
 def with_inputs(comm: Comm, values: list[Any], caller: list[Any] | None) -> Comm:
-    """A communication without metadata, completed from its node's inputs.
-
-    Args:
-        values: inputs of the node.
-        caller: inputs of the `c10d::` call around a node of the host, None if there is none; those of a message are
-            tensors, group, peer, tag.
-    """
+    """A communication without metadata, completed from its node's inputs and, of the `c10d::` call around a node of the
+    host, from the inputs of the `caller`: those of a message are tensors, group, peer, tag."""
     tensors = list(_tensors(values))
     if comm.bytes is None and tensors:
         comm = msgspec.structs.replace(comm, bytes=sum(t[3] * t[4] for t in tensors))

@@ -14,16 +14,7 @@ from ..trace.comm_kernels import Comm
 from ..trace.conventions import MAX_RANKS
 from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
-from .comm_types import (
-    HOST_COLLECTIVE,
-    RECV,
-    SEND,
-    Group,
-    collective_type,
-    group_of,
-    message_bytes,
-    with_inputs,
-)
+from .comm_types import HOST_COLLECTIVE, RECV, SEND, Group, collective_type, group_of, message_bytes, with_inputs
 from .execution_trace.arguments import call_records
 from .kineto.host_calls import WAIT, group_size_of, named_group, outermost_calls, pair_with_calls, remaining_group
 
@@ -168,9 +159,6 @@ def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
 
     A functional collective names its group. Another call holds it as an object that the trace does not record; there
     the size of the group, which some tensors show, and that it is none of the named ones has to leave one.
-
-    Args:
-        calls: see `issuing_calls`.
     """
     groups = {name: ranks for name, ranks in trace.process_groups.items() if len(ranks) > 1}
     if len(groups) < 2:

@@ -173,11 +173,7 @@ def write_vocabulary(folder: Path, vocabulary: Mapping[str, Any]) -> None:
 
 
 def read_dataset(folder: str | os.PathLike[str], split: str) -> Iterator[GraphArrays]:
-    """The graphs of one of SPLITS in a dataset's folder, in order of their names.
-
-    Raises:
-        UsageError: no such folder. TraceFormatError: see `read_graph`.
-    """
+    """The graphs of one of SPLITS in a dataset's folder, in order of their names; UsageError if there is none."""
     place = Path(folder) / split
     if not place.is_dir():
         raise UsageError(f"{place}: no such folder; make the dataset with `etplus convert … --to npz --out FOLDER`")

@@ -43,10 +43,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-_LARGE = r"resnet103|vllm|sglang"
+_LARGE = r"resnet103|vllm|sglang|[\[/]linear\b"
 """Shared traces that take a second or more each time."""
-_ALIKE = r"gpu-pairs/dlrm\.rank[23]|dlrm\.rank[23]\.kineto"
-"""Ranks of a job that has two others."""
+_ALIKE = (
+    r"gpu-pairs/dlrm\.rank[23]|dlrm\.rank[23]\.kineto|lost_collective.*(-block\.(fsdp-tp4|pp2)|all-)|other_jobs.*mlp"
+)
+"""Ranks of a job that has two others, and jobs of which others are tried in the same way."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,6 +20,7 @@ def execute(script: str, *arguments: str | Path) -> str:
     return subprocess.run(command, capture_output=True, check=True, timeout=120).stdout.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["demo/train_cpu", "pairs/gpu_shaped_from_cpu"])
 def test_a_repeated_pair_links_like_the_original(tmp_path: Path, name: str) -> None:
     one = link(*fixture_pair(name)).report
@@ -34,6 +35,7 @@ def test_a_repeated_pair_links_like_the_original(tmp_path: Path, name: str) -> N
     assert not report.warnings
 
 
+@pytest.mark.slow
 def test_a_repeated_pair_without_ids_links_by_its_numbers(tmp_path: Path) -> None:
     execute("repeat_pair.py", *shared_pair("gpu-pairs/dlrm.rank0"), "3", tmp_path)
     report = link(tmp_path / "et.json", tmp_path / "kineto.json").report

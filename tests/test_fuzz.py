@@ -136,6 +136,7 @@ def test_swapped_and_doubled_files_are_refused(name: str, tmp_path: Path) -> Non
         assert outcome(*pair, {}, tmp_path) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MUTATIONS)
 def test_mutations_are_deterministic_and_do_break_something(kind: Kind) -> None:
     et, kineto, _ = base("pairs/one_of_n", True)

@@ -76,5 +76,5 @@ def _collection(value: Collection[Any]) -> str:
     items = [*value.keys(), *value.values()] if isinstance(value, Mapping) else list(value)
     if len(items) <= 8 and all(isinstance(item, _SHORT) for item in items):
         return repr(value)
-    kinds = sorted({type(one).__name__ for one in (value.values() if isinstance(value, Mapping) else value)})
+    kinds = sorted({type(item).__name__ for item in (value.values() if isinstance(value, Mapping) else value)})
     return f"{len(value):,} × {' or '.join(kinds[:3])}"

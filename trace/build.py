@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -19,10 +19,8 @@ from .conventions import EDGE_KINDS, MAX_NS, STRUCTURAL
 from .errors import TraceFormatError
 from .index import Column, Positions, Row, as_column, as_positions
 from .kinds import CPU, GPU, RUNTIME
-from .memory_events import MemoryEvents
-from .tensors import NoSignatures, SignatureTable
-from .trace import Record, RecordStore, Trace
-from .unattached_events import UnattachedEvents
+from .tables import MemoryEvents, UnattachedEvents
+from .trace import RecordStore, Trace
 
 Values = Sequence[Any] | npt.NDArray[Any]
 """A column of a block: Python values, of which those that do not fit become the column's null, or an array."""
@@ -191,57 +189,7 @@ class _ColumnsOnDemand(Trace):
         return known[name]
 
 
-class _NoRecords:
-    """The store of a trace whose rows have no texts."""
-
-    def texts(self, rows: IntColumn) -> list[bytes]:
-        """Empty objects."""
-        return [b"{}"] * len(rows)
-
-    tensor_texts = texts
-
-    def signature_table(self) -> SignatureTable:
-        """One without signatures."""
-        return NoSignatures()
-
-    def records(self, rows: IntColumn) -> Iterator[Record]:
-        """Empty ones."""
-        return ({} for _ in rows)
-
-    def decoded(self, row: int) -> dict[str, Any]:
-        """An empty one."""
-        return {}
-
-    def copy_sizes(self, rows: IntColumn) -> IntColumn:
-        """None."""
-        return np.full(len(rows), -1, np.int64)
-
-    def args_size(self, args: bytes) -> int:
-        """None."""
-        return -1
-
-    def args_comm(self, args: bytes, kernel: str) -> Comm:
-        """Nothing."""
-        return Comm()
-
-    def document(self) -> dict[str, Any]:
-        """Refuse to."""
-        raise NotImplementedError("the trace has no records")
-
-    def other_events(self) -> Iterator[tuple[int, bytes]]:
-        """None."""
-        return iter(())
-
-    def chunks(self) -> Iterator[bytes]:
-        """Nothing."""
-        return iter(())
-
-    def write(self, path: Any, *, jobs: int = 1) -> None:
-        """Refuse to."""
-        raise NotImplementedError("the trace has no records")
-
-
-NO_RECORDS = _NoRecords()
+NO_RECORDS = RecordStore()
 """For rows without texts; such a trace cannot be written."""
 
 

@@ -43,7 +43,7 @@ class CallTree:
         """A call and all below it, int64."""
         found: list[Positions[int, CallIndex]] = [as_positions(np.array([call]))]
         while len(found[-1]):
-            found.append(as_positions(np.concatenate([self.children(one) for one in found[-1].tolist()])))
+            found.append(as_positions(np.concatenate([self.children(caller) for caller in found[-1].tolist()])))
         return as_positions(np.concatenate(found))
 
     def totals(
@@ -93,8 +93,7 @@ def place_calls(
     """Find every call's topmost operator and module path, level by level from the roots.
 
     Args:
-        parent: int64, position of the caller, −1 for none; smaller than the call's own.
-        name: int32 codes.
+        parent: as in `preorder`. name: codes.
         is_op, is_region, is_step: operators; named regions; the profiler's own iterations.
     """
     top, path = np.full(len(parent), -1, np.int64), np.zeros(len(parent), np.int64)
@@ -162,13 +161,11 @@ def name_paths(
 
 
 def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:
-    """For intervals sorted by (thread, ts, −end): the innermost earlier one of the same thread that is open at ts.
+    """For intervals sorted by (thread, ts, −end): the innermost earlier one of the same thread that is open at ts, or
+    −1.
 
     That is the nearest j before i with end[j] > ts[i], found for all i at once by pointer jumping: if j is closed
     at ts[i], so is whatever was closed at ts[j], and j's own candidate is next. O(n log n).
-
-    Returns:
-        int64 positions, −1 for none.
     """
     parent = np.arange(-1, len(ts) - 1)
     parent[run_starts(thread)] = -1
@@ -227,12 +224,7 @@ def outermost(parent: IntColumn, key: IntColumn) -> Mask:
 
 
 def nearest(start: IntColumn, parent: IntColumn, good: npt.NDArray[np.bool_]) -> IntColumn:
-    """Each position's nearest ancestor-or-self that is good, −1 without one.
-
-    Args:
-        start: int64 positions, −1 for none.
-        parent, good: one entry a position; parents are smaller than their children.
-    """
+    """Each position's nearest ancestor-or-self that is good, −1 without one; `start` has −1 for none."""
     at: IntColumn = start.copy()
     active = np.flatnonzero(at >= 0)
     while len(active):

@@ -196,7 +196,7 @@ class CapturedGraphs:
         for reason in GRAPH_REASONS:
             without = [replay for replay in self.replays if replay.reason == reason]
             if without:
-                events = sum(one.events for one in without)
+                events = sum(replay.events for replay in without)
                 found.append(f"{events:,} kernels and copies of {_launches(len(without))} not linked: {reason}")
         lost = sum(replay.events - replay.certain - replay.equivalent for replay in self.replays if not replay.reason)
         if lost:
@@ -335,11 +335,7 @@ def attribution_of(trace: Trace) -> Attribution:
 
 
 def captured_calls(trace: Trace, table: SignatureTable) -> Calls:
-    """The calls of the captured graphs as a table, without times.
-
-    Args:
-        table: to which their signatures are added.
-    """
+    """The calls of the captured graphs as a table, without times; their signatures are added to the table of these."""
     graphs = trace.captured
     if graphs is None:
         return Calls.none()

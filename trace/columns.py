@@ -36,11 +36,8 @@ class RowColumn(NamedTuple):
 
 
 class StringTable:
-    """Interned values: a value's code is its index in `values`, in order of first appearance.
-
-    Args:
-        values: the first values, distinct.
-    """
+    """Interned values: a value's code is its index in `values`, in order of first appearance, the given (distinct) ones
+    first."""
 
     def __init__(self, values: Sequence[Any] = ()) -> None:
         self._codes: defaultdict[Any, int] = defaultdict(
@@ -198,11 +195,8 @@ def inverse_positions(size: int, at: IntColumn) -> IntColumn:
 
 
 def joined_columns(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
-    """Columns of the same names, one part after the other; none of no parts.
-
-    Args:
-        parts: lose their columns, so that no more than one of them is in memory twice.
-    """
+    """Columns of the same names, one part after the other; none of no parts. The parts lose theirs: no more than one
+    column is in memory twice."""
     return {key: np.concatenate([part.pop(key) for part in parts]) for key in list(parts[0])} if parts else {}
 
 

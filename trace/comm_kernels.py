@@ -18,17 +18,12 @@ _COMM_KERNEL = re.compile(
 
 Kernels that Inductor generates ("triton_…") list the operators that they fuse in their names, and communicate nothing.
 """
-_KERNEL_COLLECTIVES = (
-    ("all_?reduce|cross_device_reduce", "allreduce"),
-    ("all_?gather", "allgather"),
-    ("reduce_?scatter", "reduce_scatter"),
-    ("broadcast", "broadcast"),
-    ("send_?recv", "sendrecv"),
-    ("all_?to_?all", "all_to_all"),
-    ("reduce", "reduce"),
-)
+_COLLECTIVES = tuple((re.compile(part, re.IGNORECASE), name) for part, name in (
+    ("all_?reduce|cross_device_reduce", "allreduce"), ("all_?gather", "allgather"),
+    ("reduce_?scatter", "reduce_scatter"), ("broadcast", "broadcast"), ("send_?recv", "sendrecv"),
+    ("all_?to_?all", "all_to_all"), ("reduce", "reduce"),
+))  # fmt: skip
 """Parts of kernel names, the longer before those that they contain."""
-_COLLECTIVES = tuple((re.compile(part, re.IGNORECASE), name) for part, name in _KERNEL_COLLECTIVES)
 
 
 class Comm(msgspec.Struct, gc=False, frozen=True):

@@ -37,7 +37,10 @@ def tables_of(trace: Trace) -> Tables:
     signatures = trace.texts.signature_table()
     calls = _calls(trace, call_rows, caller, signatures)
     gpu = _gpu_events(trace, gpu_rows, caller, launcher)
-    runtime = _runtime_calls(trace, runtime_rows, caller, gpu.runtime)
+    runtime = RuntimeCalls(
+        trace.name[runtime_rows], trace.thread[runtime_rows], trace.ts[runtime_rows], trace.finish[runtime_rows],
+        caller[runtime_rows], as_column(mask_at(len(runtime_rows), gpu.runtime[gpu.runtime >= 0])), runtime_rows,
+    )  # fmt: skip
     return Tables(signatures.values, calls, runtime, gpu, captured_calls(trace, signatures))
 
 
@@ -76,17 +79,6 @@ def _calls(
     )  # fmt: skip
 
 
-def _runtime_calls(
-    trace: Trace, rows: Positions[RuntimeIndex, Row], caller: Positions[Row, CallIndex],
-    launchers: Positions[GpuIndex, RuntimeIndex],
-) -> RuntimeCalls:  # fmt: skip
-    launches = mask_at(len(rows), launchers[launchers >= 0])
-    return RuntimeCalls(
-        trace.name[rows], trace.thread[rows], trace.ts[rows], trace.finish[rows], caller[rows], as_column(launches),
-        rows,
-    )  # fmt: skip
-
-
 def _gpu_events(
     trace: Trace, rows: Positions[GpuIndex, Row], caller: Positions[Row, CallIndex],
     launcher: Positions[Row, RuntimeIndex],
@@ -110,7 +102,7 @@ def device_properties(listed: Any, device: IntColumn) -> dict[int, dict[str, Any
 
     AMD's numbers are not those of `deviceProperties`: where all that are listed are alike, it holds for any number.
     """
-    records = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    records = [record for record in listed if isinstance(record, dict)] if isinstance(listed, list) else []
     by_id = {record.get("id"): record for record in records}
     alike = len({tuple(str(record.get(key)) for key in _ALIKE) for record in records}) == 1
     found = {}

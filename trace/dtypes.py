@@ -16,22 +16,11 @@ _BYTES = {
     16: "complex<double> complex128 c10::complex<double>",
 }
 _STANDARD = {
-    "half": "float16",
-    "float": "float32",
-    "double": "float64",
-    "char": "int8",
-    "signed_char": "int8",
-    "byte": "uint8",
-    "unsigned_char": "uint8",
-    "short": "int16",
-    "int": "int32",
-    "long": "int64",
-    "longlong": "int64",
-    "complex<float>": "complex64",
-    "complex<double>": "complex128",
-    "complex<c10::half>": "complex32",
+    "half": "float16", "float": "float32", "double": "float64", "char": "int8", "signed_char": "int8", "byte": "uint8",
+    "unsigned_char": "uint8", "short": "int16", "int": "int32", "long": "int64", "longlong": "int64",
+    "complex<float>": "complex64", "complex<double>": "complex128", "complex<c10::half>": "complex32",
     UNKNOWN_DTYPE: "",
-}
+}  # fmt: skip
 _ITEMSIZE = {name: size for size, names in _BYTES.items() for name in names.split()}
 
 

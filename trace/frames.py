@@ -16,20 +16,12 @@ Frame = dict[str, Any]
 
 
 def to_pandas(columns: Frame) -> Any:
-    """A `pandas.DataFrame`.
-
-    Raises:
-        UsageError: pandas is not installed.
-    """
+    """A `pandas.DataFrame`; UsageError if pandas is not installed."""
     return _library("pandas").DataFrame(columns)
 
 
 def to_arrow(columns: Frame) -> Any:
-    """A `pyarrow.Table`.
-
-    Raises:
-        UsageError: pyarrow is not installed.
-    """
+    """A `pyarrow.Table`; UsageError if pyarrow is not installed."""
     return _library("pyarrow").table(columns)
 
 

@@ -102,10 +102,9 @@ def _of_signature(text: str) -> str:
 def _shown(arguments: Sequence[str]) -> list[str]:
     """The numbers and types among template arguments, equal types in a row once; of many not the truth values."""
     found = [_simple(argument) for argument in arguments if _SIMPLE.fullmatch(argument) or _NUMBER.fullmatch(argument)]
-    shown = [
-        one for at, one in enumerate(found) if not at or one != found[at - 1] or one in _BOOLS or _NUMBER.fullmatch(one)
-    ]
-    return shown if len(shown) <= _MOST_ARGUMENTS else [one for one in shown if one not in _BOOLS][:_MOST_ARGUMENTS]
+    repeated = (at and name == found[at - 1] and name not in _BOOLS for at, name in enumerate(found))
+    shown = [name for name, again in zip(found, repeated, strict=True) if not again or _NUMBER.fullmatch(name)]
+    return shown if len(shown) <= _MOST_ARGUMENTS else [name for name in shown if name not in _BOOLS][:_MOST_ARGUMENTS]
 
 
 def _applies(argument: str) -> bool:
@@ -134,7 +133,7 @@ def _functor(text: str) -> str:
         types = _cut(parts[-1].name.partition("(")[2].partition(")")[0])
     else:
         types = [argument for argument in owner.arguments if not _NUMBER.fullmatch(argument) and argument not in _BOOLS]
-    simple = dict.fromkeys(_simple(one) for one in types if _SIMPLE.fullmatch(one))
+    simple = dict.fromkeys(_simple(kind) for kind in types if _SIMPLE.fullmatch(kind))
     return scalar + owner.name + (f"<{', '.join(simple)}>" if simple else "")
 
 
@@ -191,7 +190,7 @@ def _cut(text: str) -> list[str]:
         if character == "," and not depth:
             found.append(text[begin:at].strip())
             begin = at + 1
-    return [one for one in (*found, text[begin:].strip()) if one]
+    return [argument for argument in (*found, text[begin:].strip()) if argument]
 
 
 def _of_mangled(text: str, at: int) -> str:
@@ -201,7 +200,7 @@ def _of_mangled(text: str, at: int) -> str:
         end = length.end() + int(length[0])
         path.append(text[length.end() : end])
         at = end
-    path = [one for one in path if one not in _PLAIN and one != "_GLOBAL__N_1"]
+    path = [part for part in path if part not in _PLAIN and part != "_GLOBAL__N_1"]
     if not path:
         return text
     if path[-1] not in _LAUNCHERS:

@@ -65,12 +65,12 @@ class Identity:
     def doubts(self) -> list[str]:
         """Why it is refuted, or what is unknown; [] if it is proved."""
         found = {"proved": (), "refuted": self.refutes}.get(self.verdict, self.unknown)
-        return [one.says for one in found]
+        return [finding.says for finding in found]
 
     @property
     def sentences(self) -> list[str]:
         """What a user should read: the doubts, or by what the recording or the rank is proved."""
-        return self.doubts or [one.says for one in self.proves if one.by in _SHOWN]
+        return self.doubts or [finding.says for finding in self.proves if finding.by in _SHOWN]
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,7 @@ class LinkReport:
             ("warning", self.warnings),
         ):
             lines += [(title, sentence) for sentence in sentences]
-        return "\n".join(_wrapped(title, printable(text)) for title, text in lines)
-
-
-def _wrapped(title: str, text: str) -> str:
-    return fill(text, _WIDTH, initial_indent=f"{title:<8}", subsequent_indent=" " * 8)
+        return "\n".join(
+            fill(printable(text), _WIDTH, initial_indent=f"{title:<8}", subsequent_indent=" " * 8)
+            for title, text in lines
+        )

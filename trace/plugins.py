@@ -18,11 +18,7 @@ _LOG = logging.getLogger("etplus")
 
 @dataclass(frozen=True)
 class Plugin:
-    """An object of another package, which its errors name.
-
-    Attributes:
-        what: it is, such as "command".
-    """
+    """An object of another package, which its errors name; `what` it is, such as "command"."""
 
     what: str
     point: EntryPoint
@@ -33,11 +29,7 @@ class Plugin:
         return _package(self.point)
 
     def load(self) -> Any:
-        """The object; of a class without arguments an instance.
-
-        Raises:
-            EtplusError: it cannot be imported or made.
-        """
+        """The object; of a class without arguments an instance. EtplusError if it cannot be imported or made."""
         try:
             found = self.point.load()
             return found() if isinstance(found, type) else found
@@ -46,22 +38,14 @@ class Plugin:
             raise EtplusError(f"{self} {problem}; update or remove that package") from error
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """What one of the object's methods returns.
-
-        Raises:
-            EtplusError: an error of the package's own.
-        """
+        """What one of the object's methods returns; EtplusError for an error of the package's own."""
         found = self.load()
         with self.contained():
             return getattr(found, method)(*arguments)
 
     @contextmanager
     def contained(self) -> Iterator[None]:
-        """Name the package in errors of its own that occur within; a generator of its runs where it is consumed.
-
-        Raises:
-            EtplusError: an error of the package's own.
-        """
+        """Name the package in errors of its own that occur within; a generator of its runs where it is consumed."""
         try:
             yield
         except (EtplusError, OSError, MemoryError):
@@ -74,16 +58,14 @@ class Plugin:
 
 
 def plugins(group: str, what: str, taken: Collection[str]) -> dict[str, Plugin]:
-    """What is registered in a group of entry points, by name.
+    """What is registered in a group of entry points, by name; `what` one of them is, for messages.
 
-    Args:
-        what: one of them is, for messages.
-        taken: names that are etplus's own; others of this name are ignored with a warning.
+    Names that are `taken` are etplus's own; others of this name are ignored with a warning.
     """
     from importlib.metadata import entry_points  # takes longer to import than many modules of etplus
 
     found: dict[str, Plugin] = {}
-    for point in sorted(entry_points(group=group), key=lambda one: (one.name, _package(one))):
+    for point in sorted(entry_points(group=group), key=lambda point: (point.name, _package(point))):
         plugin = Plugin(what, point)
         if point.name in taken or point.name in found:
             _LOG.warning("%s is ignored: another one has this name", plugin)

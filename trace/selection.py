@@ -26,14 +26,7 @@ _WINDOW = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)?-(\d+(?:\.\d*)?|\.\
 
 
 def step_range(trace: Trace, wanted: str, count: int) -> tuple[int, int]:
-    """First and last iteration of a text such as "0-19".
-
-    Args:
-        count: iterations of the trace.
-
-    Raises:
-        UsageError: not such a text, or not such iterations.
-    """
+    """First and last iteration of a text such as "0-19", of so many; UsageError if it is no such text."""
     first, _, last = wanted.partition("-")
     if not first.isdecimal() or not (last or first).isdecimal() or len(wanted) > 19:
         raise UsageError(f"iterations {wanted!r}: a number from 0, or a range such as 0-19")

@@ -22,9 +22,10 @@ class Calls:
     def __len__(self) -> int:
         return len(self.name)
 
-    def without_numbers(self) -> Calls:
-        """The same names, to be compared by name alone."""
-        return Calls(self.name, np.full(len(self), -1, np.int64))
+    @staticmethod
+    def of_names(name: IntColumn) -> Calls:
+        """Calls without numbers, which are compared by name alone."""
+        return Calls(name, np.full(len(name), -1, np.int64))
 
     def slice(self, begin: int, end: int, step: int = 1) -> Calls:
         """The calls from begin to end, backwards with step −1 (both ends counted from the front)."""
@@ -35,14 +36,12 @@ class Calls:
 def shortest_edit(
     pattern: Calls, text: Calls, *, whole: bool = False, most: int = _MAX_DIFFERENCES
 ) -> tuple[IntColumn, IntColumn]:
-    """Matched pairs of a shortest edit script from the start of both (Myers 1986, greedy), O(length · differences).
+    """Matched pairs, as positions on both sides, of a shortest edit script from the start of both (Myers 1986, greedy).
+
+    O(length · differences). What is beyond the allowed number (`most`) of insertions and deletions is left out.
 
     Args:
         whole: both sides must be used up; otherwise the script ends when either side does.
-        most: insertions and deletions that are allowed.
-
-    Returns:
-        Positions on both sides; what lies beyond the allowed number of differences is left out.
     """
     n, m = len(pattern), len(text)
     a, sa, b, sb = pattern.name.tolist(), pattern.seq.tolist(), text.name.tolist(), text.seq.tolist()

@@ -115,7 +115,7 @@ class Steps(Sequence[Step]):
     def __getitem__(self, at: slice) -> tuple[Step, ...]: ...
     def __getitem__(self, at: int | slice) -> Step | tuple[Step, ...]:
         if isinstance(at, slice):
-            return tuple(self[one] for one in range(len(self))[at])
+            return tuple(self[number] for number in range(len(self))[at])
         number = range(len(self))[at]
         return Step(number, self.names[number], int(self.start[number]), int(self.end[number]))
 
@@ -186,8 +186,8 @@ def _families(names: Sequence[str]) -> list[tuple[str, IntColumn]]:
         if name.startswith(_MODULE):  # a layer is called in every iteration, but it is not one
             continue
         members.setdefault(family_of(name), []).append(i)
-    found = sorted(members.items(), key=lambda one: (len(one[1]), one[1][0]))
-    return [(family, np.array(of, np.int64)) for family, of in found if len(of) >= _FEWEST]
+    found = sorted(members.items(), key=lambda item: (len(item[1]), item[1][0]))
+    return [(family, np.array(marks, np.int64)) for family, marks in found if len(marks) >= _FEWEST]
 
 
 def _even(ts: IntColumn) -> bool:

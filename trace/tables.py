@@ -152,11 +152,11 @@ class GpuEvents(_Table):
     def take(self, rows: npt.NDArray[Any]) -> GpuEvents:
         """Some events, given as positions in any order or as a mask."""
         kept = {old: new for new, old in enumerate(np.arange(len(self))[rows].tolist())}
-        return replace(super().take(rows), comm={kept[old]: one for old, one in self.comm.items() if old in kept})
+        return replace(super().take(rows), comm={kept[old]: comm for old, comm in self.comm.items() if old in kept})
 
     def joined(self, other: GpuEvents) -> GpuEvents:
         """These events and after them others, every column as it is."""
-        comm = self.comm | {position + len(self): one for position, one in other.comm.items()}
+        comm = self.comm | {position + len(self): more for position, more in other.comm.items()}
         return replace(super().joined(other), comm=comm)
 
 
@@ -185,3 +185,89 @@ class Tables:
     whole: bool = False
 
     __repr__ = brief
+
+
+@dataclass(frozen=True)
+class UnattachedEvents:
+    """Kernels, copies and memsets that no operator of the ET is known to have launched, in order of start.
+
+    Attributes:
+        names, categories: texts, one entry an event.
+        ts, dur: int64 ns; not negative.
+        device, stream, correlation: int64, −1 for none.
+        reason: int8, index into `UNATTACHED_REASONS`.
+        args: Kineto's arguments, JSON.
+    """
+
+    names: list[str]
+    categories: list[str]
+    ts: IntColumn
+    dur: IntColumn
+    device: IntColumn
+    stream: IntColumn
+    correlation: IntColumn
+    reason: npt.NDArray[np.int8]
+    args: list[bytes]
+
+    __repr__ = brief
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @staticmethod
+    def none() -> UnattachedEvents:
+        """No events."""
+        none = np.zeros(0, np.int64)
+        return UnattachedEvents([], [], none, none, none, none, none, none.astype(np.int8), [])
+
+
+_DEVICES = {0: "cpu", 1: "cuda", 6: "hip", 12: "xpu", 13: "mps", 15: "hpu", 19: "mtia", 20: "privateuseone"}
+"""By value of c10::DeviceType (c10/core/DeviceType.h) those whose allocators report to the profiler, as in
+`str(torch.device)`."""
+
+
+@dataclass(frozen=True)
+class MemoryEvents:
+    """Allocations and frees, in order of time.
+
+    Attributes:
+        ts: int64 ns.
+        bytes: int64, allocated, or freed if negative.
+        address: int64, of the block; −1 where it is not recorded.
+        allocated, reserved: int64, bytes of the device's allocator after the event, −1 where they are not recorded.
+        device_type: int64, value of c10::DeviceType. device: int64, −1 of the CPU.
+        row: int64, row of the innermost linked operator around it, −1 for none.
+        kineto_event: int64, index in the Kineto trace's `traceEvents`.
+    """
+
+    ts: IntColumn
+    bytes: IntColumn
+    address: IntColumn
+    allocated: IntColumn
+    reserved: IntColumn
+    device_type: IntColumn
+    device: IntColumn
+    row: Positions[Any, Row]
+    kineto_event: IntColumn
+
+    __repr__ = brief
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    @staticmethod
+    def none() -> MemoryEvents:
+        """No events."""
+        none = np.zeros(0, np.int64)
+        return MemoryEvents(none, none, none, none, none, none, none, as_positions(none), none)
+
+
+def device_label(device_type: int, device: int) -> str:
+    """A device as PyTorch writes it.
+
+    Example:
+        >>> device_label(0, -1), device_label(1, 3), device_label(99, 0)
+        ('cpu', 'cuda:3', 'device type 99:0')
+    """
+    kind = _DEVICES.get(device_type, f"device type {device_type}")
+    return kind if device < 0 else f"{kind}:{device}"

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -134,8 +134,8 @@ class Signature:
         return next((d for d in dtypes if "float" in d), dtypes[0] if dtypes else "")
 
 
-class SignatureTable(Protocol):
-    """Interned signatures, decoded by the reader of the format: equal texts once.
+class SignatureTable:
+    """Interned signatures, decoded by the reader of the format: equal texts once. This one is for texts without any.
 
     Attributes:
         values: the signatures, by code.
@@ -143,27 +143,17 @@ class SignatureTable(Protocol):
 
     values: list[Signature]
 
+    def __init__(self) -> None:
+        self.values = []
+
     def codes(
         self, texts: Sequence[bytes], wants_values: Sequence[bool], *, outputs_recorded: bool = True
     ) -> npt.NDArray[np.int32]:
-        """Codes of the signatures in the texts of nodes, −1 where nothing is recorded.
+        """Codes of the signatures in the texts of nodes (see `RecordStore.tensor_texts`), −1 where nothing is recorded.
 
         Args:
-            texts: see `RecordStore.tensor_texts`.
             wants_values: whether numbers matter, and are not to be left out.
             outputs_recorded: without outputs, a node returns none. Else it was made of a Kineto event: its outputs are
                 unknown, and so are its inputs if it has none.
         """
-
-
-class NoSignatures:
-    """A `SignatureTable` for nodes that say nothing."""
-
-    def __init__(self) -> None:
-        self.values: list[Signature] = []
-
-    def codes(
-        self, texts: Sequence[bytes], wants_values: Sequence[bool], *, outputs_recorded: bool = True
-    ) -> npt.NDArray[np.int32]:
-        """All −1."""
         return np.full(len(texts), -1, np.int32)

@@ -24,12 +24,8 @@ def render(
 ) -> str:
     """A table: the first column holds names and takes the room that is left, the others are set to the right.
 
-    Where they do not fit side by side, a row and the heads take several lines, with as many columns in each.
-
-    Args:
-        rows: as many cells as there are heads; None is left empty.
-        width: in columns.
-        above: a line for each row, shown above it.
+    Where they do not fit side by side, a row and the heads take several lines, with as many columns in each. Cells of
+    None are left empty; `above` has a line for each row, shown above it.
 
     Example:
         >>> print(render("kernels", ["name", "count", "mean µs"], [["gemm", 12, "3.40"]], 80))

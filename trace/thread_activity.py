@@ -32,9 +32,8 @@ def recently_finished(
         at most one pair a pause and thread, in order of pauses.
 
     Example:
-        >>> recently_finished(
-        ...     np.array([5, 9]), np.array([1, 2]), since=np.array([0]), until=np.array([7]), of=np.array([3])
-        ... )
+        >>> both = np.array([5, 9]), np.array([1, 2])
+        >>> recently_finished(*both, since=np.array([0]), until=np.array([7]), of=np.array([3]))
         (array([0]), array([0]))
     """
     count = len(end)
@@ -91,7 +90,7 @@ class BusyTime:
     def before(self, time: IntColumn, thread: IntColumn) -> IntColumn:
         """int64 ns, how long each thread has been busy by a time, up to a constant that belongs to the thread."""
         times = distinct(np.concatenate([self.start, time]))
-        mine, asked = (np.searchsorted(times, one) for one in (self.start, time))
+        mine, asked = (np.searchsorted(times, of) for of in (self.start, time))
         begun = np.searchsorted(self.thread * len(times) + mine, thread * len(times) + asked)
         running = (begun > 0) & (self.thread[begun - 1] == thread)
         rest: IntColumn = np.where(running, np.maximum(self.end[begun - 1] - time, 0), 0)

@@ -54,14 +54,11 @@ def issue_order(count: int, source: IndexArray, target: IndexArray, *, lowest_fi
 
 
 def find_cycle(count: int, source: IndexArray, target: IndexArray, order: IntArray) -> list[int]:
-    """One cycle of the graph, each node waiting for the one before it and the first for the last.
+    """One cycle of the graph, each node waiting for the one before it and the first for the last; empty if there is
+    none.
 
     Args:
-        count, source, target: the graph, as for `issue_order`.
-        order: what `issue_order` gave for it.
-
-    Returns:
-        the nodes of the cycle; empty if there is none.
+        count, source, target: the graph, as for `issue_order`, and the `order` that this gave for it.
     """
     left = ~mask_at(count, order)
     if not left.any():

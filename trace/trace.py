@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -28,11 +28,9 @@ from .kernel_kinds import is_device_copy, is_device_wait
 from .kinds import GPU
 from .library import Library
 from .link_report import LinkReport
-from .memory_events import MemoryEvents
 from .steps import Steps, find_marks
-from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Tables
+from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, MemoryEvents, RuntimeCalls, Tables, UnattachedEvents
 from .tensors import Signature, SignatureTable
-from .unattached_events import UnattachedEvents
 from .views import DeviceEvents, Ops
 
 Record = dict[str, msgspec.Raw]
@@ -41,11 +39,12 @@ Record = dict[str, msgspec.Raw]
 _NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
 
 
-class RecordStore(Protocol):
-    """Gives the JSON text of rows, as the ET+ file has it."""
+class RecordStore:
+    """The JSON texts of rows, as the ET+ file has them. This one is of rows without texts, which cannot be written."""
 
     def texts(self, rows: IntColumn) -> list[bytes]:
         """The JSON objects of rows (int64, any order), braces included."""
+        return [b"{}"] * len(rows)
 
     def tensor_texts(self, rows: IntColumn) -> list[bytes]:
         """Of ET nodes (rows, any order) JSON objects with at least the inputs and outputs of `texts`, but for the
@@ -53,37 +52,48 @@ class RecordStore(Protocol):
 
         Where many are equal they are one object.
         """
+        return self.texts(rows)
 
     def signature_table(self) -> SignatureTable:
         """An empty table that decodes `tensor_texts`."""
+        return SignatureTable()
 
     def records(self, rows: IntColumn) -> Iterator[Record]:
         """The records of rows (int64, any order), one by one; their values are not decoded."""
+        return ({} for _ in rows)
 
     def decoded(self, row: int) -> dict[str, Any]:
         """The record of a row."""
+        return {}
 
     def copy_sizes(self, rows: IntColumn) -> IntColumn:
         """The `bytes` of copies and memsets (rows, any order), −1 where they are not recorded."""
+        return np.full(len(rows), -1, np.int64)
 
     def args_size(self, args: bytes) -> int:
         """The `bytes` in Kineto's arguments of a copy or memset, −1 for none."""
+        return -1
 
     def args_comm(self, args: bytes, kernel: str) -> Comm:
         """What a communication kernel communicates, by Kineto's arguments and its name."""
+        return Comm()
 
     def document(self) -> dict[str, Any]:
         """The whole ET+ file as plain Python objects."""
+        raise NotImplementedError("the trace has no records")
 
     def other_events(self) -> Iterator[tuple[int, bytes]]:
         """Index and JSON text of the recorded Python calls and GPU annotations, which are no rows but for modules; none
         where the trace is not read from the recording."""
+        return iter(())
 
     def chunks(self) -> Iterator[bytes]:
         """The text of the whole ET+ file, a few megabytes at a time."""
+        return iter(())
 
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
         """Write the ET+ file atomically, gzipped if its name ends in ".gz", made by `jobs` processes."""
+        raise NotImplementedError("the trace has no records")
 
 
 def _row(dtype: type[np.generic], none: int | None, about: str, unit: str = "") -> dict[str, RowColumn]:
@@ -300,7 +310,7 @@ class Trace(Library):
     def hierarchy_of(self, calls: Calls) -> Hierarchy:
         """The hierarchy of a table of calls whose names are codes of `names`."""
         is_op = calls.kind == OP
-        named, steps = (matching(calls.name, self.names, one.fullmatch) for one in (_NAMED_REGION, PROFILER_STEP))
+        named, steps = (matching(calls.name, self.names, form.fullmatch) for form in (_NAMED_REGION, PROFILER_STEP))
         return place_calls(calls.parent, calls.name, is_op, ~is_op & named, steps)
 
     @cached_property
@@ -442,14 +452,11 @@ class Trace(Library):
         return self.edges[np.isin(self.edges[:, 2], [EDGE_KINDS.index(kind) for kind in kinds])]
 
     def lane_order(self, lane: IntColumn, rows: IntColumn, *, nested: bool) -> tuple[IntColumn, IntColumn]:
-        """Rows in order of lane, start and id; if they can nest, of those that start together the longest first.
+        """Rows in order of lane, start and id; if they can nest, of those that start together the longest first. And of
+        each the row before it in its lane, −1 for a lane's first.
 
         Args:
-            lane: int64, one entry a row of the document, such as `thread`.
-            rows: int64, the rows wanted.
-
-        Returns:
-            the rows in order; and of each the row before it in its lane, −1 for a lane's first.
+            lane: int64, one entry a row of the trace, such as `thread`.
         """
         longest = -self.finish[rows] if nested else self.ts[rows]
         order = rows[np.lexsort((self.id[rows], longest, self.ts[rows], lane[rows]))]
@@ -465,7 +472,7 @@ class Trace(Library):
     def damage(self) -> tuple[str, ...]:
         """What was wrong with the traces that were linked, in sentences; () where nothing is known to be."""
         listed = self.summary.get("damage")
-        return tuple(one for one in listed if isinstance(one, str)) if isinstance(listed, list) else ()
+        return tuple(text for text in listed if isinstance(text, str)) if isinstance(listed, list) else ()
 
     @property
     def unattached_counts(self) -> dict[str, int]:

@@ -12,8 +12,7 @@ from .columns import IntColumn, StringTable, positions
 from .comm_kernels import is_comm_kernel
 from .conventions import COPY_CATEGORIES, OUTSIDE_WINDOW, UNATTACHED_REASONS
 from .index import GpuIndex, Positions, RuntimeIndex, as_column, as_positions
-from .tables import GpuEvents
-from .unattached_events import UnattachedEvents
+from .tables import GpuEvents, UnattachedEvents
 
 if TYPE_CHECKING:
     from .trace import Trace

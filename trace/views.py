@@ -29,12 +29,7 @@ Index = TypeVar("Index", CallIndex, GpuIndex)
 
 @dataclass(frozen=True)
 class View(Generic[Index]):
-    """One row of a table of a trace.
-
-    Attributes:
-        trace: the trace that it belongs to.
-        index: its position in the table.
-    """
+    """One row of a table of a trace, by its position there."""
 
     trace: Trace
     index: Index
@@ -230,7 +225,7 @@ class _Rows(Sequence[Row], Generic[Row]):
 
     def named(self: Rows, name: str) -> Rows:
         """Those of exactly this name."""
-        return self._where(lambda one: one == name)
+        return self._where(name.__eq__)
 
     def matching(self: Rows, pattern: str) -> Rows:
         """Those whose name contains a match of a regular expression."""

@@ -54,7 +54,12 @@ def match_calls(
     identity = identify(claims, pair, linked)
     found = found.noting(et_pid=pair.et.pid, kineto_pids=linked_pids(pair, linked))
     found = demote_uncertain(pair, found, identity)
-    return _explain_unlinked(pair.nodes, _leave_out_doubtful(found) if strict else found), identity, considered
+    if strict:
+        doubtful = found.link == EQUIVALENT
+        reason = np.where(doubtful, REASONS.index("ambiguous (--strict)"), found.reason).astype(np.int8)
+        call, link = np.where(doubtful, -1, found.call), np.where(doubtful, 0, found.link)
+        found = replace(found, call=call, link=link, reason=reason)
+    return _explain_unlinked(pair.nodes, found), identity, considered
 
 
 def _attempts(pair: TracePair, method: str, exact: bool, iteration: str) -> list[Callable[[], Match]]:
@@ -80,14 +85,6 @@ def _is_enough(pair: TracePair, found: Match) -> bool:
     return found.linked >= _ENOUGH * min(ours, theirs) and found.linked > 0
 
 
-def _leave_out_doubtful(found: Match) -> Match:
-    doubtful = found.link == EQUIVALENT
-    reason = np.where(doubtful, REASONS.index("ambiguous (--strict)"), found.reason).astype(np.int8)
-    return replace(
-        found, call=np.where(doubtful, -1, found.call), link=np.where(doubtful, 0, found.link), reason=reason
-    )
-
-
 def _explain_unlinked(nodes: EtCalls, found: Match) -> Match:
     """Tell unlinked calls of the window from those before and after it and those of threads that were not profiled."""
     linked = found.call >= 0
@@ -106,17 +103,17 @@ def _explain_unlinked(nodes: EtCalls, found: Match) -> Match:
 def match_ids(pair: TracePair) -> Match:
     """Join on ids that are not 0 and unique on both sides; names must be equal.
 
-    Where under 99% of the joined pairs have equal names the whole join is refused: the ids are of another run.
-
-    Returns:
-        A match with every link `CERTAIN` (whether the pids agree is not this stage's to judge), or nothing linked and
-        a note why.
+    Where under 99% of the joined pairs have equal names the whole join is refused: the ids are of another run. Every
+    link is `CERTAIN`; whether the pids agree is not this stage's to judge.
     """
     (rf_id, event_id), nodes, calls = pair.rf_ids, pair.nodes, pair.calls
     if not (rf_id > 0).any() or not (event_id > 0).any():
         side = "the Kineto trace" if (rf_id > 0).any() else "the ET"
         return unmatched(len(nodes), method="ids").noting(f"ids: {side} has none")
-    node_at, call_at, repeated = _join(rf_id, event_id)
+    at = positions(event_id, rf_id)
+    both = (rf_id > 0) & (at >= 0)
+    once = both & (_times(rf_id) == 1) & (_times(event_id)[at] == 1)
+    node_at, call_at, repeated = np.flatnonzero(once), at[once], both & ~once
     result = unmatched(len(nodes), method="ids")
     result.reason[repeated] = REASONS.index("id is not unique")
     if not len(node_at):
@@ -133,14 +130,6 @@ def match_ids(pair: TracePair) -> Match:
     node_at, call_at = node_at[same], call_at[same]
     result.call[node_at], result.link[node_at], result.reason[node_at] = call_at, CERTAIN, 0
     return result.noting(f"ids: {len(node_at)} pairs joined, names equal", **facts)
-
-
-def _join(left: IntColumn, right: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Positions on both sides of ids that occur once on each, and positions on the left of those that repeat."""
-    other = positions(right, left)
-    both = (left > 0) & (other >= 0)
-    once = both & (_times(left) == 1) & (_times(right)[other] == 1)
-    return np.flatnonzero(once), other[once], np.flatnonzero(both & ~once)
 
 
 def _times(ids: IntColumn) -> IntColumn:

@@ -114,7 +114,7 @@ def _with_gaps(pattern: Calls, text: Calls) -> list[Alignment]:
         if all(abs(int(diagonal[k] - diagonal[t])) > len(pattern) // 2 for t in taken):
             taken.append(k)
     middles = [k + int(votes[k]) // 2 for k in sorted(taken)]
-    names, others = pattern.without_numbers(), text.without_numbers()
+    names, others = Calls.of_names(pattern.name), Calls.of_names(text.name)
     found = [align_from(names, others, int(i[k]), int(j[k])) for k in middles]
     least = _MIN_OVERLAP if _one_vocabulary(pattern.name, text.name) else _MIN_DENSITY
     return [a for a in found if _dense(a) and _overlaps(a, len(text), least)]
@@ -154,15 +154,12 @@ def _shared_grams(pattern: IntColumn, text: IntColumn, length: int) -> tuple[Int
     rarest = counts[at[shared]].min()
     if rarest == 1:
         j = shared[counts[at[shared]] == 1]
-        return _where_equal(pattern, text, first[at[j]], j)
-    key = keys[at[shared[counts[at[shared]] == rarest][0]]]
-    mine, others = np.flatnonzero(ours == key)[:_MAX_REPEATS], np.flatnonzero(theirs == key)[:_MAX_REPEATS]
-    return _where_equal(pattern, text, np.repeat(mine, len(others)), np.tile(others, len(mine)))
-
-
-def _where_equal(pattern: IntColumn, text: IntColumn, i: IntColumn, j: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Without the pairs whose hashes are equal by chance."""
-    same = pattern[i] == text[j]
+        i = first[at[j]]
+    else:
+        key = keys[at[shared[counts[at[shared]] == rarest][0]]]
+        mine, others = np.flatnonzero(ours == key)[:_MAX_REPEATS], np.flatnonzero(theirs == key)[:_MAX_REPEATS]
+        i, j = np.repeat(mine, len(others)), np.tile(others, len(mine))
+    same = pattern[i] == text[j]  # hashes can be equal by chance
     return i[same], j[same]
 
 

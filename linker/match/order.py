@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ...schemas.kineto.kineto_calls import CpuCalls
 from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn, distinct, mask_at
 from ...trace.kinds import CERTAIN, EQUIVALENT, UNLINKED
 from ...trace.shortest_edit import Calls, shortest_edit
-from ..calls import CpuCalls, EtCalls, TracePair
+from ..calls import EtCalls, TracePair
 from .candidate_alignments import NAMES, NUMBERS, CandidateAlignment, candidates_by_order, candidates_by_sequence
 from .result import REASONS, Match
 
@@ -144,8 +145,12 @@ def place_threads(
     theirs = list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
     candidates = _all_candidates(nodes, calls, ours, theirs, place)
     state = _Search(np.full(len(nodes), -1, np.int64), np.zeros(len(nodes), np.int8), np.zeros(len(calls), np.bool_))
-    order = sorted(range(len(ours)), key=lambda t: (*_quality(_best(candidates[t])), len(ours[t])), reverse=True)
-    for t in order:
+
+    def quality(t: int) -> tuple[int, int, int]:
+        best = ((c.place.evidence, c.place.matched) for c in _best(candidates[t]))
+        return (*max(best, default=(-1, 0)), len(ours[t]))
+
+    for t in sorted(range(len(ours)), key=quality, reverse=True):
         _place_one(nodes, calls, ours, candidates, state, t, iteration)
     whole = bool(np.all(state.call >= 0) and np.all(state.taken)) and bool(np.isin(nodes.name, steps).any())
     for t, (taken, rivals) in state.chosen.items():
@@ -189,10 +194,6 @@ def _best(candidates: list[_Candidate]) -> list[_Candidate]:
     proved = [c for c in large if c.place.evidence == evidence]
     most = max((c.place.matched for c in proved), default=0)
     return [c for c in proved if c.place.matched >= _NEARLY * most]
-
-
-def _quality(candidates: list[_Candidate]) -> tuple[int, int]:
-    return max(((c.place.evidence, c.place.matched) for c in candidates), default=(-1, 0))
 
 
 def _place_one(
@@ -316,39 +317,33 @@ def match_tree(nodes: EtCalls, calls: CpuCalls) -> Match:
 
     Shapes say nothing of which iteration it was, so that every link is `EQUIVALENT`. Linear in practice.
     """
-    common = np.intersect1d(nodes.name, calls.name)
+    common = np.intersect1d(nodes.name[nodes.name >= 0], calls.name)
     shapes: dict[tuple[int, tuple[int, ...]], int] = {}
-    ours = _forests(nodes.thread, nodes.parent, nodes.name, np.isin(nodes.name, common[common >= 0]), shapes)
-    theirs = _forests(calls.thread, calls.parent, calls.name, np.isin(calls.name, common[common >= 0]), shapes)
+    ours, theirs = _forests(nodes, common, shapes), _forests(calls, common, shapes)
     call = np.full(len(nodes), -1, np.int64)
     free = set(range(len(theirs)))
     for mine in sorted(ours, key=lambda forest: -forest.size[-1]):
-        pairs, best = max(
-            ((_pair(mine, theirs[k]), k) for k in sorted(free)), key=lambda p: len(p[0]), default=([], -1)
-        )
+        found = ((_pair(mine, theirs[k]), k) for k in sorted(free))
+        pairs, best = max(found, key=lambda pairs_of: len(pairs_of[0]), default=([], -1))
         if not pairs or not _belong_together(pairs, nodes.thread, calls.thread):
             continue
         free.discard(best)
         for left, right in pairs:
             call[left] = right
-    found = call >= 0
-    reason = np.where(found, 0, REASONS.index("not in the Kineto trace")).astype(np.int8)
-    match = Match(call, np.where(found, EQUIVALENT, 0).astype(np.int8), reason, "tree")
+    reason = np.where(call >= 0, 0, REASONS.index("not in the Kineto trace")).astype(np.int8)
+    match = Match(call, np.where(call >= 0, EQUIVALENT, 0).astype(np.int8), reason, "tree")
     return match.noting(f"tree: {match.linked:,} calls paired by call trees")
 
 
 def _forests(
-    thread: IntColumn,
-    parent: IntColumn,
-    name: IntColumn,
-    kept: npt.NDArray[np.bool_],
-    shapes: dict[tuple[int, tuple[int, ...]], int],
+    of: EtCalls | CpuCalls, common: IntColumn, shapes: dict[tuple[int, tuple[int, ...]], int]
 ) -> list[_Forest]:
-    """One forest a thread, of the kept calls. Equal subtrees of any forest get the same number from `shapes`."""
-    above = nearest(parent, parent, kept)
+    """One forest a thread, of the calls with common names. Equal subtrees of any get the same number from `shapes`."""
+    thread, kept = of.thread, np.isin(of.name, common)
+    above = nearest(of.parent, of.parent, kept)
     same = (above >= 0) & (thread[np.maximum(above, 0)] == thread)
     above = np.where(same, above, -1)
-    names, forests = name.tolist(), []
+    names, forests = of.name.tolist(), []
     for t in np.unique(thread[kept]):
         members = np.flatnonzero(kept & (thread == t))
         children: dict[int, list[int]] = {-1: []}
@@ -378,19 +373,9 @@ def _belong_together(pairs: list[tuple[int, int]], ours: IntColumn, theirs: IntC
 def _pair(ours: _Forest, theirs: _Forest) -> list[tuple[int, int]]:
     """Pairs of the largest common part found, at the best of the places where the roots' names fit."""
     left, right = ours.children[-1], theirs.children[-1]
-    best: list[tuple[int, int]] = []
-    for roots in _root_places(ours, theirs, left, right):
-        pairs = _descend(ours, theirs, roots)
-        if len(pairs) > len(best):
-            best = pairs
-    return best
-
-
-def _root_places(ours: _Forest, theirs: _Forest, left: list[int], right: list[int]) -> list[list[tuple[int, int]]]:
-    names, others = _labels(ours.name, left), _labels(theirs.name, right)
-    places = candidates_by_order(names, others)[:_MAX_PLACES]
-    result = [[(left[i], right[j]) for i, j in enumerate(p.alignment.at.tolist()) if j >= 0] for p in places]
-    return [*result, _align(ours, theirs, left, right)]
+    places = candidates_by_order(_labels(ours.name, left), _labels(theirs.name, right))[:_MAX_PLACES]
+    roots = [[(left[i], right[j]) for i, j in enumerate(p.alignment.at.tolist()) if j >= 0] for p in places]
+    return max((_descend(ours, theirs, pairs) for pairs in [*roots, _align(ours, theirs, left, right)]), key=len)
 
 
 def _descend(ours: _Forest, theirs: _Forest, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -425,8 +410,7 @@ def _align(ours: _Forest, theirs: _Forest, left: list[int], right: list[int]) ->
 
 
 def _labels(labels: dict[int, int] | list[int], members: list[int]) -> Calls:
-    values = np.array([labels[m] for m in members], np.int64)
-    return Calls(values, np.full(len(values), -1, np.int64))
+    return Calls.of_names(np.array([labels[member] for member in members], np.int64))
 
 
 def _isomorphism(ours: _Forest, theirs: _Forest, a: int, b: int) -> list[tuple[int, int]] | None:

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...schemas.kineto.kineto_calls import CpuCalls
 from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn, matching, scatter
 from ...trace.kinds import EQUIVALENT
 from ...trace.link_report import Identity
-from ..calls import CpuCalls, EtCalls, TracePair
+from ..calls import EtCalls, TracePair
 
 REASONS = (
     "linked",
@@ -126,5 +127,4 @@ def _demote_other_callers(nodes: EtCalls, calls: CpuCalls, found: Match) -> Matc
 def _below_orphans(nodes: EtCalls) -> npt.NDArray[np.bool_]:
     """Calls whose outermost known caller has itself a caller that the ET lacks."""
     outermost = nearest(np.arange(len(nodes)), nodes.parent, nodes.parent < 0)
-    below: npt.NDArray[np.bool_] = nodes.orphan[outermost]
-    return below
+    return nodes.orphan[outermost]

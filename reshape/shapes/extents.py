@@ -32,6 +32,10 @@ class Extents:
         self.value.append(value)
         return len(self.value) - 1
 
+    def sizes(self, extents: Iterable[int]) -> list[int]:
+        """Their recorded values."""
+        return [self.value[extent] for extent in extents]
+
     def root(self, extent: int) -> int:
         """The representative of its class."""
         above = self._above
@@ -77,8 +81,8 @@ class Extents:
 
     def view(self, before: Sequence[int], after: Sequence[int]) -> None:
         """The same elements in the same order under another shape."""
-        left, right = ([one for one in side if self.value[one] != 1] for side in (before, after))
-        sizes = [prod(self.value[one] for one in side) for side in (left, right)]
+        left, right = ([extent for extent in side if self.value[extent] != 1] for side in (before, after))
+        sizes = [prod(self.value[extent] for extent in side) for side in (left, right)]
         if sizes[0] != sizes[1] or not sizes[0]:
             self.follow(after, before)
             return
@@ -88,27 +92,27 @@ class Extents:
         """The classes, products replaced by their factors, in order."""
         found, stack = [], list(extents)[::-1]
         while stack:
-            one = self.root(stack.pop())
-            if one in self._factors:
-                stack += self._factors[one][::-1]
+            root = self.root(stack.pop())
+            if root in self._factors:
+                stack += self._factors[root][::-1]
             else:
-                found.append(one)
+                found.append(root)
         return found
 
     def _align(self, left: Sequence[int], right: Sequence[int]) -> None:
         """Two rows of extents of equal product are the same elements in order."""
         for group in self._groups(self.leaves(left), self.leaves(right)):
-            one, other = (self.leaves(side) for side in group)  # again: earlier groups may have determined these
-            if len(one) == len(other) == 1:
-                self.same(one[0], other[0])
-            elif len(one) == 1:
-                self._factors[one[0]] = tuple(other)
+            mine, other = (self.leaves(side) for side in group)  # again: earlier groups may have determined these
+            if len(mine) == len(other) == 1:
+                self.same(mine[0], other[0])
+            elif len(mine) == 1:
+                self._factors[mine[0]] = tuple(other)
             elif len(other) == 1:
-                self._factors[other[0]] = tuple(one)
-            elif len(self._groups(one, other)) > 1:
-                self._align(one, other)
+                self._factors[other[0]] = tuple(mine)
+            elif len(self._groups(mine, other)) > 1:
+                self._align(mine, other)
             else:
-                self._cut(one, other)
+                self._cut(mine, other)
 
     def _groups(self, left: Sequence[int], right: Sequence[int]) -> list[tuple[list[int], list[int]]]:
         """The least parts of two rows that have equal products."""
@@ -128,10 +132,10 @@ class Extents:
         queues, pieces = (deque(left), deque(right)), list[int]()
         while queues[0] and queues[1]:
             pair = [self.root(queue.popleft()) for queue in queues]
-            known = [self._factors.get(one) for one in pair]
+            known = [self._factors.get(root) for root in pair]
             if known[0] or known[1]:  # cut meanwhile
-                for queue, one, parts in zip(queues, pair, known, strict=True):
-                    queue.extendleft(reversed(parts or (one,)))
+                for queue, extent, parts in zip(queues, pair, known, strict=True):
+                    queue.extendleft(reversed(parts or (extent,)))
                 continue
             if self.value[pair[0]] == self.value[pair[1]]:
                 self.same(*pair)
@@ -179,14 +183,14 @@ class Extents:
         solver = _Solver(self, changed, kept, dead)
         solver.run()
         for tensor in beside:
-            if any(solver.changes(one) for one in tensor):
+            if any(solver.changes(extent) for extent in tensor):
                 solver.keep(tensor)
         solver.run()
-        periods = {self.value[one] for one in changed}
-        following = {self.root(one) for some, _ in self._follows for one in some}
+        periods = {self.value[root] for root in changed}
+        following = {self.root(extent) for some, _ in self._follows for extent in some}
         solver.keep(
-            one for one in range(len(self.value))
-            if self.root(one) == one and one not in following and all(self.value[one] % period for period in periods)
+            extent for extent, value in enumerate(self.value)
+            if self.root(extent) == extent and extent not in following and all(value % period for period in periods)
         )  # fmt: skip
         solver.run()
         solver.keep_beside()
@@ -200,12 +204,12 @@ class Extents:
     @property
     def products(self) -> dict[int, tuple[int, ...]]:
         """Classes that are products, with their factors."""
-        return {self.root(one): self.roots(parts) for one, parts in self._factors.items()}
+        return {self.root(whole): self.roots(parts) for whole, parts in self._factors.items()}
 
     @property
     def sums(self) -> list[tuple[int, tuple[int, ...]]]:
         """Classes that are sums, with their parts."""
-        return [(self.root(one), self.roots(parts)) for one, parts in self._sums]
+        return [(self.root(whole), self.roots(parts)) for whole, parts in self._sums]
 
     @property
     def following(self) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -216,9 +220,9 @@ class Extents:
         """Parts of extents that were cut where what changes could as well be in another extent of the shape."""
         found = set[int]()
         for left, right, parts in self._cuts:
-            for one in set(self.leaves((*left, *right))) & changed.keys():
+            for root in set(self.leaves((*left, *right))) & changed.keys():
                 for side in (left, right):
-                    if sum(self.value[extent] % self.value[one] == 0 for extent in side) > 1:
+                    if sum(self.value[extent] % self.value[root] == 0 for extent in side) > 1:
                         found.update(self.root(part) for part in parts)
         return found - changed.keys()
 
@@ -234,21 +238,23 @@ class _Solver:
         self._extents, self._value = extents, extents.value
         self._products, self._sums, self._follows = extents.products, extents.sums, extents.following
         self.dead = extents.ambiguous(changed)
-        self.known = {one: value for one, value in enumerate(self._value) if value < 2 and extents.root(one) == one}
-        for one, value in changed.items():
-            self.known[one] = value
-            if one in self._products:  # what changes is split: it is unknown where
-                self.dead.update(set(extents.leaves([one])) - changed.keys() - kept)
-        for one in kept:
-            if one in changed:
-                self.dead.add(one)
-                self.known.pop(one)
+        self.known = {
+            extent: value for extent, value in enumerate(self._value) if value < 2 and extents.root(extent) == extent
+        }
+        for root, value in changed.items():
+            self.known[root] = value
+            if root in self._products:  # what changes is split: it is unknown where
+                self.dead.update(set(extents.leaves([root])) - changed.keys() - kept)
+        for root in kept:
+            if root in changed:
+                self.dead.add(root)
+                self.known.pop(root)
             else:
-                self.dead.discard(one)
-                self.known[one] = self._value[one]
+                self.dead.discard(root)
+                self.known[root] = self._value[root]
         self.dead |= dead
-        for one in dead:
-            self.known.pop(one, None)
+        for root in dead:
+            self.known.pop(root, None)
 
     def changes(self, extent: int) -> bool:
         """A class is known to change."""
@@ -283,14 +289,14 @@ class _Solver:
                         self.keep([whole])
                 for some, basis in self._follows:
                     if all(self.known.get(of) == self._value[of] for of in basis):
-                        self.keep(one for one in some if one not in self.dead)
+                        self.keep(extent for extent in some if extent not in self.dead)
 
-    def _set(self, one: int, value: int) -> None:
-        if one in self.dead:
+    def _set(self, root: int, value: int) -> None:
+        if root in self.dead:
             return
-        if self.known.setdefault(one, value) != value:  # two ways lead to two values
-            del self.known[one]
-            self.dead.add(one)
+        if self.known.setdefault(root, value) != value:  # two ways lead to two values
+            del self.known[root]
+            self.dead.add(root)
 
     def _product(self, whole: int, parts: Sequence[int]) -> None:
         missing = [part for part in parts if part not in self.known]

@@ -116,8 +116,8 @@ def _events(trace: Trace, rows: Positions[int, Row]) -> Iterator[tuple[Row, bool
     in_order = rows.tolist()
     for at, row in enumerate(in_order):
         yield row, True
-        for one in reversed(ending[at]):
-            yield in_order[one], False
+        for ended in reversed(ending[at]):
+            yield in_order[ended], False
 
 
 @dataclass
@@ -218,7 +218,7 @@ class _Walk:
             self.shapes.loaded.append(made.results[0][int(call.arguments[1].value or 0)])
         if call.name == "select" and call.loads:
             self._extents.fix(roles(made)[1])  # the data set is as long at any batch size
-        inner = call.name in IN_OTHERS and any(one.arguments for one in self._around(row))
+        inner = call.name in IN_OTHERS and any(outer.arguments for outer in self._around(row))
         if not (call.backward or call.parameters or inner):
             outer, mixed = roles(made)
             self.shapes.mixed += mixed
@@ -244,7 +244,7 @@ class _Walk:
         if (
             held is not None
             and held.tensor.sizes == tensor.sizes
-            and (held.time >= call.time or any(tensor.id in one.taken for one in self._around(row)))
+            and (held.time >= call.time or any(tensor.id in outer.taken for outer in self._around(row)))
         ):
             self._hold(tensor, held.shape)
             return held.shape
@@ -252,7 +252,7 @@ class _Walk:
         if call.basis:
             self._extents.follow(shape, call.basis)
         elif call.name in FREE_SIZED:
-            random = any(one.name in RANDOM for one in (call, *self._around(row)))
+            random = any(outer.name in RANDOM for outer in (call, *self._around(row)))
             use = (call.name, -1, tensor.sizes)
             self.shapes.sources.append(Source(shape, use, not (call.backward or call.parameters), random))
         self._hold(tensor, shape)
@@ -283,7 +283,7 @@ def _argument(value: Any, shape: Any, kind: str) -> tuple[list[_Tensor | None], 
     if "Tensor(" not in kind:
         return [], value
     kinds = _ELEMENT.findall(kind.partition("[")[2])
-    return [_tensor(*one) for one in zip(value, shape, kinds, strict=True)], value
+    return [_tensor(*element) for element in zip(value, shape, kinds, strict=True)], value
 
 
 def _tensor(value: Any, shape: Any, kind: str) -> _Tensor | None:
@@ -292,7 +292,7 @@ def _tensor(value: Any, shape: Any, kind: str) -> _Tensor | None:
         return None
     number, storage = value[:2]
     sizes = tuple(shape)
-    if not all(type(one) is int for one in (number, storage, *sizes)) or min(sizes, default=0) < 0:
+    if not all(type(integer) is int for integer in (number, storage, *sizes)) or min(sizes, default=0) < 0:
         raise ValueError("no tensor")
     return _Tensor(number, storage, sizes, "bool" in kind)
 

@@ -16,11 +16,10 @@ def _norm(call: OpCall, extents: Extents) -> None:
     batched = "batch_norm" in call.name or "group_norm" in call.name or "instance_norm" in call.name
     if call.name == "native_layer_norm_backward":  # (2, threads, channels): sums of each thread
         extents.fix(
-            one for shape in call.temporaries if len(shape) == 3 and extents.value[shape[0]] == 2 for one in shape
+            extent for shape in call.temporaries if len(shape) == 3 and extents.value[shape[0]] == 2 for extent in shape
         )
     tensors = [*call.inputs, *call.results, *(shape for shape in call.temporaries if len(shape) == 1 and batched)]
-    values = [[extents.value[one] for one in shape] for shape in tensors]
-    rank = max(map(len, values), default=0)
+    rank = max(map(len, tensors), default=0)
     if rank < 2:
         return
     data = [shape for shape in tensors if len(shape) == rank]
@@ -63,9 +62,9 @@ def _convolution(call: OpCall, extents: Extents) -> None:
 
 def _gradient(shape: Shape, inputs: Shape | None, weight: Shape | None, extents: Extents) -> None:
     """A result of a convolution's backward: the gradient of its input or of its weight."""
-    values = [extents.value[one] for one in shape]
-    of_input = inputs is not None and values == [extents.value[one] for one in inputs]
-    of_weight = weight is not None and values == [extents.value[one] for one in weight]
+    values = extents.sizes(shape)
+    of_input = inputs is not None and values == extents.sizes(inputs)
+    of_weight = weight is not None and values == extents.sizes(weight)
     if of_weight and not of_input:
         extents.fix(shape)
     elif of_input and not of_weight and inputs is not None:
@@ -128,8 +127,8 @@ def _tables(call: OpCall, extents: Extents) -> None:
     of_dims, chosen, bounds, after = call.tensor(starts), call.tensor(indices), call.tensor(offsets), call.result()
     if not of_dims or not chosen or not bounds or not after:
         return
-    extents.fix((after[1], *(one for at, arg in enumerate(call.arguments) if at not in (indices, offsets)
-                             for shape in arg.tensors if shape is not None for one in shape)))  # fmt: skip
+    extents.fix((after[1], *(extent for at, arg in enumerate(call.arguments) if at not in (indices, offsets)
+                             for shape in arg.tensors if shape is not None for extent in shape)))  # fmt: skip
     tables, bags = extents.new(extents.value[of_dims[0]] - 1), extents.new(extents.value[bounds[0]] - 1)
     extents.fix([tables])
     extents.view([bags], [tables, after[0]])
@@ -167,8 +166,8 @@ def _attention(call: OpCall, extents: Extents) -> None:
     if not query or not key or not value or not len(query) == len(key) == len(value) == 4:
         return
     if "_for_cpu" in call.name:  # a block of the scores for each thread, whatever the batch
-        scratch = (shape for shape in call.temporaries if len(shape) < 3 or 0 in map(extents.value.__getitem__, shape))
-        extents.follow((one for shape in scratch for one in shape), (*query[2:], *key[2:], value[3]))
+        scratch = (shape for shape in call.temporaries if len(shape) < 3 or 0 in extents.sizes(shape))
+        extents.follow((extent for shape in scratch for extent in shape), (*query[2:], *key[2:], value[3]))
     product("bhse,bgte,bgtd->")(OpCall(call.name, call.arguments[first:], ()), extents)
     output, scores = (*query[:3], value[3]), (*query[:3], key[2])
     results = (query, key, value) if first else (output,)
@@ -179,17 +178,17 @@ def _attention(call: OpCall, extents: Extents) -> None:
         if shape is not None and len(shape) == 3:  # logarithms
             alike.append((query[:3], shape))
         elif shape is not None and len(shape) == 4:  # the output, or a mask
-            saved = first and [extents.value[one] for one in shape] == [extents.value[one] for one in output]
+            saved = first and extents.sizes(shape) == extents.sizes(output)
             alike.append((output if saved else scores, shape))
-    for one, other in alike:
-        broadcast([one, other], extents)
+    for pair in alike:
+        broadcast(pair, extents)
 
 
 def _encoder_layer(call: OpCall, extents: Extents) -> None:
     """Fused inference of an encoder layer, or its attention: data (batch, sequence, dimension), parameters, a mask."""
     data = [shape for shape in call.inputs if len(shape) == 3]
     for argument in call.arguments:
-        extents.fix(one for shape in argument.tensors if shape is not None and len(shape) < 3 for one in shape)
+        extents.fix(extent for shape in argument.tensors if shape is not None and len(shape) < 3 for extent in shape)
     broadcast([*data, *(shape for shape in call.results if len(shape) == 3)], extents)
 
 
@@ -202,13 +201,13 @@ def _recurrent(call: OpCall, extents: Extents) -> None:
     batch = 0 if not layer and call.value(8) is True else 1
     weights = [shape for argument in (call.arguments[1:5] if layer else call.arguments[2:3])
                for shape in argument.tensors if shape is not None]  # fmt: skip
-    extents.fix((data[2], *(one for shape in weights for one in shape)))
-    of_weights = [[extents.value[one] for one in shape] for shape in weights]
+    extents.fix((data[2], *(extent for shape in weights for extent in shape)))
+    of_weights = [extents.sizes(shape) for shape in weights]
     for shape in (*call.inputs[1:], *call.results):
-        sizes = [extents.value[one] for one in shape]
+        sizes = extents.sizes(shape)
         if sizes in of_weights:
             extents.fix(shape)
-        elif len(shape) == 3 and sizes[:2] == [extents.value[one] for one in data[:2]]:
+        elif len(shape) == 3 and sizes[:2] == extents.sizes(data[:2]):
             equal(shape[:2], data[:2], extents)
             extents.fix(shape[2:])
         elif len(shape) in (2, 3) and sizes[-2] == extents.value[data[batch]]:  # states (…, batch, hidden)

@@ -122,25 +122,25 @@ class SizeEvidence:
             _Claim(root, value[root], votes[root], root in mixed, at)
             for root, at in place.items() if root not in self._fixed and value[root] > 1
         ]  # fmt: skip
-        return sorted(found, key=lambda one: (-one.votes, one.place))
+        return sorted(found, key=lambda claim: (-claim.votes, claim.place))
 
     def _origins(self, extents: Iterable[int]) -> list[int]:
         """The classes that determine others: factors of products, parts of sums that are no extents of inputs."""
         found, seen, stack = dict[int, None](), set[int](), self._extents.leaves(extents)[::-1]
         while stack:
-            one = stack.pop()
-            if one in self._sums and one not in seen:
-                seen.add(one)
-                stack += self._extents.leaves(self._sums[one])[::-1]
-            elif one not in seen:
-                found[one] = None
+            root = stack.pop()
+            if root in self._sums and root not in seen:
+                seen.add(root)
+                stack += self._extents.leaves(self._sums[root])[::-1]
+            elif root not in seen:
+                found[root] = None
         return list(found)
 
     def _sizes_apart(self) -> Counter[int]:
         """Votes by size: of what is not mixed, if that has at least half of the most votes, else of all."""
         most = max((claim.votes for claim in self.claims), default=0)
         apart = [claim for claim in self.claims if not claim.mixed and 2 * claim.votes >= most]
-        first = self._one_each([one.root for one in apart], "batch")
+        first = self._one_each([claim.root for claim in apart], "batch")
         if not apart:
             return _votes(self.claims)
         return _votes(
@@ -185,7 +185,7 @@ class SizeEvidence:
         calls = (call for side in (self._shapes.inputs, self._shapes.results) for call in side.values())
         tensors = (shape for call in calls for tensors in call for shape in tensors)
         found = dict.fromkeys(
-            extents.root(one) for shape in tensors for one in shape or () if extents.value[one] == size
+            extents.root(extent) for shape in tensors for extent in shape or () if extents.value[extent] == size
         )
         return [root for root in found if root not in self._fixed and root not in derived]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...analysis.operator_outputs import POINTWISE
 from .extents import Extents
-from .terms import OpCall, Rule, broadcast, equal, match, part, product, table
+from .terms import OpCall, Rule, Shape, broadcast, equal, match, part, product, table
 
 _FREE_SIZED = (
     "empty empty_strided zeros ones full rand randn randint randperm arange linspace new_empty new_zeros new_ones"
@@ -70,15 +70,20 @@ def _transpose(call: OpCall, extents: Extents) -> None:
 
 def _permute(call: OpCall, extents: Extents) -> None:
     rank = len(call.tensor(0) or ())
-    order = list(range(rank))[::-1] if call.name == "numpy_T" else [int(one) % rank for one in call.value(1)]
+    order = list(range(rank))[::-1] if call.name == "numpy_T" else [int(dim) % rank for dim in call.value(1)]
     _permuted(call, order, extents)
+
+
+def _others(shape: Shape, at: int) -> Shape:
+    """All extents but one."""
+    return (*shape[:at], *shape[at + 1 :])
 
 
 def _select(call: OpCall, extents: Extents) -> None:
     before, after = call.tensor(0), call.result()
     if before and after is not None:
         at = int(call.value(1)) % len(before)
-        equal((*before[:at], *before[at + 1 :]), after, extents)
+        equal(_others(before, at), after, extents)
 
 
 def _sort(call: OpCall, extents: Extents) -> None:
@@ -92,7 +97,7 @@ def _slice(call: OpCall, extents: Extents) -> None:
     if not before or after is None or len(before) != len(after):
         return
     at = int(call.value(1) or 0) % len(before)
-    equal((*before[:at], *before[at + 1 :]), (*after[:at], *after[at + 1 :]), extents)
+    equal(_others(before, at), _others(after, at), extents)
     part(before[at], after[at], extents)
 
 
@@ -104,11 +109,11 @@ def _split(call: OpCall, extents: Extents) -> None:
     if call.name == "unbind":
         at = int(call.value(1) or 0) % len(before)
         for after in call.results:
-            equal((*before[:at], *before[at + 1 :]), after, extents)
+            equal(_others(before, at), after, extents)
         return
     at = int(call.value(2) or 0) % len(before)
     for after in call.results:
-        equal((*before[:at], *before[at + 1 :]), (*after[:at], *after[at + 1 :]), extents)
+        equal(_others(before, at), _others(after, at), extents)
         extents.follow([after[at]], [before[at]])
     extents.sum_of(before[at], [after[at] for after in call.results])
 
@@ -119,10 +124,10 @@ def _cat(call: OpCall, extents: Extents) -> None:
     if after is None or not parts:
         return
     at = int(call.value(1) or 0) % len(after)
-    parts = [one for one in parts if len(one) == len(after)]
-    for one in parts:
-        equal((*one[:at], *one[at + 1 :]), (*after[:at], *after[at + 1 :]), extents)
-    extents.sum_of(after[at], [one[at] for one in parts])
+    parts = [shape for shape in parts if len(shape) == len(after)]
+    for shape in parts:
+        equal(_others(shape, at), _others(after, at), extents)
+    extents.sum_of(after[at], [shape[at] for shape in parts])
 
 
 def _stack(call: OpCall, extents: Extents) -> None:
@@ -130,7 +135,7 @@ def _stack(call: OpCall, extents: Extents) -> None:
     if after is not None:
         at = int(call.value(1) or 0) % len(after)
         for tensor in call.arguments[0].tensors:
-            equal(tensor or (), (*after[:at], *after[at + 1 :]), extents)
+            equal(tensor or (), _others(after, at), extents)
         extents.beside(after)
 
 
@@ -146,10 +151,10 @@ def _repeat(call: OpCall, extents: Extents) -> None:
         return
     for place, extent in enumerate(reversed(after)):
         if place < len(before) and extents.value[before[-1 - place]] > 1:
-            one = before[-1 - place]
-            times = extents.new(extents.value[extent] // extents.value[one])
+            old = before[-1 - place]
+            times = extents.new(extents.value[extent] // extents.value[old])
             extents.fix([times])
-            extents.view([times, one], [extent])
+            extents.view([times, old], [extent])
 
 
 def _reduce(call: OpCall, extents: Extents) -> None:
@@ -164,8 +169,8 @@ def _reduce(call: OpCall, extents: Extents) -> None:
     gone = {dim % len(before) for dim in dims} or set(range(len(before)))
     for after in call.results:
         if len(after) == len(before):
-            after = tuple(one for place, one in enumerate(after) if place not in gone)
-        equal([one for place, one in enumerate(before) if place not in gone], after, extents)
+            after = tuple(extent for place, extent in enumerate(after) if place not in gone)
+        equal([extent for place, extent in enumerate(before) if place not in gone], after, extents)
     broadcast([before, *(shape for shape in call.temporaries if len(shape) == len(before))], extents)
 
 
@@ -204,7 +209,7 @@ def _gather(call: OpCall, extents: Extents) -> None:
     before, index, after = call.tensor(0), call.tensor(2), call.result()
     if before and index and after and len(before) == len(index):
         at = int(call.value(1)) % len(before)
-        equal((*before[:at], *before[at + 1 :]), (*index[:at], *index[at + 1 :]), extents)
+        equal(_others(before, at), _others(index, at), extents)
         equal(index, after if call.name == "gather" else before, extents)
 
 
@@ -213,7 +218,7 @@ def _of_slice(call: OpCall, extents: Extents) -> None:
     before, after = call.tensor(0), call.result()
     if before and after and len(before) == len(after):
         at = int(call.value(2)) % len(after)
-        equal((*before[:at], *before[at + 1 :]), (*after[:at], *after[at + 1 :]), extents)
+        equal(_others(before, at), _others(after, at), extents)
         part(after[at], before[at], extents)
         for shape in call.temporaries:
             match(shape, after, extents)
@@ -224,7 +229,7 @@ def _of_select(call: OpCall, extents: Extents) -> None:
     before, after = call.tensor(0), call.result()
     if before is not None and after:
         at = int(call.value(2)) % len(after)
-        equal(before, (*after[:at], *after[at + 1 :]), extents)
+        equal(before, _others(after, at), extents)
         for shape in call.temporaries:
             match(shape, after, extents)
 
@@ -234,7 +239,7 @@ def _topk(call: OpCall, extents: Extents) -> None:
     if before:
         at = int(call.value(2)) % len(before)
         for after in call.results:
-            equal((*before[:at], *before[at + 1 :]), (*after[:at], *after[at + 1 :]), extents)
+            equal(_others(before, at), _others(after, at), extents)
             extents.fix(after[at : at + 1])
 
 

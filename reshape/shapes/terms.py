@@ -73,13 +73,13 @@ def table(rules: Mapping[str, Rule]) -> dict[str, Rule]:
 
 def equal(left: Sequence[int], right: Sequence[int], extents: Extents) -> None:
     if len(left) == len(right):
-        for one, other in zip(left, right, strict=True):
-            extents.same(one, other)
+        for mine, other in zip(left, right, strict=True):
+            extents.same(mine, other)
 
 
 def match(left: Shape, right: Shape, extents: Extents) -> None:
     """Two tensors are of one shape if their numbers are equal."""
-    if [extents.value[one] for one in left] == [extents.value[one] for one in right]:
+    if extents.sizes(left) == extents.sizes(right):
         equal(left, right, extents)
 
 

@@ -40,12 +40,7 @@ MEMBERS = {
 and reads whatever that field holds if it is another one; ASTRA-sim's takes any integer and throws on the others."""
 
 SIMULATED_COLLECTIVES = frozenset(
-    {
-        CollectiveCommType.ALL_REDUCE,
-        CollectiveCommType.ALL_GATHER,
-        CollectiveCommType.ALL_TO_ALL,
-        CollectiveCommType.REDUCE_SCATTER,
-    }
+    map(CollectiveCommType.Value, ("ALL_REDUCE", "ALL_GATHER", "ALL_TO_ALL", "REDUCE_SCATTER"))
 )
 """What ASTRA-sim simulates (`Workload::issue_coll_comm`); it replays broadcasts by their duration, others end it."""
 
@@ -119,9 +114,9 @@ def numbers(name: str, values: IntColumn, present: npt.NDArray[np.bool_] | None 
 def values_of(attributes: Sequence[AttributeProto]) -> dict[str, Any]:
     """Values by name; of lists the list; those in another member than the tables say are left out."""
     values: dict[str, Any] = {}
-    for one in attributes:
-        member = OWN_MEMBERS.get(one.name) or MEMBERS.get(one.name)
-        if member is not None and one.WhichOneof("value") == member:
-            value = getattr(one, member)
-            values[one.name] = list(value.values) if member.endswith("_list") else value
+    for given in attributes:
+        member = OWN_MEMBERS.get(given.name) or MEMBERS.get(given.name)
+        if member is not None and given.WhichOneof("value") == member:
+            value = getattr(given, member)
+            values[given.name] = list(value.values) if member.endswith("_list") else value
     return values

@@ -68,14 +68,14 @@ def read_et(path: str | os.PathLike[str]) -> Trace:
     calls: list[_ReadNode] = []
 
     def add(block: list[_ReadNode], *, runtime: bool) -> None:
-        rows.add([one.node for one in block], form.checked_times(block), runtime=runtime)
-        bodies.extend(one.body for one in block)
+        rows.add([read.node for read in block], form.checked_times(block), runtime=runtime)
+        bodies.extend(read.body for read in block)
 
     while block := [form.read(*message, needs) for message in islice(messages, _BLOCK)]:
         form.check_ids(block)
-        calls += [one for one in block if one.runtime]
-        add([one for one in block if not one.runtime], runtime=False)
-    add(sorted(calls, key=lambda one: (one.times[0], one.node.id)), runtime=True)
+        calls += [read for read in block if read.runtime]
+        add([read for read in block if not read.runtime], runtime=False)
+    add(sorted(calls, key=lambda call: (call.times[0], call.node.id)), runtime=True)
     return rows.trace(form.header, form.summary, _ChakraRecords(form, bodies), needs.edges)
 
 
@@ -133,7 +133,10 @@ class _ChakraRecords(TextRecords):
         if not self.form.ours:
             return self.texts(rows)
         known: dict[bytes, bytes] = {}
-        texts = (_encode(self.form.tensors(node, _input_strides(node))) for node in self._nodes(rows))
+        strides = "input_strides"
+        nodes = ((node, {attr.name: attr.string_val for attr in node.attr if attr.name == strides})
+                 for node in self._nodes(rows))  # fmt: skip
+        texts = (_encode(self.form.tensors(node, values)) for node, values in nodes)
         return [known.setdefault(text, text) for text in texts]
 
     def chunks(self) -> Iterator[bytes]:
@@ -149,7 +152,7 @@ class _Form:
 
     def __init__(self, file: str, metadata: GlobalMetadata) -> None:
         self.file = file
-        texts = {one.name: one.string_val for one in metadata.attr}
+        texts = {attr.name: attr.string_val for attr in metadata.attr}
         self.ours = {"header", "etplus", "layout"} <= set(texts)
         self.flat = texts.get("layout") == '"flat"'
         self.header = self._object(texts["header"]) if self.ours else {"schema": msgspec.Raw(_encode(_FOREIGN_SCHEMA))}
@@ -232,13 +235,13 @@ class _Form:
 
     def check_ids(self, block: list[_ReadNode]) -> None:
         """Refuse nodes with the same id at once: of a file that repeats itself there may be no end."""
-        if len({one.node.id for one in block}) < len(block):
-            node, count = Counter(one.node.id for one in block).most_common(1)[0]
+        if len({read.node.id for read in block}) < len(block):
+            node, count = Counter(read.node.id for read in block).most_common(1)[0]
             raise TraceFormatError(self.file, f"node {node}", f"{count} nodes have this id", _CHECK)
 
     def checked_times(self, block: list[_ReadNode]) -> dict[str, IntColumn]:
         """The times of rows as columns."""
-        times = np.array([one.times for one in block], np.int64).reshape(-1, 3)
+        times = np.array([read.times for read in block], np.int64).reshape(-1, 3)
         late = np.flatnonzero(np.any(times >= (MAX_NS, MAX_DURATION_NS, MAX_DURATION_NS), axis=1))
         if len(late):
             place = f"node {block[late[0]].node.id}"
@@ -352,11 +355,6 @@ class _Form:
             raise TraceFormatError(self.file, place, "an attribute that should be a JSON object", _CHECK) from None
 
 
-def _input_strides(node: Node) -> dict[str, Any]:
-    """Of a node's attributes the one that says them, if any."""
-    return {one.name: one.string_val for one in node.attr if one.name == "input_strides"}
-
-
 class _Needs:
     """What the nodes of a file wait for, gathered node by node."""
 
@@ -425,14 +423,9 @@ def foreign_node(node: Node, values: dict[str, Any]) -> EtPlusNode:
 def foreign_record(node: Node, values: dict[str, Any]) -> dict[str, Any]:
     """Fields of an ET+ node, with what its columns hold."""
     found = foreign_node(node, values)
-    record: dict[str, Any] = {
-        "id": node.id,
-        "name": node.name,
-        "ctrl_deps": found.ctrl_deps,
-        "inputs": {"values": [], "shapes": [], "types": []},
-        "outputs": {"values": [], "shapes": [], "types": []},
-        "attrs": listed_attributes(values if found.cat is None else {}),
-    }
+    record: dict[str, Any] = {"id": node.id, "name": node.name, "ctrl_deps": found.ctrl_deps}
+    record |= {side: {key: [] for key in TENSOR_KEYS} for side in FLAT_TENSORS}
+    record["attrs"] = listed_attributes(values if found.cat is None else {})
     if node.type not in _METADATA_TYPES:
         ts, dur = (msgspec.Raw(b"%d.000" % us) for us in _micros(node))
         record |= {"ts": ts, "dur": dur, "inclusive_dur": dur, "exclusive_dur": dur}
@@ -494,8 +487,6 @@ def _comm(node: Node, values: dict[str, Any]) -> Comm:
     known = kind in CollectiveCommType.values()
     return Comm(
         collective=names.get(node.type) or (CollectiveCommType.Name(kind).lower() if known else None),
-        bytes=values.get("comm_size"),
-        pg_name=values.get("pg_name"),
-        src_rank=values.get("comm_src"),
-        dst_rank=values.get("comm_dst"),
-    )
+        bytes=values.get("comm_size"), pg_name=values.get("pg_name"),
+        src_rank=values.get("comm_src"), dst_rank=values.get("comm_dst"),
+    )  # fmt: skip

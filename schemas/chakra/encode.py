@@ -133,7 +133,7 @@ def dependency_rows(values: IntColumn, counts: IntColumn) -> list[bytes]:
     before = np.append(0, np.cumsum(np.count_nonzero(number.used, axis=1)))
     ends = np.cumsum(counts)
     packed = _cut(number.content[number.used].tobytes(), before[ends] - before[ends - counts])
-    return [text_field(_DATA_DEPS, one) for one in packed]
+    return [text_field(_DATA_DEPS, numbers) for numbers in packed]
 
 
 def _cut(flat: bytes, sizes: npt.NDArray[Any]) -> list[bytes]:
@@ -141,21 +141,16 @@ def _cut(flat: bytes, sizes: npt.NDArray[Any]) -> list[bytes]:
     return [flat[a:b] for a, b in zip((ends - sizes).tolist(), ends.tolist(), strict=True)]
 
 
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value >= _MORE:
-        encoded.append(value & (_MORE - 1) | _MORE)
-        value >>= _BITS
-    encoded.append(value)
-    return bytes(encoded)
-
-
 class _Lengths(dict[int, bytes]):
     """Encoded lengths, each made when it is asked for first."""
 
     def __missing__(self, length: int) -> bytes:
-        encoded = self[length] = _varint(length)
-        return encoded
+        varint, rest = bytearray(), length
+        while rest >= _MORE:
+            varint.append(rest & (_MORE - 1) | _MORE)
+            rest >>= _BITS
+        varint.append(rest)
+        return self.setdefault(length, bytes(varint))
 
 
 _LENGTHS = _Lengths()

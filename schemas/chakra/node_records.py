@@ -186,7 +186,7 @@ def upgraded(metadata: GlobalMetadata, nodes: Iterator[Node]) -> tuple[GlobalMet
         >>> write_messages(trace.file, *upgraded(metadata, nodes), "lifted.json")  # doctest: +SKIP
         1749
     """
-    texts: dict[str, Any] = {one.name: one.string_val for one in metadata.attr}
+    texts: dict[str, Any] = {attr.name: attr.string_val for attr in metadata.attr}
     header = _decode(texts["header"], type=dict[str, msgspec.Raw])
     header["schema"] = msgspec.Raw(msgspec.json.encode(LAYOUT_1_1_1))
     texts |= {"header": msgspec.json.encode(header).decode(), "layout": '"attrs"'}
@@ -195,14 +195,14 @@ def upgraded(metadata: GlobalMetadata, nodes: Iterator[Node]) -> tuple[GlobalMet
 
 
 def _upgraded_node(node: Node) -> Node:
-    kinds = {one.name: one for one in node.attr}
-    if "cat" in kinds and kinds["cat"].string_val == "runtime":
+    texts = {attr.name: attr.string_val for attr in node.attr}
+    if texts.get("cat") == "runtime":
         return node
     for side in FLAT_TENSORS:
         if not node.HasField(side):
             getattr(node, side).CopyFrom(_NO_TENSORS)
         name = f"{side[:-1]}_strides"
-        if name not in kinds:
+        if name not in texts:
             node.attr.append(attribute(name, f"[{', '.join(['[]'] * _count(getattr(node, side).values))}]"))
     return node
 

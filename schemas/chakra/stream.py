@@ -183,10 +183,6 @@ def write_blocks(path: str | os.PathLike[str], metadata: GlobalMetadata, blocks:
     return count
 
 
-_SIDES = ("inputs", "outputs")
-_IO_FIELDS = ("values", "shapes", "types")
-
-
 def write_json(
     path: str | os.PathLike[str], metadata: GlobalMetadata, nodes: Iterable[Node], *, lines: bool = False
 ) -> int:
@@ -216,35 +212,29 @@ def write_json(
 
 
 def _values(metadata: GlobalMetadata, nodes: Iterable[Node]) -> Iterator[dict[str, Any]]:
-    yield {"version": metadata.version, "attr": [_attribute(one) for one in metadata.attr]}
+    yield {"version": metadata.version, "attr": list(map(_attribute, metadata.attr))}
     for node in nodes:
         value = {
-            "id": node.id,
-            "name": node.name,
+            "id": node.id, "name": node.name,
             "type": NodeType.Name(node.type) if node.type in NodeType.values() else int(node.type),
-            "ctrl_deps": list(node.ctrl_deps),
-            "data_deps": list(node.data_deps),
-            "start_time_micros": node.start_time_micros,
-            "duration_micros": node.duration_micros,
-        }
-        for side in _SIDES:
-            if node.HasField(side):
-                value[side] = {field: getattr(getattr(node, side), field) for field in _IO_FIELDS}
-        yield {**value, "attr": [_attribute(one) for one in node.attr]}
+            "ctrl_deps": list(node.ctrl_deps), "data_deps": list(node.data_deps),
+            "start_time_micros": node.start_time_micros, "duration_micros": node.duration_micros,
+        }  # fmt: skip
+        for side in filter(node.HasField, ("inputs", "outputs")):
+            value[side] = {field: getattr(getattr(node, side), field) for field in ("values", "shapes", "types")}
+        yield {**value, "attr": list(map(_attribute, node.attr))}
 
 
-def _attribute(one: AttributeProto) -> dict[str, Any]:
-    member = one.WhichOneof("value")
-    shown: dict[str, Any] = {"name": one.name}
-    if one.doc_string:
-        shown["doc_string"] = one.doc_string
+def _attribute(attribute: AttributeProto) -> dict[str, Any]:
+    member = attribute.WhichOneof("value")
+    shown: dict[str, Any] = {"name": attribute.name}
+    if attribute.doc_string:
+        shown["doc_string"] = attribute.doc_string
     if member is not None:
-        value = getattr(one, member)
-        shown[member] = _plain(list(value.values) if member.endswith("_list") else value)
+        value = getattr(attribute, member)
+        shown[member] = list(map(_plain, value.values)) if member.endswith("_list") else _plain(value)
     return shown
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain(one) for one in value]
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value

@@ -13,7 +13,7 @@ from ...trace.captured import CALL_KINDS, CallKind, CapturedGraph, CapturedGraph
 from ...trace.columns import IntColumn
 from ...trace.comm_kernels import Comm
 from ...trace.errors import UNREADABLE, TraceFormatError
-from ...trace.kinds import CERTAIN, EQUIVALENT, LINK_NAMES
+from ...trace.kinds import LINK_NAMES
 from ...trace.trace import Record, Trace
 from ..execution_trace.arguments import ABSENT, WholeSides, decode_whole_sides
 from .record_store import FileRecords
@@ -88,10 +88,7 @@ def captured_by_texts(links: CaptureLinks) -> dict[int, bytes]:
 
 
 def read_captured(file: str, header: Record, found: dict[int, CapturedBy]) -> CapturedGraphs | None:
-    """The captured graphs of an ET+ file, None where it has none.
-
-    Args:
-        header: the root's keys, undecoded. found: `captured_by` by row.
+    """The captured graphs of an ET+ file, None where it has none; `found` has `captured_by` by row.
 
     Raises:
         TraceFormatError: `captured_graphs` has another form, or a device event names what it does not have.
@@ -139,21 +136,13 @@ def _positions(values: list[int | None]) -> IntColumn:
 
 
 def _links(found: dict[int, CapturedBy]) -> CaptureLinks:
-    codes = {"certain": CERTAIN, "equivalent": EQUIVALENT}
-    return CaptureLinks(
-        np.fromiter(found, np.int64, len(found)),
-        np.fromiter((one.op for one in found.values()), np.int64, len(found)),
-        np.fromiter((codes[one.link] for one in found.values()), np.int8, len(found)),
-        np.fromiter((one.replay for one in found.values()), np.int64, len(found)),
-    )
+    links = [LINK_NAMES.index(link.link) for link in found.values()]
+    event, op, replay = np.array([(i, link.op, link.replay) for i, link in found.items()], np.int64).reshape(-1, 3).T
+    return CaptureLinks(event, op, np.array(links, np.int8), replay)
 
 
 def edited_file(trace: Trace, records: FileRecords, captured: CapturedGraphs) -> Trace:
-    """A trace whose ET+ file is in memory, with captured graphs in the file, too.
-
-    Args:
-        trace: with `comm` as it is to be.
-    """
+    """A trace (with `comm` as it is to be) whose ET+ file is in memory, with captured graphs in the file, too."""
     data, edits = records.data, list[tuple[int, int, bytes]]()
     root = _decode_record(data)
     for row, text in captured_by_texts(captured.links).items():
@@ -197,6 +186,6 @@ def _with_members(unattached: bytes, captured: CapturedGraphs) -> bytes:
     events = msgspec.json.decode(unattached, type=list[dict[str, msgspec.Raw]])
     starts = [msgspec.json.decode(event["ts"]) for event in events]
     order = sorted(range(len(events)), key=starts.__getitem__)  # as `read_unattached` does
-    for place, text in captured_by_texts(captured.unattached).items():
-        events[order[place]] |= _decode_record(b"{" + text[1:] + b"}")
+    for position, text in captured_by_texts(captured.unattached).items():
+        events[order[position]] |= _decode_record(b"{" + text[1:] + b"}")
     return _encode(events)

@@ -22,8 +22,8 @@ LAUNCH = "cudaLaunchKernel"
 LAUNCH_NS = 5_000
 """What a launch takes on the host."""
 _NO_ARGUMENTS: dict[str, Any] = {"values": [], "shapes": [], "types": []}
-Arguments = dict[str, Any] | None
-"""Inputs or outputs of a node, as in an ET; None for none at all."""
+Arguments = dict[str, Any] | orjson.Fragment | None
+"""Inputs or outputs of a node, as in an ET, or as its JSON; None for none at all."""
 NodeTensors = tuple[Arguments, Arguments]
 """Inputs and outputs."""
 
@@ -163,11 +163,7 @@ def edited(trace: Trace, comms: Mapping[int, dict[str, Any]], summary: dict[str,
 
 @dataclass(frozen=True)
 class _EditedRecords(TextRecords):
-    """The records of a trace with other communications and another root.
-
-    Attributes:
-        comms: by row. summary: the root's `etplus`.
-    """
+    """The records of a trace with other communications (by row) and another `etplus` (`summary`) in its root."""
 
     source: Trace
     comms: Mapping[int, dict[str, Any]]

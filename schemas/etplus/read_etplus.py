@@ -23,15 +23,13 @@ from ...trace.conventions import EDGE_KINDS, EXACT_US, MAX_DURATION_NS, MAX_NS, 
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.index import as_positions
 from ...trace.kinds import CPU, GPU, LINK_NAMES, RUNTIME, UNLINKED
-from ...trace.memory_events import MemoryEvents
+from ...trace.tables import MemoryEvents, UnattachedEvents
 from ...trace.trace import Record, RecordStore, Trace
-from ...trace.unattached_events import UnattachedEvents
 from ..execution_trace.arguments import ATTRIBUTES, Attr, attribute_type
 from ..text.files import Blob, Source, load
 from .captured_graphs import CapturedBy, read_captured
 from .inferred import infer_edges
-from .keys import EVENT_NUMBERS, TIMES
-from .record_store import FileRecords
+from .record_store import EVENT_NUMBERS, TIMES, FileRecords
 
 T = TypeVar("T")
 
@@ -140,11 +138,7 @@ def read_etplus(source: Source) -> Trace:
 
 
 def parse_etplus(blob: Blob[bytes]) -> Trace:
-    """Read an ET+ file that has been loaded.
-
-    Raises:
-        TraceFormatError: see `read_etplus`.
-    """
+    """Read an ET+ file that has been loaded; see `read_etplus`."""
     if blob.broken_at is not None:
         raise TraceFormatError(blob.name, f"byte {blob.broken_at}", "the gzip stream is damaged", _SPOILT)
     return _Reader(blob.name, blob.data).read()
@@ -198,19 +192,14 @@ class _Reader:
             except UnicodeDecodeError as error:
                 raise TraceFormatError(self.file, f"byte {at + error.start}", "is not UTF-8", _SPOILT) from None
 
-    def _array(self, key: str, raw: msgspec.Raw) -> int:
-        """Offset of the "[" of a top-level array; `raw` is a view into the text."""
-        at = _address(raw) - _address(self.data)
-        if self.data[at : at + 1] != b"[":
-            raise TraceFormatError(self.file, f'"{key}"', "is not an array", _SPOILT)
-        return at
-
     def _parts(self, key: str, raw: msgspec.Raw, decode: Callable[[bytes], list[Any]]) -> Iterator[_Part]:
         """An array in blocks of whole elements, some megabytes each.
 
         A cut is right if the text up to it is a whole array: it began at an element.
         """
-        at = self._array(key, raw) + 1
+        at = _address(raw) - _address(self.data) + 1  # `raw` is a view into the text
+        if self.data[at - 1 : at] != b"[":
+            raise TraceFormatError(self.file, f'"{key}"', "is not an array", _SPOILT)
         between, data = self._between(at), memoryview(self.data)
         end = at + len(memoryview(raw)) - 2
         while end - at > _BLOCK:
@@ -289,11 +278,8 @@ class _Reader:
 
 
 class NodeRows:
-    """Fills a `TraceBuilder` with records, block by block.
-
-    Attributes:
-        usual: the `attrs` of nodes are `_UsualAttrs`, not lists.
-    """
+    """Fills a `TraceBuilder` with records, block by block; `usual` while the `attrs` of nodes are `_UsualAttrs`, not
+    lists."""
 
     def __init__(self, file: str) -> None:
         self.builder = TraceBuilder(file)
@@ -301,12 +287,7 @@ class NodeRows:
         self.flat = self.usual = True
 
     def add(self, nodes: list[Node], times: dict[str, IntColumn], *, runtime: bool) -> None:
-        """Add rows.
-
-        Args:
-            times: `ts`, `dur` and `exclusive` as in `Trace`, ns; those of the nodes are not looked at.
-            runtime: runtime calls, which follow after all nodes.
-        """
+        """Add rows; `times` has `ts`, `dur` and `exclusive` as in `Trace`. Runtime calls follow after all nodes."""
         builder = self.builder
         for row, node in enumerate(nodes, builder.count):
             if node.sync_dep:
@@ -331,11 +312,8 @@ class NodeRows:
     def trace(
         self, header: Record, summary: msgspec.Raw, texts: RecordStore, edges: Callable[[], IntColumn] | None
     ) -> Trace:
-        """The trace of the rows.
-
-        Args:
-            header: the root's other keys, undecoded. summary: its `etplus`.
-            edges: gives those between ids; None where the file has none, which are then inferred.
+        """The trace of the rows; `edges` gives those between ids, None where the file has none, which are then
+        inferred.
 
         Raises:
             TraceFormatError: ids used twice, times out of range, a broken root, or edges of nodes that are not there.
@@ -343,7 +321,9 @@ class NodeRows:
         builder = self.builder
         file = builder.file
         builder.check()
-        report = _decode_summary(file, summary)
+        report = _decoded(file, "etplus", msgspec.json.decode, summary)
+        if not isinstance(report, dict):
+            raise TraceFormatError(file, '"etplus"', "is not an object", _SPOILT)
         unattached = read_unattached(file, bytes(header.get("unattached", b"[]")))
         captured = read_captured(file, header, self.captured_by)
         memory = read_memory(file, bytes(header.get("memory", b"[]")), builder.column("id"))
@@ -372,13 +352,6 @@ def _decoded(file: str, key: str, decode: Callable[[bytes], T], text: bytes) -> 
         raise TraceFormatError(file, f'"{key}"', f"cannot be read ({error})", _SPOILT) from None
 
 
-def _decode_summary(file: str, raw: msgspec.Raw) -> dict[str, Any]:
-    summary = _decoded(file, "etplus", msgspec.json.decode, raw)
-    if not isinstance(summary, dict):
-        raise TraceFormatError(file, '"etplus"', "is not an object", _SPOILT)
-    return summary
-
-
 def _address(buffer: bytes | msgspec.Raw) -> int:
     address: int = np.frombuffer(buffer, np.uint8).ctypes.data
     return address
@@ -388,7 +361,7 @@ def _repeats(attrs: Any) -> bool:
     """Whether an attribute with a column comes once more, after the usual ones: the last one counts."""
     if attrs is None or attrs.further_0 is None:
         return False
-    return any(one is not None and one.name in ATTRIBUTES for one in map(partial(getattr, attrs), _FURTHER))
+    return any(attr is not None and attr.name in ATTRIBUTES for attr in map(partial(getattr, attrs), _FURTHER))
 
 
 def _times(nodes: list[Node], text: bytes) -> dict[str, IntColumn]:
@@ -397,10 +370,10 @@ def _times(nodes: list[Node], text: bytes) -> dict[str, IntColumn]:
     if any(np.any(us >= EXACT_US) for us in (ts, dur, inclusive)):
         exact = _decode_exact_times(text)
         return _columns_of_times(
-            np.array([one.ts is None for one in exact], np.bool_),
-            decimal_ns([one.ts for one in exact]),
-            decimal_ns([one.inclusive_dur if one.dur is None else one.dur for one in exact]),
-            decimal_ns([one.exclusive_dur for one in exact]),
+            np.array([node.ts is None for node in exact], np.bool_),
+            decimal_ns([node.ts for node in exact]),
+            decimal_ns([node.inclusive_dur if node.dur is None else node.dur for node in exact]),
+            decimal_ns([node.exclusive_dur for node in exact]),
         )
     dur = np.where(np.isnan(dur), inclusive, dur)
     return _columns_of_times(np.isnan(ts), *(exact_ns(np.nan_to_num(us)) for us in (ts, dur, exclusive)))
@@ -441,14 +414,7 @@ _decode_memory = msgspec.json.Decoder(list[_MemoryRecord]).decode
 
 
 def read_unattached(file: str, text: bytes) -> UnattachedEvents:
-    """Read the list.
-
-    Args:
-        file: name for messages.
-        text: the JSON array.
-
-    Raises:
-        TraceFormatError: not a list of such events.
+    """The events in the JSON text of the root's `unattached`.
 
     Example:
         >>> text = b'[{"name": "k", "cat": "kernel", "ts": 1.5, "dur": 2, "reason": "no launcher in the trace"}]'
@@ -475,15 +441,7 @@ def read_unattached(file: str, text: bytes) -> UnattachedEvents:
 
 
 def read_memory(file: str, text: bytes, ids: IntColumn) -> MemoryEvents:
-    """Read the list.
-
-    Args:
-        file: name for messages.
-        text: the JSON array.
-        ids: int64, of all rows of the trace.
-
-    Raises:
-        TraceFormatError: not a list of such events.
+    """The events in the JSON text of the root's `memory`; `ids` are those of all rows.
 
     Example:
         >>> found = read_memory("x.json", b"[[1.5, -512, 64, 0, 1024, 1, 0, 7, 3]]", np.array([5, 7]))

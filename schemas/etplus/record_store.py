@@ -1,19 +1,19 @@
-"""Records of the rows of a trace: what every store of their texts decodes alike, and that of a file in memory."""
+"""Records of the rows of a trace: the keys that linking adds, what all stores of texts share, and a file in memory."""
 
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import orjson
 
+from ...trace.build import GIVEN_COLUMNS
 from ...trace.columns import IntColumn
-from ...trace.trace import Record
+from ...trace.trace import Record, RecordStore
 from ..execution_trace.arguments import Signatures
 from ..kineto.event_args import comm_of, size_of_copy
 from ..text.files import open_output
@@ -23,24 +23,33 @@ _RECORDS = 4096
 _decode_record = msgspec.json.Decoder(Record).decode
 
 
-class TextRecords(ABC):
-    """A `RecordStore` from the texts of records alone."""
+class Key(NamedTuple):
+    """A key of a record and its column, one of `GIVEN_COLUMNS`."""
 
-    @abstractmethod
-    def texts(self, rows: IntColumn) -> list[bytes]:
-        """The JSON objects of rows, braces included."""
+    name: str
+    column: str
 
-    @abstractmethod
-    def chunks(self) -> Iterator[bytes]:
-        """The text of the whole file."""
+    @property
+    def is_time(self) -> bool:
+        """Whether it is in µs with three decimals; the column has ns."""
+        return GIVEN_COLUMNS[self.column].unit == "ns"
 
-    def tensor_texts(self, rows: IntColumn) -> list[bytes]:
-        """The same: to cut out less takes longer."""
-        return self.texts(rows)
 
-    def other_events(self) -> Iterator[tuple[int, bytes]]:
-        """None: only a recording has others."""
-        return iter(())
+def _same(*names: str) -> tuple[Key, ...]:
+    return tuple(Key(name, name) for name in names)
+
+
+TIMES = (Key("ts", "ts"), Key("dur", "dur"), Key("inclusive_dur", "dur"), Key("exclusive_dur", "exclusive"))
+NODE_KEYS = (*TIMES, *_same("kineto_event", "link"))
+"""Of an ET node that is linked; `inter_thread_dep` and `sync_dep` follow."""
+EVENT_NUMBERS = _same("stream", "device", "correlation", "kineto_event")
+"""Of a GPU event, after its category and times."""
+RUNTIME_KEYS = (*TIMES[:2], *_same("tid", "correlation", "kineto_event", "id", "parent"))
+"""Of a runtime call, after its name."""
+
+
+class TextRecords(RecordStore):
+    """A store whose `texts` and `chunks`, which a subclass has, say all."""
 
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
         """Write the file; `jobs` has no effect."""
@@ -77,12 +86,7 @@ class TextRecords(ABC):
 
 @dataclass(frozen=True)
 class FileRecords(TextRecords):
-    """The records of a file that is in memory.
-
-    Attributes:
-        data: the file's text.
-        start, end: int64, span of each row's record in `data`.
-    """
+    """The records of a file that is in memory: of each row the span from `start` to `end` (int64) of `data`."""
 
     data: bytes
     start: IntColumn

@@ -23,9 +23,8 @@ from ...trace.comm_kernels import Comm
 from ...trace.conventions import EDGE_KINDS, GPU_ANNOTATION_CATEGORY, PYTHON_CATEGORY, UNATTACHED_REASONS
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME
-from ...trace.memory_events import MemoryEvents
+from ...trace.tables import MemoryEvents, UnattachedEvents
 from ...trace.trace import Record, Trace
-from ...trace.unattached_events import UnattachedEvents
 from ..execution_trace.arguments import ET_ATTRIBUTES, listed_attributes, tensor_members
 from ..execution_trace.read_et import NodeTexts
 from ..kineto.read_kineto import EventRecords
@@ -35,8 +34,7 @@ from ..text.json_text import Part, choice, integers, joined_rows, microseconds, 
 from ..text.json_text import rows as texts_of_rows
 from ..text.parallel import parallel_map, processes
 from .captured_graphs import CAPTURED_VERSION, captured_by_texts, edited_file, section_of
-from .keys import EVENT_NUMBERS, NODE_KEYS, RUNTIME_KEYS, TIMES, Key
-from .record_store import FileRecords, TextRecords
+from .record_store import EVENT_NUMBERS, NODE_KEYS, RUNTIME_KEYS, TIMES, FileRecords, Key, TextRecords
 
 FORMAT_VERSION = "1.1"
 """Version of the ET+ format, `etplus.version` in a file."""
@@ -52,7 +50,8 @@ _GPU_NODE = b'%b, "attrs": ' + json.dumps(listed_attributes({})).encode()
 _FLAT_GPU_NODE = json.dumps({name: none for name, (_, none) in ET_ATTRIBUTES.items()})[1:-1].encode() + b", %b"
 """Tensors and attributes of GPU nodes in both layouts, but for the tensors' texts."""
 _LINKS = (b'"equivalent"', b'"certain"')
-_INDEPENDENT = b', "inter_thread_dep": null, "sync_dep": []'
+_DEPENDENT = b', "inter_thread_dep": %b, "sync_dep": %b'
+_INDEPENDENT = _DEPENDENT % (b"null", b"[]")
 _END = b"}" + _SEPARATOR
 _Pieces = tuple[Sequence[bytes], ...]
 """Texts that, put one after the other, are a node and the separator; one of each sequence for each node."""
@@ -130,14 +129,7 @@ class LinkedRecords(TextRecords):
 
     @gc_disabled()
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
-        """Write the file atomically, gzipped if its name ends in ".gz"; the same trace gives the same bytes.
-
-        Args:
-            jobs: processes to make the text with; the bytes are the same for any number.
-
-        Raises:
-            UsageError: the folder does not exist or cannot be written to.
-        """
+        """Write the file; its bytes are the same for any number of processes (`jobs`)."""
         pieces = self._pieces()
         with (
             open_output(path) as file,
@@ -160,7 +152,8 @@ class LinkedRecords(TextRecords):
             at = np.flatnonzero(kind == value)
             if len(at):
                 wanted, back = np.unique(rows[at], return_inverse=True)
-                made = np.array([*_records(make(wanted)), None], object)[:-1]
+                records = (b"".join(parts).removesuffix(_SEPARATOR) for parts in zip(*make(wanted), strict=True))
+                made = np.array([*records, None], object)[:-1]
                 result[at] = made[back]
         texts: list[bytes] = result.tolist()
         return texts
@@ -195,9 +188,10 @@ class LinkedRecords(TextRecords):
         count, captured = self.nodes.block_count, self.captured
         blocks = _spans(count, min(max(count // _FEWEST, 1), _MOST_BLOCKS))
         nodes: list[_Piece] = [partial(self._nodes, *span) for span in blocks]
-        nodes += [partial(self._joined_gpu, some) for some in _parts(self._of_kind(GPU), _GPU_NODES)]
-        calls: list[_Piece] = [partial(self._joined_runtime, some) for some in _parts(self._of_kind(RUNTIME), _ROWS)]
-        edges: list[_Piece] = [partial(_edge_text, some) for some in _parts(trace.edges, _ROWS)]
+        nodes += [partial(_joined_of, self._gpu_pieces, part) for part in _parts(self._of_kind(GPU), _GPU_NODES)]
+        runtime = _parts(self._of_kind(RUNTIME), _ROWS)
+        calls: list[_Piece] = [partial(_joined_of, self._runtime_pieces, part) for part in runtime]
+        edges: list[_Piece] = [partial(_edge_text, part) for part in _parts(trace.edges, _ROWS)]
         return [
             lambda: self.before + b"\n    ",
             *_separated(nodes if self.et_id is None else [self._renumbered]),
@@ -222,12 +216,6 @@ class LinkedRecords(TextRecords):
         added = self._added(np.arange(texts.first[begin], texts.first[end]), _END + opener)
         added[-1] = added[-1].removesuffix(opener)
         return opener + _joined((list(chain.from_iterable(pieces for _, pieces in cuts)), added))
-
-    def _joined_gpu(self, gpu: IntColumn) -> bytes:
-        return _joined(self._gpu_pieces(gpu))
-
-    def _joined_runtime(self, calls: IntColumn) -> bytes:
-        return _joined(self._runtime_pieces(calls))
 
     def _renumbered(self) -> bytes:
         texts = np.empty(len(self.rows.kind), object)
@@ -262,8 +250,9 @@ class LinkedRecords(TextRecords):
             added[i] = end
         before = self.rows.column("inter_thread_dep", rows)
         for i in np.flatnonzero((before >= 0) | np.isin(rows, self._waiting)).tolist():
-            waits = self._dependencies(int(before[i]), int(rows[i]))
-            added[i] = added[i].removesuffix(_INDEPENDENT + end) + waits + end
+            other = orjson.dumps(int(before[i]) if before[i] >= 0 else None)
+            waits = other, orjson.dumps(self.rows.sync_dep.get(int(rows[i]), []))
+            added[i] = added[i].removesuffix(_INDEPENDENT + end) + _DEPENDENT % waits + end
         return added
 
     def _columns(self, keys: Sequence[Key], rows: IntColumn) -> dict[str, npt.NDArray[Any]]:
@@ -274,13 +263,9 @@ class LinkedRecords(TextRecords):
         """Nodes that wait for GPU events."""
         return np.array(sorted(self.rows.sync_dep), np.int64)
 
-    def _dependencies(self, before: int, row: int) -> bytes:
-        other, released = orjson.dumps(before if before >= 0 else None), self.rows.sync_dep.get(row, [])
-        return b', "inter_thread_dep": %b, "sync_dep": %b' % (other, orjson.dumps(released))
-
     def _gpu_pieces(self, gpu: IntColumn) -> _Pieces:
         trace, columns = self.rows, self._columns((*TIMES, *EVENT_NUMBERS), gpu)
-        id_, parent, name, category = (trace.column(one, gpu) for one in ("id", "parent", "name", "category"))
+        id_, parent, name, category = (trace.column(key, gpu) for key in ("id", "parent", "name", "category"))
         caller = b', "parent": ' if trace.flat else b', "ctrl_deps": '
         return (
             texts_of_rows(len(gpu), [b'{"id": ', integers(id_), b', "name": ']),
@@ -374,9 +359,6 @@ def summary_as_read(summary: Mapping[str, Any]) -> dict[str, Any]:
 def with_clock_offset(name: str, data: bytes, offset: int | None) -> bytes:
     """The text of an ET+ file with `etplus.kineto.clock_offset_ns`; without it for None. The rest stays as it is.
 
-    Args:
-        name: of the file, for messages. offset: ns.
-
     Raises:
         TraceFormatError: it is no ET+ file.
     """
@@ -393,11 +375,8 @@ def with_clock_offset(name: str, data: bytes, offset: int | None) -> bytes:
 
 
 def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
-    """The trace with captured graphs, also in the file that it is written to.
-
-    Args:
-        trace: with `comm` and `names` as they are to be.
-    """
+    """The trace (with `comm` and `names` as they are to be) with captured graphs, also in the file that it is written
+    to."""
     records = trace.texts
     if isinstance(records, LinkedRecords):
         summary = {**trace.summary, "version": CAPTURED_VERSION}
@@ -414,11 +393,7 @@ def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
 def _fields(
     keys: Sequence[Key], columns: Mapping[str, npt.NDArray[Any]], texts: Mapping[str, Sequence[bytes]] | None = None
 ) -> list[Part]:
-    """Keys and values of records, a comma before each.
-
-    Args:
-        texts: of columns that are codes.
-    """
+    """Keys and values of records, a comma before each; `texts` are those that codes stand for, by column."""
     parts: list[Part] = []
     for key in keys:
         values, known = columns[key.column], (texts or {}).get(key.column)
@@ -431,13 +406,12 @@ def _fields(
     return parts
 
 
-def _records(pieces: _Pieces) -> list[bytes]:
-    """Each record by itself, without the separator."""
-    return [b"".join(parts).removesuffix(_SEPARATOR) for parts in zip(*pieces, strict=True)]
-
-
 def _joined(pieces: _Pieces) -> bytes:
     return b"".join(chain.from_iterable(zip(*pieces, strict=True)))
+
+
+def _joined_of(make: Callable[[IntColumn], _Pieces], rows: IntColumn) -> bytes:
+    return _joined(make(rows))
 
 
 def _spans(count: int, size: int) -> list[tuple[int, int]]:
@@ -450,11 +424,7 @@ def _parts(rows: IntColumn, size: int) -> list[IntColumn]:
 
 def _separated(pieces: list[_Piece]) -> list[_Piece]:
     """The same pieces, each ending with the separator, but the last."""
-    return [*pieces[:-1], *(partial(_without_separator, last) for last in pieces[-1:])]
-
-
-def _without_separator(make: _Piece) -> bytes:
-    return make().removesuffix(_SEPARATOR)
+    return [*pieces[:-1], lambda: pieces[-1]().removesuffix(_SEPARATOR)] if pieces else []
 
 
 def _texts_of(values: list[Any], codes: npt.NDArray[np.int32], before: bytes = b"") -> list[bytes]:

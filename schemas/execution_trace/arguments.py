@@ -21,7 +21,7 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn
 from ...trace.dtypes import standard_dtype
 from ...trace.errors import UNREADABLE
-from ...trace.tensors import Argument, Signature, Tensor
+from ...trace.tensors import Argument, Signature, SignatureTable, Tensor
 from ...trace.trace import Trace
 
 _RECORDS = 4096
@@ -69,11 +69,8 @@ class Attr(msgspec.Struct, gc=False):
 
 
 def attribute_type(name: str, number: Any = int) -> Any:
-    """A type whose tag is the attribute's name, so that in its place no other attribute decodes.
-
-    Args:
-        number: type of the value of those in ATTRIBUTES.
-    """
+    """A type whose tag is the attribute's name, so that in its place no other attribute decodes; the value of those in
+    ATTRIBUTES is a `number`."""
     kind = number if name in ATTRIBUTES else Any
     return msgspec.defstruct(name, [("value", kind)], tag_field="name", tag=name, gc=False)
 
@@ -116,11 +113,8 @@ class DecodedSide(NamedTuple):
         return found if self.strides is None else {**found, "strides": self.strides}
 
     def rows(self) -> list[tuple[Any, Any, str, Any]]:
-        """Value, shape, type and strides of each argument; strides None where they are not recorded.
-
-        Raises:
-            ValueError: they are not whole.
-        """
+        """Value, shape, type and strides of each argument; strides None where they are not recorded. ValueError if not
+        whole."""
         if not self.whole:
             raise ValueError("the lists of arguments are not of one length")
         count = len(self.values)
@@ -180,11 +174,7 @@ class _UsualCall(msgspec.Struct, gc=False):
 
 
 class CallRecord(NamedTuple):
-    """What a node says of its call.
-
-    Attributes:
-        attributes: of schema 1.0.2 and later, by name; of older ones `op_schema` alone.
-    """
+    """What a node says of its call; of schema 1.0.1 `op_schema` is the only one of `attributes`."""
 
     inputs: DecodedSide
     outputs: DecodedSide
@@ -212,12 +202,8 @@ _decode_side = msgspec.json.Decoder(UndecodedSide).decode
 decode_whole_sides = msgspec.json.Decoder(WholeSides).decode
 
 
-def arguments_of(texts: Sequence[bytes]) -> list[Arguments | None]:
-    """The undecoded arguments in texts of nodes; None for what is no JSON object."""
-    return list(map(_arguments, texts))
-
-
-def _arguments(text: bytes) -> Arguments | None:
+def undecoded_arguments(text: bytes) -> Arguments | None:
+    """The undecoded arguments in the text of a node; None for what is no JSON object."""
     try:
         found = _decode_later(text)
         return _decode_any(text).arguments if found.input_shapes else found
@@ -268,7 +254,7 @@ def call_records(trace: Trace, rows: IntColumn) -> Iterator[CallRecord]:
 
 def _attributes(node: _AnyNode) -> dict[str, Any]:
     listed = _decoded(node.attrs, list[Any]) or []
-    found = {str(one.get("name")): one.get("value") for one in listed if isinstance(one, dict)}
+    found = {str(attr.get("name")): attr.get("value") for attr in listed if isinstance(attr, dict)}
     return found if not node.op_schema else {"op_schema": _decoded(node.op_schema, Any), **found}
 
 
@@ -280,13 +266,8 @@ def _decoded(raw: msgspec.Raw, kind: Any) -> Any:
 
 
 def process_groups(text: bytes | str, *, quoted: bool = False) -> list[Any] | None:
-    """The process groups that a `## process_group:init ##` node lists in the text of one of its inputs.
-
-    Args:
-        quoted: the text is itself in a JSON string, as in the file.
-
-    Returns:
-        None if the text is no list.
+    """The process groups that a `## process_group:init ##` node lists in the text of one of its inputs, None if it
+    lists none; `quoted` if the text is itself in a JSON string, as in the file.
 
     Example:
         >>> process_groups('[{"pg_name": "0", "ranks": [0, 1]}]')
@@ -326,13 +307,8 @@ def listed_attributes(given: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def made_node(name: str, numbers: Mapping[str, int], inputs: Sequence[tuple[Any, Any, str]], *, flat: bool,
               **texts: str) -> bytes:  # fmt: skip
-    """A node as PyTorch writes it, without outputs.
-
-    Args:
-        numbers: `id`, `parent` and those of ATTRIBUTES.
-        inputs: value, shape and type of each.
-        texts: attributes beside ET_ATTRIBUTES, of which `op_schema` is none.
-    """
+    """A node as PyTorch writes it, without outputs: `numbers` are `id`, `parent` and those of ATTRIBUTES, `inputs`
+    value, shape and type of each, `texts` attributes beside ET_ATTRIBUTES."""
     none: dict[str, list[Any]] = {key: [] for key in TENSOR_KEYS}
     given = dict(zip(TENSOR_KEYS, map(list, zip(*inputs, strict=True)), strict=True)) if inputs else none
     if flat:
@@ -348,12 +324,8 @@ def made_node(name: str, numbers: Mapping[str, int], inputs: Sequence[tuple[Any,
 
 
 @dataclass
-class Signatures:
-    """See `SignatureTable`.
-
-    Attributes:
-        values: the signatures, by code.
-    """
+class Signatures(SignatureTable):
+    """Those of nodes of an ET."""
 
     values: list[Signature] = field(default_factory=list)
     _codes: dict[_Key, int] = field(default_factory=dict)
@@ -395,7 +367,7 @@ class Signatures:
 
 
 def _keys(texts: Sequence[bytes], wants_values: Sequence[bool]) -> Iterator[_Key]:
-    for found, wanted in zip(arguments_of(texts), wants_values, strict=True):
+    for found, wanted in zip(map(undecoded_arguments, texts), wants_values, strict=True):
         if found is None:
             yield (b"",)
             continue
@@ -410,10 +382,12 @@ def _signature(key: _Key, argument: Callable[[Any, str, Any], Argument]) -> Sign
     values = _decode(key[4], type=list[Any]) if key[4] else [None] * len(shapes)
     if len(values) != len(shapes):
         values = [None] * len(shapes)
-    inputs = tuple(argument(*one) for one in zip(shapes, types, values, strict=True))
+    inputs = tuple(argument(*given) for given in zip(shapes, types, values, strict=True))
     if key[5]:
         steps = [*_decode(key[5], type=list[Any]), *[None] * len(inputs)]  # some writers leave out those of numbers
-        inputs = tuple(one._replace(expanded=_expanded(one, step)) for one, step in zip(inputs, steps, strict=False))
+        inputs = tuple(
+            given._replace(expanded=_expanded(given, step)) for given, step in zip(inputs, steps, strict=False)
+        )
     if not key[2]:
         return Signature(inputs)
     out_shapes, out_types = _decode(key[2], type=list[Any]), _decode(key[3] or b"[]", type=list[str])
@@ -447,11 +421,11 @@ def _element_types(kind: str) -> tuple[str | None, ...]:
 
 def _leaves(shape: list[Any]) -> Iterator[tuple[int, ...]]:
     """The shapes in nested lists of them."""
-    for one in shape:
-        if isinstance(one, list) and any(isinstance(extent, list) for extent in one):
-            yield from _leaves(one)
+    for item in shape:
+        if isinstance(item, list) and any(isinstance(extent, list) for extent in item):
+            yield from _leaves(item)
         else:
-            yield _checked(one)
+            yield _checked(item)
 
 
 def _checked(shape: Any) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ from ...trace.columns import IntColumn, StringTable, int_column, joined_columns,
 from ...trace.conventions import STRUCTURAL
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ..text.files import Blob, Source, open_text
-from ..text.number_rows import NumberRows
+from ..text.json_text import NumberRows
 from ..text.records import Block, RecordTexts, check_utf8, decode_raws, locate, parse_records
 from ..text.recover import Loss
 from ..text.text import Text

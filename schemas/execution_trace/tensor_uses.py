@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.columns import IntColumn
-from .arguments import Arguments, arguments_of
+from .arguments import Arguments, undecoded_arguments
 
 MAX_STORAGE = 2**31
 """Storage ids are below this: ids count objects."""
@@ -71,7 +71,7 @@ def tensor_uses(records: Sequence[bytes]) -> TensorUses:
         >>> found.storage.tolist(), found.end.tolist(), found.device(0)
         ([8], [192], 'cpu')
     """
-    each = [Arguments() if found is None else found for found in arguments_of(records)]
+    each = [undecoded_arguments(record) or Arguments() for record in records]
     text = b"[" + b"][".join([side.values for found in each for side in (found.inputs, found.outputs)]) + b"]"
     text = (_ESCAPE.sub(b"__", text) if b"\\" in text else text).translate(None, b" \t\r\n")
     kinds = np.frombuffer(text.translate(_KINDS), np.uint8)

@@ -66,13 +66,9 @@ def with_copy_names(events: EventTable) -> EventTable:
         return events
     names = StringTable(events.names)
     name = events.name.copy()
-    name[rows] = names.codes(_named(events, rows))
+    old = [events.names[code] for code in name[rows].tolist()]
+    name[rows] = names.codes(list(map(_name, old, events.args_of(rows))))
     return replace(events, name=name, names=names.values)
-
-
-def _named(events: EventTable, rows: IntColumn) -> list[str]:
-    codes = events.name[rows].tolist()
-    return [_name(events.names[code], args) for code, args in zip(codes, events.args_of(rows), strict=True)]
 
 
 def _name(name: str, args: bytes) -> str:

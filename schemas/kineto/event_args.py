@@ -5,6 +5,7 @@ Argument names are those that PyTorch's profiler writes: on NCCL and RCCL kernel
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -145,10 +146,8 @@ def kernel_comm(args: bytes) -> dict[str, Any]:
 def int_list(value: Any) -> list[int] | None:
     """A list of numbers, or one written as text ("[0, 1]", cut off with "..." where it is long)."""
     if isinstance(value, str):
-        try:
+        with contextlib.suppress(msgspec.MsgspecError):
             value = msgspec.json.decode(value)
-        except msgspec.MsgspecError:
-            return None
     return value if isinstance(value, list) and all(type(v) is int for v in value) else None
 
 
@@ -173,11 +172,7 @@ def comm_of(args: bytes, kernel: str) -> Comm:
 
 
 class ArgsReader:
-    """Reads some arguments of records, undecoded.
-
-    Args:
-        names: of the arguments.
-    """
+    """Reads the arguments of some names in records, undecoded."""
 
     def __init__(self, names: Sequence[str]) -> None:
         keys = [f"value{at}" for at in range(len(names))]

@@ -32,11 +32,7 @@ _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def header(trace: Trace, zero: int) -> dict[str, Any]:
-    """A Kineto trace's top-level keys, as far as the ET+ has them.
-
-    Args:
-        zero: wall-clock ns of the file's time 0.
-    """
+    """A Kineto trace's top-level keys, as far as the ET+ has them; `zero`: wall-clock ns of the file's time 0."""
     kineto = trace.summary.get("kineto")
     known = json.loads(mask(json.dumps(kineto).encode())[0], parse_int=_integer) if isinstance(kineto, dict) else {}
     fields = {written: known[key] for key, written in _NAMES.items() if known.get(key) is not None}
@@ -179,11 +175,11 @@ def other_events(trace: Trace) -> list[OtherEvent]:
     An event without times that can be read is left out.
     """
     found = (_event(index, text) for index, text in trace.texts.other_events())
-    timed = [one for one in found if one is not None]
+    timed = [event for event in found if event is not None]
     if trace.outputs_recorded:
         span = trace.span
-        timed = [one for one in timed if span.start <= one.ts < span.end]
-    return sorted(timed, key=lambda one: (one.ts, -one.dur, one.index))
+        timed = [event for event in timed if span.start <= event.ts < span.end]
+    return sorted(timed, key=lambda event: (event.ts, -event.dur, event.index))
 
 
 def _event(index: int, text: bytes) -> OtherEvent | None:
@@ -208,4 +204,4 @@ def kineto_threads_of(trace: Trace) -> dict[Any, int]:
     found: dict[Any, int] = {}
     if not trace.outputs_recorded:
         found |= {thread: thread for thread in np.unique(trace.thread).tolist() if thread >= 0}
-    return found | {msgspec.json.decode(one["tid"]): int(trace.thread[row]) for row, one in records if "tid" in one}
+    return found | {msgspec.json.decode(call["tid"]): int(trace.thread[row]) for row, call in records if "tid" in call}

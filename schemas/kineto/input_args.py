@@ -66,8 +66,7 @@ def recorded_inputs(event: bytes) -> RecordedInputs | None:
 def et_inputs(recorded: list[RecordedInputs | None], known: dict[RecordedInputs | None, bytes]) -> list[bytes]:
     """The JSON of each call's inputs in the ET's terms; equal ones, of which a trace has many, are made once.
 
-    Args:
-        known: gets the new ones.
+    `known` gets the new ones.
     """
     for key in dict.fromkeys(recorded):
         if key is not None and key not in known:
@@ -115,7 +114,7 @@ def _et_type(kind: str, shape: Any) -> str:
     """An argument's type in the ET's spelling."""
     if kind in _NOT_TENSORS:
         return kind or "None"
-    lists = isinstance(shape, list) and any(isinstance(one, list) for one in shape)
+    lists = isinstance(shape, list) and any(isinstance(extent, list) for extent in shape)
     return _list_type(shape) if lists or kind in _TENSOR_LISTS else f"Tensor({kind})"
 
 
@@ -131,8 +130,7 @@ def _list_type(shape: Any) -> str:
 def input_args(given: DecodedSide, *, from_et: bool) -> dict[str, Any]:
     """What Kineto records of a call that was given this: dimensions, element types, and as texts the values of scalars.
 
-    Args:
-        from_et: the node is of an ET, and was not made of a Kineto event.
+    `from_et`: the node is of an ET, and was not made of a Kineto event.
     """
     if not given.whole:
         return {}

@@ -40,11 +40,7 @@ class CpuCalls:
 
 
 def cpu_calls(kineto: KinetoTrace, categories: frozenset[str] = CPU_CATEGORIES) -> CpuCalls:
-    """Put Kineto's CPU events in order and find each one's caller from the nesting of times.
-
-    Args:
-        categories: what counts as a call.
-    """
+    """Put Kineto's CPU events, of these categories, in order and find each one's caller from the nesting of times."""
     events = kineto.events
     rows = np.flatnonzero(events.mask(categories))
     thread, ts, end = events.thread[rows].astype(np.int64), events.ts[rows], events.end[rows]

@@ -16,7 +16,7 @@ from ...trace.columns import IntColumn, exact_ns, int_column
 from ...trace.conventions import EXACT_US, MAX_DURATION_NS, MAX_NS, PYTHON_CATEGORY
 from ...trace.errors import UNREADABLE
 from ...trace.printable import shortened
-from ..text.number_rows import NumberRows
+from ..text.json_text import NumberRows
 from ..text.records import Block, check_utf8, decode_raws
 from .cuspy import GRAPH_ARROW, LAUNCH_FLOW
 from .kineto_events import MEMORY_NUMBERS, NUMBERS, EventColumns, EventPart
@@ -92,13 +92,10 @@ class _RawArgs(msgspec.Struct, gc=False):
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-_MEMORY_WRITTEN = dict(zip(MEMORY_NUMBERS, MEMORY_ARGUMENTS, strict=True))
 _MemoryArgs = msgspec.defstruct(
-    "_MemoryArgs",
-    [(name, Any, None if name == "bytes" else -1) for name in MEMORY_NUMBERS],
-    rename=_MEMORY_WRITTEN,
-    gc=False,
-)
+    "_MemoryArgs", [(name, Any, None if name == "bytes" else -1) for name in MEMORY_NUMBERS],
+    rename=dict(zip(MEMORY_NUMBERS, MEMORY_ARGUMENTS, strict=True)), gc=False,
+)  # fmt: skip
 _decode_memory = msgspec.json.Decoder(_MemoryArgs).decode
 _decode_raw_args = msgspec.json.Decoder(list[_RawArgs]).decode
 
@@ -217,10 +214,7 @@ _decode_any, _decode_exact = (msgspec.json.Decoder(list[kind]).decode for kind i
 
 
 def decode_any(array: bytes | memoryview, columns: EventColumns, *, modules: bool) -> None:
-    """Decode events of any generation of files, more slowly.
-
-    Args:
-        array, columns, modules: see `decode_plain`.
+    """Decode events of any generation of files, more slowly than `decode_plain`, whose parameters these are.
 
     Raises:
         msgspec.ValidationError: an invalid event, a time before the trace's base, or beyond 2**62 ns, 146 years, or
@@ -321,10 +315,7 @@ def _add(
 
 
 def _allocations(texts: list[msgspec.Raw], ts: IntColumn) -> dict[str, IntColumn]:
-    """Columns of the arguments of memory events.
-
-    Args:
-        texts: the undecoded arguments. ts: times.
+    """Columns of the undecoded arguments of memory events at some times.
 
     Raises:
         msgspec.ValidationError: arguments that are not an object, a time before the trace's base, no or absurd sizes.
@@ -332,7 +323,7 @@ def _allocations(texts: list[msgspec.Raw], ts: IntColumn) -> dict[str, IntColumn
     args: list[Any] = [_decode_memory(text) for text in texts]
     if ts.min(initial=0) < 0:
         raise msgspec.ValidationError(_NEGATIVE)
-    if any(type(one.bytes) is not int or abs(one.bytes) >= _EXACT_INTEGER for one in args):
+    if any(type(given.bytes) is not int or abs(given.bytes) >= _EXACT_INTEGER for given in args):
         raise msgspec.ValidationError('a memory event without its number of "Bytes"')
     return {key: int_column(list(map(attrgetter(key), args)), -1) for key in MEMORY_NUMBERS}
 

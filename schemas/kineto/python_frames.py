@@ -74,5 +74,5 @@ def read_python_frames(source: Source) -> PythonFrames:
     ]  # fmt: skip
     if not found:
         raise TraceFormatError(blob.name, "", "has no Python calls", _REMEDY)
-    ts, dur = (exact_ns(np.array([getattr(one, key) for one in found], np.float64)) for key in ("ts", "dur"))
-    return PythonFrames([one.name for one in found], np.array([one.tid for one in found], np.int64), ts, ts + dur)
+    ts, dur = (exact_ns(np.array([getattr(call, key) for call in found], np.float64)) for key in ("ts", "dur"))
+    return PythonFrames([call.name for call in found], np.array([call.tid for call in found], np.int64), ts, ts + dur)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
@@ -31,10 +32,6 @@ from ..text.tolerant import Document, read_tolerantly
 from .cuspy import whole_us, with_copy_names
 from .kineto_decode import read_events
 from .kineto_events import Codes, EventPart, is_runtime
-
-__all__ = [
-    "EventTable", "EventTexts", "FlowTable", "KinetoTrace", "MemoryTable", "is_runtime", "parse_kineto", "read_kineto",
-]  # fmt: skip
 
 _WORTH_A_PROCESS = 1000
 """Events whose arguments are read as one piece."""
@@ -61,7 +58,7 @@ class EventRecords:
         """What a function makes of the texts of many events, of which each is at least an object with its `args`."""
         shares = np.array_split(index, max(len(index) // _WORTH_A_PROCESS, 1))
         with parallel_map(lambda i: list(map(of, self.texts.of(shares[i]))), len(shares)) as results:
-            return [one for share in results for one in share]
+            return list(chain.from_iterable(results))
 
     def args(self, index: IntColumn) -> list[bytes]:
         """The undecoded JSON texts of the `args` of many events; neighbours in the file cost least."""
@@ -124,10 +121,6 @@ class EventTable:
         """int64 ns, ts + dur; an unfinished event ends where it starts."""
         end: IntColumn = self.ts + np.maximum(self.dur, 0)
         return end
-
-    def args(self, row: int) -> bytes:
-        """The undecoded JSON text of an event's `args`."""
-        return self.args_of(np.array([row]))[0]
 
     def args_of(self, rows: IntColumn) -> list[bytes]:
         """The undecoded JSON texts of the `args` of many events; neighbours in the file cost least."""
@@ -284,8 +277,8 @@ def parse_kineto(
     if is_pftrace(blob.data[:HEAD]):
         from ..perfetto.read_perfetto import read_events as read_packets  # protobuf takes long to import
 
-        found = read_packets(blob, modules=modules, progress=progress)
-        return _build(blob.name, found.losses, found.header, found.texts, [found.part])
+        losses, header, texts, part = read_packets(blob, modules=modules, progress=progress)
+        return _build(blob.name, losses, header, texts, [part])
     read = partial(_read, modules=modules)
     return read_tolerantly(blob, "traceEvents", read, strict=strict, progress=progress)
 
@@ -316,9 +309,11 @@ def _build(
     base = msgspec.json.decode(header["baseTimeNanoseconds"]) if "baseTimeNanoseconds" in header else 0
     known = type(base) is int and 0 <= base < MAX_NS
     tables = {kind: StringTable() for kind in ("category", "name", "thread")}
-    for part, first in zip(parts, _firsts(parts), strict=True):
+    first = 0
+    for part in parts:
         part.events["index"] += first
         part.memory["index"] += first
+        first += sum(count for _, _, count in part.spans)
         for kind, table in tables.items():
             codes = table.codes(part.values[kind])
             for columns in (part.events, part.flows, part.memory):
@@ -345,18 +340,12 @@ def _build(
 def _of_64_bits(value: Any) -> Any:
     """A decoded JSON value with the integers that 64 bits do not hold as floats, or None if they are greater still."""
     if isinstance(value, dict):
-        return {key: _of_64_bits(one) for key, one in value.items()}
+        return {key: _of_64_bits(member) for key, member in value.items()}
     if isinstance(value, list):
-        return [_of_64_bits(one) for one in value]
+        return list(map(_of_64_bits, value))
     if type(value) is not int or -(2**63) <= value < 2**64:
         return value
     return float(value) if abs(value) < sys.float_info.max else None
-
-
-def _firsts(parts: list[EventPart]) -> list[int]:
-    """The index of each part's first event."""
-    counts = [sum(count for _, _, count in part.spans) for part in parts]
-    return (np.cumsum(counts) - counts).tolist() if counts else []
 
 
 class _OnlyArgs(msgspec.Struct, gc=False):

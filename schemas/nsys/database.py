@@ -162,14 +162,14 @@ class Database:
             raise TraceFormatError(self.name, table, f"name {lacking[0]} is not in StringIds", _REMEDY)
         return found
 
-    def pairs(self, table: str, one: str, other: str, where: str = "1", *values: int) -> set[tuple[int, int]]:
+    def pairs(self, table: str, first: str, second: str, where: str = "1", *values: int) -> set[tuple[int, int]]:
         """The distinct values of two expressions, integers."""
         if not self.has(table):
             return set()
         self.table = table
-        query = f'SELECT DISTINCT COALESCE({one}, -1), COALESCE({other}, -1) FROM "{table}" WHERE {where}'
+        query = f'SELECT DISTINCT COALESCE({first}, -1), COALESCE({second}, -1) FROM "{table}" WHERE {where}'
         found = self._connection.execute(query, values).fetchall()
-        return {(a, b) for a, b in self.integers(found, (one, other)).tolist()} if found else set()
+        return {(a, b) for a, b in self.integers(found, (first, second)).tolist()} if found else set()
 
     def _expression(self, table: str, column: str) -> str:
         if column in ("text", "value", "name"):
@@ -185,12 +185,8 @@ class Database:
         found = np.array(rows)
         if found.dtype == np.int64:
             return found
-        column, bad = next(
-            (column, value)
-            for row in rows
-            for column, value in zip(columns, row, strict=False)
-            if type(value) is not int
-        )
+        named = ((column, value) for row in rows for column, value in zip(columns, row, strict=False))
+        column, bad = next((column, value) for column, value in named if type(value) is not int)
         raise TraceFormatError(self.name, f"{self.table}, {column}", f"{str(bad)[:40]!r} is not an integer", _REMEDY)
 
 
@@ -266,9 +262,12 @@ def _file_of(source: Source | Blob[Text], stack: contextlib.ExitStack, progress:
         target = Path(stack.enter_context(TemporaryDirectory(prefix="etplus-")), "export.sqlite")
         _import_parquet(path, target)
         return shown_name(path), target
-    if path is not None and path.is_file() and not _is_gzipped(path):
-        protect(path)
-        return shown_name(path), path
+    if path is not None and path.is_file():
+        with path.open("rb") as file:
+            packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+        if not packed:
+            protect(path)
+            return shown_name(path), path
     blob = source if isinstance(source, Blob) else open_text(source, progress=progress)
     if blob.broken_at is not None:
         problem = f"the gzip stream is damaged at byte {blob.broken_at}"
@@ -276,11 +275,6 @@ def _file_of(source: Source | Blob[Text], stack: contextlib.ExitStack, progress:
     target = Path(stack.enter_context(TemporaryDirectory(prefix="etplus-")), "export.sqlite")
     _copy(blob.name, blob.data, target)
     return blob.name, target
-
-
-def _is_gzipped(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
 
 
 def _copy(name: str, text: Text, target: Path) -> None:
@@ -330,9 +324,8 @@ def _import_parquet(folder: Path, target: Path) -> None:
                     connection.executemany(f'INSERT INTO "{file.stem}" VALUES ({places})', values)
             except (ArrowException, OSError, sqlite3.Error, OverflowError) as error:
                 reason = str(error).partition("\n")[0][:200]
-                raise TraceFormatError(
-                    str(file), "", f"cannot be read as parquet ({reason})", "export it again"
-                ) from None
+                problem = f"cannot be read as parquet ({reason})"
+                raise TraceFormatError(str(file), "", problem, "export it again") from None
         if (folder / "StringIds.parquet").is_file():
             connection.execute("CREATE INDEX string_ids ON StringIds (id)")
         connection.commit()

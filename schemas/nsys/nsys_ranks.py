@@ -92,10 +92,10 @@ def choose(
     """
     wanted = {"rank": rank, "pid": pid, "device": device}
     given = {key: value for key, value in wanted.items() if value is not None}
-    found = [one for one in ranks if all(getattr(one, key) == value for key, value in given.items())]
+    found = [option for option in ranks if all(getattr(option, key) == value for key, value in given.items())]
     if not found:
-        said = ", ".join(f"{'GPU' if key == 'device' else key} {value}" for key, value in given.items())
-        raise UsageError(f"{name}: no {said}; it has {listed(ranks)}")
+        asked = ", ".join(f"{'GPU' if key == 'device' else key} {value}" for key, value in given.items())
+        raise UsageError(f"{name}: no {asked}; it has {listed(ranks)}")
     return found
 
 

@@ -7,6 +7,7 @@ ranges, calls, kernels, copies, memsets, whole graphs, synchronisation records, 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -66,12 +67,12 @@ def read_nsys(
         every = ranks = ranks_of(database, "")
         if isinstance(source, NsysRank):
             rank, pid, device = None, source.pid, source.device
-            ranks = [one for one in ranks if source.process in (-1, one.process)]
+            ranks = [found for found in ranks if source.process in (-1, found.process)]
         found = choose(ranks, database.name, rank=None if len(ranks) == 1 else rank, pid=pid, device=device)
         for key, value in (("pid", et_pid), ("rank", et_rank)):
-            fitting = [one for one in found if getattr(one, key) == value]
+            fitting = [rank_found for rank_found in found if getattr(rank_found, key) == value]
             found = fitting if len(found) > 1 and fitting else found
-        return _read(database, only(found, database.name), tuple(one.pid for one in every))
+        return _read(database, only(found, database.name), tuple(process.pid for process in every))
 
 
 def _read(database: Database, rank: NsysRank, machine_pids: tuple[int, ...]) -> KinetoTrace:
@@ -145,9 +146,7 @@ def _devices(database: Database, rank: NsysRank) -> list[dict[str, Any]]:
     columns = ("id", "totalMemory", "smCount", "computeMajor", "computeMinor", "name")
     for rows in database.rows("TARGET_INFO_GPU", columns, "id = ?", gpu):
         _, memory, processors, major, minor, name = rows[0]
-        known = {
-            "totalGlobalMem": memory, "computeMajor": major, "computeMinor": minor, "numSms": processors,
-        }  # fmt: skip
+        known = {"totalGlobalMem": memory, "computeMajor": major, "computeMinor": minor, "numSms": processors}
         numbers = {key: value for key, value in known.items() if isinstance(value, int) and value >= 0}
         return [{"id": rank.device, "name": str(name or ""), **numbers}]
     return []
@@ -162,11 +161,7 @@ def _data_edges(ranges: RangeDetails) -> IntColumn:
 
 
 class _EventArguments:
-    """The JSON texts of events with nothing but their `args`; see `EventTexts`.
-
-    Args:
-        ranges: the first events. gpu: consecutive others, in order; those between have none.
-    """
+    """The JSON texts of events with nothing but their `args` (see `EventTexts`): ranges are first; of others `gpu`."""
 
     def __init__(self, ranges: RangeDetails, gpu: Sequence[GpuArguments]) -> None:
         self._ranges, self._gpu = ranges, [part for part in gpu if len(part)]
@@ -175,8 +170,8 @@ class _EventArguments:
     def of(self, records: IntColumn) -> list[bytes]:
         """The texts of events by index."""
         part = np.searchsorted(self._first, records, side="right") - 1
-        encode = msgspec.json.encode
-        return [encode({"args": self._args(*one)}) for one in zip(records.tolist(), part.tolist(), strict=True)]
+        args = map(self._args, records.tolist(), part.tolist())
+        return [msgspec.json.encode({"args": given}) for given in args]
 
     def _args(self, event: int, part: int) -> dict[str, Any]:
         if event < len(self._ranges.op_id):
@@ -192,17 +187,11 @@ class _EventArguments:
         args: dict[str, Any] = {"Record function id": op_id} if op_id else {}
         args |= {"Sequence number": seq} if seq >= 0 else {}
         if ranges.sizes[event]:
-            shapes = _shapes(ranges.shapes[ranges.sizes[event]])
+            shapes: list[list[int]] = []  # as of a text that was cut off
+            with contextlib.suppress(*UNREADABLE):
+                shapes = msgspec.json.decode(ranges.shapes[ranges.sizes[event]], type=list[list[int]])
             args |= {"Input Dims": shapes, "Input type": [UNKNOWN_DTYPE if shape else "" for shape in shapes]}
         return args
-
-
-def _shapes(text: str) -> list[list[int]]:
-    """The shapes in a range's name, [] if it was cut off."""
-    try:
-        return msgspec.json.decode(text, type=list[list[int]])
-    except UNREADABLE:
-        return []
 
 
 _DRIVER = 1
@@ -274,7 +263,7 @@ def add_calls(database: Database, rank: NsysRank, events: EventColumns) -> None:
     tids, thread = distinct_rows(found["globalTid"] % PROCESS)
     events.add(
         ((found["eventClass"] == _DRIVER).astype(np.int64), ["cuda_runtime", "cuda_driver"]),
-        (name, [_VERSION.sub("", names[one]) for (one,) in ids.tolist()]),
+        (name, [_VERSION.sub("", names[number]) for (number,) in ids.tolist()]),
         (thread, [(rank.pid, tid) for (tid,) in tids.tolist()]),
         *_times(found), correlation=found["correlationId"],
     )  # fmt: skip
@@ -329,7 +318,7 @@ def _add(
 ) -> GpuArguments:
     arguments = GpuArguments(events.count, kind, found)
     streams, stream = distinct_rows(found["streamId"])
-    threads = [(rank.device, one) for (one,) in streams.tolist()]
+    threads = [(rank.device, number) for (number,) in streams.tolist()]
     events.add(
         (np.zeros(len(stream), np.int64), [category]), names, (stream, threads),
         *_times(found), correlation=found["correlationId"], stream=found["streamId"], device=found["deviceId"],
@@ -369,7 +358,7 @@ def _last_record(records: dict[str, IntColumn], waits: dict[str, IntColumn]) -> 
     A wait is for the record that was made last when it is called (CUDA Runtime API, cudaStreamWaitEvent);
     correlation ids count the calls of a process.
     """
-    keys = [np.stack([one["contextId"], one["eventId"]], axis=1) for one in (records, waits)]
+    keys = [np.stack([columns["contextId"], columns["eventId"]], axis=1) for columns in (records, waits)]
     code = distinct_rows(*np.concatenate(keys).T)[1]
     ours, theirs = code[: len(keys[0])], code[len(keys[0]) :]
     order = np.lexsort((records["correlationId"], ours))
@@ -422,26 +411,24 @@ def add_ranges(database: Database, process: int, events: EventColumns) -> RangeD
     for rows in database.rows("NVTX_EVENTS", _COLUMNS, where, process):
         numbers = np.ascontiguousarray(database.integers([row[:-1] for row in rows], _COLUMNS).T)
         start, end, thread, text_id = numbers[0].copy(), numbers[1], numbers[3], numbers[5].tolist()
-        registered = database.names(np.array([one for one, row in zip(text_id, rows, strict=True) if row[-1] is None]))
-        texts = [row[-1] if row[-1] is not None else registered[one] for one, row in zip(text_id, rows, strict=True)]
+        registered = database.names(np.array([of for of, row in zip(text_id, rows, strict=True) if row[-1] is None]))
+        texts = [registered[of] if row[-1] is None else row[-1] for of, row in zip(text_id, rows, strict=True)]
         ranges = [read_range(text if isinstance(text, str) else repr(text)) for text in texts]
         crossing = loose[at : at + len(rows)].tolist()
-        op_ids.append(np.array([one.op_id for one in ranges], np.int64))
-        seqs.append(np.array([one.seq for one in ranges], np.int64))
+        op_ids.append(np.array([found.op_id for found in ranges], np.int64))
+        seqs.append(np.array([found.seq for found in ranges], np.int64))
         threads, position = distinct_rows(thread)
         events.add(
-            [CROSSING if apart else one.category for one, apart in zip(ranges, crossing, strict=True)],
-            [one.name for one in ranges],
-            (position, [(one // PROCESS % PROCESS, one % PROCESS) for (one,) in threads.tolist()]),
-            start,
-            np.where(end >= start, end - start, -1),
-            rf_id=np.where(op_ids[-1] > 0, op_ids[-1], -1),
-            seq=seqs[-1],
-        )
-        sizes.append(shapes.codes([one.sizes for one in ranges]))
-        counts = [len(one.producers) for one in ranges]
+            [CROSSING if apart else found.category for found, apart in zip(ranges, crossing, strict=True)],
+            [found.name for found in ranges],
+            (position, [(number // PROCESS % PROCESS, number % PROCESS) for (number,) in threads.tolist()]),
+            start, np.where(end >= start, end - start, -1),
+            rf_id=np.where(op_ids[-1] > 0, op_ids[-1], -1), seq=seqs[-1],
+        )  # fmt: skip
+        sizes.append(shapes.codes([found.sizes for found in ranges]))
+        counts = [len(found.producers) for found in ranges]
         consumers.append(np.repeat(np.arange(at, at + len(rows)), counts))
-        producers.append(np.array([number for one in ranges for number in one.producers], np.int64))
+        producers.append(np.array([number for found in ranges for number in found.producers], np.int64))
         at += len(rows)
     op_id, seq, consumer, producer = map(np.concatenate, (op_ids, seqs, consumers, producers))
     return RangeDetails(op_id, seq, np.concatenate(sizes), shapes.values, consumer, producer)

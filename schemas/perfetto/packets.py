@@ -99,11 +99,7 @@ def category_of_stage(name: str, category: int) -> str:
 
 
 def args_of_stage(stage: Any, names: Mapping[int, str]) -> dict[str, Any]:
-    """The arguments of an event, with Kineto's names.
-
-    Args:
-        names: of the arguments of kernel launches, by iid.
-    """
+    """The arguments of an event, with Kineto's names; `names` are those of kernel launches' arguments, by iid."""
     args: dict[str, Any] = {"device": stage.gpu_id}
     for extra in stage.extra_data:
         name, value = text_of(extra.name), text_of(extra.value)
@@ -113,8 +109,8 @@ def args_of_stage(stage: Any, names: Mapping[int, str]) -> dict[str, Any]:
         launch = stage.launch
         for axis, size in (("grid", launch.grid_size), ("block", launch.workgroup_size)):
             args[axis] = [size.x, size.y, size.z]
-        for one in launch.args:
-            written = names.get(one.name_iid, "")
+        for given in launch.args:
+            written = names.get(given.name_iid, "")
             if written in _LAUNCH:
-                args[_LAUNCH[written]] = one.uint_value
+                args[_LAUNCH[written]] = given.uint_value
     return args

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from google.protobuf.message import DecodeError
 
 from ...trace.columns import IntColumn, StringTable, int_column
 from ...trace.conventions import EPOCH_NS, MAX_DURATION_NS, MAX_NS, PYTHON_CATEGORY
@@ -48,30 +49,13 @@ _CHECK = "record it again; if it opens in ui.perfetto.dev, please report it"
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True)
-class PerfettoEvents:
-    """What `schemas.kineto` makes a trace of.
-
-    Attributes:
-        header: the keys of a Kineto trace's header that are known: `baseTimeNanoseconds`.
-        texts: of each event its arguments, `{"args": …}`.
-        part: columns of the events and flows.
-        losses: what was left out.
-    """
-
-    header: dict[str, msgspec.Raw]
-    texts: RecordTexts
-    part: EventPart
-    losses: tuple[Loss, ...]
+Found = tuple[tuple[Loss, ...], dict[str, msgspec.Raw], RecordTexts, EventPart]
+"""What was left out; the known part of a Kineto trace's header, `baseTimeNanoseconds`; of each event its arguments,
+`{"args": …}`; and columns of the events and flows."""
 
 
-def read_events(blob: Blob[Text], *, modules: bool = False, progress: bool = False) -> PerfettoEvents:
-    """Read a Perfetto trace packet by packet.
-
-    Args:
-        blob: the decompressed trace.
-        modules: keep Python calls that are a module's forward; others are left out.
-        progress: show a bar for reading that takes over two seconds.
+def read_events(blob: Blob[Text], *, modules: bool, progress: bool) -> Found:
+    """Read a Perfetto trace packet by packet, of Python calls those that `parse_kineto` reads.
 
     Raises:
         TraceFormatError: broken, or cut off.
@@ -93,18 +77,12 @@ def read_events(blob: Blob[Text], *, modules: bool = False, progress: bool = Fal
             except KeyError as error:
                 problem = f"a packet refers to the interned value {error}, which no packet before it defines"
                 raise TraceFormatError(blob.name, f"byte {offset}", problem, _CHECK) from None
-            except (ValueError, RecursionError, OverflowError, _decode_error()) as error:
+            except (ValueError, RecursionError, OverflowError, DecodeError) as error:
                 problem = f"a packet that cannot be read ({type(error).__name__}: {error})"
                 raise TraceFormatError(blob.name, f"byte {offset}", problem, _CHECK) from None
             watch.add(len(data), reader.written - before)
             bar.update(len(data))
     return reader.finished(blob.name)
-
-
-def _decode_error() -> type[Exception]:
-    from google.protobuf.message import DecodeError
-
-    return DecodeError
 
 
 @dataclass
@@ -210,7 +188,7 @@ class _PacketReader:
         self.written += len(made[0])
         return made
 
-    def finished(self, name: str) -> PerfettoEvents:
+    def finished(self, name: str) -> Found:
         """All events as columns."""
         slices, stages = self.slices, self.stages
         gpu_times = [stage.ts for stage in stages], [stage.dur for stage in stages]
@@ -230,12 +208,12 @@ class _PacketReader:
         kept = np.array(
             [k for k, of in enumerate(slices.args) if of is not None and dur[k] < MAX_DURATION_NS], np.int64
         )
-        args = [one for k in kept.tolist() if (one := slices.args[k]) is not None] + [stage.args for stage in stages]
+        args = [given for k in kept.tolist() if (given := slices.args[k]) is not None] + [s.args for s in stages]
         category = [slices.category[k] for k in kept.tolist()] + [stage.category for stage in stages]
         numbers = _numbers(args)
         uuids = [slices.track[k] for k in start[kept].tolist()]
         threads = [*map(self._thread, uuids), *([(0, 0)] * len(stages))]
-        on_gpu = [one in ("kernel", "gpu_memcpy", "gpu_memset") or k >= len(kept) for k, one in enumerate(category)]
+        on_gpu = [kind in ("kernel", "gpu_memcpy", "gpu_memset") or k >= len(kept) for k, kind in enumerate(category)]
         for k in np.flatnonzero(on_gpu).tolist():
             threads[k] = (int(numbers["device"][k]), int(numbers["stream"][k]))
         times = np.concatenate([ts[start[kept]], gpu_ts]) - base
@@ -246,7 +224,7 @@ class _PacketReader:
         columns.end_block(0, 0)
         losses = tuple(Loss("dropped_record", count, -1, what) for what, count in self.left_out.items() if count)
         texts = RecordTexts.joined([text for text, _ in args])
-        return PerfettoEvents({"baseTimeNanoseconds": msgspec.Raw(b"%d" % base)}, texts, columns.part(), losses)
+        return losses, {"baseTimeNanoseconds": msgspec.Raw(b"%d" % base)}, texts, columns.part()
 
     def _thread(self, uuid: int) -> tuple[int | str, int | str]:
         """Process and thread of a track."""
@@ -256,7 +234,7 @@ class _PacketReader:
         if found.HasField("thread"):
             return found.thread.pid, found.thread.tid
         parent = self.tracks.get(found.parent_uuid)
-        pid = next((one.process.pid for one in (found, parent) if one is not None and one.HasField("process")), -1)
+        pid = next((track.process.pid for track in (found, parent) if track and track.HasField("process")), -1)
         return pid, text_of(found.name or found.static_name) or str(uuid)
 
     def _add_arrows(
@@ -417,15 +395,10 @@ class PacketSequence:
 
     def _intern(self, data: Any) -> None:
         for kind in ("event_categories", "event_names", "debug_annotation_names"):
-            self.names[kind].update((one.iid, text_of(one.name)) for one in getattr(data, kind))
-        self.names["gpu_specifications"].update(
-            (gpu_specification.iid, (text_of(gpu_specification.name), gpu_specification.category))
-            for gpu_specification in data.gpu_specifications
-        )
-        self.texts.update(
-            (string_value.iid, string_value.str.decode("utf-8", "replace"))
-            for string_value in data.debug_annotation_string_values
-        )
+            self.names[kind].update((named.iid, text_of(named.name)) for named in getattr(data, kind))
+        stages = ((stage.iid, (text_of(stage.name), stage.category)) for stage in data.gpu_specifications)
+        self.names["gpu_specifications"].update(stages)
+        self.texts.update((text.iid, text_of(text.str)) for text in data.debug_annotation_string_values)
         self.arguments.update(_extension(data))
 
     def ns(self, packet: Any) -> int:
@@ -438,22 +411,20 @@ class PacketSequence:
         Raises:
             KeyError: a name that is not interned.
         """
-        return {
-            text_of(one.name) or self.names["debug_annotation_names"][one.name_iid]: self._value(one)
-            for one in given
-        }  # fmt: skip
+        known = self.names["debug_annotation_names"]
+        return {text_of(entry.name) or known[entry.name_iid]: self._value(entry) for entry in given}
 
-    def _value(self, one: Any) -> Any:
-        kind = one.WhichOneof("value")
+    def _value(self, annotation: Any) -> Any:
+        kind = annotation.WhichOneof("value")
         if kind == "string_value_iid":
-            return self.texts[one.string_value_iid]
+            return self.texts[annotation.string_value_iid]
         if kind == "string_value":
-            return text_of(one.string_value)
+            return text_of(annotation.string_value)
         if kind is not None and kind not in ("nested_value", "legacy_json_value", "proto_value"):
-            return getattr(one, kind)
-        if one.dict_entries:
-            return self.annotations(one.dict_entries)
-        return [self._value(item) for item in one.array_values]
+            return getattr(annotation, kind)
+        if annotation.dict_entries:
+            return self.annotations(annotation.dict_entries)
+        return [self._value(item) for item in annotation.array_values]
 
 
 def _extension(data: Any) -> Iterator[tuple[int, str]]:

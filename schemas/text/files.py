@@ -61,7 +61,6 @@ def load(source: Source, *, progress: bool = False, trace: bool = True) -> Blob[
     """Read an input whole, gunzipping it when it starts with the gzip magic.
 
     Args:
-        source: see `Source`.
         progress: show a tqdm bar on standard error when reading takes over two seconds.
         trace: it should be a trace; a file of another format is refused with its name.
 
@@ -78,13 +77,10 @@ def load(source: Source, *, progress: bool = False, trace: bool = True) -> Blob[
 
 
 def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tuple[S, str]:
-    """Read a JSON file of one of our own formats.
+    """Read a JSON file of one of our own formats: what it holds, and the file's name for messages.
 
     Args:
-        kind: what it holds. problem, remedy: for the message where it does not, such as "invalid model".
-
-    Returns:
-        what it holds, and the file's name for messages.
+        problem, remedy: for the message where it is not of that `kind`, such as "invalid model".
 
     Raises:
         TraceFormatError: no such file, or of another form.
@@ -97,11 +93,7 @@ def read_struct(source: Source, kind: type[S], problem: str, remedy: str) -> tup
 
 
 def open_text(source: Source, *, progress: bool = False) -> Blob[Text]:
-    """Like `load`, but a large text is left in its file, or unpacked into a temporary one, to be read in pieces.
-
-    Raises:
-        TraceFormatError: see `load`; or a gzip file unpacks to more than the free memory or disk space.
-    """
+    """Like `load`, but a large text is left in its file, or unpacked into a temporary one, to be read in pieces."""
     blob = _open(source, _KEPT_IN_MEMORY, progress)
     refuse_foreign(blob.name, blob.data[:HEAD])
     return blob
@@ -240,7 +232,9 @@ def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     with transaction() as run:
         target = run.claim(path)
         if target is None:
-            out = _standard_output()
+            sys.stdout.flush()  # what was printed before comes first
+            plain = sys.stdout.buffer
+            out = cast("IO[bytes]", _Terminal(plain)) if sys.stdout.isatty() else plain
             yield out
             out.flush()
         elif target.exists() and not target.is_file():  # a device or a pipe is written through, never replaced
@@ -275,11 +269,6 @@ def _written_beside(target: Path, run: Transaction) -> Iterator[IO[bytes]]:
     except BaseException:
         run.drop(target)
         raise
-
-
-def _standard_output() -> IO[bytes]:
-    sys.stdout.flush()  # what was printed before comes first
-    return cast("IO[bytes]", _Terminal(sys.stdout.buffer)) if sys.stdout.isatty() else sys.stdout.buffer
 
 
 class _Terminal(io.BufferedIOBase):
@@ -327,7 +316,6 @@ class Spool:
     (Windows), all is kept in memory.
 
     Args:
-        name: the input's name for messages.
         kept: bytes to keep in memory.
         packed: size of the input that it comes from, None if it is the input itself.
 
@@ -405,8 +393,6 @@ def gunzip(
     """Gunzip all members of a text, up to the first damage.
 
     Args:
-        packed: a gzip stream of one or several members.
-        name: the file's name for messages.
         kept: a longer result is put into a temporary file, see `Spool`.
         done: called with the number of bytes that were read.
 

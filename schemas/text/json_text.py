@@ -1,4 +1,5 @@
-"""Many short texts at once: rows of constant text and right-aligned numbers, made as one matrix of characters.
+"""Many small records at once: their texts, rows of constant text and right-aligned numbers, made as one matrix of
+characters; and their numbers, read from one encoded text.
 
 JSON allows white space before a number, so that all rows of a block can have one length; made that way, a row costs a
 tenth of what formatting it in Python does.
@@ -6,9 +7,10 @@ tenth of what formatting it in Python does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -19,7 +21,7 @@ Part = bytes | _Matrix
 """Constant text, or one text a row as a matrix of characters."""
 
 _SPACE, _POINT, _MINUS = b" .-"
-_QUADS = np.frombuffer(b"".join(b"%04d" % i for i in range(10_000)), np.uint32)
+_QUADS = (np.arange(10_000)[:, None] // [1000, 100, 10, 1] % 10 + ord("0")).astype(np.uint8).view(np.uint32)[:, 0]
 """The four digits of each number below 10,000, as one value."""
 _POWERS = np.concatenate(([0], 10 ** np.arange(1, 19)))
 """A number has as many digits as there are of these up to it."""
@@ -104,3 +106,37 @@ def _digits(values: IntColumn, least: int) -> _Matrix:
         used = np.maximum(np.searchsorted(_POWERS, values, side="right"), least)
         np.copyto(digits, _SPACE, where=np.arange(width) < width - used[:, None])
     return digits
+
+
+_EXACT_INTEGER = 2.0**53
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class NumberRows:
+    """Encodes all objects at once, as MessagePack, in which those whose numbers are doubles are rows of one length.
+
+    Args:
+        example: an object; all its numbers are doubles.
+        before: by the name of a column, what the encoded text has just before its number, type byte aside.
+    """
+
+    def __init__(self, example: msgspec.Struct, before: Mapping[str, bytes]) -> None:
+        text = _encode(example)
+        offsets = [text.index(key) + len(key) + 1 for key in before.values()]
+        self._row = np.dtype(
+            {"names": list(before), "formats": [">f8"] * len(before), "offsets": offsets, "itemsize": len(text)}
+        )
+
+    def columns(self, objects: list[Any]) -> dict[str, IntColumn] | None:
+        """The columns; None if a number is not an integer, or too large for a double to be exact."""
+        text = _encode(objects)
+        rows = np.frombuffer(text, self._row, offset=len(text) - len(objects) * self._row.itemsize)
+        columns: dict[str, IntColumn] = {}
+        for name in self._row.names or ():
+            values = rows[name].astype(np.float64)
+            if np.abs(values).max(initial=0.0) >= _EXACT_INTEGER:
+                return None
+            columns[name] = values.astype(np.int64)
+            if not np.array_equal(columns[name], values):
+                return None
+        return columns

@@ -13,17 +13,8 @@ from ...trace.errors import TraceFormatError, UsageError
 
 LIMIT = "ETPLUS_MEMORY_LIMIT"
 """The environment variable with which a user sets the memory that a process may take, such as 512MB or 8 GB."""
-_UNITS = {
-    "": 1,
-    "k": 10**3,
-    "m": 10**6,
-    "g": 10**9,
-    "t": 10**12,
-    "ki": 1 << 10,
-    "mi": 1 << 20,
-    "gi": 1 << 30,
-    "ti": 1 << 40,
-}
+_UNITS = {"": 1, **{unit: 1000**k for k, unit in enumerate("kmgt", 1)},
+          **{f"{unit}i": 1024**k for k, unit in enumerate("kmgt", 1)}}  # fmt: skip
 _LIMIT_TEXT = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*(?:([kmgt]i?)?b?)\s*", re.IGNORECASE | re.ASCII)
 _GROWTH = 200
 """Times its size: a stretch of gzip that unpacks to more is no trace's, which grow 10 to 40 times; gzip can 1000 times.
@@ -49,10 +40,6 @@ def available_memory() -> int:
 
     Raises:
         UsageError: `LIMIT` is set to what is no size.
-
-    Example:
-        >>> available_memory() > 1 << 20
-        True
     """
     return max(min(_limits()), 0)
 
@@ -61,10 +48,8 @@ def require_memory(name: str, size: int, what: str, *, times: float = 1, remedy:
     """Refuse what would take more memory than there is, before it is taken.
 
     Args:
-        name: the file, for the message.
         size: bytes. times: how much memory that takes, in sizes of it.
         what: what has this size: "has to be read whole".
-        remedy: what to do, if not the usual.
 
     Raises:
         TraceFormatError: it does not fit into `available_memory`.
@@ -83,10 +68,6 @@ def require_memory(name: str, size: int, what: str, *, times: float = 1, remedy:
 class Expansion:
     """Watches what pieces of an input unpack to, and refuses one that is made to fill the memory.
 
-    Args:
-        name: the file, for the message.
-        verb: what it does, for the message.
-
     Example:
         >>> watch = Expansion("trace.json.gz")
         >>> watch.add(read=65536, made=65536 * 30)
@@ -98,11 +79,8 @@ class Expansion:
         self._suspect_read = self._suspect = 0
 
     def add(self, read: int, made: int) -> None:
-        """So many bytes more were read, and so many more were made of them.
-
-        Raises:
-            TraceFormatError: too much of the input unpacks to more than any trace does.
-        """
+        """So many bytes more were read, and so many more were made of them: TraceFormatError if no trace grows like
+        that."""
         self._read += read
         self._made += made
         if self._read < _STRETCH and self._made < _GROWTH * _STRETCH:
@@ -159,10 +137,7 @@ def _refuse_beyond_machine() -> None:
 
 
 def _check_held(allowed: int) -> None:
-    """
-    Raises:
-        MemoryError: this process has more than it is allowed.
-    """
+    """Raise a MemoryError where this process has more than it is allowed."""
     if _held() > allowed:
         signal.setitimer(signal.ITIMER_PROF, 0)  # once: what handles the error takes memory, too
         raise MemoryError

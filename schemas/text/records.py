@@ -83,11 +83,8 @@ class RecordArray:
     header: dict[str, msgspec.Raw]
 
     def blocks(self, within: Span | None = None, size: int = _BLOCK) -> Iterator[Span]:
-        """Spans of whole records, each a little longer than `size`, without the comma between spans.
-
-        Args:
-            within: one of the spans that this gave for a larger size; None for all records.
-        """
+        """Spans of whole records, each a little longer than `size`, without the comma between spans; of all records, or
+        `within` one of the spans that this gave for a larger size."""
         at, end = within or (self.start, self.end)
         closer = len(self.separator) - len(self.separator.lstrip(_BLANK)) + 1
         while at < end:
@@ -252,12 +249,7 @@ def _arrays(text: Text, spans: Iterable[Span]) -> Iterator[Block]:
 
 
 def locate(text: Text, key: str) -> RecordArray | None:
-    """Find the array of records under a top-level key; None if only a parser can find it.
-
-    Args:
-        text: a JSON document.
-        key: "nodes" or "traceEvents".
-    """
+    """Find the array of records under a top-level key ("nodes" or "traceEvents"); None if only a parser can find it."""
     head, body = _opening_near(text, key)
     if body < 0:
         return None
@@ -319,10 +311,8 @@ def _blanks_before(text: Text, begin: int, end: int) -> int:
 
 
 def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], Records, tuple[int, int]]:
-    """Parse the document just far enough to have the header and the records' texts, however they are laid out.
-
-    Returns:
-        The header, the records, and the offsets just after the array's "[" and of its "]".
+    """Parse the document just far enough to have the records' texts, however they are laid out: the header, the
+    records, and the offsets just after the array's "[" and of its "]".
 
     Raises:
         msgspec.DecodeError: not JSON, or not an object.
@@ -343,10 +333,6 @@ def opening(data: bytes, key: str) -> int:
     Brackets outside strings are counted between the occurrences of the key, so that nested arrays under the same key
     cost nothing. Counts in a text that is not JSON mean nothing; therefore the whole is decoded once at the end.
 
-    Args:
-        data: JSON up to the array at least.
-        key: "nodes" or "traceEvents".
-
     Raises:
         msgspec.DecodeError, msgspec.ValidationError: there is no such array, or the text before it is not JSON.
     """
@@ -363,10 +349,6 @@ def opening(data: bytes, key: str) -> int:
 
 
 def check_utf8(text: bytes | memoryview) -> None:
-    """msgspec does not look into texts that it skips.
-
-    Raises:
-        UnicodeDecodeError: not UTF-8.
-    """
+    """Raise a UnicodeDecodeError for what is not UTF-8: msgspec does not look into texts that it skips."""
     if np.frombuffer(text, np.uint8).max(initial=0) > 127:
         codecs.decode(text, "utf-8")

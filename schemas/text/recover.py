@@ -119,12 +119,8 @@ def damage_of(*traces: _Read) -> tuple[str, ...]:
 
 
 def recover(data: bytes, records_key: str, name: str = "<bytes>") -> Recovered:
-    """Make a valid document of a broken one; takes time linear in its length and twice its memory.
-
-    Args:
-        data: the file's text, decompressed.
-        records_key: "nodes" or "traceEvents".
-        name: the file's name for messages.
+    """Make a valid document of a broken one, whose array is under "nodes" or "traceEvents"; takes time linear in its
+    length and twice its memory.
 
     Raises:
         TraceFormatError: there is no array under that key.

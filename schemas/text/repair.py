@@ -76,13 +76,11 @@ def is_valid(text: bytes) -> bool:
 
 
 def repair(data: bytes, start: int, limit: int, layout: RecordLayout) -> Repaired | None:
-    """Make the object at `start` valid; None if it is incomplete or cannot be separated from what follows.
+    """Make the object at `start` valid; None if it is incomplete or cannot be separated from what follows, or no
+    object.
 
     Args:
-        data: the broken text.
-        start: offset of the object's "{"; None is returned for any other character.
         limit: offset at which the object is over at the latest: the next one's "{", or the end of the text.
-        layout: what is known of the object.
     """
     if data[start : start + 1] != b"{":
         return None
@@ -145,11 +143,7 @@ class _Scan:
         self._key = b""
 
     def run(self) -> None:
-        """Read the object; `at` is then behind it and `out` its valid text.
-
-        Raises:
-            _GiveUpError: it cannot be read.
-        """
+        """Read the object; `at` is then behind it and `out` its valid text. _GiveUpError if it cannot be read."""
         self._push(self.data[self.at])
         while self._open:
             self._skip_space()
@@ -315,11 +309,7 @@ class _Scan:
             found = pattern.search(self.data, found.start() + 1, far)
 
     def _suspect(self, text: bytes) -> None:
-        """Look out for a string that holds the next ones too, because its own closing quote was lost.
-
-        Raises:
-            _GiveUpError: it seems so.
-        """
+        """Give up if a string seems to hold the next ones too, because its own closing quote was lost."""
         if len(self._open) == 1 and self.layout.texts:
             self._suspects.append(text)
             if self._key not in self.layout.texts:

@@ -18,8 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from .secret_names import Names, Secrecy
-from .secret_texts import find_hints, find_secrets
+from .secret_texts import Names, Secrecy, find_hints, find_secrets
 from .text import Text
 
 MASK = b"***"
@@ -84,11 +83,7 @@ def mask_members(header: dict[str, msgspec.Raw]) -> tuple[dict[str, msgspec.Raw]
 
 
 def warn_of_masks(name: str, count: int) -> None:
-    """Log a warning if something in a file's header was masked.
-
-    Args:
-        name: the file's name.
-    """
+    """Log a warning if something in the header of a file of that name was masked."""
     if count:
         _LOG.warning("%s: %d values in the header look like secrets and are masked in the output", name, count)
 
@@ -402,7 +397,7 @@ def _merged(spans: list[_Span], text: bytes) -> list[_Span]:
     keeps JSON JSON."""
     merged = list[_Span]()
     hidden = (span for span in spans if not span.kept and text[span.begin : span.end].strip() not in (b"", MASK))
-    for span in sorted(hidden, key=lambda one: (one.begin, -one.end, -len(one.by))):
+    for span in sorted(hidden, key=lambda span: (span.begin, -span.end, -len(span.by))):
         if not merged or span.begin >= merged[-1].end:
             merged.append(span)
         elif span.end > merged[-1].end:

@@ -190,13 +190,7 @@ def is_chakra(head: bytes) -> bool:
 
 
 def refuse_foreign(name: str, head: bytes) -> None:
-    """Refuse a file of a format that is not read, and say which it is.
-
-    Args:
-        name: the file's name. head: its first bytes, unpacked.
-
-    Raises:
-        TraceFormatError: it is of such a format.
+    """Refuse a file of a format that is not read, by its name and its first bytes (unpacked), and say which it is.
 
     Example:
         >>> refuse_foreign("trace.json", b'{"traceEvents": []}')

@@ -25,21 +25,14 @@ class Folder(Protocol):
         """Where it is, for messages."""
 
     def files(self) -> list[str]:
-        """All files in it and below, sorted.
-
-        Raises:
-            UsageError: it is not there.
-        """
+        """All files in it and below, sorted; UsageError if it is not there."""
 
     def open(self, name: str) -> BinaryIO:
         """Open a file for reading; OSError if that fails."""
 
     def fetch(self, name: str, scratch: Path) -> Path:
-        """A file as one of this machine, with its own name: itself, or a copy in the folder `scratch`.
-
-        Raises:
-            TraceFormatError: it is not there or cannot be read.
-        """
+        """A file as one of this machine, with its own name: itself, or a copy in the folder `scratch`; TraceFormatError
+        if it is not there or cannot be read."""
 
     def place(self, name: str) -> str:
         """A file's path or URL."""
@@ -48,11 +41,8 @@ class Folder(Protocol):
         """What changes if a file's content does: its size and digest; None if there is no such file."""
 
     def write(self, name: str, fill: Callable[[Path], None]) -> None:
-        """Have `fill` write a file, which appears when it is whole; folders on the way are made.
-
-        Raises:
-            UsageError: it cannot be written.
-        """
+        """Have `fill` write a file, which appears when it is whole; folders on the way are made. UsageError if that
+        fails."""
 
 
 def is_url(place: str) -> bool:
@@ -69,11 +59,7 @@ def at(folder: Folder, name: str) -> tuple[Folder, str]:
 
 
 def open_folder(place: str | os.PathLike[str]) -> Folder:
-    """The folder at a path or URL.
-
-    Raises:
-        UsageError: a URL, and fsspec or what it needs for it is not installed.
-    """
+    """The folder at a path or URL; UsageError for a URL without fsspec or what that needs for it."""
     place = os.fspath(place)
     if not is_url(place):
         return _Local(place)

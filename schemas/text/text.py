@@ -26,11 +26,7 @@ class FileText:
 
     @classmethod
     def of(cls, file: IO[bytes], name: str) -> FileText:
-        """The bytes of an open file; the file itself may be closed.
-
-        Args:
-            name: the name for messages.
-        """
+        """The bytes of an open file, which may be closed; the name is that for messages."""
         text = cls.__new__(cls)
         text._take(os.dup(file.fileno()), name)
         return text
@@ -44,11 +40,7 @@ class FileText:
         return self._size
 
     def require_room(self, size: int, times: float = _WHOLE) -> None:
-        """Refuse the file if so much of it, and what is made of that, does not fit into memory.
-
-        Raises:
-            TraceFormatError: it does not.
-        """
+        """Refuse the file if so much of it, and what is made of that, does not fit into memory."""
         require_memory(self._name, size, "has to be read whole", times=times)
 
     def __getitem__(self, span: slice) -> bytes:
@@ -92,11 +84,7 @@ Text = bytes | FileText
 
 
 def require_room(text: Text, size: int) -> None:
-    """Refuse a text of which so much has to be in memory at once, if it is not there yet and does not fit.
-
-    Raises:
-        TraceFormatError: see `FileText.require_room`.
-    """
+    """Refuse a text of which so much has to be in memory at once, if it is not there yet and does not fit."""
     if isinstance(text, FileText):
         text.require_room(size)
 

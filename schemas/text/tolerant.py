@@ -91,10 +91,8 @@ def read_tolerantly(
     """Run a reader on a file, once strictly and, where that fails, on the recovered text.
 
     Args:
-        blob: the file.
         key: "nodes" or "traceEvents", the array that makes the file what it should be.
         read: raises one of UNREADABLE on a document that it cannot take.
-        strict: a broken file is an error.
 
     Raises:
         TraceFormatError: the file is of another kind, broken beyond recovery, or broken at all if strict.

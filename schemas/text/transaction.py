@@ -125,16 +125,12 @@ class Transaction:
 
     def add_folder(self, folder: Path) -> None:
         """Make a folder and those above it; they are removed again if the run fails."""
-        missing = [one for one in (folder, *folder.parents) if not one.exists()]
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
         self._folders += reversed(missing)
         folder.mkdir(parents=True, exist_ok=True)
 
     def commit(self) -> None:
-        """Put all outputs in place.
-
-        Raises:
-            EtplusError: a file could not be renamed.
-        """
+        """Put all outputs in place; EtplusError if a file cannot be renamed."""
         for target, temporary in list(self._temporary.items()):
             try:
                 self._put_in_place(target, temporary)

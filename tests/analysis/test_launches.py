@@ -183,6 +183,7 @@ def test_causes_are_those_of_hta(name: str) -> None:
     assert found == {stream: tuple(1000 * us for us in causes) for stream, causes in HTA[name].items()}
 
 
+@pytest.mark.slow
 def test_the_delay_of_the_commands(tmp_path: Path) -> None:
     """`--consecutive-kernel-delay`: in the numbers, the table and the page; a time without a unit is refused."""
     trace, page = shared_trace("gpu-pairs/linear.kineto.json.gz"), tmp_path / "page.html"

@@ -19,7 +19,7 @@ from etplus.analysis.summary import analyse, tables_of
 from etplus.converters.open import load
 from etplus.linker import link
 from etplus.trace.errors import TraceFormatError
-from etplus.trace.memory_events import MemoryEvents, device_label
+from etplus.trace.tables import MemoryEvents, device_label
 from etplus.trace.trace import Trace
 from support import Document, assert_valid, call, et_document, kineto_document, read_json, shared_pair, shared_trace
 from traces import memory_event, op

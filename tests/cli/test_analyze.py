@@ -77,6 +77,7 @@ def test_options_change_what_they_say(etplus: Path, tmp_path: Path) -> None:
     assert len(changed["host_ops"]) > len(plain["host_ops"])
 
 
+@pytest.mark.slow
 def test_plots(etplus: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib, which draws the figures, is not installed")
     done = call("analyze", etplus, "--plots", tmp_path, "--plot-format", "svg")

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from etplus.converters.builtin import ChakraOptions, GraphOptions
 from etplus.converters.chakra import write_et
-from etplus.converters.convert import convert, open_trace
+from etplus.converters.convert import convert
+from etplus.converters.open import open_trace
 from etplus.converters.registry import exporters, format_of, suffixes
 from etplus.linker import link
 from etplus.schemas.etplus.read_etplus import read_etplus

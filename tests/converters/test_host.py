@@ -65,7 +65,7 @@ def test_coverage(intervals: list[tuple[int, int]], one: int, other: int) -> Non
     begin, end = sorted((one, other))
     starts = np.array([a for a, _ in intervals], np.int64)
     covered = {t for a, length in intervals for t in range(a, a + length)}
-    found = HostCoverage.of(starts, starts + np.array([n for _, n in intervals], np.int64))
+    found = HostCoverage(starts, starts + np.array([n for _, n in intervals], np.int64))
     assert found.between(np.array([begin]), np.array([end])).tolist() == [len(covered & {*range(begin, end)})]
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from etplus.converters.convert import convert
-from etplus.jobs.clocks import clock_offsets, synchronising
+from etplus.jobs.clocks import clock_offsets, synchronising, transfers
 from etplus.jobs.matching import match_collectives
 from etplus.jobs.rank_communications import communications
-from etplus.jobs.transfers import transfers
 from etplus.linker import link
 from etplus.schemas.communications import blocking_calls, comm_rows, find_communications
 from etplus.schemas.kineto.host_calls import remaining_group

@@ -14,7 +14,8 @@ import networkx as nx
 import numpy as np
 import pytest
 from etplus.cli import check as command
-from etplus.converters.preflight import KINDS, PreflightReport, Profile, check
+from etplus.converters.preflight import check
+from etplus.converters.preflight_findings import KINDS, PreflightReport, Profile
 from etplus.jobs.job_ranks import ONE_RANK
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import attribute

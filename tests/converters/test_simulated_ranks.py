@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from etplus.converters.astra_sim import JobTimes, rank_times
+from etplus.converters.astra_sim import JobTimes
+from etplus.converters.collectives import rank_recording
 from etplus.converters.convert import convert
 from etplus.converters.preflight import check
 from etplus.jobs.batch import link_many
@@ -87,7 +88,7 @@ def test_the_skew_is_free_of_the_clocks(begins: list[int], ahead: list[int]) -> 
     """Ranks begin at known times and end all collectives together, by clocks that are ahead by known times (µs)."""
     ends = [3100.0, 3200.0, 3300.0]
     ranks = {
-        rank: rank_times(rank_of(rank, ALL, ALL, ALL, begin=begin + off, ends=[end + off for end in ends]))
+        rank: rank_recording(rank_of(rank, ALL, ALL, ALL, begin=begin + off, ends=[end + off for end in ends]))
         for rank, (begin, off) in enumerate(zip(begins, ahead, strict=False))
     }
     skew, notes = JobTimes(ranks).start_skew()
@@ -100,7 +101,7 @@ def test_ranks_that_no_collective_joins_start_together() -> None:
     of = [{**pair, "pg_ranks": [0, 1]}, {**pair, "pg_ranks": [2, 3]}]
     traces = [rank_of(rank, of[rank // 2], begin=100 * rank, ends=[500 + 100_000 * (rank // 2)]) for rank in range(4)]
     traces.append(rank_of(4, begin=70, world=5))
-    skew, notes = JobTimes({rank: rank_times(trace) for rank, trace in enumerate(traces)}).start_skew()
+    skew, notes = JobTimes({rank: rank_recording(trace) for rank, trace in enumerate(traces)}).start_skew()
     assert skew == {0: 0, 1: 100_000, 2: 0, 3: 100_000, 4: 0}
     assert notes[0] == "no collective joins all ranks: 3 sets of them start together, their clocks are not known"
 

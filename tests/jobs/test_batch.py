@@ -75,6 +75,7 @@ def test_a_real_job(tmp_path: Path) -> None:
     assert outputs(output)["rank_3.etplus.json.gz"] == (tmp_path / "3.json.gz").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_collective_removed_by_hand(tmp_path: Path) -> None:
     """It is named with its group and place; and the converter, told so, makes traces that fit together."""
     job = dlrm(tmp_path / "job")
@@ -148,6 +149,7 @@ def test_bad_ranks_are_named_and_the_others_done(tmp_path: Path) -> None:
     assert only.complete and (only.now, only.before) == (0, 3)
 
 
+@pytest.mark.slow
 def test_another_program_and_another_day(tmp_path: Path) -> None:
     job = dlrm(tmp_path / "job")
     shutil.copyfile(shared_trace("gpu-pairs/resnet103.et.json.gz"), job / "rank-0.et.json.gz")
@@ -214,6 +216,7 @@ def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
     assert len(outputs(tmp_path / "out")) == 10
 
 
+@pytest.mark.slow
 @needs_proc
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     job, out = write_job(tmp_path / "job", 10), tmp_path / "out"
@@ -250,6 +253,7 @@ def test_an_interrupted_batch_ends_without_tracebacks_and_partial_files(tmp_path
     assert 1 <= len(outputs(out)) < 10 and not list(out.glob(".*.part"))
 
 
+@pytest.mark.slow
 def test_urls(tmp_path: Path) -> None:
     """Inputs and outputs in fsspec's file system in memory, in this process; the same bytes come out."""
     fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
@@ -323,6 +327,7 @@ def unnamed_job(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_ranks_that_only_contents_and_elimination_say(tmp_path: Path) -> None:
     job = unnamed_job(tmp_path / "job")
     done = subprocess.run([*command("etplus"), "batch", str(job)], capture_output=True, check=False, timeout=120)

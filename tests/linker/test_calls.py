@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 import pytest
-from etplus.linker.calls import CpuCalls, cpu_calls, enclosing_call, et_calls, exclusive_durations
+from etplus.linker.calls import et_calls, exclusive_durations
 from etplus.schemas.execution_trace.read_et import read_execution_trace
+from etplus.schemas.kineto.kineto_calls import CpuCalls, cpu_calls, enclosing_call
 from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.call_tree import nearest, nesting
 from hypothesis import given

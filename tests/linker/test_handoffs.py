@@ -10,8 +10,8 @@ import numpy as np
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.linker.calls import CpuCalls
 from etplus.linker.dependencies import find_handoffs
+from etplus.schemas.kineto.kineto_calls import CpuCalls
 from etplus.trace.thread_activity import MOST_RECENT, BusyTime, recently_finished
 from hypothesis import given
 from hypothesis import strategies as st

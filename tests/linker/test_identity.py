@@ -19,9 +19,9 @@ import numpy as np
 import orjson
 import pytest
 from etplus.linker import LinkReport, link
+from etplus.linker.identity import OFFSETS_S, offset_name, offsets_of
 from etplus.linker.naming import file_rank
 from etplus.linker.rank_claims import INIT, group_ranks, rank_of_et, rank_of_kineto, run_annotation
-from etplus.linker.time_zones import OFFSETS_S, offset_name, offsets_of
 from etplus.schemas.execution_trace.read_et import read_execution_trace
 from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.errors import TraceFormatError, UsageError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.linker.calls import cpu_calls
 from etplus.linker.segment import Iterations, find_iterations
+from etplus.schemas.kineto.kineto_calls import cpu_calls
 from etplus.schemas.kineto.read_kineto import read_kineto
 from support import Document, fixture_pair, kineto_document, ns, read_json, shared_pair
 

@@ -15,16 +15,15 @@ import etplus
 import msgspec
 import numpy as np
 import pytest
-from etplus.measuring.checkpoint import Checkpoint
 from etplus.measuring.execute import RecordedComms
 from etplus.measuring.input_values import Given, fill_of
 from etplus.measuring.lookup import own_times
 from etplus.measuring.measured import VERSION, Conditions, Measured, NotExecuted, Timing, read_measured, write_measured
 from etplus.measuring.reader import NOT_RECORDED, recorded_calls
-from etplus.measuring.recorded_calls import RecordedCall
-from etplus.measuring.resize import resized
+from etplus.measuring.recorded_calls import RecordedCall, resized
 from etplus.measuring.run_program import op_script, outermost, program_of, sequence_script
 from etplus.measuring.schema import parse_schema, refused
+from etplus.measuring.timing import Checkpoint
 from etplus.replaying.network import parse_network
 from etplus.reshape.reshape import reshaped
 from etplus.reshape.shape_change import batch_change

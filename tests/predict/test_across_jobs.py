@@ -40,7 +40,7 @@ def said(done: Prediction) -> bool:
 @pytest.mark.parametrize(
     ("job", "others"),
     [
-        ("block.tp2", (0, 1)), ("block.ddp4", (2, 3)),
+        ("block.tp2", (0, 1)), pytest.param("block.ddp4", (2, 3), marks=pytest.mark.slow),
         pytest.param("block.fsdp4", (2, 3), marks=pytest.mark.slow),
         pytest.param("block.pp2", (0, 1), marks=pytest.mark.slow),
     ],

@@ -5,18 +5,27 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
+from etplus.schemas.etplus.record_store import TextRecords
+from etplus.schemas.execution_trace import arguments as arguments_module
 from etplus.schemas.execution_trace.arguments import (
     CallRecord,
     DecodedSide,
-    arguments_of,
+    Signatures,
+    call_records,
     decode_call,
     made_node,
+    process_groups,
     tensor_members,
+    undecoded_arguments,
     whole_sides,
 )
 from etplus.schemas.execution_trace.tensor_uses import tensor_uses
 from etplus.schemas.kineto.input_args import input_args, input_shapes
+from etplus.trace.build import TraceBuilder
+from etplus.trace.columns import IntColumn
+from etplus.trace.tensors import Argument, Signature, Tensor
 
 VALUES, SHAPES, TYPES = [[5, 6, 0, 12, 2, "cpu"], 7], [[3, 4], []], ["Tensor(float)", "Int"]
 SCHEMA = "aten::add(Tensor self, int other) -> Tensor"
@@ -78,7 +87,7 @@ def test_a_side_that_cannot_be_read_spoils_no_other(broken: dict[str, Any], expe
 @pytest.mark.parametrize("text", [b"null", b"[]", b"3", b"{", b"", b"\xff"])
 def test_what_is_no_node(text: bytes) -> None:
     assert decode_call(text) == CallRecord(NOTHING, NOTHING, {}) and decode_call(text).schema == ""
-    assert arguments_of([text, json.dumps(LATER).encode()])[0] is None
+    assert undecoded_arguments(text) is None
 
 
 @pytest.mark.parametrize("attrs", [None, 3, {}, [3], [{"name": "op_schema", "value": 3}], [{}]])
@@ -112,3 +121,127 @@ def test_kineto_has_values_as_texts() -> None:
     assert input_args(side, from_et=False)["Input type"][1] == "TensorList"
     assert input_shapes(b'{"args": {"Input Dims": [[3], [], [[1], [2]]]}}') == [[3], [[1], [2]]]
     assert input_shapes(b'{"args": 3}') == input_shapes(b'{"args": {"Input Dims": 3}}') == input_shapes(b"{}") == []
+
+
+def coded(*nodes: dict[str, Any], wanted: bool = False, **more: Any) -> tuple[list[int], list[Signature]]:
+    table = Signatures()
+    texts = [json.dumps(node).encode() for node in nodes]
+    return table.codes(texts, [wanted] * len(texts), **more).tolist(), table.values
+
+
+def inputs(shapes: list[Any], types: list[str], **more: Any) -> dict[str, Any]:
+    given = {"values": [None] * len(shapes), "shapes": shapes, "types": types, **more}
+    return {"inputs": given, "outputs": {"values": [], "shapes": [], "types": []}}
+
+
+def test_equal_signatures_have_one_code() -> None:
+    one, other = inputs([[2, 3]], ["Tensor(float)"]), inputs([[2, 4]], ["Tensor(float)"])
+    codes, values = coded(one, other, one, {}, {**one, "id": 5})
+    assert codes == [0, 1, 0, -1, 0]
+    assert values == [Signature((Argument((Tensor(shape, "float32"),)),), ()) for shape in ((2, 3), (2, 4))]
+
+
+def test_signatures_of_lists_and_numbers() -> None:
+    node = inputs(
+        [[[2], [3, 1]], [], [[], [4]], [5]],
+        [
+            "GenericList[Tensor(c10::Half),Tensor(int)]",
+            "Int",
+            "GenericList[None,Tensor(float)]",
+            "Tensor(nullptr (uninitialized))",
+        ],
+        values=[None, 7, None, None],
+    )
+    tensors = Argument((Tensor((2,), "float16"), Tensor((3, 1), "int32")))
+    expected = (tensors, Argument(), Argument((Tensor((4,), "float32"),)), Argument())
+    assert coded(node)[1] == [Signature(expected, ())]
+    assert coded(node, wanted=True)[1] == [Signature((tensors, Argument(value=7), *expected[2:]), ())]
+    empty = inputs([[]], ["Int"], values=[""])
+    assert coded(empty, wanted=True)[1] == [Signature((Argument(),), ())], "Kineto left a number out"
+
+
+def test_strides_of_zero_are_expansions() -> None:
+    types = ["Tensor(float)", "Int", "Tensor(float)"]
+    node = inputs([[4, 1, 5], [], [2]], types, strides=[[0, 0, 1], [], [1]])
+    assert [argument.expanded for argument in coded(node)[1][0].inputs] == [(0,), (), ()]
+    for strides in ([[0, 1]], [3], [], [[1, 1, 1]], [[0, 0, False]]):
+        (signature,) = coded(inputs([[4, 1, 5]], types[:1], strides=strides))[1]
+        assert [argument.expanded for argument in signature.inputs] == [(0,) if strides == [[0, 0, False]] else ()]
+    listed = inputs([[[4], [4]]], ["GenericList[Tensor(float),Tensor(float)]"], strides=[[[0], [0]]])
+    assert coded(listed)[1][0].inputs[0].expanded == ()
+
+
+def test_outputs() -> None:
+    side = {
+        "values": [0, 0],
+        "shapes": [[2], [[3], [4]]],
+        "types": ["Tensor(float)", "GenericList[Tensor(int),Tensor(int)]"],
+    }
+    node = {**inputs([[1]], ["Tensor(float)"]), "outputs": side}
+    given = (Argument((Tensor((1,), "float32"),)),)
+    returned = (Tensor((2,), "float32"), Tensor((3,), "int32"), Tensor((4,), "int32"))
+    assert coded(node)[1] == [Signature(given, returned)]
+    assert coded(node, outputs_recorded=False)[1] == [Signature(given)]
+    assert coded({**node, "outputs": {}})[1] == [Signature(given)]
+    assert coded(inputs([], []), outputs_recorded=False)[0] == [-1], "Kineto did not record the inputs"
+    assert coded(inputs([], []))[1] == [Signature((), ())]
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        inputs([[2, -1]], ["Tensor(float)"]), inputs([[2.0]], ["Tensor(float)"]), inputs([3], ["Tensor(float)"]),
+        inputs([[2**48]], ["Tensor(float)"]), inputs([[1] * 65], ["Tensor(float)"]),
+        inputs([[1], [2]], ["Tensor(float)"]),
+        inputs([[True]], ["Tensor(float)"]), inputs([[1]], [3]),  # type: ignore[list-item]
+    ],
+)  # fmt: skip
+def test_shapes_that_are_none(node: dict[str, Any]) -> None:
+    assert coded(node) == ([-1], [])
+
+
+def test_the_largest_shapes() -> None:
+    (signature,) = coded(inputs([[1] * 63 + [2**48 - 1]], ["Tensor(float)"]))[1]
+    assert signature.shape(0) == (1,) * 63 + (2**48 - 1,)
+
+
+def test_values_of_another_length_are_left_out() -> None:
+    node = inputs([[], []], ["Int", "Int"], values=[3])
+    assert coded(node, wanted=True)[1] == [Signature((Argument(), Argument()), ())]
+
+
+def test_process_groups() -> None:
+    listed = [{"pg_name": "0", "ranks": [0, 1]}]
+    text = json.dumps(listed)
+    assert process_groups(text) == listed == process_groups(json.dumps(text), quoted=True)
+    assert process_groups("{}") is None and process_groups("no") is None and process_groups(text, quoted=True) is None
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_made_nodes_are_read_as_they_were_made(flat: bool) -> None:
+    numbers = {"id": 3, "parent": 1, "rf_id": 4, "seq_id": 5, "tid": 6}
+    text = made_node("aten::mm", numbers, list(zip(VALUES, SHAPES, TYPES, strict=True)), flat=flat, pg="x")
+    node, found = json.loads(text), decode_call(text)
+    assert found.inputs == DecodedSide(VALUES, SHAPES, TYPES, None, True) and found.outputs.whole
+    assert node["name"] == "aten::mm" and node["id"] == 3 and node["parent" if flat else "ctrl_deps"] == 1
+    if flat:
+        assert node["rf_id"] == 4 and node["pg"] == "x" and node["op_schema"] == ""
+    else:
+        names = ["rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema", "pg"]
+        assert [(attr["name"], attr["value"]) for attr in node["attrs"]] == list(
+            zip(names, [4, 0, 5, 0, 6, 0, "", "x"], strict=True)
+        )
+    assert decode_call(made_node("x", numbers, [], flat=flat)).inputs == DecodedSide([], [], [], None, True)
+
+
+def test_records_of_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Store(TextRecords):
+        def texts(self, rows: IntColumn) -> list[bytes]:
+            return [made_node("x", {"id": row, "parent": row}, [(row, [], "Int")], flat=False) for row in rows.tolist()]
+
+    trace = TraceBuilder("x.json").build(Store(), summary={})
+    for at_once in (4096, 2, 1):
+        monkeypatch.setattr(arguments_module, "_RECORDS", at_once)
+        found = call_records(trace, np.array([4, 2, 2, 0, 9]))
+        assert [record.inputs.values for record in found] == [[4], [2], [2], [0], [9]]
+    assert list(call_records(trace, np.zeros(0, np.int64))) == []

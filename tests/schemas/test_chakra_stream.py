@@ -86,6 +86,7 @@ def trace(tmp_path: Path) -> Path:
     return tmp_path / "x.0.et"
 
 
+@pytest.mark.slow
 def test_every_cut_is_an_error_or_a_whole_number_of_messages(trace: Path) -> None:
     data, good = trace.read_bytes(), 0
     for end in range(len(data)):
@@ -214,6 +215,7 @@ def test_a_failed_write_leaves_what_was_there(trace: Path) -> None:
         write_chakra(trace.parent / "none" / "x.0.et", METADATA, [])
 
 
+@pytest.mark.slow
 def test_neither_side_holds_all_nodes(tmp_path: Path) -> None:
     """100 MB of nodes go through a process that grows by much less."""
     script = """

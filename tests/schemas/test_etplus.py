@@ -293,6 +293,7 @@ def test_an_et_only_reader_accepts_the_file(tmp_path: Path) -> None:
     assert len(seen) == len(document["nodes"])
 
 
+@pytest.mark.slow
 def test_size(tmp_path: Path) -> None:
     et, kineto = shared_pair("gpu-pairs/resnet103")
     data, document = written(tmp_path, et, kineto)

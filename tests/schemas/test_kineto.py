@@ -12,8 +12,8 @@ import numpy as np
 import orjson
 import pytest
 from etplus.schemas.kineto.kineto_decode import decode_any, decode_plain
-from etplus.schemas.kineto.kineto_events import EventColumns
-from etplus.schemas.kineto.read_kineto import KinetoTrace, is_runtime, read_kineto
+from etplus.schemas.kineto.kineto_events import EventColumns, is_runtime
+from etplus.schemas.kineto.read_kineto import KinetoTrace, read_kineto
 from etplus.trace.errors import TraceFormatError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,7 +60,7 @@ def check(data: bytes) -> KinetoTrace:
         expected = [v if type(v) is int and -(2**63) <= v < 2**63 else none for v in values]
         assert getattr(events, column).tolist() == expected, column
     for row, (_, event) in enumerate(wanted):
-        assert json.loads(events.args(row), parse_float=Decimal) == event.get("args", {})
+        assert json.loads(events.args_of(np.array([row]))[0], parse_float=Decimal) == event.get("args", {})
     check_flows(trace, whole)
     return trace
 
@@ -218,7 +218,7 @@ def _lists(value: Any) -> Any:
 def test_missing_args_and_fields() -> None:
     trace = check(events_of({"ph": "X"}, {"ph": "X", "args": None}, {"ph": "X", "args": {}}, {"name": "no phase"}, {}))
     assert len(trace.events) == 3 and trace.event_count == 5
-    assert trace.events.args(0) == b"{}"
+    assert trace.events.args_of(np.array([0]))[0] == b"{}"
 
 
 def test_an_unfinished_event_ends_where_it_starts() -> None:
@@ -230,7 +230,7 @@ def test_an_unfinished_event_ends_where_it_starts() -> None:
 def test_args_are_kept_as_they_stand() -> None:
     odd = '{ "a" : 1.50, "b":[1,2 ],\n"c":"\\u00e9" }'
     text = f'{{"traceEvents": [{{"ph": "X", "args": {odd}, "name": "a"}}, {{"ph": "X", "args": {{}}}}]}}'
-    assert read_kineto(text.encode()).events.args(0).decode() == odd
+    assert read_kineto(text.encode()).events.args_of(np.array([0]))[0].decode() == odd
 
 
 def test_rows_and_masks() -> None:

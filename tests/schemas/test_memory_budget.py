@@ -253,6 +253,7 @@ def test_a_page_beyond_what_browsers_open(monkeypatch: pytest.MonkeyPatch) -> No
         html_page.page({"text": "x" * 1100}, "job")
 
 
+@pytest.mark.slow
 def test_a_trace_of_repeated_structure_is_no_bomb(tmp_path: Path) -> None:
     """60 MB that differ in their numbers only, as a long run does."""
     event = b'{"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 7, "tid": 7, "ts": %d.001, "dur": 1}'

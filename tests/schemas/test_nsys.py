@@ -101,12 +101,12 @@ def test_events_as_kineto_has_them(small: Path) -> None:
     unfinished = trace.events.names.index("unfinished")
     assert trace.events.dur[trace.events.name == unfinished].tolist() == [-1]
     (first, *_) = trace.events.rows("kernel")
-    assert msgspec.json.decode(trace.events.args(int(first))) == {
+    assert msgspec.json.decode(trace.events.args_of(np.array([first]))[0]) == {
         "device": 0, "context": 1, "stream": 7, "correlation": 50, "registers per thread": 32, "shared memory": 48,
         "grid": [4, 2, 1], "block": [128, 1, 1],
     }  # fmt: skip
     (wait,) = trace.events.rows("cuda_sync").tolist()
-    args = msgspec.json.decode(trace.events.args(wait))
+    args = msgspec.json.decode(trace.events.args_of(np.array([wait]))[0])
     assert (args["cuda_sync_kind"], args["wait_on_stream"], args["wait_on_cuda_event_record_corr_id"]) == (
         "Stream Wait Event", 7, 104
     )  # fmt: skip

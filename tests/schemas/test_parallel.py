@@ -269,6 +269,7 @@ class TaskFailedError(Exception):
     """Of what uses a pool."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("thread", [False, True], ids=["forked", "started anew"])
 def test_an_error_beside_a_pool_ends_its_tasks_which_clean_up(thread: bool, tmp_path: Path) -> None:
     file = tmp_path / "file"

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from etplus.schemas.text import secrets
-from etplus.schemas.text.secret_names import Names
-from etplus.schemas.text.secret_texts import find_hints
+from etplus.schemas.text.secret_texts import Names, find_hints
 from etplus.schemas.text.secrets import Masker, mask
 from planted_secrets import INNOCENT, planted
 from support import call, gpu_traces, plain, shared_trace

@@ -106,6 +106,7 @@ def test_a_hole_of_zero_bytes(kind: str) -> None:
     assert lost_records(result) and "truncated" not in kinds(result)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KEY)
 def test_every_broken_record_costs_only_itself(kind: str) -> None:
     """Many flaws of all kinds in one real file; a file of several blocks, broken in each."""

@@ -103,6 +103,7 @@ def test_strange_inputs_get_no_strides(tmp_path: Path) -> None:
     assert inputs[3]["strides"] == [] and inputs[4]["strides"] == [[], []]
 
 
+@pytest.mark.slow
 def test_the_command_lifts_from_either_kind_of_file(tmp_path: Path) -> None:
     linked("gpu-pairs/linear").write(tmp_path / "in.json")
     write_et(document_of("gpu-pairs/linear"), tmp_path / "in.0.et")

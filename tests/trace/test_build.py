@@ -10,8 +10,8 @@ from etplus.trace.comm_kernels import Comm
 from etplus.trace.conventions import EDGE_KINDS, MAX_NS
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.kinds import CPU, GPU, RUNTIME
+from etplus.trace.tables import UnattachedEvents
 from etplus.trace.trace import Trace
-from etplus.trace.unattached_events import UnattachedEvents
 
 
 def builder_of(ids: list[int], **columns: list[object]) -> TraceBuilder:

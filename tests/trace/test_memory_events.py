@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from etplus.trace.memory_events import MemoryEvents, device_label
+from etplus.trace.tables import MemoryEvents, device_label
 
 
 @pytest.mark.parametrize(

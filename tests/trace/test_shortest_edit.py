@@ -76,5 +76,5 @@ def test_slices_and_names_alone() -> None:
     back = table.slice(1, 4, -1)
     assert len(table) == 4 and back.name.tolist() == [8, 7, 6] and back.seq.tolist() == [4, 3, 2]
     assert table.slice(0, 2).name.tolist() == [5, 6]
-    plain = table.without_numbers()
+    plain = Calls.of_names(table.name)
     assert plain.name.tolist() == [5, 6, 7, 8] and plain.seq.tolist() == [-1] * 4

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from etplus.trace.tensors import (
     Argument,
-    NoSignatures,
     Signature,
+    SignatureTable,
     Tensor,
     numbers_matter,
     read_bytes,
@@ -67,5 +67,5 @@ def test_operators_whose_numbers_matter(name: str, matter: bool) -> None:
 
 
 def test_nodes_that_say_nothing_have_no_signature() -> None:
-    table = NoSignatures()
+    table = SignatureTable()
     assert table.codes([b"{}", b"{}"], [True, False]).tolist() == [-1, -1] and table.values == []

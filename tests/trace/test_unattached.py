@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from etplus.trace.build import NO_RECORDS, TraceBuilder
 from etplus.trace.comm_kernels import Comm
+from etplus.trace.tables import UnattachedEvents
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
-from etplus.trace.unattached_events import UnattachedEvents
 from made_trace import made_trace
 
 Row = tuple[str, str, int, int, int, int]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from etplus.trace.unattached_events import UnattachedEvents
+from etplus.trace.tables import UnattachedEvents
 
 
 def test_no_events() -> None:

@@ -1,0 +1,130 @@
+"""The text of a job's report: every line of a made report, and where long lists are cut."""
+
+from __future__ import annotations
+
+import pytest
+from etplus.jobs.job_report import (
+    ClockOffset,
+    GroupCounts,
+    JobReport,
+    Lateness,
+    Mismatch,
+    RankPair,
+    RankResult,
+    Wait,
+)
+from etplus.jobs.job_text import report_text
+
+
+def linked(rank: int, **more: object) -> RankResult:
+    return RankResult(rank, "linked", ops=1000, linked=999, certain=900, **more)  # type: ignore[arg-type]
+
+
+def lines(report: JobReport) -> list[str]:
+    text = report_text(report)
+    assert text.endswith("\n") and max(map(len, text.splitlines())) <= 79
+    return text.splitlines()
+
+
+def mismatch(kind: str, ranks: tuple[int, ...], found: tuple[str, ...], size: int = 8) -> Mismatch:
+    return Mismatch(kind, "", (0, 1, 2), 4, "ALL_REDUCE", size, ranks, found, ())  # type: ignore[arg-type]
+
+
+def test_a_report_of_one_rank_is_one_line_and_its_ops() -> None:
+    assert lines(JobReport("1", (linked(3),))) == [
+        "ranks   1 of 1 linked: 3", "        999 of 1,000 ET ops (99.90%), 900 certain",
+    ]  # fmt: skip
+    assert lines(JobReport("1", ())) == ["ranks   0 of 0 linked"]
+
+
+def test_every_line() -> None:
+    failed = RankResult(2, "failed", "no ET was found for k.json")
+    report = JobReport(
+        "1", (linked(0, warnings=("one is cut",)), linked(1), failed), world_size=9, missing="3", not_given="4-8",
+        groups=(
+            GroupCounts("", (0, 1), (), 5, 5, {"ALL_GATHER": 2, "ALL_REDUCE": 3}),
+            GroupCounts("tp", (0, 1), (4, 5), 1200, 7, {"BARRIER": 1200}),
+        ),
+        mismatches=(
+            mismatch("missing", (1,), ("nothing",)), mismatch("missing", (1, 2), ("nothing", "nothing"), -1),
+            mismatch("size", (1,), ("ALL_REDUCE of 9 bytes at 4",)),
+            mismatch("order", (0, 1), ("ALL_REDUCE of 8 bytes at 5",) * 2), mismatch("type", (2,), ("BARRIER at 4",)),
+        ),
+        messages=(RankPair(0, 1, 3, 4000, 1, 2, 0), RankPair(1, 0, 2, 96), RankPair(1, 2, 0, 0, other_size=5)),
+        clock_offsets=(ClockOffset(0, 0, 0, 10, 9), ClockOffset(1, 0, -2_345_678, 1049, 9)),
+        stragglers=(Lateness(0, 40, 3, 1_000_000, 2_000_000), Lateness(1, 40, 37, 5_500_000, 0)),
+        longest_waits=(Wait("tp", 3, "ALL_REDUCE", 64, 1, ((0, 1_000_000), (2, 3_000_000))),),
+        notes=("a note",),
+    )  # fmt: skip
+    assert lines(report) == [
+        "ranks   2 of 3 linked: 0-1",
+        "        1,998 of 2,000 ET ops (99.90%), 1,800 certain",
+        "        of 9 in the job; not given: 4-8",
+        "missing ranks without any file: 3",
+        "failed  rank 2: no ET was found for k.json",
+        "groups  the whole job, ranks 0-1: 5 collectives, all matched (2 ALL_GATHER, 3",
+        "        ALL_REDUCE)",
+        "groups  group 'tp', ranks 0-1: 1,200 collectives, 7 matched (1,200 BARRIER);",
+        "        without ranks 4-5",
+        "differ  the whole job, position 4: ALL_REDUCE of 8 bytes is missing on rank 1",
+        "differ  the whole job, position 4: ALL_REDUCE is missing on ranks 1-2",
+        "differ  the whole job, position 4: ALL_REDUCE of 8 bytes: another size on rank",
+        "        1, which has ALL_REDUCE of 9 bytes at 4",
+        "differ  the whole job, position 4: ALL_REDUCE of 8 bytes: another order on",
+        "        ranks 0-1, which have ALL_REDUCE of 8 bytes at 5",
+        "differ  the whole job, position 4: ALL_REDUCE of 8 bytes: another collective on",
+        "        rank 2, which has BARRIER at 4",
+        "p2p     5 messages of 4,096 bytes matched between 3 pairs of ranks",
+        "differ  rank 0 to 1: 1 sent, not received, 2 received, not sent",
+        "differ  rank 1 to 2: 5 with two sizes",
+        "clocks  ahead of rank 0 (not applied; --apply-clock-offsets does): rank 1",
+        "        -2345.7 ±1.0 µs",
+        "late       rank     last in    the others waited ms    waited itself ms",
+        "              1       37/40                   5.500               0.000",
+        "              0        3/40                   1.000               2.000",
+        "waits   group 'tp', position 3: ALL_REDUCE of 64 bytes: rank 1 came last, the",
+        "        others waited 4.000 ms together, rank 2 3.000 ms",
+        "warning rank 0: one is cut",
+        "note    a note",
+    ]
+
+
+def late(count: int) -> dict[str, object]:
+    return {"stragglers": tuple(Lateness(rank, 1, 1, 1000 - rank, 0) for rank in range(count))}
+
+
+def clocks(count: int) -> dict[str, object]:
+    return {"clock_offsets": tuple(ClockOffset(rank, 0, 1000 * rank, 0, 1) for rank in range(count + 1))}
+
+
+@pytest.mark.parametrize(
+    ("given", "first", "shown", "rest"),
+    [
+        ({"notes": ("n",) * 20}, "note    n", 20, []),
+        ({"notes": ("n",) * 21}, "note    n", 20, ["        and 1 more notes"]),
+        ({"notes": ("n",) * 1023}, "note    n", 20, ["        and 1,003 more notes"]),
+        (late(12), "", 12, []),
+        (late(13), "", 12, ["        and 1 more ranks that made the others wait less"]),
+        ({"longest_waits": (Wait("g", 0, "BARRIER", -1, 0, ((1, 5),)),) * 4}, "waits", 3, []),
+    ],
+)
+def test_long_lists_are_cut(given: dict[str, object], first: str, shown: int, rest: list[str]) -> None:
+    found = lines(JobReport("1", (), **given))[1:]  # type: ignore[arg-type]
+    begin = first or "         "  # a row of the table of late ranks
+    assert sum(line.startswith(begin) for line in found) == shown
+    assert [line for line in found if " more " in line] == rest
+
+
+def test_of_many_clocks_the_worst_are_shown_by_rank() -> None:
+    shown = " ".join(line[8:] for line in lines(JobReport("1", (), **clocks(8)))[1:])  # type: ignore[arg-type]
+    assert shown.endswith(", ".join(f"rank {rank} {rank}.0 ±0.0 µs" for rank in range(1, 9)))
+    shown = " ".join(line[8:] for line in lines(JobReport("1", (), offsets_applied=True, **clocks(10)))[1:])  # type: ignore[arg-type]
+    expected = ", ".join(f"rank {rank} {rank}.0 ±0.0 µs" for rank in range(3, 11))
+    assert shown == f"ahead of rank 0 (written into the ET+ files): {expected}, 2 more are smaller"
+
+
+def test_the_longest_wait_of_several_equal_ones_is_the_lowest_ranks() -> None:
+    wait = Wait("", 0, "BARRIER", -1, 3, ((0, 5_000_000), (1, 7_000_000), (2, 7_000_000)))
+    (first, second) = lines(JobReport("1", (), longest_waits=(wait,)))[1:]
+    assert first == "waits   the whole job, position 0: BARRIER: rank 3 came last, the others waited"
+    assert second == "        19.000 ms together, rank 1 7.000 ms"

@@ -1,0 +1,134 @@
+"""What this process may take, by made files of the system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from etplus.schemas.text import memory_limit
+from etplus.schemas.text.memory_limit import (
+    LIMIT,
+    Expansion,
+    available_memory,
+    or_raise_limit,
+    require_memory,
+    size_text,
+)
+from etplus.trace.errors import TraceFormatError, UsageError
+
+KB, PAGES = 1024, 4096
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with 8 GB, 2 GB of which are free; this process has 100 pages."""
+    for name in ("_PROC", "_CGROUPS"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setattr(memory_limit, name, tmp_path / name)
+    monkeypatch.delenv(LIMIT, raising=False)
+    monkeypatch.setattr("os.sysconf", lambda name: {"SC_PAGE_SIZE": PAGES, "SC_PHYS_PAGES": 10_000}[name])
+    monkeypatch.setattr(memory_limit, "_address_space", lambda: iter(()))
+    (tmp_path / "_PROC" / "self").mkdir()
+    write(tmp_path / "_PROC" / "self" / "statm", "500 100 50 10 0 40 0")
+    write(
+        tmp_path / "_PROC" / "meminfo", "MemTotal: 8000000 kB\nMemAvailable: 2000000 kB\nSwapTotal: 5 kB\nodd\nx: y\n"
+    )
+    return tmp_path
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+
+
+def test_the_machine(system: Path) -> None:
+    assert available_memory() == 2_000_000 * KB
+    assert list(memory_limit._totals()) == [memory_limit._UNLIMITED, 8_000_005 * KB]
+    write(system / "_PROC" / "meminfo", "MemTotal: 8000000 kB\n")
+    assert available_memory() == 10_000 * PAGES // 2 and list(memory_limit._totals())[1] == 8_000_000 * KB
+    (system / "_PROC" / "meminfo").unlink()
+    assert available_memory() == 10_000 * PAGES // 2
+
+
+@pytest.mark.parametrize(
+    ("limit", "used"),
+    [("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")],
+)
+def test_containers(system: Path, limit: str, used: str) -> None:
+    groups = system / "_CGROUPS"
+    write(groups / limit, "1000000\n")
+    assert available_memory() == 2_000_000 * KB, "without what is used"
+    write(groups / used, "300000\n")
+    assert available_memory() == 700_000 and list(memory_limit._totals())[-1] == 1_000_000
+    write((groups / limit).parent / "memory.stat", "inactive_file 100000\nother 5\n")
+    assert available_memory() == 800_000
+    write(groups / used, "3000000\n")
+    assert available_memory() == 0
+    write(groups / limit, "max\n")
+    assert available_memory() == 2_000_000 * KB
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1000000", 10**6), ("900k", 900_000), ("2 MB", 2_000_000), ("1gb", 10**9), ("1 KiB", 1024), ("2mi", 2 << 20),
+     ("1.5GiB", 3 << 29), ("1t", 10**12), ("1TiB", 1 << 40), ("", 1 << 62), (" ", 1 << 62), ("999999999t", 1 << 62)],
+)  # fmt: skip
+def test_limits_of_users(system: Path, text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LIMIT, text)
+    assert next(memory_limit._totals()) == size
+    assert available_memory() == max(min(size - 100 * PAGES, 2_000_000 * KB), 0)
+    assert or_raise_limit() == (f", or raise {LIMIT}" if text else "")
+
+
+@pytest.mark.parametrize("text", ["0", "0k", "x", "1e3", "1 zb", "-1", "1k k"])
+def test_no_sizes(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LIMIT, text)
+    with pytest.raises(UsageError, match="not a size"):
+        available_memory()
+
+
+def test_only_what_is_large_is_refused(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(system / "_PROC" / "meminfo", "MemAvailable: 100000 kB\n")
+    free = 100_000 * KB
+    require_memory("a", free, "is")
+    require_memory("a", memory_limit._WORTH_ASKING, "is", times=1000)
+    with pytest.raises(
+        TraceFormatError, match=r"^a: is: 102\.4 MB, and 102\.4 MB of memory are available; use a machine"
+    ):
+        require_memory("a", free + 1, "is")
+    with pytest.raises(TraceFormatError, match=r"available; drop it$"):
+        require_memory("a", memory_limit._WORTH_ASKING + 1, "is", times=2, remedy="drop it")
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1000, "1.0 kB"),
+        (999_999, "1000.0 kB"),
+        (10**6, "1.0 MB"),
+        (2 * 10**9, "2.0 GB"),
+    ],
+)
+def test_sizes_as_text(size: int, text: str) -> None:
+    assert size_text(size) == text
+
+
+def test_expansion_by_stretches() -> None:
+    stretch, growth, most = memory_limit._STRETCH, memory_limit._GROWTH, memory_limit._GROWN
+    sound = Expansion("x")
+    for _ in range(1000):
+        sound.add(stretch, growth * stretch)
+    watch = Expansion("x")
+    times = most // (growth * stretch + 1)
+    for _ in range(times):
+        watch.add(stretch, growth * stretch + 1)
+    with pytest.raises(TraceFormatError, match=r"x: unpacks to over 39\.3 MB from 196\.6 kB, and"):
+        watch.add(stretch, growth * stretch + 1)
+    small = Expansion("x", "reads as")
+    for _ in range(growth - 1):
+        small.add(1, stretch)  # not yet a stretch
+    with pytest.raises(TraceFormatError, match="x: reads as over"):
+        for _ in range(growth * 3):
+            small.add(1, stretch)

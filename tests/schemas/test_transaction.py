@@ -1,0 +1,197 @@
+"""What a run may write: claims, folders, commits and what is left of a run that fails."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from etplus.schemas.text.files import open_output
+from etplus.schemas.text.transaction import (
+    Transaction,
+    check_folder,
+    check_outputs,
+    make_folder,
+    protect,
+    staged,
+    transaction,
+)
+from etplus.trace.errors import EtplusError, UsageError
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
+def write(path: Path, data: bytes = b"new") -> None:
+    with open_output(path) as file:
+        file.write(data)
+
+
+def test_outputs_appear_together(tmp_path: Path) -> None:
+    with transaction():
+        write(tmp_path / "a")
+        write(tmp_path / "b", b"b")
+        assert not (tmp_path / "a").exists() and staged(tmp_path / "a").read_bytes() == b"new"
+    assert files(tmp_path) == ["a", "b"] and (tmp_path / "b").read_bytes() == b"b"
+    assert staged(tmp_path / "a") == tmp_path / "a"
+
+
+def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(b"old")
+    with pytest.raises(RuntimeError), transaction():
+        write(make_folder(tmp_path / "x" / "y") / "a")
+        write(tmp_path / "old")
+        raise RuntimeError
+    assert files(tmp_path) == ["old"] and (tmp_path / "old").read_bytes() == b"old"
+
+
+def test_folders_of_others_stay(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), transaction():
+        make_folder(tmp_path / "x" / "y")
+        (tmp_path / "x" / "theirs").write_bytes(b"")
+        raise RuntimeError
+    assert files(tmp_path) == ["x", "x/theirs"]
+
+
+def test_folders_of_a_run_that_ends_stay(tmp_path: Path) -> None:
+    with transaction():
+        make_folder(tmp_path / "x" / "y")
+    assert files(tmp_path) == ["x", "x/y"]
+
+
+def test_an_output_that_fails_spoils_no_other(tmp_path: Path) -> None:
+    with transaction():
+        with pytest.raises(RuntimeError), open_output(tmp_path / "a") as file:
+            file.write(b"half")
+            raise RuntimeError
+        write(tmp_path / "a", b"whole")
+    assert files(tmp_path) == ["a"] and (tmp_path / "a").read_bytes() == b"whole"
+
+
+def test_claims(tmp_path: Path) -> None:
+    given = tmp_path / "in"
+    given.write_bytes(b"in")
+    (tmp_path / "link").symlink_to(given)
+    (tmp_path / "twin").hardlink_to(given)
+    run = Transaction(None)
+    run.add_input("in", given.stat())
+    run.add_input("null", Path(os.devnull).stat())
+    assert run.claim(tmp_path / "out") == tmp_path / "out"
+    assert run.claim(os.devnull) == Path(os.path.realpath(os.devnull)), "devices are no inputs to protect"
+    assert run.claim("-") is None
+    for name, problem in [
+        ("-", "one output only"), ("", "is empty"), (tmp_path, "is a directory"), (given, "replace the input in"),
+        (tmp_path / "link", "replace the input in"), (tmp_path / "twin", "replace the input in"),
+    ]:  # fmt: skip
+        with pytest.raises(UsageError, match=problem):
+            run.claim(name)
+    run.temporary(tmp_path / "out")
+    with pytest.raises(UsageError, match="two outputs have this name"):
+        run.claim(tmp_path / "folder" / ".." / "out")
+    inner = Transaction(run)
+    with pytest.raises(UsageError, match="replace the input in"):
+        inner.claim(given)
+    with pytest.raises(UsageError, match="would replace an input;"):
+        other = Transaction(None)
+        other.add_input(str(given), given.stat())
+        other.claim(given)
+    with pytest.raises(UsageError, match="cannot be written"):
+        run.claim(tmp_path / ("n" * 300))
+
+
+def test_a_protected_file_is_replaced_after_the_run_only(tmp_path: Path) -> None:
+    given = tmp_path / "in"
+    given.write_bytes(b"in")
+    with transaction():
+        protect(given)
+        protect(tmp_path / "not there")
+        with pytest.raises(UsageError, match="would replace an input"):
+            write(given)
+    protect(given)
+    write(given)
+    assert given.read_bytes() == b"new"
+
+
+def test_a_nested_run_ends_by_itself(tmp_path: Path) -> None:
+    given, inner = tmp_path / "in", tmp_path / "inner"
+    given.write_bytes(b"in")
+    with pytest.raises(RuntimeError), transaction() as outer:
+        protect(given)
+        with transaction() as joined:
+            assert joined is outer
+        with transaction(nested=True) as own:
+            assert own is not outer
+            protect(inner)
+            write(inner)
+            with pytest.raises(UsageError, match="would replace an input"):
+                write(given)
+        assert inner.read_bytes() == b"new"
+        write(inner, b"again")
+        write(tmp_path / "outer")
+        raise RuntimeError
+    assert files(tmp_path) == ["in", "inner"] and inner.read_bytes() == b"new"
+
+
+def test_checks_before_anything_is_read(tmp_path: Path) -> None:
+    given = tmp_path / "in"
+    given.write_bytes(b"in")
+    check_outputs([tmp_path / "a", None, "-", tmp_path / "b", os.devnull], [given, None, "-"])
+    check_outputs([tmp_path / "new" / "a"], in_new_folders=True)
+    for outputs, problem in [
+        ([given], "would replace an input"), (["-", "-"], "one output only"), ([tmp_path / "a"] * 2, "two outputs"),
+        ([tmp_path / "new" / "a"], "does not exist"), ([given / "a"], "is a file"),
+    ]:  # fmt: skip
+        with pytest.raises(UsageError, match=problem):
+            check_outputs(outputs, [given])
+    assert files(tmp_path) == ["in"]
+
+
+def test_folders_that_can_be_written_to(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"")
+    for sound in ("", "-", tmp_path / "a", tmp_path, os.devnull):
+        check_folder(sound)
+    with pytest.raises(UsageError, match="its folder does not exist"):
+        check_folder(tmp_path / "x" / "a")
+    with pytest.raises(UsageError, match="in is a file"):
+        check_folder(tmp_path / "in" / "a")
+    with pytest.raises(UsageError, match="is empty"):
+        make_folder("")
+    with pytest.raises(UsageError, match="cannot be made"):
+        make_folder(tmp_path / "in" / "x")
+    assert make_folder(tmp_path) == tmp_path
+
+
+def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(os, "access", lambda path, mode: asked.append((Path(path), mode)))
+    with pytest.raises(UsageError, match="no permission to write to its folder"):
+        check_folder(tmp_path / "a")
+    with pytest.raises(UsageError, match="no permission to write to this folder"):
+        make_folder(tmp_path / "x")
+    assert asked == [(tmp_path, os.W_OK | os.X_OK), (tmp_path / "x", os.W_OK | os.X_OK)]
+
+
+def test_files_with_names_do_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where files without names cannot be had, or no more of them."""
+    monkeypatch.setattr("etplus.schemas.text.transaction._MOST_UNNAMED", 1)
+    with transaction() as run:
+        write(tmp_path / "a")
+        write(tmp_path / "b", b"b")
+        beside = staged(tmp_path / "b")
+        assert beside.parent == tmp_path and beside.name.startswith(".") and beside.suffix == ".part"
+        assert run.unnamed(tmp_path / "c", 0o600) is None
+    assert files(tmp_path) == ["a", "b"]
+    with pytest.raises(RuntimeError), transaction():
+        write(tmp_path / "c")
+        write(tmp_path / "d")
+        raise RuntimeError
+    assert files(tmp_path) == ["a", "b"]
+
+
+def test_what_cannot_be_put_in_place(tmp_path: Path) -> None:
+    with pytest.raises(EtplusError, match="cannot be written"), transaction():
+        write(tmp_path / "a")
+        (tmp_path / "a").mkdir()
+        (tmp_path / "a" / "b").mkdir()
+    assert files(tmp_path) == ["a", "a/b"]

@@ -1,0 +1,80 @@
+"""What threads did during pauses of others, against brute force and by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from etplus.trace.thread_activity import MOST_RECENT, BusyTime, recently_finished, running_max
+from hypothesis import given
+from hypothesis import strategies as st
+
+Pairs = list[tuple[int, int]]
+
+
+def found(work: list[tuple[int, int]], pauses: list[tuple[int, int, int]]) -> Pairs:
+    """Of work (end, thread) and pauses (since, until, thread)."""
+    end, thread = np.array(work, np.int64).reshape(-1, 2).T
+    since, until, of = np.array(pauses, np.int64).reshape(-1, 3).T
+    pause, piece = recently_finished(end, thread, since=since, until=until, of=of)
+    return list(zip(pause.tolist(), piece.tolist(), strict=True))
+
+
+def brute(work: list[tuple[int, int]], pauses: list[tuple[int, int, int]]) -> Pairs:
+    pairs = []
+    for i, (since, until, own) in enumerate(pauses):
+        latest: dict[int, tuple[int, int]] = {}
+        for at, (end, thread) in enumerate(work):
+            if end <= until:
+                latest[thread] = max(latest.get(thread, (end, at)), (end, at))
+        recent = sorted(latest.items(), key=lambda item: item[1], reverse=True)
+        chosen = [piece for thread, (end, piece) in recent if thread != own and end >= since]
+        pairs += [(i, piece) for piece in chosen[:MOST_RECENT]]
+    return pairs
+
+
+@pytest.mark.parametrize(
+    ("work", "pauses", "expected"),
+    [
+        ([(5, 1), (9, 2)], [(0, 7, 3)], [(0, 0)]), ([(5, 1), (9, 2)], [(0, 9, 3)], [(0, 1), (0, 0)]),
+        ([(5, 1), (9, 2)], [(5, 9, 2)], [(0, 0)]), ([(5, 1), (9, 2)], [(6, 9, 2)], []),
+        ([(5, 1), (6, 1)], [(0, 9, 2)], [(0, 1)]),
+        ([(5, 1)], [(0, 4, 2), (0, 5, 2), (6, 9, 2)], [(1, 0)]), ([], [(0, 9, 1)], []), ([(5, 1)], [], []),
+        ([(3, 1), (5, 2)], [(0, 9, 3), (4, 9, 3)], [(0, 1), (0, 0), (1, 1)]),
+    ],
+)  # fmt: skip
+def test_by_hand(work: list[tuple[int, int]], pauses: list[tuple[int, int, int]], expected: Pairs) -> None:
+    assert found(work, pauses) == expected == brute(work, pauses)
+
+
+def test_of_many_threads_those_that_finished_last() -> None:
+    work = [(thread, thread) for thread in range(2 * MOST_RECENT)]
+    last = 2 * MOST_RECENT - 1
+    assert found(work, [(0, 1000, last)]) == [(0, last - 1 - k) for k in range(MOST_RECENT)]
+
+
+NUMBER = st.integers(0, 12)
+
+
+@given(
+    st.lists(st.tuples(NUMBER, st.integers(0, 3)), max_size=12),
+    st.lists(st.tuples(NUMBER, NUMBER, st.integers(0, 3)), max_size=6),
+)
+def test_against_brute_force(work: list[tuple[int, int]], pauses: list[tuple[int, int, int]]) -> None:
+    assert found(work, pauses) == brute(work, pauses)
+
+
+def test_busy_time_by_hand() -> None:
+    thread, start, end = (np.array(column) for column in ([1, 1, 1, 4], [0, 2, 8, 5], [5, 3, 9, 6]))
+    busy = BusyTime.of(thread, start, end)
+    assert busy.end.tolist() == [5, 5, 9, 6] and busy.total.tolist() == [0, 5, 5, 6, 7]
+    assert busy.before(np.array([0, 3, 5, 8, 9, 20]), np.full(6, 1)).tolist() == [0, 3, 5, 5, 6, 6]
+    assert busy.before(np.array([5, 6, 7]), np.full(3, 4)).tolist() == [6, 7, 7]
+    assert busy.before(np.array([3, 30]), np.array([0, 9])).tolist() == [0, 7], "threads without work"
+    empty = BusyTime.of(*(np.zeros(0, np.int64) for _ in range(3)))
+    assert empty.total.tolist() == [0]
+
+
+def test_running_maximum_by_hand() -> None:
+    first = np.array([True, False, False, True, True, False])
+    assert running_max(np.array([3, 1, 4, -2, 1, 0]), first).tolist() == [3, 3, 4, -2, 1, 1]
+    assert running_max(np.array([7, 7, 2, 9]), np.array([True, False, True, False])).tolist() == [7, 7, 2, 9]
