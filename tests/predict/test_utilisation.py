@@ -23,7 +23,16 @@ from etplus.predict.costs.prediction_intervals import (
 )
 from etplus.predict.costs.registry import CANDIDATES, ORDER, Costs, explain, model_class
 from etplus.predict.costs.task import Estimate, Task
-from etplus.predict.costs.utilisation import Utilisation, fit_utilisation, kernel_family
+from etplus.predict.costs.utilisation import (
+    EventWork,
+    Law,
+    Utilisation,
+    fit_utilisation,
+    kernel_family,
+    kind_of,
+    wire_factor,
+    work_of,
+)
 from etplus.schemas.kineto.event_args import launch_sizes
 from etplus.trace.tensors import Tensor
 from etplus.trace.trace import Trace
@@ -328,3 +337,122 @@ def test_equal_work_of_traces_counts_once_a_trace() -> None:
     task = moved("add", 5)
     one = pooled([MeasuredTask(task, 1.0, 100, 1.0, 2.0), MeasuredTask(task, 3.0, 1, 3.0, 3.0)])
     assert one == [MeasuredTask(task, 2.0, 101, 1.0, 3.0)]
+
+
+def test_the_share_of_a_buffer_that_passes_the_slowest_link() -> None:
+    for collective, ranks, expected in (
+        ("all_reduce", 4, 1.5), ("All-Gather", 4, 0.75), ("reduce_scatter", 4, 0.75), ("scatter", 4, 1.0),
+        ("all_reduce", 1, 1.0), ("all_reduce", None, 1.0), ("something", 4, 1.0), ("all_reduce", 2, 1.0),
+    ):  # fmt: skip
+        assert wire_factor(collective, ranks) == expected, (collective, ranks)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "family"),
+    [
+        ("_ZN5aiter7rmsnormIfEvv", "rmsnorm"), ("_ZN3fooE", "foo"), ("triton_red_fused_x_1", "triton_red"),
+        ("Cijk_Ailk_Bljk_HHS", "Cijk"), ("void (anonymous namespace)::softmax<float>(int)", "softmax"),
+        ("ampere_s1688gemm_f16_64x64_nn", "s1688gemm"), ("copy_MT64x32_x", "copy"),
+        ("cudnn_infer_volta_scudnn_128x64_relu", "scudnn"), ("kernel_tilesize64", "kernel"), ("plain", "plain"),
+    ],
+)  # fmt: skip
+def test_families_of_kernels(kernel: str, family: str) -> None:
+    assert kernel_family(kernel) == family
+
+
+def test_kinds_of_events() -> None:
+    assert kind_of(Task("", "Memcpy HtoD (Pinned -> Device)", "gpu_memcpy")) == "host copy"
+    assert kind_of(Task("", "Memcpy DtoH (Device -> Pageable)", "gpu_memcpy")) == "pageable copy"
+    assert kind_of(Task("", "nccl", collective="all_reduce")) == "collective all_reduce"
+    assert kind_of(Task("", "sgemm_128x64")) == "Matrix product"
+
+
+def test_work_as_the_law_sees_it() -> None:
+    """On 50 multiprocessors and 500 GB/s: 1 MB takes 2 µs, 20 MFLOP of 10 TFLOP/s the same."""
+    tensor = (Tensor((8,), "float32"),)
+    task = Task(
+        "aten::add_", "void at::add<4>()", inputs=tensor, bytes=10**6, flops=2 * 10**7, device="small", blocks=25,
+        block_threads=64,
+    )  # fmt: skip
+    work = work_of(task, DEVICES)
+    assert work.known and work.bound == 2000 and work.size == 2000 and work.kernel == task.kernel
+    assert work.amounts == {"compute": pytest.approx(2000), "memory": pytest.approx(2000)}
+    assert work.usual == {"start": log(2000), "compute": -1.1, "memory": -0.6, "threads": 0.0}
+    assert work.labels == {
+        f"kind {kind_of(task)}": 1.0, "family add": 1.0, "op add": 1.0, "dtype float32": 1.0, "vendor NVIDIA": 1.0,
+        "device small": 1.0, "all": 1.0, "bandwidth of a multiprocessor": pytest.approx(log(0.5)),
+        "multiprocessors": pytest.approx(log(0.5)), "multiprocessors without a block": pytest.approx(log(2) / 2),
+    }  # fmt: skip
+    bare = work_of(replace(task, main=False, dtype="float16", device="MI300"), DEVICES)
+    assert not bare.known and bare.bound == 0.0 and bare.usual["start"] == log(4000) and bare.usual["compute"] == -0.2
+    assert bare.amounts == {"threads": pytest.approx(25 * 64 * 16 / 2e12 * 1e9)}
+    assert bare.labels["vendor AMD"] == 1.0 and bare.labels["multiprocessors"] == 0.0
+    assert bare.labels["multiprocessors without a block"] == pytest.approx(log(4) / 2)
+    product_label = work_of(product(64), DEVICES).labels
+    assert product_label["dtype float16 product"] == 1.0 and product_label["multiprocessors without a block"] == 0.0
+    many = work_of(replace(task, blocks=200), DEVICES)
+    assert many.labels["multiprocessors without a block"] == 0.0
+
+
+def test_what_passes_a_link_takes_the_links_time() -> None:
+    for kernel, collective, ranks, expected in (
+        ("Memcpy HtoD (Pinned -> Device)", "", None, 1e6 / 25), ("Memcpy HtoD (Pageable -> Device)", "", None, 1e6 / 8),
+        ("nccl", "all_reduce", 4, 1e6 / 100 * 1.5), ("Memcpy DtoD (Device -> Device)", "", None, 1e6 / 500),
+    ):  # fmt: skip
+        category = "kernel" if collective else "gpu_memcpy"
+        task = Task("", kernel, category, bytes=10**6, device="small", collective=collective, group_size=ranks)
+        work = work_of(task, DEVICES)
+        assert work.amounts["memory"] == pytest.approx(expected)
+        assert work.usual["start"] == log(20_000 if collective else 2000)
+
+
+def test_a_law_by_hand() -> None:
+    """exp(log 2000 + 0.5) to start, and the memory's 2 µs over its efficiency; times name and smearing."""
+    work = EventWork(
+        True, 2000.0, {"start": log(2000), "compute": -1.0, "memory": -0.6}, {"compute": 100.0, "memory": 2000.0},
+        {"a": 1.0, "b": 2.0}, "k",
+    )  # fmt: skip
+    law = Law({"start": {"a": 0.5}, "compute": {}, "memory": {"b": 0.25, "c": 9.0}}, {"k": 0.1}, 1.5)
+    assert law.terms(work) == {
+        "start": pytest.approx(2000 * exp(0.5)), "compute": pytest.approx(100 * (1 + exp(-1.0))),
+        "memory": pytest.approx(2000 * (1 + exp(-0.1))),
+    }  # fmt: skip
+    expected = (2000 * exp(0.5) + 2000 * (1 + exp(-0.1))) * exp(0.1) * 1.5
+    assert law.nanoseconds(work) == pytest.approx(expected)
+    low = Law({"start": {"a": -99.0}, "compute": {}, "memory": {"b": -99.0}}, {"k": -5.0})
+    assert low.terms(work)["start"] == pytest.approx(300) and low.nanoseconds(work) == 2000.0, "not below the bound"
+    high = Law({"start": {"a": 99.0}, "compute": {}, "memory": {"b": 99.0}}, {})
+    assert high.terms(work) | {"compute": 0} == {
+        "start": pytest.approx(exp(25)), "compute": 0, "memory": pytest.approx(2000 * (1 + exp(12)))
+    }  # fmt: skip
+    unknown = EventWork(False, 0.0, {"start": log(4000), "threads": 0.0}, {"threads": 10.0}, {}, "x")
+    assert Law({"start": {}, "threads": {}}, {}).nanoseconds(unknown) == pytest.approx(4010)
+
+
+def test_which_law_holds() -> None:
+    laws = [Law({"start": {"all": float(k)}}, {}) for k in range(3)]
+    sized = EventWork(True, 1.0, {}, {"memory": 1.0}, {}, "")
+    launched, named = EventWork(False, 0.0, {}, {"threads": 5.0}, {}, ""), EventWork(False, 0.0, {}, {"t": 0.0}, {}, "")
+    model = Utilisation(*laws)
+    assert [model.law(work) for work in (sized, launched, named)] == laws
+    assert Utilisation(*laws[:2]).law(named) == laws[1]
+
+
+def test_a_law_of_names_is_their_mean_drawn_to_nothing() -> None:
+    """Three equal events of 4 µs and one kernel of 12: weights and names share what is above the usual 4 µs, and the
+    smearing makes up for the rest, so that the totals agree within a few per cent."""
+    events = [MeasuredTask(Task("", "short", device="small"), 4000.0, 1)] * 6
+    events += [MeasuredTask(Task("", "long", device="small"), 12_000.0, 1)] * 6
+    model = fit_utilisation(events, DEVICES)
+    assert model.known == Law({term: {} for term in ("start", "compute", "memory")}, {}, 1.0)
+    assert model.unknown.kernels == {} and model.named is not None
+    priced_ns = [model.nanoseconds(event.task, DEVICES) for event in events]
+    assert sum(priced_ns) == pytest.approx(sum(event.ns for event in events), rel=0.06)
+    assert priced_ns[6] / priced_ns[0] == pytest.approx(3, rel=0.2)
+    short, long = (model.named.kernels[name] for name in ("short", "long"))
+    assert short < 0 < long and set(model.named.kernels) == {"short", "long"}
+    assert (short, long) == (pytest.approx(GOLDEN_NAMES[0], abs=2e-4), pytest.approx(GOLDEN_NAMES[1], abs=2e-4))
+    assert model.named.smearing == pytest.approx(GOLDEN_NAMES[2], abs=2e-4)
+
+
+GOLDEN_NAMES = (-0.0597, 0.0659, 1.0009)
