@@ -6,15 +6,19 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import etplus
 import numpy as np
 import pytest
 from etplus.measuring import execute as module
 from etplus.measuring.execute import Execution, OpTime, RecordedComms, execute
 from etplus.measuring.measured import Conditions, NotExecuted
 from etplus.measuring.timing import Options
+from etplus.replaying.network import parse_network
 from etplus.trace.errors import UsageError
+from etplus.trace.index import CallIndex
 from fake_worker import FakeWorker
 from recorded_ops import mm, op, tensor, trace_of
+from support import shared_pair
 
 LINEAR = op("aten::linear", "aten::linear(Tensor i, Tensor w) -> Tensor", tensor(1, 4, 8), tensor(2, 8, 2),
             outputs=(tensor(3, 4, 2),))  # fmt: skip
@@ -115,3 +119,14 @@ def test_so_many_rounds(worker: FakeWorker, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(worker, "_answer", answer)
     done = execute(trace_of(*(mm(rows) for rows in range(1, 12))))
     assert len(worker.asked) == 8 and done.rows[0].count == 3
+
+
+def test_communications_are_given_as_recorded_and_on_a_network() -> None:
+    trace = etplus.link(*shared_pair("cpu-pairs/ddp_one.rank0"))
+    every = {CallIndex(at) for at in range(len(trace.calls))}
+    gloo = [at for at in every if trace.name_at(trace.calls.name[at]).startswith("gloo:")]
+    took = sum(int(trace.calls.end[at] - trace.calls.ts[at]) for at in gloo)
+    assert RecordedComms.of(trace, every, None) == RecordedComms(len(gloo), took, None)
+    assert RecordedComms.of(trace, set(), None) == RecordedComms(0, 0, None)
+    on = RecordedComms.of(trace, every, parse_network("bandwidth=1e9,latency=10us")).predicted_ns
+    assert on is not None and on % 10_000 < len(gloo) and on >= 10_000 * len(gloo)  # steps, and transfers of 0 ns
