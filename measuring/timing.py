@@ -362,8 +362,8 @@ def _timing(key: str, distinct: _Distinct, done: Mapping[str, Timed]) -> Timing:
 
 def _self_ns(timing: Timing) -> float:
     """Self time as recorded, else as measured here."""
-    own = timing.own_ns if timing.recorded_own_ns is None else timing.recorded_own_ns
-    return timing.ns if own is None else own
+    known = (own for own in (timing.recorded_own_ns, timing.own_ns) if own is not None)
+    return next(known, timing.ns)
 
 
 def _median(values: Sequence[int]) -> float | None:

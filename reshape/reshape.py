@@ -411,10 +411,6 @@ def _pairs(left: Shapes, right: Shapes, row: int, other: int) -> Iterator[tuple[
     """Extents of the tensors of two calls that correspond, where there are as many of them."""
     for mine, theirs in ((left.inputs, right.inputs), (left.results, right.results)):
         for some, others in zip(mine.get(row, ()), theirs.get(other, ()), strict=False):
-            for shape, two in zip(some, others, strict=False):
-                yield from _extents(shape, two)
-
-
-def _extents(left: Shape | None, other: Shape | None) -> Iterator[tuple[int, int]]:
-    if left is not None and other is not None and len(left) == len(other):
-        yield from zip(left, other, strict=True)
+            for shape, counterpart in zip(some, others, strict=False):
+                if shape is not None and counterpart is not None and len(shape) == len(counterpart):
+                    yield from zip(shape, counterpart, strict=True)

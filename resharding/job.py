@@ -183,9 +183,9 @@ class Resharded:
             "recorded": {name: getattr(self.derivation.recorded, name) for name in ("tp", "dp", "pp")},
             "step_ns": self.step_ns,
             **({"sources": dict(self.sources)} if self._executed is not None else {}),
-            "memory": [row.to_dict() for row in self.memory],
+            "memory": [asdict(row) for row in self.memory],
             "rank_map": {str(rank): _ranges(ranks) for rank, ranks in self.rank_map.items()},
-            "not_derived": [row.to_dict() for row in self.not_derived],
+            "not_derived": [asdict(row) for row in self.not_derived],
         }  # fmt: skip
 
 
@@ -213,7 +213,11 @@ def _ranges(ranks: Sequence[int]) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class Scaled:
-    """A recorded data-parallel job on another number of ranks."""
+    """A recorded data-parallel job on another number of ranks: the work and messages of the recorded ranks.
+
+    Rank r runs what the recorded rank r mod k of k does. A group of all recorded ranks becomes one of all new ranks;
+    what a rank sends in an all-to-all stays, divided over all new ranks. Measured times stay.
+    """
 
     traces: Sequence[Trace]
     layout: Layout
@@ -221,13 +225,24 @@ class Scaled:
     __repr__ = brief
 
     def trace(self, rank: int) -> Trace:
-        """The trace of a rank: that of the recorded rank that it repeats.
+        """The trace of a rank.
 
         Raises:
-            UsageError: no such rank.
+            UsageError: no such rank, or a group that is not that of all ranks.
         """
         self.layout.check(rank)
-        return scaled_trace(self.traces, rank, self.layout.ranks)
+        ranks, source = self.layout.ranks, self.traces[rank % len(self.traces)]
+        world = source.world_size or len(self.traces)
+        comms = {row: _scaled(comm, world, ranks, source.file) for row, comm in comms_of(source).items()}
+        kineto = dict(source.summary.get("kineto") or {})
+        info = dict(kineto.get("distributed_info") or {})
+        groups = [
+            {**group, "pg_size": ranks, "ranks": list(range(ranks))}
+            for group in info.get("pg_config") or []
+            if isinstance(group, dict) and group.get("pg_size") == world
+        ]
+        info |= {"rank": rank, "world_size": ranks} | ({"pg_config": groups, "pg_count": len(groups)} if groups else {})
+        return edited(source, comms, source.summary | {"kineto": {**kineto, "distributed_info": info}})
 
     @cached_property
     def rank_map(self) -> dict[int, list[int]]:
@@ -288,29 +303,6 @@ def reshard(
     return Resharded(Derivation(structure, chosen, layout, was), network or _NETWORK, model, measured)
 
 
-def scaled_trace(traces: Sequence[Trace], rank: int, ranks: int) -> Trace:
-    """A rank of a data-parallel job on another number of ranks: the work and messages of a recorded rank.
-
-    Rank r runs what the recorded rank r mod k of k does. A group of all recorded ranks becomes one of all new ranks;
-    what a rank sends in an all-to-all stays, divided over all new ranks. Measured times stay.
-
-    Raises:
-        UsageError: a group that is not that of all ranks.
-    """
-    source = traces[rank % len(traces)]
-    world = source.world_size or len(traces)
-    comms = {row: _scaled(comm, world, ranks, source.file) for row, comm in comms_of(source).items()}
-    kineto = dict(source.summary.get("kineto") or {})
-    info = dict(kineto.get("distributed_info") or {})
-    groups = [
-        {**group, "pg_size": ranks, "ranks": list(range(ranks))}
-        for group in info.get("pg_config") or []
-        if isinstance(group, dict) and group.get("pg_size") == world
-    ]
-    info |= {"rank": rank, "world_size": ranks} | ({"pg_config": groups, "pg_count": len(groups)} if groups else {})
-    return edited(source, comms, source.summary | {"kineto": {**kineto, "distributed_info": info}})
-
-
 def _scaled(comm: Mapping[str, Any], world: int, ranks: int, file: str) -> dict[str, Any]:
     members, size = comm.get("pg_ranks"), comm.get("group_size")
     found = size or len(members or ())
@@ -326,13 +318,9 @@ def _scaled(comm: Mapping[str, Any], world: int, ranks: int, file: str) -> dict[
         new["group_size"] = ranks
     for side in ("in", "out"):
         if comm.get(f"{side}_split"):
-            new[f"{side}_split"] = _divided(sum(comm[f"{side}_split"]), ranks)
+            each, more = divmod(sum(comm[f"{side}_split"]), ranks)
+            new[f"{side}_split"] = [each + (rank < more) for rank in range(ranks)]
     return new
-
-
-def _divided(whole: int, parts: int) -> list[int]:
-    each, more = divmod(whole, parts)
-    return [each + (k < more) for k in range(parts)]
 
 
 @dataclass(frozen=True)
@@ -350,10 +338,6 @@ class NotDerived:
     share: float
 
     __repr__ = brief
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        return asdict(self)
 
 
 def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
@@ -416,10 +400,6 @@ class Memory:
     total: int
 
     __repr__ = brief
-
-    def to_dict(self) -> dict[str, int]:
-        """JSON-ready, bytes."""
-        return asdict(self)
 
 
 def memory_of(derivation: Derivation, stage: int) -> Memory:

@@ -83,7 +83,8 @@ class Shapes:
 def shapes_of(trace: Trace) -> Shapes:
     """Follow the tensors of a trace through its calls and relate their extents by what the operators do."""
     walk = _Walk(trace)
-    order = _in_order_of_start(trace)
+    rows = np.flatnonzero(trace.kind == CPU)
+    order = as_positions(rows[np.argsort(trace.id[rows], kind="stable")])  # ids follow the order of starts
     records = call_records(trace, order)
     open_records: dict[Row, CallRecord] = {}  # of the calls that have begun and not ended
     for row, begins in _events(trace, order):
@@ -93,12 +94,6 @@ def shapes_of(trace: Trace) -> Shapes:
         else:
             walk.end(row, open_records.pop(row))
     return walk.shapes
-
-
-def _in_order_of_start(trace: Trace) -> Positions[int, Row]:
-    """Rows of CPU nodes; ids follow the order of starts."""
-    rows = np.flatnonzero(trace.kind == CPU)
-    return as_positions(rows[np.argsort(trace.id[rows], kind="stable")])
 
 
 def _events(trace: Trace, rows: Positions[int, Row]) -> Iterator[tuple[Row, bool]]:

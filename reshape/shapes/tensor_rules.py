@@ -80,10 +80,14 @@ def _others(shape: Shape, at: int) -> Shape:
 
 
 def _select(call: OpCall, extents: Extents) -> None:
+    """`select` (tensor, dim, …), and `select_backward` (gradient, sizes, dim, …) the other way round."""
     before, after = call.tensor(0), call.result()
-    if before and after is not None:
-        at = int(call.value(1)) % len(before)
-        equal(_others(before, at), after, extents)
+    if call.name == "select_backward" and before is not None and after:
+        equal(before, _others(after, int(call.value(2)) % len(after)), extents)
+        for shape in call.temporaries:
+            match(shape, after, extents)
+    elif call.name == "select" and before and after is not None:
+        equal(_others(before, int(call.value(1)) % len(before)), after, extents)
 
 
 def _sort(call: OpCall, extents: Extents) -> None:
@@ -92,13 +96,21 @@ def _sort(call: OpCall, extents: Extents) -> None:
 
 
 def _slice(call: OpCall, extents: Extents) -> None:
-    """All of an extent, all but one, or a part: where the batch is cut, nothing is said."""
-    before, after = call.tensor(0), call.result()
-    if not before or after is None or len(before) != len(after):
+    """All of an extent, all but one, or a part: where the batch is cut, nothing is said.
+
+    `slice_backward` (gradient, sizes, dim, …) is the other way round.
+    """
+    before, after, back = call.tensor(0), call.result(), call.name == "slice_backward"
+    if not before or not after or len(before) != len(after):
         return
-    at = int(call.value(1) or 0) % len(before)
+    at = int(call.value(2 if back else 1) or 0) % len(before)
     equal(_others(before, at), _others(after, at), extents)
-    part(before[at], after[at], extents)
+    if back:
+        part(after[at], before[at], extents)
+        for shape in call.temporaries:
+            match(shape, after, extents)
+    else:
+        part(before[at], after[at], extents)
 
 
 def _split(call: OpCall, extents: Extents) -> None:
@@ -213,27 +225,6 @@ def _gather(call: OpCall, extents: Extents) -> None:
         equal(index, after if call.name == "gather" else before, extents)
 
 
-def _of_slice(call: OpCall, extents: Extents) -> None:
-    """`slice_backward` (gradient, sizes, dim, …)."""
-    before, after = call.tensor(0), call.result()
-    if before and after and len(before) == len(after):
-        at = int(call.value(2)) % len(after)
-        equal(_others(before, at), _others(after, at), extents)
-        part(after[at], before[at], extents)
-        for shape in call.temporaries:
-            match(shape, after, extents)
-
-
-def _of_select(call: OpCall, extents: Extents) -> None:
-    """`select_backward` (gradient, sizes, dim, …)."""
-    before, after = call.tensor(0), call.result()
-    if before is not None and after:
-        at = int(call.value(2)) % len(after)
-        equal(before, _others(after, at), extents)
-        for shape in call.temporaries:
-            match(shape, after, extents)
-
-
 def _topk(call: OpCall, extents: Extents) -> None:
     before = call.tensor(0)
     if before:
@@ -274,8 +265,8 @@ TENSOR_RULES: dict[str, Rule] = table(
         "transpose t swapaxes swapdims": _transpose,
         "permute numpy_T": _permute,
         "sort argsort": _sort,
-        "select": _select,
-        "slice narrow": _slice,
+        "select select_backward": _select,
+        "slice narrow slice_backward": _slice,
         "split split_with_sizes chunk unbind unsafe_split": _split,
         "cat concat concatenate": _cat,
         "stack": _stack,
@@ -298,8 +289,6 @@ TENSOR_RULES: dict[str, Rule] = table(
         "index _index_put_impl index_put _unsafe_index": _index,
         "index_select": _index_select,
         "gather scatter scatter_add": _gather,
-        "slice_backward": _of_slice,
-        "select_backward": _of_select,
         "topk": _topk,
         "one_hot": _one_hot,
     }

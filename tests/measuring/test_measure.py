@@ -15,7 +15,6 @@ import etplus
 import msgspec
 import numpy as np
 import pytest
-from etplus.measuring.execute import RecordedComms
 from etplus.measuring.input_values import Given, fill_of
 from etplus.measuring.lookup import own_times
 from etplus.measuring.measured import VERSION, Conditions, Measured, NotExecuted, Timing, read_measured, write_measured
@@ -24,14 +23,13 @@ from etplus.measuring.recorded_calls import RecordedCall, resized
 from etplus.measuring.run_program import op_script, outermost, program_of, sequence_script
 from etplus.measuring.schema import parse_schema, refused
 from etplus.measuring.timing import Checkpoint
-from etplus.replaying.network import parse_network
 from etplus.reshape.reshape import reshaped
 from etplus.reshape.shape_change import batch_change
 from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.index import CallIndex
 from etplus.trace.trace import Trace
 from recorded_ops import HOSTILE, MM, mm, op, scalar, tensor, trace_of
-from support import call, fixture_pair, run, shared_pair
+from support import call, fixture_pair, run
 
 BATCHES = Path(__file__).parents[2] / "fixtures" / "batches"
 GB = 1 << 30
@@ -300,17 +298,6 @@ def test_a_sequence_frees_what_is_not_used_again() -> None:
     assert [one["free"] for one in plan.program["calls"]] == [[at] for at in range(1, 8)] + [[8, 9]]
     with pytest.raises(UsageError, match="--max-bytes"):
         program_of(calls, 500)
-
-
-def test_communications_are_given_as_recorded_and_on_a_network() -> None:
-    trace = etplus.link(*shared_pair("cpu-pairs/ddp_one.rank0"))
-    every = {CallIndex(at) for at in range(len(trace.calls))}
-    gloo = [at for at in every if trace.name_at(trace.calls.name[at]).startswith("gloo:")]
-    took = sum(int(trace.calls.end[at] - trace.calls.ts[at]) for at in gloo)
-    assert RecordedComms.of(trace, every, None) == RecordedComms(len(gloo), took, None)
-    assert RecordedComms.of(trace, set(), None) == RecordedComms(0, 0, None)
-    on = RecordedComms.of(trace, every, parse_network("bandwidth=1e9,latency=10us")).predicted_ns
-    assert on is not None and on % 10_000 < len(gloo) and on >= 10_000 * len(gloo)  # steps, and transfers of 0 ns
 
 
 def test_commands_without_torch(tmp_path: Path) -> None:

@@ -1,0 +1,68 @@
+"""Write the operator calls of recordings as they are called again: `python tests/measure_golden.py`."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+
+import etplus
+from etplus.measuring.reader import recorded_calls
+from etplus.measuring.recorded_calls import RecordedCall
+from etplus.measuring.run_program import program_of
+from etplus.reshape.reshape import reshaped
+from etplus.reshape.shape_change import batch_change
+from support import FIXTURES, ROOT
+
+__all__ = ["CASES", "golden_lines", "made_lines"]
+
+_GOLDEN = ROOT / "tests" / "golden" / "measure"
+CASES = {
+    "conv": "batches/conv_w8_d2__b8_t1",
+    "dlrm": "batches/dlrm_w16_d3__b4_t1",
+    "transformer": "batches/transformer_w32_d1__b16_t1",
+    "lstm": "programs/lstm_time__b4_s6_w32",
+    "loader": "programs/mlp__b8_s6_w32",
+}
+
+
+def golden_lines(name: str) -> list[str]:
+    """The lines of a case as they are kept."""
+    return gzip.decompress((_GOLDEN / f"{name}.txt.gz").read_bytes()).decode().splitlines()
+
+
+def made_lines(name: str) -> list[str]:
+    """The lines of a case as the code makes them now: calls, at twelve samples too, and the program of them."""
+    trace = etplus.load(FIXTURES / f"{CASES[name]}.json.gz")
+    calls = dict(recorded_calls(trace))
+    lines, seen = list[str](), set[str]()
+    for some in (calls, dict(recorded_calls(reshaped(trace, batch_change(12)).trace))):
+        for index, call in some.items():
+            if isinstance(call, str):
+                lines.append(f"{index} {call}")
+            elif call.key not in seen:
+                seen.add(call.key)
+                sizes = call.needed_bytes, call.storage_bytes
+                lines.append(
+                    f"{index} {call.key} {sizes} {json.dumps(call.call)} {[one.shape for one in call.results]}"
+                )
+    plan = program_of([one for one in calls.values() if isinstance(one, RecordedCall)], 1 << 40)
+    lines.append(f"peak {plan.peak_bytes}")
+    lines += [f"storage {key} {json.dumps(of)}" for key, of in plan.program["storages"].items()]
+    for made in plan.program["calls"]:
+        digest = hashlib.blake2b(json.dumps(made).encode(), digest_size=6).hexdigest()
+        lines.append(f"{made['op']} {made['free']} {made['free_storages']} {digest}")
+    return lines
+
+
+def main() -> None:
+    """Write all golden files."""
+    _GOLDEN.mkdir(exist_ok=True)
+    for name in CASES:
+        text = "\n".join(made_lines(name))
+        (_GOLDEN / f"{name}.txt.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+        print(name, len(text.splitlines()), len(text))
+
+
+if __name__ == "__main__":
+    main()

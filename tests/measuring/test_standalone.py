@@ -1,0 +1,245 @@
+"""Arguments of calls as tensors, and how calls are timed; with a made torch and a made clock."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from fake_torch import Argument, Tensor
+
+
+def spec(shape: list[int], strides: list[int], *, offset: int = 0, storage: int = 0, dtype: str = "float32",
+         cpu: bool = False, **fill: Any) -> dict[str, Any]:  # fmt: skip
+    return {"shape": shape, "strides": strides, "offset": offset, "storage": storage, "dtype": dtype, "cpu": cpu,
+            "fill": fill or {"kind": "uniform"}}  # fmt: skip
+
+
+def test_tensors_of_one_storage_share_memory(standalone: Any) -> None:
+    """The content is that of the one whose values matter, the size that of the one that reaches furthest."""
+    index = spec([4], [1], offset=2, dtype="int64", kind="value", value=7)
+    first, second, other = standalone.make_tensors(
+        [spec([2, 3], [3, 1]), index, spec([2], [1], storage=1, cpu=True)], "cuda:0"
+    )
+    assert first.untyped_storage() is second.untyped_storage() and first.untyped_storage().nbytes() == 6 * 8
+    assert second.array.tolist() == [7, 7, 7, 7] and (second.storage_offset(), second.device) == (2, "cuda:0")
+    assert (other.device, other.shape, other.untyped_storage().nbytes()) == ("cpu", (2,), 8)
+    assert first.shape == (2, 3) and first.stride() == (3, 1)
+
+
+def test_spans_and_types(standalone: Any, torch: Any) -> None:
+    assert standalone.span(spec([2, 3], [5, 2], offset=4)) == 4 + 5 + 4 + 1
+    assert standalone.span(spec([2, 0], [5, 2], offset=4)) == 4 and standalone.span(spec([], [])) == 1
+    assert standalone.dtype_of("int64") is torch.int64 and standalone.itemsize("float16") == 2
+    for name in ("nonesuch", "Tensor"):
+        with pytest.raises(TypeError, match=f"element type '{name}' is not known"):
+            standalone.dtype_of(name)
+
+
+FILLS: list[tuple[dict[str, Any], int, str, list[float]]] = [
+    ({"kind": "index", "low": 2, "high": 5}, 4, "int64", [2, 3, 4, 2]),
+    ({"kind": "sorted", "high": 3}, 6, "int64", [0, 0, 1, 1, 2, 2]),
+    ({"kind": "sorted", "high": 3}, 0, "int64", []),
+    ({"kind": "offsets", "high": 20, "last": False}, 4, "int64", [0, 5, 10, 15]),
+    ({"kind": "offsets", "high": 20, "last": True}, 5, "int32", [0, 5, 10, 15, 20]),
+    ({"kind": "offsets", "high": 20, "last": True}, 1, "int64", [0]),
+    ({"kind": "mask", "true": 2}, 4, "bool", [0, 1, 0, 1]),
+    ({"kind": "mask", "true": None}, 5, "bool", [0, 1, 0, 1, 1]),
+    ({"kind": "mask", "true": 9}, 3, "bool", [1, 1, 1]),
+    ({"kind": "mask", "true": 0}, 0, "bool", []),
+    ({"kind": "value", "value": 3}, 2, "int64", [3, 3]),
+    ({"kind": "rising"}, 3, "float64", [0.1, 0.55, 1.0]),
+    ({"kind": "uniform"}, 3, "float32", [0.1, 0.4, 0.7]),
+    ({"kind": "uniform"}, 3, "float16", [0.1, 0.4, 0.7]),
+]
+
+
+@pytest.mark.parametrize(("fill", "count", "dtype", "expected"), FILLS)
+def test_contents(standalone: Any, fill: dict[str, Any], count: int, dtype: str, expected: list[float]) -> None:
+    found = standalone.filled(fill, count, dtype)
+    assert np.allclose(found.array, expected, atol=1e-3) and found.dtype.name == dtype
+
+
+def test_complex_contents(standalone: Any) -> None:
+    assert np.allclose(standalone.filled({"kind": "uniform"}, 2, "complex64").array, [0.1, 0.6 + 0.5j])
+
+
+def operator(torch: Any, function: Any, *arguments: Argument, name: str = "aten::f", overload: str = "") -> None:
+    """Register one."""
+    function._schema = SimpleNamespace(arguments=arguments)
+    torch.operators[name, overload] = function
+
+
+def call(names: list[str], args: list[Any], *tensors: dict[str, Any], overload: str = "") -> dict[str, Any]:
+    return {"op": "aten::f", "overload": overload, "names": names, "args": args, "tensors": list(tensors)}
+
+
+def test_operators_of_the_registry(standalone: Any, torch: Any) -> None:
+    def plain() -> None:
+        """Does nothing."""
+
+    operator(torch, plain)
+    operator(torch, plain, overload="out")
+    assert standalone.operator_of(call([], [])) is plain is standalone.operator_of(call([], [], overload="out"))
+    with pytest.raises(LookupError, match=r"torch 9.9 has no operator aten::f.other"):
+        standalone.operator_of(call([], [], overload="other"))
+
+
+def test_arguments_by_name_and_position(standalone: Any) -> None:
+    arguments = [
+        Argument("self"), Argument("parts", "List[Tensor]"), Argument("value", "float"),
+        Argument("n", "int", default=5),
+        Argument("where", "Device", kwarg_only=True), Argument("more", "Optional[List[int]]", kwarg_only=True),
+    ]  # fmt: skip
+    made = SimpleNamespace(_schema=SimpleNamespace(arguments=arguments))
+    given = call(
+        ["self", "parts", "value", "where", "more"],
+        [{"tensor": 1}, [{"tensor": 0}, None], {"float": "inf"}, {"device": "device"}, None],
+    )
+    found = standalone.bind(made, given, ["t0", "t1"], "cuda:0")
+    assert found == (["t1", ["t0", None], float("inf"), 5], {"where": "device cuda:0", "more": None})
+    given["args"][3] = {"device": "cpu"}
+    assert standalone.bind(made, given, ["t0", "t1"], "cuda:0")[1]["where"] == "device cpu"
+    for names, args, says in (
+        (["self", "other"], [1, 2], "this torch's aten::f has no argument 'other'"),
+        (["self"], [1], "argument 'parts' is not recorded"),
+        (["self", "parts"], [1, None], "argument 'parts' is not recorded"),
+    ):
+        with pytest.raises(TypeError, match=says):
+            standalone.bind(made, call(names, args), [], "cpu")
+
+
+def test_tensors_within_their_storages(standalone: Any, torch: Any) -> None:
+    base = torch.zeros(6)
+    inside = Tensor(np.zeros(0), torch.float32).set_(base.untyped_storage(), 2, (2, 2), (2, 1))
+    outside = Tensor(np.zeros(0), torch.float32).set_(base.untyped_storage(), 3, (2, 2), (2, 1))
+    none = Tensor(np.zeros(0), torch.float32).set_(base.untyped_storage(), 9, (0, 2), (2, 1))
+    assert standalone.within_storage([inside, (none, 3)]) and not standalone.within_storage((inside, [outside]))
+    outside.layout = "sparse"
+    assert standalone.within_storage(outside)
+    assert standalone._bytes([inside, (base, 3)]) == 48 and standalone._bytes(outside) == 0
+
+
+class Clock:
+    """Time that only operators take; `time` of the module."""
+
+    def __init__(self, *took: float) -> None:
+        self.now, self.took, self.calls = 0.0, list(took), 0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    thread_time = perf_counter
+
+    def work(self) -> None:
+        """An operator runs; the last duration counts for all that follow."""
+        self.now += self.took[min(self.calls, len(self.took) - 1)]
+        self.calls += 1
+
+
+def test_clocks(standalone: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPU time of this thread only where all runs on it."""
+    monkeypatch.setattr(standalone, "time", SimpleNamespace(thread_time="thread", perf_counter="wall"))
+    found = [standalone.clock_of(*one) for one in (("cpu", 1), ("cpu", 2), ("cuda:0", 1))]
+    assert found == ["thread", "wall", "wall"]
+
+
+def test_a_call_is_timed_in_blocks(standalone: Any, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 100 µs: 10 calls of 10 µs, until they took 4 ms together; each with other tensors than the one before."""
+    clock, seen = Clock(10e-6), []
+    monkeypatch.setattr(standalone, "time", clock)
+
+    def works(given: Tensor) -> Tensor:
+        clock.work()
+        seen.append(given)
+        return given
+
+    operator(torch, works, Argument("self"))
+    found = standalone.measure(call(["self"], [{"tensor": 0}], spec([1 << 18], [1])), min_time=0.004)
+    assert found == {"ns": pytest.approx(10_000), "iqr_ns": pytest.approx(0, abs=0.1), "runs": 400}
+    assert len({id(one) for one in seen}) == 4  # 8 MiB of 2 MiB: argument and result, which are two here
+    assert seen[1] is seen[5] and seen[1] is not seen[2]
+
+
+def test_long_calls_have_three_blocks(standalone: Any, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(1.0, 1.0, 1.0, 1.0, 2.0, 3.0, 9.0)
+    monkeypatch.setattr(standalone, "time", clock)
+    operator(torch, lambda given: clock.work(), Argument("self"))
+    found = standalone.measure(call(["self"], [{"tensor": 0}], spec([2], [1])), min_time=0.004)
+    assert found == {"ns": 3e9, "iqr_ns": 7e9, "runs": 3}
+
+
+def test_what_changes_a_tensor_gets_new_ones(standalone: Any, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, seen = Clock(0.001), set[int]()
+    monkeypatch.setattr(standalone, "time", clock)
+
+    def resizes(given: Tensor) -> Tensor:
+        clock.work()
+        seen.add(id(given))
+        assert given.shape == (2, 3)
+        return given.set_(given.untyped_storage(), 0, (3, 2), (2, 1))
+
+    operator(torch, resizes, Argument("self"))
+    given = call(["self"], [{"tensor": 0}], spec([2, 3], [3, 1]))
+    found = standalone.measure(given, min_time=0.0095)
+    assert found["runs"] == 10 and found["ns"] == pytest.approx(1e6) and not torch.told
+    clock.took, clock.calls = [0.0], 0
+    assert standalone.measure(given, min_time=1.0)["runs"] == 200
+    clock.took = [50.0]
+    assert standalone.measure(given, min_time=1.0)["runs"] == 3
+    assert standalone.measure(given, "cuda:0", min_time=1.0)["runs"] == 3
+    assert torch.told == [("synchronize", "cuda:0")] * 6
+
+
+def test_times_on_a_device(standalone: Any, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls are queued, twice as many each time until they take a millisecond together or 256 wait."""
+    counts, clock = [0], Clock(0.0)
+    monkeypatch.setattr(standalone, "time", clock)
+
+    class Event:
+        def __init__(self, enable_timing: bool) -> None:
+            assert enable_timing
+
+        def record(self) -> None:
+            self.at = counts[0]
+
+        def elapsed_time(self, other: Event) -> float:
+            clock.now += 0.01
+            return (other.at - self.at) * took[0]
+
+    torch.cuda.Event, torch.cuda._sleep = Event, lambda cycles: torch.told.append(cycles)
+
+    def works(given: Tensor) -> None:
+        counts[0] += 1
+
+    operator(torch, works, Argument("self"))
+    given = call(["self"], [{"tensor": 0}], spec([2], [1]))
+    took = [0.25]  # ms
+    found = standalone.measure(given, "cuda:0", min_time=0.004)
+    assert found == {"ns": 250_000.0, "iqr_ns": 0.0, "runs": 20}
+    assert [one for one in torch.told if isinstance(one, int)] == [100_000, 200_000, *[400_000] * 5]
+    took = [0.001]
+    assert standalone.measure(given, "cuda:0", min_time=0.0)["runs"] == 256 * 5
+    took = [2.0]
+    assert standalone.measure(given, "cuda:0", min_time=0.075)["runs"] == 8
+
+
+def test_the_middle_and_the_quarters(standalone: Any) -> None:
+    assert standalone._spread([4.0, 1.0, 2.0, 3.0], 8) == {"ns": 3.0, "iqr_ns": 1.0, "runs": 8}
+    assert standalone._spread([5.0], 1) == {"ns": 5.0, "iqr_ns": 0.0, "runs": 1}
+    assert standalone._spread([float(one) for one in range(9)], 9) == {"ns": 4.0, "iqr_ns": 4.0, "runs": 9}
+
+
+def test_an_empty_call(standalone: Any, torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shortest of its blocks of a hundred."""
+    clock = Clock(*[3e-6] * 150, *[1e-6] * 100, *[2e-6] * 9)
+    monkeypatch.setattr(standalone, "time", clock)
+    operator(torch, lambda given: clock.work(), name="aten::is_complex")
+    assert standalone.empty_call_ns() == pytest.approx(1500) and clock.calls == 5000
+
+
+def test_only_gpus_are_waited_for(standalone: Any, torch: Any) -> None:
+    standalone.synchronize("cpu")
+    standalone.synchronize("cuda:1")
+    assert torch.told == [("synchronize", "cuda:1")]
