@@ -29,13 +29,13 @@ _MOST_S = 1.0
 def make_tensors(tensors: list[dict[str, Any]], device: str) -> list[torch.Tensor]:
     """Tensors of the shapes, strides and contents wanted, those of one storage in the same memory."""
     bases: dict[int, torch.Tensor] = {}
-    for number in {tensor["storage"]: None for tensor in tensors}:
-        alike = [tensor for tensor in tensors if tensor["storage"] == number]
+    for number in {one["storage"]: None for one in tensors}:
+        alike = [one for one in tensors if one["storage"] == number]
         first = min(alike, key=lambda one: one["fill"]["kind"] in ("uniform", "index"))
         count = max(span(one) * itemsize(one["dtype"]) for one in alike)
         place = "cpu" if first["cpu"] else device
         bases[number] = filled(first["fill"], -(-count // itemsize(first["dtype"])), first["dtype"]).to(place)
-    return [view(bases[tensor["storage"]], tensor) for tensor in tensors]
+    return [view(bases[one["storage"]], one) for one in tensors]
 
 
 def view(base: torch.Tensor, tensor: dict[str, Any]) -> torch.Tensor:
@@ -118,22 +118,22 @@ def bind(operator: Any, call: Call, tensors: list[torch.Tensor], device: str) ->
     """
     given = dict(zip(call["names"], call["args"], strict=False))
     schema = operator._schema
-    unknown = [name for name in given if name not in {argument.name for argument in schema.arguments}]
+    unknown = [name for name in given if name not in {one.name for one in schema.arguments}]
     if unknown:
         raise TypeError(f"this torch's {call['op']} has no argument {unknown[0]!r}")
     positional: list[Any] = []
     by_name: dict[str, Any] = {}
-    for argument in schema.arguments:
-        if argument.name in given:
-            value = _value(given[argument.name], tensors, device)
-            if value is None and "List" in str(argument.type) and "Optional[List" not in str(argument.type):
-                raise TypeError(f"argument {argument.name!r} is not recorded")
-        elif argument.has_default_value():
-            value = argument.default_value
+    for one in schema.arguments:
+        if one.name in given:
+            value = _value(given[one.name], tensors, device)
+            if value is None and "List" in str(one.type) and "Optional[List" not in str(one.type):
+                raise TypeError(f"argument {one.name!r} is not recorded")
+        elif one.has_default_value():
+            value = one.default_value
         else:
-            raise TypeError(f"argument {argument.name!r} is not recorded")
-        if argument.kwarg_only:
-            by_name[argument.name] = value
+            raise TypeError(f"argument {one.name!r} is not recorded")
+        if one.kwarg_only:
+            by_name[one.name] = value
         else:
             positional.append(value)
     return positional, by_name
