@@ -46,9 +46,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 _LARGE = r"resnet103|vllm|sglang|[\[/]linear\b"
 """Shared traces that take a second or more each time."""
 _ALIKE = (
-    r"gpu-pairs/dlrm\.rank[23]|dlrm\.rank[23]\.kineto|lost_collective.*(-block\.(fsdp-tp4|pp2)|all-)|other_jobs.*mlp"
+    r"dlrm\.rank[123]\b|lost_collective.*(-block\.(fsdp-tp4|pp2|tp2)|all-)|other_jobs.*mlp|cut_job.*(pp2|tp)"
+    r"|test_exchanged_ranks.*(/network|network/|mlp|fsdp|pp2|minutes_apart_are_never_certain\[[^d])"
 )
-"""Ranks of a job that has two others, and jobs of which others are tried in the same way."""
+"""Ranks of a job that has another, and jobs of which others are tried in the same way."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

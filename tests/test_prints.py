@@ -88,6 +88,7 @@ def test_every_public_object_prints_in_a_screen(tmp_path: Path) -> None:
     assert len(seen) > 80
 
 
+@pytest.mark.slow
 def test_those_of_real_jobs(tmp_path: Path) -> None:
     trace = etplus.link(*shared_pair("parallel/block.single1/rank0"))
     seen = assert_all_print_in_a_screen({

@@ -33,6 +33,7 @@ def test_analyze(folder: Path) -> None:
     assert [one["file"].partition(" ")[2] for one in found] == ["rank 0 (pid 111, GPU 0)", "rank 1 (pid 112, GPU 1)"]
 
 
+@pytest.mark.slow
 def test_report(folder: Path) -> None:
     done = call("report", "h100.sqlite", "-o", "page.html", cwd=folder)
     assert done.returncode == 0, done.stderr.decode()
@@ -48,6 +49,7 @@ def test_replay(folder: Path, chosen: list[str]) -> None:
     assert (len(found) if isinstance(found, list) else 1) == (1 if chosen else 2)
 
 
+@pytest.mark.slow
 def test_diff_of_the_ranks_of_one_file(folder: Path) -> None:
     done = call("diff", "h100.sqlite", "--total", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr.decode()

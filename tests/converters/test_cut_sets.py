@@ -104,6 +104,7 @@ def test_a_set_that_cannot_be_whole_is_refused_in_one_line(to: str, tmp_path: Pa
         convert(ranks_of(job), tmp_path / "set", to=to)
 
 
+@pytest.mark.slow
 def test_on_request_what_does_not_match_is_fixed(tmp_path: Path) -> None:
     job = lossy(tmp_path / "job")
     traces = ranks_of(job)

@@ -204,6 +204,7 @@ def running(job: Path, out: Path, done: int = 1) -> subprocess.Popen[bytes]:
 needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="finds child processes in /proc")
 
 
+@pytest.mark.slow
 @needs_proc
 def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
     job = write_job(tmp_path / "job", 10)
@@ -342,6 +343,7 @@ def test_ranks_that_only_contents_and_elimination_say(tmp_path: Path) -> None:
     assert read_json(tmp_path / "alone.json")["etplus"]["link"]["ops"]["certain"] == 0, "without the others"
 
 
+@pytest.mark.slow
 def test_elimination_needs_every_rank(tmp_path: Path) -> None:
     job = unnamed_job(tmp_path / "job")
     for name in ("b.host.json", "a.device.json.gz"):
@@ -351,6 +353,7 @@ def test_elimination_needs_every_rank(tmp_path: Path) -> None:
     assert "since their rank is unknown: c.host.json" in pairing.notes[0]
 
 
+@pytest.mark.slow
 def test_two_files_in_a_folder_prove_nothing(tmp_path: Path) -> None:
     """The only ET and the only Kineto trace may be of two ranks."""
     job = unnamed_job(tmp_path / "job")

@@ -89,6 +89,7 @@ def test_resnet103_against_brute_force() -> None:
     assert attached == {"kernel": 2700, "gpu_memcpy": 960, "gpu_memset": 114}
 
 
+@pytest.mark.slow
 def test_linear_against_brute_force() -> None:
     """Times in whole µs, so that parent and child often start together; one iteration of forty is in the ET."""
     attached = check_against_brute_force(*shared_pair("gpu-pairs/linear"))

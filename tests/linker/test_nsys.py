@@ -97,6 +97,7 @@ def test_the_et_of_another_process_is_not_certain(export: Path) -> None:
     assert trace.report.ops["certain"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "verdict"), [(2, "proved"), (4, "unknown")])
 def test_a_job_with_ranks_elsewhere_is_not_certain(export: Path, tmp_path: Path, ranks: int, verdict: str) -> None:
     """Of the ranks on another machine one may have the same process id."""
@@ -135,6 +136,7 @@ def test_one_export_of_one_rank_for_each_et(tmp_path: Path) -> None:
     assert find_pairs(open_folder(tmp_path), kineto="*.pftrace").ranks[1].kineto == "old.rank1.pftrace"
 
 
+@pytest.mark.slow
 def test_which_rank_is_meant(export: Path) -> None:
     et = et_of(export, 111).replace(b'"pid":111', b'"pid":5')
     with pytest.raises(UsageError, match=r"rank 0 \(pid 111, GPU 0\), rank 1 \(pid 112, GPU 1\); choose one"):

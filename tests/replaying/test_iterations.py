@@ -88,6 +88,7 @@ def test_iterations_of_resnet103_are_predicted_from_each_other() -> None:
     assert max(map(abs, errors)) <= 0.03
 
 
+@pytest.mark.slow
 def test_the_median_iteration_of_linear_is_predicted() -> None:
     """Its 40 iterations differ by 20% (the host's speed drifts), so that no prediction fits each of them."""
     graph = build_graph(link(None, shared_trace("gpu-pairs/linear.kineto.json.gz")))

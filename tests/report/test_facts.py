@@ -86,6 +86,7 @@ def numbers_of(texts: Sequence[str]) -> list[str]:
     return [word for text in texts for word in text.replace(",", "").split() if word.count(".") == 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpu-kineto/h100_bert.json.gz", "gpu-kineto/alexnet.json.gz"])
 def test_no_number_of_a_real_launch_has_more_than_three_digits_behind_the_point(name: str) -> None:
     from etplus.report.timeline_lanes import LAUNCH_ARGS

@@ -30,6 +30,7 @@ def test_figures(tmp_path: Path) -> None:
     assert b"aten::" in contents[0][1]
 
 
+@pytest.mark.slow
 def test_odd_names_and_lengths(tmp_path: Path) -> None:
     products = [([64, 64], "c10::Half")] * 2
     events = [

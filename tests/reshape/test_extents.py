@@ -124,7 +124,7 @@ def test_a_contradiction_leaves_both_open() -> None:
     assert a not in extents.solve({a: 4}, kept=[a])
 
 
-@pytest.mark.parametrize("new", combinations((2, 6), (3, 9)))
+@pytest.mark.parametrize("new", list(combinations((2, 6), (3, 9))))
 def test_by_brute_force(new: tuple[int, int]) -> None:
     """A small net of relations has one solution: that of its formulas."""
     extents, (a, b, both, four, end) = made(2, 3, 6, 4, 10)

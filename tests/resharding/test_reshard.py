@@ -93,6 +93,7 @@ def test_operators_of_a_derived_rank_can_be_called_with_the_recorded_arguments(s
     assert derived.is_derived and not _recorded(source).is_derived
 
 
+@pytest.mark.slow
 def test_measured_operators_come_before_scaled_ones(tmp_path: Path) -> None:
     job = _derived("mlp.single1", Layout(tp=2))
     before = job.trace(0)
@@ -159,6 +160,7 @@ def test_kernels_follow_their_operators(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "layout",
     [
@@ -256,6 +258,7 @@ def test_buckets_of_real_jobs_are_those_recorded(pair: str) -> None:
     assert derived <= sizes and len(derived) > 1
 
 
+@pytest.mark.slow
 def test_a_data_parallel_job_goes_to_more_ranks(tmp_path: Path) -> None:
     traces = [etplus.link(*shared_pair(f"gpu-pairs/dlrm.rank{rank}")) for rank in range(2)]
     job = reshard(traces, Layout(dp=1024))

@@ -252,6 +252,7 @@ with processes(3), parallel_map(work, 30) as results:
 """
 
 
+@pytest.mark.slow
 @on_linux
 def test_processes_do_not_outlive_the_one_that_forked_them() -> None:
     """One of them is at work, the other waits for work."""
