@@ -1,0 +1,42 @@
+"""What a join says of its rows: places, times, the calls of nodes and the nodes around events."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from etplus.linker import join as module
+from etplus.linker.join import linked_caller
+from made_joins import a_join
+
+JOIN = a_join(
+    [("cpu_op", "a", 10, 90, 0), ("cpu_op", "b", 20, 40, 0), ("cpu_op", "c", 50, 60, 0), ("cpu_op", "d", 0, 99, 1),
+     ("kernel", "k", 30, 70, 7), ("kernel", "k", 80, 85, 7), ("cuda_runtime", "launch", 25, 30, 0)],
+    calls=[(0, -1), (1, 0), (2, 0), (3, -1)], nodes=[(1, -1), (2, 0), (3, -1)], et_names=["root", "x", "y", "z"],
+    node_of_call=[1, -1, 0, -1], gpu=[(4, 0, 6), (5, 0, -1)], runtime=[6],
+)  # fmt: skip
+
+
+def test_gpu_events_and_runtime_calls_are_placed_after_the_nodes() -> None:
+    assert JOIN.gpu_places.tolist() == [4, 5] and JOIN.runtime_places.tolist() == [6]
+
+
+def test_each_node_has_the_times_of_its_call() -> None:
+    assert JOIN.call_of_node.tolist() == [2, 0, -1]
+    assert [times.tolist() for times in JOIN.node_times] == [[50, 10, -1], [60, 90, -1]]
+    assert JOIN.of_nodes(np.array([5, 6, 7, 8])).tolist() == [7, 5, -1]
+
+
+def test_the_innermost_linked_call_around_an_event() -> None:
+    """b, whose caller is linked as node 1, is not linked itself; c is node 0; nobody is around the last ones."""
+    thread, ts = np.array([0, 0, 0, 1, 0], np.int32), np.array([25, 52, 70, 5, 95])
+    found = linked_caller(JOIN, JOIN.node_of_call, thread, ts, ts + 1)
+    assert found.tolist() == [1, 0, 1, -1, -1]
+
+
+def test_data_edges_are_looked_for_where_nodes_name_storages(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = np.array([0, 1]), np.array([1, 2])
+    monkeypatch.setattr(module, "data_edges", lambda et, nodes: pairs if (et, nodes) == (JOIN.et, JOIN.nodes) else None)
+    assert JOIN.data_edges is pairs
+    without = a_join([("cpu_op", "a", 0, 1, 0)], calls=[], nodes=[], et_names=["root"], node_of_call=[])
+    object.__setattr__(without, "has_storages", False)
+    assert [side.tolist() for side in without.data_edges] == [[], []]
