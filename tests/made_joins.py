@@ -1,4 +1,4 @@
-"""Joins of a few made rows, for tests of the stages that come after matching."""
+"""Joins of a few made rows, for tests of the stages that come after matching, and a small pair of traces."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 from etplus.linker.calls import EtCalls
 from etplus.linker.join import Join
 from etplus.schemas.kineto.kineto_calls import CpuCalls
+from support import Document, et_document, kineto_document
 
-__all__ = ["a_join"]
+__all__ = ["PAIR_ET", "PAIR_KINETO", "a_join"]
 
 
 class _Table(SimpleNamespace):
@@ -63,3 +64,46 @@ def a_join(
         node_of_call=np.array(node_of_call, np.int64), gpu_row=gpu_row, gpu_parent=gpu_parent, gpu_launcher=launcher,
         runtime_row=np.array(runtime, np.int64), runtime_parent=np.full(len(runtime), -1), **parts,
     )  # fmt: skip
+
+
+def _event(name: str, ts: float, dur: float, cat: str = "cpu_op", tid: int = 7, **args: Any) -> Document:
+    return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "tid": tid, "args": args}
+
+
+def _kernel(name: str, ts: float, dur: float, correlation: int, stream: int = 7, **more: Any) -> Document:
+    args = {"stream": stream, "device": 0, "correlation": correlation, **more}
+    return {"ph": "X", "cat": "kernel", "name": name, "ts": ts, "dur": dur, "tid": 70, "args": args}
+
+
+def _memory(ts: float, size: int, address: int, **args: Any) -> Document:
+    given = {"Bytes": size, "Addr": address, **args}
+    return {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "tid": 7, "ts": ts, "args": given}
+
+
+PAIR_ET = et_document([
+    {"id": 9, "name": "late", "rf_id": 13, "tid": 2, "seq_id": 5, "fw_parent": 4, "fw_tid": 1},
+    {"id": 4, "name": "outer", "rf_id": 11, "seq_id": 3, "scope": 2},
+    {"id": 6, "name": "inner", "rf_id": 12, "parent": 4, "fw_parent": 77},
+    {"id": 8, "name": "lost", "rf_id": 0},
+])  # fmt: skip
+"""Calls that are not in order of ids; the last one is not in the Kineto trace."""
+_GPU = {"Device Type": 1, "Device Id": 0, "Total Reserved": 128}
+PAIR_KINETO = kineto_document([
+    _kernel("first kernel", 40, 20, 1),
+    _event("outer", 10, 380, **{"Record function id": 11}),
+    _event("inner", 15, 10, **{"Record function id": 12}),
+    _event("cudaLaunchKernel", 16, 2, "cuda_runtime", correlation=1),
+    _event("late", 400, 50, tid=8, **{"Record function id": 13}),
+    _event("cudaMemcpyAsync", 410, 20, "cuda_runtime", 8, correlation=2),
+    {**_kernel("Memcpy DtoD", 420, -1, 2, 9, device=1), "cat": "gpu_memcpy"},
+    _kernel("second kernel", 62, 3, 1),
+    _kernel("stray", 30, 4, 99),
+    _kernel("before", 1, 2, 3),
+    _event("cudaLaunchKernel", 0, 1, "cuda_runtime", correlation=3),
+    _event("cudaDeviceSynchronize", 392, 3, "cuda_runtime", 8, correlation=4),
+    _memory(17, 64, 1, **_GPU, **{"Total Allocated": 64}),
+    _memory(5, 32, 2, **{"Device Type": 0, "Device Id": -1}),
+    _memory(30, -64, 1, **_GPU, **{"Total Allocated": 0}),
+])  # fmt: skip
+"""One launch with two kernels, a copy without an end on another thread and device, two kernels without a parent, a call
+that waits, and what allocators did."""

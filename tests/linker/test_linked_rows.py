@@ -1,4 +1,4 @@
-"""The ids of the rows of a join, kept or given anew."""
+"""The ids of the rows of a join, kept or given anew, and all columns of a small pair of traces."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from etplus.linker.linked_rows import Numbering
+import orjson
+import pytest
+from etplus.linker import link, pipeline
+from etplus.linker.linked_rows import LinkedRows, Numbering
+from etplus.trace.build import GIVEN_COLUMNS
+from etplus.trace.conventions import EDGE_KINDS
+from made_joins import PAIR_ET, PAIR_KINETO
 
 
 class Et(SimpleNamespace):
@@ -44,3 +50,110 @@ def test_pairs_and_edges_between_ids_are_sorted() -> None:
     assert found.pairs([(3, 0), (1, 4)]) == [(1, 2), (5, 3)]
     table = np.array([[2, 0, 1], [1, 4, 3], [1, 4, 2], [1, 0, 5]])
     assert found.edges(table).tolist() == [[1, 2, 2], [1, 2, 3], [1, 3, 5], [4, 3, 1]]
+
+
+PROCESS, THREAD = (f"[pytorch|profiler|execution_trace|{name}]" for name in ("process", "thread"))
+KEPT: dict[str, list[Any]] = {
+    "id": [1, 2, 9, 4, 6, 8, 10, 11, 12, 13, 14, 15],
+    "parent": [1, 1, 2, 2, 4, 2, 6, 6, 9, 6, -1, 9],
+    "name": [PROCESS, THREAD, "late", "outer", "inner", "lost", "first kernel", "second kernel", "Memcpy DtoD",
+             "cudaLaunchKernel", "cudaDeviceSynchronize", "cudaMemcpyAsync"],
+    "category": ["", "", "", "", "", "", "kernel", "kernel", "gpu_memcpy", "", "", ""],
+    "ts": [-1, -1, 400000, 10000, 15000, -1, 40000, 62000, 420000, 16000, 392000, 410000],
+    "dur": [0, 0, 50000, 380000, 10000, 0, 20000, 3000, 0, 2000, 3000, 20000],
+    "exclusive": [0, 0, 50000, 370000, 10000, 0, 20000, 3000, 0, 0, 0, 0],
+    "rf_id": [0, 0, 13, 11, 12, 0, 0, 0, 0, 0, 0, 0],
+    "fw_parent": [0, 0, 4, 0, 77, 0, 0, 0, 0, 0, 0, 0],
+    "seq_id": [-1, -1, 5, 3, -1, -1, -1, -1, -1, -1, -1, -1],
+    "scope": [7, 7, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0],
+    "fw_tid": [0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+    "link": [0, 0, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0],
+    "stream": [-1, -1, -1, -1, -1, -1, 7, 7, 9, -1, -1, -1],
+    "device": [-1, -1, -1, -1, -1, -1, 0, 0, 1, -1, -1, -1],
+    "correlation": [-1, -1, -1, -1, -1, -1, 1, 1, 2, 1, 4, 2],
+    "kineto_event": [-1, -1, 4, 1, 2, -1, 0, 7, 6, 3, 11, 5],
+    "inter_thread_dep": [-1, -1, 4, -1, -1, -1, -1, -1, -1, -1, -1, -1],
+    "tid": [1, 1, 2, 1, 1, 1, 0, 0, 0, 1, 2, 2],
+}  # fmt: skip
+ORDER = [0, 1, 3, 4, 6, 7, 5, 2, 8, 9, 10, 11]
+"""Rows by id, the GPU events of each node after it."""
+ANEW = {name: [values[at] for at in ORDER] for name, values in KEPT.items()} | {
+    "id": list(range(1, 13)),
+    "parent": [1, 1, 2, 3, 4, 4, 2, 2, 8, 4, -1, 8],
+    "fw_parent": [0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0],
+    "inter_thread_dep": [-1, -1, -1, -1, -1, -1, -1, 3, -1, -1, -1, -1],
+}
+
+
+@pytest.fixture(params=[False, True], ids=["kept", "anew"])
+def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[LinkedRows, Any, bool]:
+    """Rows of the pair, its trace, and whether nodes are numbered anew."""
+    given: list[Any] = []
+    built = pipeline.linked_trace
+
+    def linked_trace(*arguments: Any, renumber: bool) -> Any:
+        given.extend(arguments)
+        return built(*arguments, renumber=renumber)
+
+    monkeypatch.setattr(pipeline, "linked_trace", linked_trace)
+    trace = link(orjson.dumps(PAIR_ET), orjson.dumps(PAIR_KINETO), renumber=request.param, whole_job=True)
+    join, _, dependencies, _ = given
+    return LinkedRows.of(join, dependencies, Numbering.of(join, renumber=request.param)), trace, request.param
+
+
+def test_every_column_of_every_row(case: tuple[LinkedRows, Any, bool]) -> None:
+    rows, _, anew = case
+    expected = ANEW if anew else KEPT
+    assert set(GIVEN_COLUMNS) == {*expected, "kind"}
+    for chosen in (np.arange(12), np.array([7, 0, 9]), np.arange(0)):
+        for name, values in expected.items():
+            found = rows.column(name, chosen).tolist()
+            if texts := {"name": rows.names, "category": rows.categories}.get(name):
+                found = [texts[code] for code in found]
+            assert found == [values[row] for row in chosen], name
+    assert rows.kind.tolist() == ([0, 0, 0, 0, 1, 1, 0, 0, 1, 2, 2, 2] if anew else [0] * 6 + [1] * 3 + [2] * 3)
+    assert rows.tids == [b"70", b"7", b"8"] and not rows.flat
+
+
+def test_what_is_not_a_column(case: tuple[LinkedRows, Any, bool]) -> None:
+    rows, _, anew = case
+    kept = [[4, 9, "thread_handoff"], [10, 11, "stream"], [11, 14, "sync"]]
+    kept += [[13, 10, "launch"], [13, 11, "launch"], [15, 12, "launch"]]
+    ids = dict(zip(KEPT["id"], range(12), strict=True))
+    new = {number: 1 + ORDER.index(place) for number, place in ids.items()}
+    expected = sorted([new[a], new[b], kind] for a, b, kind in kept) if anew else kept
+    assert [[a, b, EDGE_KINDS[kind]] for a, b, kind in rows.edges.tolist()] == expected
+    assert rows.sync_dep == ({7: [6]} if anew else {2: [11]})
+    parents = [0, 1, 2, 3, 4, 5, 4, 4, 2, 4, -1, 2]
+    assert rows.node_of(np.arange(12)).tolist() == ([parents[at] for at in ORDER] if anew else parents)
+    memory = rows.memory
+    assert memory.row.tolist() == ([-1, 3, 2] if anew else [-1, 4, 3])
+    assert (memory.ts.tolist(), memory.bytes.tolist()) == ([5000, 17000, 30000], [32, 64, -64])
+    assert memory.kineto_event.tolist() == [13, 12, 14] and memory.device_type.tolist() == [0, 1, 1]
+    assert memory.reserved.tolist() == [-1, 128, 128] and memory.address.tolist() == [2, 1, 1]
+
+
+def test_events_without_a_row(case: tuple[LinkedRows, Any, bool]) -> None:
+    rows = case[0]
+    assert rows.unattached.tolist() == [9, 8]
+    every, last = rows.unattached_events(0, 2), rows.unattached_events(1, 2)
+    assert (every.names, every.categories) == (["before", "stray"], ["kernel", "kernel"])
+    assert (every.ts.tolist(), every.dur.tolist()) == ([1000, 30000], [2000, 4000])
+    assert (every.correlation.tolist(), every.reason.tolist()) == ([3, 99], [2, 1])
+    assert (last.names, last.reason.tolist(), last.stream.tolist(), last.device.tolist()) == (["stray"], [1], [7], [0])
+    assert last.args == [b'{"stream":7,"device":0,"correlation":99}']
+
+
+def test_the_trace_has_the_same_columns(case: tuple[LinkedRows, Any, bool]) -> None:
+    rows, trace, anew = case
+    expected = ANEW if anew else KEPT
+    assert [trace.name_of(row) for row in range(12)] == expected["name"]
+    assert [trace.categories[code] for code in trace.category.tolist()] == expected["category"]
+    assert trace.kind.tolist() == rows.kind.tolist()
+    threads = [1, 1, 1, 1, -1, -1, 1, 2, -1] if anew else [1, 1, 2, 1, 1, 1, -1, -1, -1]
+    assert trace.thread.tolist()[:9] == threads
+    for name in ("id", "ts", "dur", "link", "exclusive", "stream", "kineto_event", "seq_id"):
+        assert getattr(trace, name).tolist() == expected[name], name
+    assert trace.sync_dep == rows.sync_dep and trace.unattached.names == ["before", "stray"]
+    ids = trace.id[trace.edges[:, :2]].tolist()
+    assert sorted(ids) == sorted(rows.edges[:, :2].tolist())

@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import etplus
+import numpy as np
 import orjson
 import pytest
-from etplus.linker import LinkReport, link
+from etplus.linker import LinkReport, link, pipeline
+from etplus.linker import join as join_module
 from etplus.linker.match import METHODS
 from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
 from etplus.trace.trace import Trace
+from made_joins import PAIR_ET, PAIR_KINETO
 from support import Document, assert_valid, fixture_pair, plain, read_json, shared_pair
 
 ET, KINETO = fixture_pair("pairs/one_of_n")
@@ -176,3 +179,94 @@ def test_an_et_plus_file_as_input_is_refused(tmp_path: Path) -> None:
     link(ET, KINETO).write(tmp_path / "plus.json")
     with pytest.raises(TraceFormatError, match="already linked"):
         link(tmp_path / "plus.json", KINETO)
+
+
+PAIR_GPU = {
+    "categories": {
+        "kernel": {"total": 4, "attached": 2, "by_method": {"correlation": 2},
+                   "unattached": {"no launcher in the trace": 1, "launcher outside any op": 1}},
+        "gpu_memcpy": {"total": 1, "attached": 1, "by_method": {"correlation": 1}, "unattached": {}},
+    },
+    "time_ns": 29_000, "attached_time_ns": 23_000,
+}  # fmt: skip
+
+
+def test_the_whole_report_of_a_small_pair() -> None:
+    summary = link(orjson.dumps(PAIR_ET), orjson.dumps(PAIR_KINETO), whole_job=True).to_dict()["etplus"]
+    report = summary["link"]
+    assert report["et"] == {
+        "file": "<bytes>", "schema": "1.0.3-chakra.0.0.4", "nodes": 6, "ops": 4, "pid": 7, "threads": 2, "orphans": 0
+    }  # fmt: skip
+    assert report["kineto"] == {
+        "file": "<bytes>", "events": 15, "cpu_ops": 3, "cpu_ops_not_in_et": 0,
+        "by_category": {"kernel": 4, "cpu_op": 3, "cuda_runtime": 4, "gpu_memcpy": 1},
+    }  # fmt: skip
+    assert report["ops"] == {
+        "total": 4, "linked": 3, "certain": 3, "equivalent": 0, "unlinked": {"not in the Kineto trace": 1}
+    }  # fmt: skip
+    assert report["gpu"] == PAIR_GPU and report["warnings"] == [] and report["method"] == "ids"
+    assert report["considered"] == ["ids: 3 pairs joined, names equal"]
+    assert report["facts"] == {"joined": 3, "names_differ": 0, "et_pid": 7, "kineto_pids": ["7"]}
+    assert report["dependencies"] == {
+        "edges": {"launch": 3, "stream": 1, "sync": 1, "thread_handoff": 1}, "contradicted": {}, "inferred": 0,
+        "unresolved": 0,
+    }  # fmt: skip
+    assert summary["unattached"] == {"no launcher in the trace": [8], "launcher outside any op": [9]}
+    assert summary["kineto"] == {
+        "file_name": "<bytes>", "base_time_ns": 1_700_000_000_000_000_000, "schema_version": 1,
+        "device_properties": None, "distributed_info": None,
+    }  # fmt: skip
+    assert (summary["damage"], summary["inferred_edges"], "nodes_from" in summary) == ([], [], False)
+
+
+def test_without_an_et_calls_of_the_whole_trace_are_kept() -> None:
+    """The runtime call at 0 is before the first operator; what has no operator is below the process."""
+    document = link(None, orjson.dumps(PAIR_KINETO)).to_dict()
+    assert [call["kineto_event"] for call in document["runtime"]] == [10, 3, 11, 5]
+    report = document["etplus"]["link"]
+    kernels = report["gpu"]["categories"]["kernel"]
+    assert kernels == {"total": 4, "attached": 4, "by_method": {"correlation": 3}, "unattached": {}}
+    assert report["gpu"]["attached_time_ns"] == report["gpu"]["time_ns"] == 29_000
+    assert report["identity"] is None and document["etplus"]["nodes_from"] == "kineto"
+
+
+@pytest.mark.parametrize(("shift", "kept"), [(0, [3, 11, 5]), (6, [3, 11, 5]), (-1, [11, 5])])
+def test_runtime_calls_of_the_window_with_its_ends(shift: int, kept: list[int]) -> None:
+    """The first linked call starts at 10 and the last one ends at 450: calls that start just then are inside."""
+    kineto = json.loads(json.dumps(PAIR_KINETO))
+    events = kineto["traceEvents"]
+    events[3]["ts"] = {0: 16, 6: 10, -1: 9.999}[shift]
+    events[5].update(ts=450, dur=1)
+    document = link(json.dumps(PAIR_ET).encode(), json.dumps(kineto).encode(), whole_job=True).to_dict()
+    assert [call["kineto_event"] for call in document["runtime"]] == kept
+    events[5]["ts"] = 450.001
+    document = link(json.dumps(PAIR_ET).encode(), json.dumps(kineto).encode(), whole_job=True).to_dict()
+    assert [call["kineto_event"] for call in document["runtime"]] == kept[:-1]
+
+
+def test_calls_with_the_same_correlation_are_told() -> None:
+    kineto = json.loads(json.dumps(PAIR_KINETO))
+    kineto["traceEvents"][10]["args"]["correlation"] = 1
+    report = link(json.dumps(PAIR_ET).encode(), json.dumps(kineto).encode(), whole_job=True).report
+    said = "2 GPU events share their correlation with several calls; the last one before each was taken"
+    assert report.warnings == (said,)
+
+
+def test_nothing_linked_is_a_warning() -> None:
+    et = {**PAIR_ET, "nodes": [{**node, "name": f"other {node['name']}"} for node in PAIR_ET["nodes"]]}
+    result = link(json.dumps(et).encode(), json.dumps(PAIR_KINETO).encode())
+    assert result.report.warnings == ("nothing was linked: these two files do not seem to belong together",)
+    assert result.report.method == "" and result.report.ops["linked"] == 0
+    assert result.to_dict()["runtime"] == []
+    assert result.report.kineto["cpu_ops_not_in_et"] == 3
+
+
+def test_recorded_edges_of_data_are_there_unasked_and_those_of_storages_if_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Positions in the order of ids: outer, inner, lost, late."""
+    monkeypatch.setattr(pipeline, "recorded_data", lambda *_: (np.array([0]), np.array([1])))
+    monkeypatch.setattr(join_module, "data_edges", lambda *_: (np.array([1]), np.array([3])))
+    for asked, expected in ((False, [[4, 6]]), (True, [[4, 6], [6, 9]])):
+        result = link(orjson.dumps(PAIR_ET), orjson.dumps(PAIR_KINETO), data_dependencies=asked)
+        assert [edge[:2] for edge in result.to_dict()["edges"] if edge[2] == "data"] == expected
