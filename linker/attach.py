@@ -96,13 +96,13 @@ def _launchers(kineto: KinetoTrace, rows: IntColumn) -> tuple[IntColumn, int]:
     ids = events.correlation[runtime]
     wanted = events.correlation[rows]
     first, stop = np.searchsorted(ids, wanted), np.searchsorted(ids, wanted, side="right")
-    found = (stop > first) & (wanted > 0)
+    found, shared = stop > first, stop - first > 1
     at = np.where(found, first, 0)
-    for k in np.flatnonzero(found & (stop - first > 1)):
+    for k in np.flatnonzero(shared):
         before = np.searchsorted(events.ts[runtime[first[k] : stop[k]]], events.ts[rows[k]], side="right")
         at[k] = first[k] + max(int(before) - 1, 0)
     launcher = np.where(found, runtime[at], -1) if len(runtime) else np.full(len(rows), -1, np.int64)
-    return launcher, int(np.count_nonzero(found & (stop - first > 1)))
+    return launcher, int(np.count_nonzero(shared))
 
 
 def _flow_starts(
