@@ -193,6 +193,8 @@ def test_windows_of_nothing() -> None:
     keys = ("et_sequence", "kineto_sequence", "linked_sequence", "kineto_ns", "linked_ns")
     assert [found[key] for key in keys] == [None] * 5
     assert found["iterations"] == 1 and found["linked_iterations"] == [] and found["notes"] == ["first"]
+    marked = describe_windows(nodes, calls, match(-1), some_iterations(0, marker=(100,)))
+    assert marked == found, "no call is linked that could be asked for its time"
 
 
 @pytest.mark.parametrize(
