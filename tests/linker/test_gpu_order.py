@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from etplus.linker.gpu_order import GpuOrder, Submissions, _last_of_another, _sources, find_graph_order
+from etplus.linker.gpu_order import (
+    GpuOrder,
+    Submissions,
+    _between_work,
+    _last_of_another,
+    _nearest,
+    _sources,
+    find_graph_order,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -128,3 +136,32 @@ def in_graph(*events: tuple[int, int, int], names: list[str] | None = None) -> l
 def test_forks_and_joins_that_times_show(events: list[tuple[int, int, int]], pairs: list[tuple[int, int]]) -> None:
     assert in_graph(*events) == pairs
     assert in_graph(*events, names=["cudaLaunchKernel"]) == [], "of graphs only"
+
+
+def test_the_node_nearest_to_a_flow_on_its_lane() -> None:
+    """Lanes 0 and 4 have nodes at 1000 and 5000, and at 9000; of two equally near ones the later, of two at once the
+    work; more than a µs is too far."""
+    nodes = np.array([3, 0, 2, 1])  # rows; 1 is no work
+    events = SimpleNamespace(thread=np.array([0, 0, 4, 0]), mask=lambda _: np.array([False, True, False, False]))
+    flows = SimpleNamespace(
+        thread=np.array([0, 0, 0, 4, 4, 5, 0]), ts=np.array([0, 2001, 3000, 8000, 10001, 9000, 1000])
+    )
+    join: Any = SimpleNamespace(kineto=SimpleNamespace(events=events, flows=flows))
+    time = np.array([5000, 1000, 9000, 1000])
+    found = _nearest(join, nodes, time, np.arange(7))
+    assert found.tolist() == [0, -1, -1, 2, -1, -1, 0]
+    near = np.array([2000, 1000, 9000, 1000])
+    assert _nearest(join, nodes, near, np.array([1, 2, 6])).tolist() == [3, 3, 0]
+    flows.ts = np.array([1500] * 7)
+    assert _nearest(join, nodes, near, np.array([0])).tolist() == [3]
+
+
+def test_arrows_through_nodes_without_work_are_joined() -> None:
+    """Work 10, 11, 13, of which 13 has no place, and nodes 12 and 14 without work: 10 → 12 → 14 → 11, 11 → 13."""
+    work = np.zeros(15, np.bool_)
+    work[[10, 11, 13]] = True
+    join: Any = SimpleNamespace(
+        kineto=SimpleNamespace(events=SimpleNamespace(mask=lambda _: work)), gpu_row=np.array([10, 11])
+    )
+    arrows = np.array([[10, 12], [12, 14], [14, 11], [11, 13], [13, 14], [11, 10], [11, 10]])
+    assert _between_work(join, arrows).tolist() == [[0, 1], [1, 0]]

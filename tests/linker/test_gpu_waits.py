@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pytest
 from etplus.linker import link
 from etplus.replaying.graph_building import blocking_copies as blocking_edges
@@ -12,8 +13,9 @@ from etplus.replaying.graph_building import build_graph
 from etplus.replaying.graph_events import GraphEvents
 from etplus.replaying.host_time import blocking_copies
 from etplus.replaying.replay_graph import EVENT, SYNC
+from etplus.trace.trace import Trace
 from gpu_documents import call, edges, gpu, inferred, linked, record
-from support import Document, gpu_traces
+from support import Document, gpu_traces, kineto_document
 
 
 def late_kernel(*, thread: int = 7, start: float = 213) -> list[Document]:
@@ -125,3 +127,124 @@ def test_the_replay_takes_the_linkers_waits_and_one_rule_of_copies(path: Path) -
     assert set(points.row[blocking_edges(points).source].tolist()) == set(
         trace.gpu.source[blocking_copies(trace)].tolist()
     )
+
+
+def two_streams(name: str, *more: Document) -> tuple[Document, Trace]:
+    """a 10–30 on stream 7 and b 12–50 on stream 9, launched at 0 and 2; a call 20–60; c, launched at 70."""
+    return linked(
+        call("cudaLaunchKernel", 0, 1, 1), gpu("a", 10, 20, 1), call("cudaLaunchKernel", 2, 1, 2),
+        gpu("b", 12, 38, 2, 9), call("cudaEventRecord", 5, 1, 3), call(name, 20, 40, 5),
+        call("cudaLaunchKernel", 70, 5, 6), gpu("c", 80, 10, 6), *more,
+    )  # fmt: skip
+
+
+EVENT_SYNC = {"correlation": 5, "wait_on_cuda_event_record_corr_id": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "args", "waited_for", "guessed", "unresolved"),
+    [
+        ("cudaDeviceSynchronize", "Context Sync", {"correlation": 5}, "ab", 0, 0),
+        ("cudaDeviceSynchronize", "Context Sync", {"correlation": 5, "device": 1}, "", 0, 0),
+        ("cudaDeviceSynchronize", "Context Sync", {"correlation": 0}, "ab", 0, 0),
+        ("cudaStreamSynchronize", "Stream Sync", {"correlation": 5, "stream": 7}, "a", 0, 0),
+        ("cudaStreamSynchronize", "Stream Sync", {"correlation": 5, "stream": 9}, "b", 0, 0),
+        ("cudaStreamSynchronize", "Stream Sync", {"correlation": 5, "stream": 9, "device": "x"}, "b", 0, 0),
+        ("cudaStreamSynchronize", "Stream Sync", {"correlation": 5, "stream": 9, "device": 1}, "", 0, 0),
+        ("cudaStreamSynchronize", "Stream Sync", {"correlation": 5, "stream": "x"}, "", 0, 0),
+        ("cudaStreamSynchronize", "Stream Sync", {"correlation": 6_000, "stream": 7}, "b", 1, 0),
+        ("cudaStreamSynchronize", "Stream Sync", {"correlation": 2**63, "stream": 7}, "b", 1, 0),
+        ("cudaStreamSynchronize", "Stream Sync", {"correlation": "5", "stream": 7}, "b", 1, 0),
+        ("cudaStreamSynchronize", "other", {"correlation": 5, "stream": 7}, "b", 1, 0),
+        ("cudaEventSynchronize", "Event Sync", {**EVENT_SYNC, "wait_on_stream": 7}, "a", 0, 0),
+        ("cudaEventSynchronize", "Event Sync", {**EVENT_SYNC, "wait_on_stream": -1}, "b", 0, 0),
+        ("cudaEventSynchronize", "Event Sync", {**EVENT_SYNC, "wait_on_stream": -1, "stream": 9}, "b", 0, 0),
+        ("cudaEventSynchronize", "Event Sync", {**EVENT_SYNC, "wait_on_stream": 8}, "b", 1, 1),
+        ("cudaEventSynchronize", "Event Sync", {"correlation": 5, "wait_on_stream": 7}, "b", 1, 1),
+    ],
+)
+def test_what_a_record_says_that_a_call_waits_for(
+    name: str, kind: str, args: Document, waited_for: str, guessed: int, unresolved: int
+) -> None:
+    """What no record states is what ended last while the call waited."""
+    plain, document = two_streams(name, record(kind, 20, **args))
+    assert edges(document, "sync") == {(one, name) for one in waited_for}
+    counts = plain["etplus"]["link"]["dependencies"]
+    assert (inferred(plain), counts["unresolved"]) == (guessed, unresolved)
+
+
+def test_an_event_recorded_before_any_work_holds_nobody() -> None:
+    """Its stream has work, but all of it was launched later: nothing to wait for, and nothing is guessed."""
+    early = [
+        call("cudaEventRecord", 1, 1, 1), call("cudaLaunchKernel", 3, 1, 2), gpu("a", 10, 20, 2),
+        call("cudaEventSynchronize", 12, 30, 5),
+    ]  # fmt: skip
+    args = {"correlation": 5, "wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 1}
+    plain, document = linked(*early, record("Event Sync", 12, **args))
+    assert not edges(document, "sync") and plain["etplus"]["link"]["dependencies"]["unresolved"] == 1
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_a_stream_that_waits_hands_on_what_it_waits_for(between: bool) -> None:
+    """Stream 9 waits for a, stream 11 for what 9 has been told; a kernel launched on 9 meanwhile takes a's place."""
+    args = {"wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 2}
+    last = {"wait_on_stream": 9, "wait_on_cuda_event_record_corr_id": 4}
+    meanwhile = [call("cudaLaunchKernel", 10, 1, 8), gpu("w", 211, 1, 8, 9)] if between else []
+    plain, document = linked(
+        call("cudaLaunchKernel", 0, 2, 1), gpu("a", 10, 200, 1), call("cudaEventRecord", 6, 1, 2),
+        call("cudaStreamWaitEvent", 8, 1, 3), *meanwhile, call("cudaEventRecord", 12, 1, 4),
+        call("cudaStreamWaitEvent", 14, 1, 5), call("cudaLaunchKernel", 20, 1, 6), gpu("z", 213, 7, 6, 11),
+        call("cudaLaunchKernel", 22, 1, 7), gpu("y", 215, 9, 7, 9), record("Stream Wait Event", 8, correlation=3,
+        stream=9, **args), record("Stream Wait Event", 14, correlation=5, stream=11, **last),
+    )  # fmt: skip
+    assert edges(document, "event") == ({("a", "w"), ("w", "z")} if between else {("a", "y"), ("a", "z")})
+    assert inferred(plain) == 0
+
+
+def plain_link(*events: Document) -> Trace:
+    """The events alone: the first one is row 0."""
+    return link(None, orjson.dumps(kineto_document(list(events))))
+
+
+@pytest.mark.parametrize(("ends", "skew"), [(45, 5000), (60, 20_000), (60.001, 0), (40, 0)])
+def test_a_copy_of_the_very_first_call_shows_the_skew(ends: float, skew: int) -> None:
+    copy = gpu("Memcpy DtoH (Device -> Pageable)", 10, ends - 10, 1, cat="gpu_memcpy")
+    document = plain_link(call("cudaMemcpy", 0, 40, 1), copy, call("cudaLaunchKernel", 90, 5, 2))
+    assert document.clock_skew_ns == skew
+    assert len(document.edges_of("sync")) == (skew > 0 or ends == 40)
+
+
+def test_a_copy_without_a_call_shows_nothing() -> None:
+    copy = gpu("Memcpy DtoH (Device -> Pageable)", 10, 35, 77, cat="gpu_memcpy")
+    document = plain_link(copy, call("cudaMemcpyAsync", 50, 1, 2))
+    assert document.clock_skew_ns == 0 and not len(document.edges_of("sync"))
+
+
+@pytest.mark.parametrize(("start", "waits"), [(225, True), (225.001, True), (239.999, True), (240, False)])
+def test_a_late_kernel_of_the_very_first_call(start: float, waits: bool) -> None:
+    """b, launched by row 0, waits for a 10–210 on another stream, if a ended less than 30 µs before."""
+    document = plain_link(
+        call("cudaLaunchKernel", 20, 5, 4), gpu("b", start, 10, 4, 9), call("cudaLaunchKernel", 0, 5, 1),
+        gpu("a", 10, 200, 1), call("cudaStreamWaitEvent", 8, 1, 3),
+    )  # fmt: skip
+    assert edges(document, "event") == ({("a", "b")} if waits else set())
+
+
+@pytest.mark.parametrize(("start", "waits"), [(45, False), (45.001, True)])
+def test_a_kernel_is_late_by_more_than_the_usual_latency_and_five_microseconds(start: float, waits: bool) -> None:
+    """Launched at 20–25, usual are 15 µs: 10 from the call to the start, as no kernel shows it, and 5."""
+    document = plain_link(
+        call("cudaLaunchKernel", 0, 5, 1), gpu("a", 10, 30, 1), call("cudaStreamWaitEvent", 8, 1, 3),
+        call("cudaLaunchKernel", 20, 10, 4), gpu("b", start, 10, 4, 9),
+    )  # fmt: skip
+    assert edges(document, "event") == ({("a", "b")} if waits else set())
+
+
+def test_a_call_waits_for_what_was_launched_before_it_and_ends_in_it() -> None:
+    """Neither b, which was launched while it waited, nor c, which ended before it began."""
+    document = plain_link(
+        call("cudaLaunchKernel", 0, 1, 1), gpu("c", 2, 10, 1), call("cudaLaunchKernel", 3, 1, 2),
+        gpu("a", 12, 18, 2), call("cudaStreamSynchronize", 12, 28, 3), call("cudaLaunchKernel", 14, 1, 4, 8),
+        gpu("b", 32, 3, 4, 9),
+    )  # fmt: skip
+    assert edges(document, "sync") == {("a", "cudaStreamSynchronize")}

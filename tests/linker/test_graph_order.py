@@ -1,4 +1,4 @@
-"""Order within launches of CUDA graphs, against random graphs whose dependencies are known."""
+"""Order within launches of CUDA graphs (`gpu_order`), against random graphs whose dependencies are known."""
 
 from __future__ import annotations
 
