@@ -110,7 +110,7 @@ def file_rank(path: str) -> int | None:
     """
     parts = PurePath(path.lower()).parts[-2:]
     found = _RANK.search(parts[-1]) if parts else None
-    if found is None and len(parts) > 1:
+    if found is None and parts:
         found = _RANK_FOLDER.fullmatch(parts[0])
     return int(found[1]) if found else None
 

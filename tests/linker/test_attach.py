@@ -370,3 +370,21 @@ def test_real_gpu_traces_with_an_et_made_of_their_own_ops(name: str) -> None:
     listed = [index for indices in document["etplus"]["unattached"].values() for index in indices]
     assert sorted([*gpu, *listed]) == everything
     assert len(gpu) > 0.9 * len(everything)
+
+
+def test_the_launch_may_be_the_first_event_of_the_file() -> None:
+    gpu, report, _ = join(NODES, [launch(15, 1), work(60, 1), *CPU])
+    assert parents(gpu) == [4]
+    assert report.gpu["categories"]["kernel"]["by_method"] == {"correlation": 1}
+
+
+def test_an_arrow_within_a_graph_is_no_launch() -> None:
+    """Flows of that category with ids from 2**40 on."""
+    for number, found in ((2**40, []), (2**40 - 1, [4])):
+        flow = {"ph": "s", "cat": "ac2g", "name": "ac2g", "id": number, "ts": 15}
+        assert parents(join(NODES, [*CPU, flow, work(60, number)])[0]) == found
+
+
+def test_a_correlation_of_zero_is_none() -> None:
+    gpu, report, document = join(NODES, [*CPU, launch(15, 0), launch(16, 0), work(60, 0)])
+    assert not gpu and reasons(document) == {"no launcher in the trace": [5]} and not report.warnings

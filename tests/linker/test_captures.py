@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+from etplus.linker import link
 from etplus.linker.captures import Capture, batch_size_in, capture_files, captures_of, kernel_key, with_callers
 from etplus.trace.errors import TraceFormatError, UsageError
-from support import Document, kineto_document
+from support import Document, et_document, kineto_document
 
 Event = tuple[str, str, float, float, int]
 """Category, name, start and duration in µs, and thread."""
@@ -160,3 +161,44 @@ def test_files_of_a_capture(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"")
     assert capture_files(str(tmp_path)) == [str(tmp_path / "a.json"), str(tmp_path / "b" / "c.json")]
     assert capture_files("none.json") == ["none.json"]
+
+
+def test_a_capture_holds_what_begins_at_its_very_start_and_end() -> None:
+    launches = [run("cudaLaunchKernel", ts) for ts in (9.999, 10, 30, 30.001)]
+    assert captured([*capture(10, 30), *launches]).graph.tolist() == [0, 0]
+    others = [run("cudaLaunchKernel", ts, 2) for ts in (9.999, 10, 30, 30.001)]
+    assert captured([*capture(10, 30), *others]).graph.tolist() == [0, 0], "of another thread"
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "mode"),
+    [("capture_16_FULL", 16, "FULL"), ("graph_capture: batch=8 mode=DECODE", 8, "DECODE"), ("other", None, "")],
+)
+def test_the_annotation_around_a_capture_may_be_the_first_call(name: str, size: int | None, mode: str) -> None:
+    events = [op(name, 5, 90, cat="user_annotation"), *capture(10, 30), run("cudaLaunchKernel", 12)]
+    found = captured(events)
+    assert (found.batch_size, found.mode) == ((size,), (mode,))
+    inner = captured([op("capture_4_FULL", 4, 95, cat="user_annotation"), *events])
+    assert inner.batch_size == (size or 4,), "the innermost one"
+
+
+def test_inputs_and_outputs_are_those_of_the_et(tmp_path: Path) -> None:
+    """`aten::add` has both in the ET, `aten::mul` is in the Kineto trace only; what Kineto records are inputs."""
+    events = [*capture(10, 60), op("aten::add", 12, 10), run("cudaLaunchKernel", 15), op("aten::mul", 30, 9),
+              run("cudaMemsetAsync", 32)]  # fmt: skip
+    dims = {"Input Dims": [[2]], "Input type": ["float"], "Concrete Inputs": [""]}
+    args = {"aten::add": {**dims, "Record function id": 5}, "aten::mul": dims}
+    documents: list[Document] = [
+        {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "pid": 7, "tid": tid, "args": args.get(name, {})}
+        for cat, name, ts, dur, tid in events
+    ]
+    tensor = [[3, 4, 0, 2, 4, "cuda:0"]]
+    sides = {key: {"values": tensor, "shapes": [[2]], "types": ["Tensor(float)"]} for key in ("inputs", "outputs")}
+    et = et_document([{"id": 3, "name": "aten::add", "rf_id": 5, **sides}])
+    data = orjson.dumps(kineto_document(documents))
+    (found,) = captures_of((orjson.dumps(et), data), link, False)  # type: ignore[arg-type]
+    own, other = (orjson.loads(text) for text in found.texts)
+    assert found.name == ["aten::add", "aten::mul"] and own == sides
+    assert other["inputs"] == {"values": [""], "shapes": [[2]], "types": ["Tensor(float)"]}
+    (alone,) = captures_of(data, link, False)  # type: ignore[arg-type]
+    assert orjson.loads(alone.texts[0]) == other

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from etplus.linker import naming
 from etplus.linker.naming import (
     ET,
     KINETO,
@@ -126,3 +127,37 @@ def test_what_comes_late_is_searched_for_only_where_the_name_has_no_rank(tmp_pat
 )  # fmt: skip
 def test_ranks_in_file_names(path: str, rank: int | None) -> None:
     assert file_rank(path) == rank
+
+
+@pytest.mark.parametrize(("ranks", "shared"), [([], False), ([3], False), ([3, 4], True), ([0, 1, 2], True)])
+def test_an_export_of_several_ranks_is_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: list[int], shared: bool
+) -> None:
+    monkeypatch.setattr(naming, "find_ranks", lambda place: ranks)
+    assert looked(tmp_path, "a.sqlite", b"").shared is shared
+    assert not looked(tmp_path, "a.pftrace", b"").shared
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_what_comes_in_small_blocks_is_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    def in_blocks(file: Any) -> Any:
+        data = file.read()
+        yield from (data[at : at + size] for at in range(0, len(data), size))
+
+    monkeypatch.setattr(naming, "unpacked", in_blocks)
+    info = b'"distributedInfo": {"rank": 4, "world_size": 16}, '
+    found = looked(tmp_path, "a.json", KINETO_HEAD % (info, CPU_OP % b"5"))
+    assert (found.kind, found.inside, found.world_size) == (KINETO, 4, 16)
+    assert looked(tmp_path, "b.json", ET_HEAD % b'{"id": 1}').kind == ET
+    assert looked(tmp_path, "b.json", ET_HEAD % b'{"id": 1}').pid == 77
+    assert kind_inside(tmp_path / "a.json") == KINETO and kind_inside(tmp_path / "b.json") == ET
+
+
+def test_numbers_in_names_may_be_zero(tmp_path: Path) -> None:
+    found = looked(tmp_path, "worker0.et.json", b"")
+    assert (found.maybe, found.rank, found.evidence, found.named) == (0, 0, 1, None)
+    assert looked(tmp_path, "rank0.et.json", b"").named == 0
+    assert looked(tmp_path, "a_0.1694128201545.pt.trace.json", b"").process == 0
+    info = b'"distributedInfo": {"rank": 0, "world_size": 1}, '
+    found = looked(tmp_path, "c.json", KINETO_HEAD % (info, CPU_OP % b"0"))
+    assert (found.inside, found.world_size, found.pid) == (0, 1, 0)

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.linker.calls import EtCalls
-from etplus.linker.match.order import match_remaining, match_sequence, match_sequence_and_shift, match_shift, match_tree
+from etplus.linker.match.order import (
+    _belong_together,
+    _forests,
+    match_remaining,
+    match_sequence,
+    match_sequence_and_shift,
+    match_shift,
+    match_tree,
+)
 from etplus.linker.match.result import REASONS, Match, unmatched
 from etplus.schemas.kineto.kineto_calls import CpuCalls
 from etplus.trace.columns import IntColumn
@@ -224,3 +232,23 @@ def test_each_thread_is_paired_once_the_largest_first() -> None:
     nodes = nodes_of([A, B], [A, B, C, D], parent=[-1, 0, -1, 2, 2, 2])
     calls = calls_of([A, B, C, D], [A, B], parent=[-1, 0, 0, 0, -1, 4])
     assert match_tree(nodes, calls).call.tolist() == [4, 5, 0, 1, 2, 3]
+
+
+def test_forests_know_the_sizes_and_shapes_of_all_subtrees() -> None:
+    """A(B(C) D(C)) and A on one thread, A(B(C)) on the other; the name E is left out, its child goes to its caller."""
+    nodes = nodes_of([A, B, E, C, D, C, A], [A, B, C], parent=[-1, 0, 1, 2, 0, 4, -1, -1, 7, 8])
+    shapes: dict[tuple[int, tuple[int, ...]], int] = {}
+    one, other = _forests(nodes, np.array([A, B, C, D]), shapes)
+    assert one.children == {-1: [0, 6], 0: [1, 4], 1: [3], 4: [5]} and other.children == {-1: [7], 7: [8], 8: [9]}
+    assert one.size == {-1: 6, 0: 5, 1: 2, 3: 1, 4: 2, 5: 1, 6: 1} and other.size == {-1: 3, 7: 3, 8: 2, 9: 1}
+    assert one.shape[1] == other.shape[8] and one.shape[3] == one.shape[5] == other.shape[9]
+    assert len({one.shape[0], one.shape[1], one.shape[3], one.shape[4], one.shape[6], other.shape[7]}) == 6
+
+
+@pytest.mark.parametrize(("of", "fits"), [([0, 1, 2, 3], True), ([0, 1, 2, 4], True), ([0, 1, 2, 5], False)])
+def test_four_fifths_between_the_first_and_the_last_pair_are_paired(of: list[int], fits: bool) -> None:
+    pairs, thread = list(zip(of, range(4), strict=True)), np.zeros(6, np.int64)
+    assert _belong_together(pairs, thread[: of[-1] + 1], thread[:4]) is fits
+    assert _belong_together([(b, a) for a, b in pairs], thread[:4], thread[: of[-1] + 1]) is fits
+    assert not _belong_together(pairs, thread, thread), "of all calls of the smaller thread, too"
+    assert _belong_together(pairs[:4], np.array([0, 0, 0, 0, 0, 0]), thread[:4]) is fits
