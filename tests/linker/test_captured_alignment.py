@@ -105,3 +105,8 @@ def test_others_of_a_name_keep_their_order_among_what_is_left() -> None:
     launch, forced = codes(0, 1, 3, 2), codes(-1, -1, 0, -1)
     assert _with_forced(launch, forced, codes(5, 5, 5, 6)).tolist() == [1, 3, 0, 2]
     assert _with_forced(codes(0, 1), codes(1, 0), codes(5, 5)).tolist() == [1, 0]
+
+
+def test_nothing_is_forced_while_a_launch_is_left() -> None:
+    found = align_streams(codes(0, 1, 2, 3), codes(0, 1, 2), codes(7, 8, 7))
+    assert found is not None and found.launch.tolist() == [0, 1, 2] and not found.forced.any()

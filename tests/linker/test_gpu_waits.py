@@ -248,3 +248,15 @@ def test_a_call_waits_for_what_was_launched_before_it_and_ends_in_it() -> None:
         gpu("b", 32, 3, 4, 9),
     )  # fmt: skip
     assert edges(document, "sync") == {("a", "cudaStreamSynchronize")}
+
+
+@pytest.mark.parametrize(("start", "waits"), [(134, False), (134.001, True)])
+def test_the_usual_latency_is_that_of_kernels_on_idle_streams(start: float, waits: bool) -> None:
+    """From the return of its call k2 took 4 µs on a stream that was idle; b, launched 124–125, is late after 4 and 5.
+    What is the first on its stream shows nothing."""
+    document = plain_link(
+        call("cudaLaunchKernel", 0, 5, 1), gpu("k1", 10, 10, 1), call("cudaLaunchKernel", 100, 5, 2),
+        gpu("k2", 109, 11, 2), call("cudaStreamWaitEvent", 122, 1, 3), call("cudaLaunchKernel", 124, 1, 4),
+        gpu("b", start, 10, 4, 9),
+    )  # fmt: skip
+    assert edges(document, "event") == ({("k2", "b")} if waits else set())
