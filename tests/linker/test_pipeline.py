@@ -270,3 +270,12 @@ def test_recorded_edges_of_data_are_there_unasked_and_those_of_storages_if_asked
     for asked, expected in ((False, [[4, 6]]), (True, [[4, 6], [6, 9]])):
         result = link(orjson.dumps(PAIR_ET), orjson.dumps(PAIR_KINETO), data_dependencies=asked)
         assert [edge[:2] for edge in result.to_dict()["edges"] if edge[2] == "data"] == expected
+
+
+def test_stages_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="etplus"):
+        link(orjson.dumps(PAIR_ET), orjson.dumps(PAIR_KINETO), whole_job=True)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "INFO"] == [
+        "<bytes>: schema 1.0.3-chakra.0.0.4, 6 nodes", "<bytes>: 15 events", "3 of 4 calls linked by ids",
+        "3 of 5 GPU events attached",
+    ]  # fmt: skip
