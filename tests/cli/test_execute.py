@@ -129,9 +129,7 @@ def test_what_an_execution_leaves_out() -> None:
         ), 200,
     )  # fmt: skip
     assert lines[1].endswith("; what was not executed took 4.0 µs when it was recorded")
-    assert lines[2] == (
-        "3 collectives and messages were not called: 5.0 µs when recorded, 7.0 µs on the network"
-    )
+    assert lines[2] == ("3 collectives and messages were not called: 5.0 µs when recorded, 7.0 µs on the network")
     assert lines[3] == "" and "no schema" in lines[4]
     measured = _lines(execution(1, communications=RecordedComms(1, 5_000, None)), 200)
     assert measured[-1].endswith("5.0 µs when recorded")
