@@ -38,7 +38,7 @@ def closed_pipe() -> Iterator[io.TextIOWrapper]:
 
 def is_dropped(stream: io.TextIOWrapper) -> bool:
     """Whether what is written there goes nowhere, without an error."""
-    return os.fstat(stream.fileno()).st_rdev == os.stat(os.devnull).st_rdev
+    return os.fstat(stream.fileno()).st_rdev == Path(os.devnull).stat().st_rdev
 
 
 def raised(error: BaseException) -> Callable[[], int]:
