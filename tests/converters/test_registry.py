@@ -251,11 +251,11 @@ def test_suffixes_stand_for_formats(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert suffixes() == {".a.tiny": "tiny", ".x": "tiny", ".tiny": "more"}
     assert [format_of(name) for name in ("f/b.A.Tiny", "b.tiny", Path("a.x"))] == ["tiny", "more", "tiny"]
     assert format_of("folder.tiny/a.x") == "tiny"
-    with pytest.raises(UsageError, match="^b: unknown extension; choose a format with --to, or one of .a.tiny, .x, "):
+    with pytest.raises(UsageError, match=r"^b: unknown extension; choose a format with --to, or one of .a.tiny, .x, "):
         format_of("b")
     assert exporter_for("b", "more").name == "more" == exporter_for("b.tiny", None).name
     assert exporter_for("b", "etplus").name == "etplus", "without a look at the others"
-    with pytest.raises(UsageError, match="^unknown format 'none'; one of: tiny, more$"):
+    with pytest.raises(UsageError, match=r"^unknown format 'none'; one of: tiny, more$"):
         exporter_for("b", "none")
     (tmp_path / "file").write_text("")
     for output, is_file in (
@@ -278,5 +278,5 @@ def test_options_from_texts() -> None:
         with pytest.raises(UsageError, match=f"^{message}$"):
             options_for(tiny, {name: value})
     none: Exporter = type("None_", (Tiny,), {"options": NoOptions})()
-    with pytest.raises(UsageError, match="its options: none$"):
+    with pytest.raises(UsageError, match=r"its options: none$"):
         options_for(none, {"x": 1})
