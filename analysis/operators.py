@@ -64,7 +64,8 @@ def operator_table(trace: Trace, *, by_shape: bool = False) -> Table[OperatorRow
     distinct, inverse = distinct_rows(calls.name[ops], label)
     key = np.full(len(calls), -1, np.int64)
     key[ops] = inverse
-    own = np.append(trace.self_ns, np.zeros(len(calls) - len(trace.calls), np.int64))
+    own = np.zeros(len(calls), np.int64)
+    own[: len(trace.self_ns)] = trace.self_ns
     launcher = nearest(owner.call, calls.parent, calls.kind == OP)
     outer, launched = np.flatnonzero(outermost(calls.parent, key)), np.flatnonzero(launcher >= 0)
     device = np.zeros(len(calls), np.int64)

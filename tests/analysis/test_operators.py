@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+from captured import capture_events, encode, replay_events
 from etplus.analysis.kernel_peaks import gemm_table
 from etplus.analysis.modules import module_class, module_table
 from etplus.analysis.operators import operator_table
 from etplus.analysis.summary import analyse, json_of
 from etplus.converters.open import load as read_trace
+from etplus.linker import link
 from etplus.report.report_text import text_of
 from etplus.trace.call_tree import levels, outermost, preorder
 from etplus.trace.kernel_names import kernel_label
@@ -206,3 +208,40 @@ def test_json_has_the_readable_names() -> None:
     labels = json_of(analysis)["kernel_labels"]
     names = {row.kernel for row in analysis.kernels}
     assert {name: labels.get(name, name) for name in names} == {n: kernel_label(n) for n in names}
+
+
+def test_operators_of_a_capture_have_the_kernels_of_its_replays() -> None:
+    """Two replays of two kernels each count to the captured operators, which have no host time here."""
+    launches = [("gemm", "aten::mm"), ("relu", "aten::relu")]
+    replays = encode(replay_events([[(name, 7) for name, _ in launches]] * 2))
+    trace = link(None, replays, graph_captures=[encode(capture_events([launches]))])
+    assert len(trace.attribution.calls) > len(trace.calls)
+    rows = {row.op: row for row in operator_table(trace)}
+    assert list(rows) == ["aten::mm", "aten::relu", "run"]
+    for name in ("aten::mm", "aten::relu"):
+        row = rows[name]
+        assert (row.count, row.launches, row.self_ns, row.device_self_ns, row.device_total_ns) == (1, 2, 0, 2000, 2000)
+    run_row = rows["run"]
+    assert (run_row.launches, run_row.device_self_ns, run_row.self_ns) == (0, 0, int(trace.self_ns.sum()))
+    shaped = [(row.op, row.shapes) for row in operator_table(trace, by_shape=True)]
+    assert shaped == [("aten::mm", "[8,4]"), ("aten::relu", "[10,4]"), ("run", "")]
+
+
+def test_a_trace_without_operators_has_no_row() -> None:
+    assert list(operator_table(read_trace(kineto_of([kernel("gemm", 1, 0, 5)])))) == []
+
+
+def test_the_first_operator_by_hand() -> None:
+    """An operator within one of its own name counts once in its total, twice in its count; ties are by name."""
+    events = [
+        op("aten::b", 0, 100), op("aten::b", 10, 50), launch(1, 20), kernel("k", 1, 30, 5), launch(2, 70),
+        kernel("k", 2, 80, 7), op("aten::a", 200, 10), launch(3, 201), kernel("k", 3, 210, 12), op("aten::c", 300, 0),
+    ]  # fmt: skip
+    found = [
+        (row.op, row.count, row.self_ns, row.total_ns, row.device_self_ns, row.device_total_ns, row.launches)
+        for row in operator_table(read_trace(kineto_of(events)))
+    ]
+    assert found == [
+        ("aten::b", 2, 100_000, 100_000, 12_000, 12_000, 2), ("aten::a", 1, 10_000, 10_000, 12_000, 12_000, 1),
+        ("aten::c", 1, 0, 0, 0, 0, 0),
+    ]  # fmt: skip

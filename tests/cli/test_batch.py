@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
+from typing import Any
 
 import pytest
+from etplus.cli import batch as module
+from etplus.cli.batch import _ranks
 from job_files import outputs, write_job
 from support import call, read_json, run
 
@@ -75,3 +79,41 @@ def test_a_job_at_a_url(tmp_path: Path) -> None:
     refused = call("batch", f"file://{job}", "--manifest", manifest, "--jobs", "1")
     assert refused.returncode == 2 and b"would replace an input" in refused.stderr
     assert written == {name: (job / "etplus" / name).read_bytes() for name in written}
+
+
+def test_lists_of_ranks() -> None:
+    lists = {"0": [0], "0-3,7": [0, 1, 2, 3, 7], "5-5": [5], "2,1": [2, 1]}
+    assert {text: _ranks(text) for text in lists} == lists
+    for text in ("", "x", "3-1", "-1", "1,", "1-2-3"):
+        with pytest.raises(argparse.ArgumentTypeError, match="must be a list of ranks such as 0-3,7"):
+            _ranks(text)
+
+
+def test_one_rank_of_a_dry_run(tmp_path: Path) -> None:
+    job = write_job(tmp_path / "job", 2)
+    dry = call("batch", job, "--dry-run", "--ranks", "0")
+    assert (dry.returncode, dry.stdout, dry.stderr) == (
+        0, b"rank,et,kineto\n0,rank-0.et.json.gz,rank-0.kineto.json.gz\n", b""
+    )  # fmt: skip
+    lacks = call("batch", job, "--dry-run", "--ranks", "1-2")
+    assert lacks.returncode == 3 and lacks.stderr == b"rank 2: no file was found\n"
+
+
+def test_an_interrupted_run_says_how_to_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+
+    def link_many(*places: Any, **options: Any) -> None:
+        given.append((*places, options))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "link_many", link_many)
+    job = write_job(tmp_path / "job", 1)
+    done = call("batch", job, "--no-progress", "--min-match", "0", "--ranks", "0,1")
+    assert (done.returncode, done.stderr) == (
+        130, b"etplus: interrupted; what is linked is kept, the same command resumes\n"
+    )  # fmt: skip
+    ((source, output, options),) = given
+    assert (source, output) == (str(job), None)
+    assert (options["progress"], options["min_match"], options["ranks"]) == (False, 0, [0, 1])
+    call("batch", job, "-o", tmp_path / "new" / "out")
+    assert given[1][1] == str(tmp_path / "new" / "out") and Path(given[1][1]).is_dir() and given[1][2]["progress"]

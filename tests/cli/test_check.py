@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from command_texts import check_texts
+from etplus.cli.check import _is_trace, _lines
+from etplus.converters.preflight_findings import PreflightReport, Problem
 
 
 @pytest.fixture(autouse=True)
@@ -25,3 +27,30 @@ def test_texts(tmp_path: Path) -> None:
         "check nothing",
     ]
     check_texts("check", cases, tmp_path)
+
+
+def test_what_names_traces(tmp_path: Path) -> None:
+    """A file, a folder, or a prefix of .et files up to its dot."""
+    for name in ("job.0.et", "one.1.et.gz", "text.0.json", "full"):
+        (tmp_path / name).write_text("")
+    named = ("job", "job.0.et", "job.0", "one", "text.0.json", "full", "")
+    others = ("jo", "text", "0", "none", "job.0.e", "none/job")
+    assert [name for name in (*named, *others) if _is_trace(str(tmp_path / name))] == list(named)
+
+
+def test_lines_of_a_report() -> None:
+    """Errors before warnings; what is of no rank; how many more there are; one of a kind, thousands, none."""
+    problems = (
+        Problem("single-rank", "error", None, (), "alone"), Problem("host-node", "warning", 0, (1,), "first"),
+        Problem("host-node", "warning", 1, (2,), "second"),
+    )  # fmt: skip
+    report = PreflightReport(
+        "astra-sim", ("t.0.et",), 1, 1_000, 0, 2, 0, 0, {"single-rank": 1, "host-node": 1_003}, problems, ("x",)
+    )
+    lines = _lines(report)
+    assert lines[0] == "1 rank, 1,000 nodes, 0 collectives, 2 messages; checked for astra-sim"
+    assert [line[:8] for line in lines[1:]] == [
+        "error: s", "  - alon", "warning:", "  - rank", "  - rank", "  - and ", "not chec", "failed: "
+    ]  # fmt: skip
+    assert lines[4:7] == ["  - rank 0: first", "  - rank 1: second", "  - and 1,001 more"]
+    assert lines[7:] == ["not checked: x", report.verdict]

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 from command_texts import check_texts
+from support import call, linked
 
 
 @pytest.fixture(autouse=True)
@@ -27,3 +33,37 @@ def test_texts(tmp_path: Path) -> None:
     for split in ("train", "valid", "test"):
         (tmp_path / "set" / split).mkdir(parents=True)
     check_texts("evaluate", cases, tmp_path, masked=True)
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    for name in ("train/a", "train/b", "test/c"):
+        (tmp_path / "set" / name).parent.mkdir(parents=True, exist_ok=True)
+        linked("pairs/gpu_shaped_from_cpu").save(tmp_path / "set" / f"{name}.npz")
+    return tmp_path / "set"
+
+
+def test_both_sides_are_needed(dataset: Path) -> None:
+    assert call("evaluate", dataset, "--split", "valid").returncode == 2
+    (dataset / "train").rename(dataset / "other")
+    (dataset / "train").mkdir()
+    done = call("evaluate", dataset)
+    assert done.returncode == 2 and b"no graphs in train/ or test/" in done.stderr
+
+
+def test_a_network_is_a_row_beside_the_baselines(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that predicts twice the measured time (in whatever order of runs) is off by 100%."""
+    fake: Any = ModuleType("etplus.predict.learned.training")
+    fake.read_trained = lambda file: file
+    fake.predict_graphs = lambda trained, held: 2 * np.concatenate([graph.config_runtime for graph in held])
+    monkeypatch.setitem(sys.modules, fake.__name__, fake)
+    done = call("evaluate", dataset, "--model", "nets/twice.safetensors", cwd=dataset.parent)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.decode().splitlines()
+    assert lines[0] == "1 runs of 1 graphs of 1 models in test/"
+    (row,) = [line.split() for line in lines if line.startswith("twice")]
+    assert row[1:5] == ["100.0%", "100.0%", "100.0%", "+100.0%"]
+    numbers = json.loads(call("evaluate", dataset, "--model", "twice.x", "--json", "-", cwd=dataset.parent).stdout)
+    assert numbers["twice"]["errors"]["bias"] == pytest.approx(1) and "mean" in numbers
+    monkeypatch.setitem(sys.modules, fake.__name__, None)
+    assert b"etplus evaluate --model needs PyTorch" in call("evaluate", dataset, "--model", "x").stderr

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from etplus.cli.options import _at_least_one, _nanoseconds
 from etplus.cli.parser import COMMANDS, etplus_parser
 from support import call, fixture_pair, linked, plain, read_json, run
 
@@ -231,3 +232,15 @@ def test_folders_without_permission(sources: Path, tmp_path: Path, line: str) ->
     (tmp_path / "closed").mkdir(mode=0o555)
     place = str(tmp_path / "closed") + ("" if any(one in line for one in MAKES_FOLDERS) else "/x")
     assert "permission" in one_line(*line.format(place).split(), cwd=sources)
+
+
+def test_times_and_whole_numbers() -> None:
+    times = {"0ns": 0, "30us": 30_000, "2.5µs": 2_500, ".5ms": 500_000, "3.s": 3_000_000_000, "7ns": 7}
+    assert {text: _nanoseconds(text) for text in times} == times
+    for text in ("30", "us", "-1us", "1 us", "9" * 40 + "s"):
+        with pytest.raises(argparse.ArgumentTypeError, match="a time with its unit, such as 30us"):
+            _nanoseconds(text)
+    assert [_at_least_one(text) for text in ("1", " 20 ")] == [1, 20]
+    for text in ("0", "-1", "x", "1.5", ""):
+        with pytest.raises(argparse.ArgumentTypeError, match="must be a whole number, 1 or more"):
+            _at_least_one(text)

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from etplus.analysis.counters import counters
 from etplus.analysis.kernel_peaks import kernel_table, work_of_events
-from etplus.converters.augment import ARGUMENTS, augment
+from etplus.converters.augment import ARGUMENTS, _last_recorded, augment
 from etplus.converters.open import load as read_trace
 from etplus.schemas.text.secrets import mask
 from etplus.trace.errors import TraceFormatError
 from perfetto_ui import open_in_perfetto, why_not
 from support import assert_valid, plain, shared_trace
-from traces import GPU_SHAPED, kernel, kineto_of, launch, op, trace_of, written
+from traces import GPU_SHAPED, kernel, kineto_of, launch, memory_event, op, trace_of, written
 
 NAMES = [
     f"gpu-kineto/{name}" for name in ("h100_bert", "mi300_bert", "mi250_minitoy", "alexnet", "torch_compile_triton")
@@ -95,6 +95,64 @@ def test_values_and_what_is_stale(tmp_path: Path) -> None:
     assert list(args)[:3] == ["stream", "device", "correlation"]
     assert done[4] == json.loads(kineto_of(events))["traceEvents"][4]
     assert "kernel_flop" not in done[5]["args"] and "achieved_flops_percent" not in done[5]["args"]
+
+
+def test_counters_follow_the_last_event_in_the_process_of_their_device(tmp_path: Path) -> None:
+    """Of the first GPU and of the host, whose process is that of the program; an earlier run's are written anew."""
+    events = [
+        op("aten::mm", 0, 30), launch(1, 5), kernel("gemm", 1, 20, 9), memory_event(6, 64, 1, 1_000_000),
+        memory_event(8, 64, 2, 2_000_000, **{"Device Type": 0, "Device Id": -1}),
+    ]  # fmt: skip
+    done = augment(kineto_of(events), tmp_path / "out.json")
+    written_events = json.loads((tmp_path / "out.json").read_bytes())["traceEvents"]
+    assert written_events[: len(events)] == json.loads(kineto_of(events))["traceEvents"]
+    added = written_events[len(events) :]
+    assert done.counters == len(added) and all(event["ph"] == "C" for event in added)
+    pids = {(event["name"], event["pid"]) for event in added}
+    assert pids == {
+        ("GPU 0 queue length of stream 7", 0), ("GPU 0 memory allocated", 0), ("GPU 0 memory reserved", 0),
+        ("CPU memory allocated", 7), ("CPU memory reserved", 7),
+    }  # fmt: skip
+    queue = [(event["ts"], event["args"]) for event in added if "queue" in event["name"]]
+    assert queue == [(5, {"launches": 1}), (20, {"launches": 0})]
+    assert (done.events, done.with_flops, done.with_bytes) == (1, 0, 0)
+    assert augment(tmp_path / "out.json", tmp_path / "again.json") == done
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "out.json").read_bytes()
+
+
+def test_a_trace_of_counters_alone_loses_none_that_is_not_ours() -> None:
+    texts = [json.dumps({"ph": "C", "name": name, "ts": 1, "args": {}}).encode() for name in ("other", "a", "b", "a")]
+    ours: Any = [Titled("a"), Titled("b")]
+    assert [_last_recorded(texts[:count], ours) for count in range(1, 5)] == [0, 0, 0, 0]
+    assert _last_recorded([*texts, texts[0]], ours) == 4 and _last_recorded([*texts[:2], texts[0], texts[1]], ours) == 2
+    assert _last_recorded(texts, []) == 3
+
+
+class Titled:
+    """A counter of a name."""
+
+    device = 0
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def title(self, number: int) -> str:
+        return self.name if number == self.device else ""
+
+
+def test_a_peak_is_shared_by_what_takes_time(tmp_path: Path) -> None:
+    """A kernel of no length, or of a device that nobody knows, has FLOPs and bytes alone."""
+    big = [([4096, 4096], "c10::BFloat16")] * 2
+    for device, dur, keys in (
+        ("NVIDIA H100 80GB HBM3", 200, ARGUMENTS), ("NVIDIA H100 80GB HBM3", 0, ARGUMENTS[:2]),
+        ("?", 200, ARGUMENTS[:2]),
+    ):  # fmt: skip
+        events = [op("aten::mm", 0, 30, big), launch(1, 5), kernel("gemm", 1, 20, dur)]
+        done = augment(kineto_of(events, device), tmp_path / "out.json")
+        args = json.loads((tmp_path / "out.json").read_bytes())["traceEvents"][2]["args"]
+        assert [key for key in args if key in ARGUMENTS] == list(keys), (device, dur)
+        assert (args["kernel_flop"], args["kernel_num_gb"]) == (2 * 4096**3, 3 * 4096**2 * 2 / 1e9)
+        assert (done.events, done.with_flops, done.with_bytes) == (1, 1, 1)
 
 
 @pytest.mark.parametrize(

@@ -287,6 +287,16 @@ def test_every_schema_goes_through(schema: str, tmp_path: Path) -> None:
     assert nodes[4].value("call_parent") == 999
 
 
+@pytest.mark.parametrize("parent", [None, 0, 1, 999])
+def test_a_caller_that_is_no_node_is_kept(parent: int | None, tmp_path: Path) -> None:
+    """Of a runtime call: ids are from 0 on; that of a node is in ctrl_deps."""
+    document = etplus([cpu(3, "a", 0, 9)], [runtime(10, "cudaLaunchKernel", 1, 1, parent)])
+    found = write(document, tmp_path)[10]
+    assert found.ctrl_deps == ([1] if parent == 1 else [])
+    assert found.value("call_parent") == (None if parent == 1 else parent)
+    assert read_et(tmp_path / "t.0.et").to_dict()["runtime"][0]["parent"] == parent
+
+
 def test_memory_nodes_are_an_option(tmp_path: Path) -> None:
     document = document_of("pairs/gpu_shaped_from_cpu")
     assert {node.type for node in write(document, tmp_path).values()} == {METADATA, COMP, COLL}

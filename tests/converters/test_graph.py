@@ -14,11 +14,11 @@ from xml.etree import ElementTree
 import networkx as nx
 import numpy as np
 import pytest
-from etplus.converters.graph import GRAPH_FORMATS, select_rows, write_graph
+from etplus.converters.graph import GRAPH_FORMATS, _blocks, select_rows, write_graph
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
-from etplus_files import cpu, document_of, etplus, gpu, runtime
+from etplus_files import cpu, document_of, etplus, gpu, runtime, step_by_hand
 from random_step import digest, random_step
 
 EVIL = 'a"b\\<&>\n\t\0\x01\x1b é \u2028 ]]> </label> \ufffe'
@@ -235,3 +235,42 @@ def made(seed: int, folder: Path) -> str:
 @pytest.mark.parametrize("seed", range(len(MADE)))
 def test_made_steps_are_written_as_ever(seed: int, tmp_path: Path) -> None:
     assert made(seed, tmp_path) == MADE[seed]
+
+
+def test_rows_of_a_picture() -> None:
+    """Those that start first, callers before what they call; all below a node, and what that launches."""
+    trace = step_by_hand()
+
+    def ids(**choice: Any) -> set[int]:
+        return set(trace.id[select_rows(trace, **choice)].tolist())
+
+    assert ids() == set(trace.id.tolist()) and ids(max_nodes=1) == {1} and ids(max_nodes=4) == {1, 2, 3, 4}
+    below = {3, 4, 20, 21, 25, 7, 8, 13}
+    assert ids(subtree="aten::mm") == ids(subtree="3") == below and ids(subtree="4") == {4}
+    assert ids(subtree="3", max_nodes=2) == {3, 4} and ids(subtree="gemm") == {7} and ids(subtree="1") == ids()
+    for wrong in ("none", "0", "9" * 18, "9" * 19):
+        with pytest.raises(UsageError, match="no node has the id or name"):
+            select_rows(trace, subtree=wrong)
+    with pytest.raises(UsageError, match=r"^0 nodes make no graph; give 1 or more$"):
+        select_rows(trace, max_nodes=0)
+    twice = etplus([cpu(3, "a", 50, 10), cpu(4, "a", 20, 10), cpu(5, "a", 20, 10)])
+    assert twice.id[select_rows(twice, subtree="a")].tolist() == [4]
+
+
+def test_a_dot_file_by_hand(tmp_path: Path) -> None:
+    """Names are cut behind 60 characters, kinds have colours, calls are dotted."""
+    nodes = [cpu(3, "n" * 60, 0, 10), cpu(4, "n" * 61, 1, 2.5, parent=3), cpu(5, 'a"\\b', parent=3)]
+    assert write_graph({0: etplus(nodes, [], [[3, 4, "data"]])}, tmp_path / "g.dot", "dot", subtree="3") == 3
+    assert (tmp_path / "g.dot").read_text().splitlines() == [
+        "digraph etplus {", "  rankdir=LR; node [shape=box, style=filled, fontname=Helvetica];",
+        f'  "3" [label="{"n" * 60}\\n10.000 µs", fillcolor="#dbe9f6"];',
+        f'  "4" [label="{"n" * 57}...\\n2.500 µs", fillcolor="#dbe9f6"];',
+        '  "5" [label="a\\"\\\\b", fillcolor="#dbe9f6"];', '  "3" -> "4" [label="call+data"];',
+        '  "3" -> "5" [style=dotted];', "}",
+    ]  # fmt: skip
+
+
+def test_texts_are_joined_to_a_megabyte() -> None:
+    texts = [b"a" * ((1 << 20) - 1), b"b", b"c", b"d" * (1 << 20), b"e"]
+    assert list(map(len, _blocks(iter(texts)))) == [1 << 20, (1 << 20) + 1, 1]
+    assert b"".join(_blocks(iter(texts))) == b"".join(texts) and list(_blocks(iter([]))) == [b""]

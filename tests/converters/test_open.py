@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from etplus.converters.open import Opened, Reader
+from etplus.converters import open as module
+from etplus.converters.open import Opened, Reader, load, open_trace
+from etplus.trace.errors import EtplusError, TraceFormatError
+from etplus.trace.plugins import Plugin
+from etplus_files import cpu, document_of, etplus
 from support import run
 
 HEAD = "# kernels"
@@ -81,3 +88,83 @@ def test_a_source_is_read_as_far_as_it_is_asked_for(tmp_path: Path) -> None:
     of_bytes = Opened(LINES.encode())
     assert (of_bytes.path, of_bytes.head) == ("", LINES.encode())
     assert (Opened("-").path, Opened("-").head, Opened(tmp_path / "none").head) == ("", b"", b"")
+
+
+def test_a_damaged_file_is_refused_with_the_byte(tmp_path: Path) -> None:
+    packed = gzip.compress(LINES.encode() * 1000)
+    assert Opened(packed).data == LINES.encode() * 1000
+    (tmp_path / "in.txt.gz").write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(TraceFormatError, match=r"in.txt.gz: byte \d+: the gzip stream is damaged; copy or record"):
+        _ = Opened(tmp_path / "in.txt.gz").data
+
+
+class Lines:
+    """A reader of another package, which is asked in this process."""
+
+    def __init__(self, fits: bool, result: Any = None) -> None:
+        self.fits, self.result, self.asked = fits, result, list[Any]()
+
+    def reads(self, head: bytes, name: str) -> bool:
+        self.asked.append((head, name))
+        return self.fits
+
+    def read(self, source: Opened) -> Any:
+        self.asked.append(source.source)
+        return self.result
+
+
+def registered(monkeypatch: pytest.MonkeyPatch, **readers: Lines) -> None:
+    def plugin(name: str, reader: Lines) -> Plugin:
+        dist = SimpleNamespace(name="tiny", version="1.5")
+        point: Any = SimpleNamespace(name=name, dist=dist, load=lambda: reader)
+        return Plugin("reader", point)
+
+    monkeypatch.setattr(module, "_others", lambda: {name: plugin(name, reader) for name, reader in readers.items()})
+
+
+def test_other_readers_are_asked_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = etplus([cpu(3, "a", 0, 1)])
+    no, yes, never = Lines(False), Lines(True, trace), Lines(True)
+    registered(monkeypatch, no=no, yes=yes, never=never)
+    (tmp_path / "in.txt").write_text(LINES)
+    path = str(tmp_path / "in.txt")
+    assert load(path) is trace
+    assert (no.asked, yes.asked, never.asked) == ([(LINES.encode(), path)], [(LINES.encode(), path), path], [])
+    assert load(LINES.encode()) is trace and yes.asked[2:] == [(LINES.encode(), ""), LINES.encode()]
+    registered(monkeypatch, odd=Lines(True, 7))
+    with pytest.raises(
+        EtplusError, match=r"^reader odd of tiny 1.5 returned int, not Trace; report it to its authors$"
+    ):
+        load(path)
+    registered(monkeypatch, no=no)
+    with pytest.raises(TraceFormatError):
+        load(path)
+
+
+def test_a_stream_and_what_etplus_reads_are_for_its_own_readers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    greedy = Lines(True)
+    registered(monkeypatch, greedy=greedy)
+    trace = etplus([cpu(3, "a", 0, 1)])
+    whole = b"".join(trace.chunks())
+    (tmp_path / "in.json").write_bytes(whole)
+    for source in (tmp_path / "in.json", whole, io.BytesIO(whole)):
+        assert len(load(source)) == len(trace)
+    with pytest.raises(TraceFormatError):
+        load(io.BytesIO(LINES.encode()))
+    assert greedy.asked == []
+
+
+def test_a_chakra_trace_is_known_by_its_name_or_its_content(tmp_path: Path) -> None:
+    """A text is never one, and what is none of all is taken for one where it is a file."""
+    trace = document_of("pairs/gpu_shaped_from_cpu")
+    for name in ("t.0.et", "t.0.et.gz", "t.chakra", "t.et.bin"):
+        trace.save(tmp_path / "t.0.et")
+        if name != "t.0.et":
+            data = (tmp_path / "t.0.et").read_bytes()
+            (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        assert len(load(tmp_path / name)) == len(trace), name
+    (tmp_path / "text.et").write_bytes(b"".join(etplus([cpu(3, "a", 0, 1)]).chunks()))
+    assert len(load(tmp_path / "text.et")) == 3
+    assert open_trace(trace) is trace and len(open_trace(tmp_path / "text.et")) == 3

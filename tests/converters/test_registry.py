@@ -6,13 +6,30 @@ import json
 import os
 import re
 import subprocess
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import pytest
-from etplus.converters import Exporter, exporters
-from etplus.converters.exporter import PICTURES
+from etplus.converters import Exporter, exporters, registry
+from etplus.converters.exporter import PICTURES, Conversion, NoOptions
 from etplus.converters.graph import GRAPH_FORMATS
+from etplus.converters.registry import (
+    _loaded,
+    _problem,
+    _Registered,
+    exporter_for,
+    format_of,
+    names_a_file,
+    option_names,
+    options_for,
+    suffixes,
+)
+from etplus.converters.traces import Traces
 from etplus.trace.conventions import KERNEL_CATEGORIES
+from etplus.trace.errors import ConvertError, UsageError
+from etplus.trace.plugins import Plugin
 from etplus_files import DLRM, linked
 from support import ROOT, assert_valid, run
 
@@ -137,3 +154,129 @@ def test_those_of_etplus_keep_the_protocol() -> None:
         assert all(suffix == suffix.lower() and suffix.startswith(".") for suffix in one.suffixes)
     assert [name for name in exporters() if name in GRAPH_FORMATS] == list(GRAPH_FORMATS)
     assert set(PICTURES) < set(exporters()["dot"].suffixes)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    wide: bool = False
+    lines: int = 3
+    sort: Literal["up", "down"] = "up"
+
+
+class Tiny:
+    """A complete exporter."""
+
+    name, summary, suffixes, inputs, options = "tiny", "short", (".a.tiny", ".x"), "ranks", Chosen
+    result: Any = Conversion(("x",), 1)
+
+    def write(self, traces: Traces, path: str, options: Any) -> Any:
+        if isinstance(self.result, Exception):
+            raise self.result
+        return self.result
+
+
+@dataclass
+class NeedsOne:
+    lines: int
+
+
+@dataclass
+class MakesOne:
+    lines: list[int] = field(default_factory=list)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({}, ""),
+        ({"suffixes": ()}, ""),
+        ({"options": MakesOne}, ""),
+        ({"name": "other"}, "it is named 'other'"),
+        ({"inputs": "two"}, "inputs 'two', expected one of: one, ranks, traces"),
+        ({"suffixes": [".tiny"]}, "suffixes must be a tuple of lower-case texts that begin with a dot"),
+        ({"suffixes": (".tiny", "x.tiny")}, "suffixes must be a tuple of lower-case texts that begin with a dot"),
+        ({"suffixes": (".tiny", ".Tiny")}, "suffixes must be a tuple of lower-case texts that begin with a dot"),
+        ({"suffixes": ("",)}, "suffixes must be a tuple of lower-case texts that begin with a dot"),
+        ({"options": dict}, "options must be a dataclass"),
+        ({"options": Chosen()}, "options must be a dataclass"),
+        ({"options": NeedsOne}, "every field of options needs a default"),
+    ],
+)
+def test_what_an_exporter_lacks(changes: dict[str, Any], problem: str) -> None:
+    assert _problem(type("Changed", (Tiny,), changes)(), "tiny") == problem
+
+
+def registered(exporter: Exporter | None) -> _Registered:
+    return _Registered(exporter, "tiny 1.5", "tiny", "of tiny 1.5 cannot be loaded (odd)")
+
+
+def test_errors_of_an_exporter_name_its_package() -> None:
+    tiny, traces = Tiny(), Traces([])
+    assert _problem(3, "tiny") == "int is not an Exporter: it lacks attributes"
+    assert registered(tiny).write(traces, "x", None) is Tiny.result
+    for result, kind, message in (
+        (ValueError("two\nlines"), ConvertError,
+         "exporter tiny of tiny 1.5 failed (ValueError: two lines); report it to its authors"),
+        (None, ConvertError, "exporter tiny of tiny 1.5 returned NoneType, not Conversion; report it to its authors"),
+        (UsageError("its own"), UsageError, "its own"), (OSError("disk"), OSError, "disk"),
+        (MemoryError("much"), MemoryError, "much"),
+    ):  # fmt: skip
+        tiny.result = result
+        with pytest.raises(kind, match=f"^{re.escape(message)}$"):
+            registered(tiny).write(traces, "x", None)
+    with pytest.raises(ConvertError, match="cannot be loaded \\(odd\\); update or remove that package"):
+        registered(None).write(traces, "x", None)
+
+
+def test_a_loaded_exporter_is_as_its_package_has_it() -> None:
+    def loaded(found: Any) -> Exporter:
+        point: Any = SimpleNamespace(name="tiny", dist=SimpleNamespace(name="tiny", version="1.5"), load=lambda: found)
+        return _loaded(Plugin("exporter", point))
+
+    for found in (Tiny, Tiny()):
+        one = loaded(found)
+        assert [getattr(one, name) for name in ("name", "summary", "suffixes", "inputs", "options")] == [
+            "tiny", "short", (".a.tiny", ".x"), "ranks", Chosen
+        ]  # fmt: skip
+        assert one.write(Traces([]), "x", None) is Tiny.result
+    assert loaded(3).summary == "of tiny 1.5 cannot be loaded (int is not an Exporter: it lacks attributes)"
+    assert (loaded(3).suffixes, loaded(3).inputs, loaded(3).options) == ((), "traces", NoOptions)
+    assert loaded(lambda: None).summary.startswith("of tiny 1.5 cannot be loaded (function is not")
+
+
+def test_suffixes_stand_for_formats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The longest counts, in any case; of two formats with one the first."""
+    more = type("More", (Tiny,), {"name": "more", "suffixes": (".tiny", ".x")})
+    monkeypatch.setattr(registry, "exporters", lambda: {"tiny": Tiny(), "more": more()})
+    assert suffixes() == {".a.tiny": "tiny", ".x": "tiny", ".tiny": "more"}
+    assert [format_of(name) for name in ("f/b.A.Tiny", "b.tiny", Path("a.x"))] == ["tiny", "more", "tiny"]
+    assert format_of("folder.tiny/a.x") == "tiny"
+    with pytest.raises(UsageError, match=r"^b: unknown extension; choose a format with --to, or one of .a.tiny, .x, "):
+        format_of("b")
+    assert exporter_for("b", "more").name == "more" == exporter_for("b.tiny", None).name
+    assert exporter_for("b", "etplus").name == "etplus", "without a look at the others"
+    with pytest.raises(UsageError, match=r"^unknown format 'none'; one of: tiny, more$"):
+        exporter_for("b", "none")
+    (tmp_path / "file").write_text("")
+    for output, is_file in (
+        ("a.tiny", True), ("a.TINY", True), ("-", True), (os.devnull, True), ("a.a", False), (tmp_path, False),
+        (tmp_path / "file", False), (tmp_path / "none", False),
+    ):  # fmt: skip
+        assert names_a_file(output, "more") is is_file, output
+
+
+def test_options_from_texts() -> None:
+    tiny: Exporter = Tiny()
+    assert option_names(tiny) == ["wide", "lines", "sort"] and options_for(tiny, {}) == Chosen()
+    given = {"wide": "true", "lines": "0", "sort": "down"}
+    assert options_for(tiny, given) == Chosen(True, 0, "down") and options_for(tiny, {"lines": 1}).lines == 1
+    for name, value, message in (
+        ("long", 1, "tiny has no option 'long'; its options: wide, lines, sort"),
+        ("lines", "x", "tiny: invalid lines 'x'; expected int"),
+        ("sort", "x", "tiny: invalid sort 'x'; expected one of: up, down"),
+    ):
+        with pytest.raises(UsageError, match=f"^{message}$"):
+            options_for(tiny, {name: value})
+    none: Exporter = type("None_", (Tiny,), {"options": NoOptions})()
+    with pytest.raises(UsageError, match=r"its options: none$"):
+        options_for(none, {"x": 1})

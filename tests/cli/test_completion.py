@@ -1,0 +1,50 @@
+"""Which arguments a shell completes with names of files or folders; shtab is not needed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+from etplus.cli.completion import run
+from etplus.cli.parser import etplus_parser
+from support import call
+
+
+def completed(parser: argparse.ArgumentParser) -> list[tuple[str, Any]]:
+    """What completes each of a parser's arguments."""
+    named = [(action.option_strings[0] if action.option_strings else action.dest, action) for action in parser._actions]
+    return [(name, getattr(action, "complete", None)) for name, action in named]
+
+
+def test_files_and_folders_are_completed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    root, commands = etplus_parser()
+    fake: Any = ModuleType("shtab")
+    fake.FILE, fake.DIRECTORY = "a file", "a folder"
+    fake.complete = lambda parser, shell: f"{shell} {parser is root}"
+    monkeypatch.setitem(sys.modules, "shtab", fake)
+    monkeypatch.setattr("etplus.cli.parser.etplus_parser", lambda: (root, commands))
+    assert run(argparse.Namespace(shell="fish")) == 0 and capsys.readouterr().out == "fish True\n"
+    redact, train = dict(completed(commands["redact"])), dict(completed(commands["train"]))
+    assert {name: how for name, how in redact.items() if how} == {"input": "a file", "-o": "a file", "--json": "a file"}
+    assert {name: how for name, how in train.items() if how} == {
+        "folder": "a folder",
+        "-o": "a file",
+        "--json": "a file",
+    }
+    how = {
+        action.metavar: how
+        for one in commands.values()
+        for action, (_, how) in zip(one._actions, completed(one), strict=True)
+    }
+    files = {metavar for metavar, kind in how.items() if kind == "a file"}
+    assert {"FILE", "IN", "OUT", "MODEL", "PAGE", "PREFIX"} <= files and how["DIR"] == "a folder" and how["N"] is None
+
+
+def test_without_shtab(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    done = call("completion", "bash")
+    assert done.returncode == 2 and b"completion needs shtab; install it with: pip install" in done.stderr
+    assert call("completion", "powershell").returncode == 2

@@ -1,0 +1,104 @@
+"""What etplus train asks of the training and says of it; PyTorch is not needed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from etplus.cli import train as module
+from support import call, linked, read_json
+
+NAME = "pairs/gpu_shaped_from_cpu"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the training was given; it takes two epochs, and its progress is shown on no terminal."""
+    found: list[Any] = []
+
+    def train(graphs: Any, valid: Any, *, checkpoint: Path, report: Callable[[int, float], None], **chosen: Any) -> Any:
+        found.append((len(graphs), len(valid), checkpoint.name, chosen))
+        report(3, 0.5)
+        report(5, 0.25)
+        return SimpleNamespace(epochs=2, valid=0.125)
+
+    fake = ModuleType("etplus.predict.learned.training")
+    vars(fake).update(
+        EPOCHS={"sage": 7, "gru": 4}, train=train, write_trained=lambda trained, path: Path(path).write_text("network")
+    )
+    monkeypatch.setitem(sys.modules, fake.__name__, fake)
+    return found
+
+
+@pytest.fixture
+def bars(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the progress bars showed."""
+    found: list[Any] = []
+
+    class Bar:
+        n = 0
+
+        def __init__(self, total: int, **_: Any) -> None:
+            found.append(total)
+
+        def __enter__(self) -> Bar:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def update(self, by: int) -> None:
+            self.n += by
+
+        def set_postfix_str(self, text: str) -> None:
+            found.append((self.n, text))
+
+    monkeypatch.setattr(module, "tqdm", Bar)
+    return found
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    for name in ("train/a", "train/b", "valid/c"):
+        (tmp_path / "set" / name).parent.mkdir(parents=True, exist_ok=True)
+        linked(NAME).save(tmp_path / "set" / f"{name}.npz")
+    return tmp_path / "set"
+
+
+def test_a_training(asked: list[Any], bars: list[Any], dataset: Path, tmp_path: Path) -> None:
+    done = call("train", "set", "-o", "net", "--json", "n.json", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert asked == [
+        (2, 1, "net.checkpoint", {"kind": "sage", "hidden": 64, "epochs": None, "seed": 0, "resume": False})
+    ]
+    assert bars == [7, (3, "validation 0.500"), (5, "validation 0.250")]
+    assert done.stderr.decode() == "sage: 2 graphs, 2 epochs, mean |log ratio| on valid/ 0.125\nwrote net\n"
+    assert read_json(tmp_path / "n.json") == {"kind": "sage", "graphs": 2, "epochs": 2, "valid": 0.125}
+    assert (tmp_path / "net").read_text() == "network"
+
+
+def test_its_options(asked: list[Any], bars: list[Any], dataset: Path, tmp_path: Path) -> None:
+    words = ["--kind", "gru", "--hidden", "1", "--epochs", "1", "--seed", "5", "--resume"]
+    assert call("train", dataset, "-o", tmp_path / "net", *words).returncode == 0
+    assert asked[0][3] == {"kind": "gru", "hidden": 1, "epochs": 1, "seed": 5, "resume": True} and bars[0] == 1
+
+
+@pytest.mark.parametrize("wrong", [["--hidden", "0"], ["--epochs", "0"]])
+def test_sizes_below_one(wrong: list[str], asked: list[Any], dataset: Path, tmp_path: Path) -> None:
+    done = call("train", dataset, "-o", tmp_path / "net", *wrong)
+    assert done.returncode == 2 and b"--hidden and --epochs must be at least 1" in done.stderr and not asked
+
+
+def test_the_checkpoint_is_no_input(asked: list[Any], dataset: Path, tmp_path: Path) -> None:
+    (tmp_path / "net.checkpoint").mkdir()
+    assert call("train", dataset, "-o", tmp_path / "net").returncode == 2 and not asked
+
+
+def test_without_pytorch(monkeypatch: pytest.MonkeyPatch, dataset: Path, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "etplus.predict.learned.training", None)
+    done = call("train", dataset, "-o", tmp_path / "net")
+    assert done.returncode == 2 and b"etplus train needs PyTorch and safetensors" in done.stderr

@@ -1,0 +1,127 @@
+"""What each exporter says of what it wrote: files, nodes, notes and what was left out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from etplus.converters.builtin import GraphOptions
+from etplus.converters.convert import convert
+from etplus.converters.exporter import Conversion
+from etplus.trace.errors import ConvertError, UsageError
+from etplus.trace.trace import Trace
+from etplus_files import cpu, etplus, gpu, step_by_hand
+from support import read_json
+
+SILENT = "warning: no rank communicates, so that the simulated time does not follow the network"
+ROWS = 17
+"""Of `step_by_hand`; of these 15 have a time."""
+
+
+def of_rank(rank: int, **more: Any) -> Trace:
+    """A rank that computes, and communicates nothing."""
+    return etplus([cpu(3, "aten::mm", 0, 100), gpu(7, "gemm", 40, 50, **more)], [], [], rank=rank, world_size=2)
+
+
+def names(done: Conversion, folder: Path) -> list[str]:
+    """Of its files, all of which are there, and no others."""
+    assert sorted(done.files) == sorted(str(path) for path in folder.iterdir() if path.is_file())
+    return [Path(file).name for file in done.files]
+
+
+def test_chakra_has_a_file_a_rank(tmp_path: Path) -> None:
+    one = convert(step_by_hand(), tmp_path / "job.3.et")
+    assert names(one, tmp_path) == ["job.3.et"] and one.nodes == ROWS
+    coupled = "1 of 1 collectives are waited for by computation; 0 by nothing"
+    assert one.notes == (coupled,) and one.counts == {}
+    assert convert(step_by_hand(), tmp_path / "job", to="chakra", as_prefix=True).files[0].endswith("/job.0.et")
+
+
+def test_ranks_that_do_not_communicate(tmp_path: Path) -> None:
+    both = [of_rank(1), of_rank(0)]
+    done = convert(both, tmp_path / "job", to="chakra")
+    assert names(done, tmp_path) == ["job.0.et", "job.1.et"] and done.nodes == 8
+    assert done.notes == (SILENT,)
+    assert convert(both[:1], tmp_path / "one.et").notes == ()
+    with pytest.raises(UsageError, match=r"^2 ranks make as many files; give a prefix, a name without .et \(-o PREFIX"):
+        convert(both, tmp_path / "job.et", as_prefix=False)
+    simulated = convert(both, tmp_path / "sim", to="astra-sim")
+    assert [Path(file).name for file in simulated.files] == ["sim.0.et", "sim.1.et", "sim.comm_groups.json"]
+
+
+def test_a_rank_that_waits_for_one_that_is_not_there(tmp_path: Path) -> None:
+    """The all-reduce of rank 0 has no partner among two ranks: refused, or kept as a computation of 30 µs."""
+    both = [step_by_hand(), of_rank(1)]
+    for to in ("chakra", "astra-sim"):
+        with pytest.raises(ConvertError):
+            convert(both, tmp_path / "job", to=to)
+        done = convert(both, tmp_path / "job", to=to, degrade=True)
+        assert "0.030 ms of communication are computations of fixed duration" in done.notes
+        assert SILENT not in done.notes
+
+
+def test_options_of_astra_sim(tmp_path: Path) -> None:
+    for host, message in (("keep", "host mode 'keep' was removed"), ("x", "unknown host mode 'x'; expected: fold")):
+        with pytest.raises(UsageError, match=message):
+            convert(step_by_hand(), tmp_path / "t.0.et", to="astra-sim", host=host)
+    done = convert(step_by_hand(), tmp_path / "job", to="astra-sim", replicate=3, as_prefix=True)
+    assert [Path(file).name for file in done.files] == ["job.0.et", "job.1.et", "job.2.et", "job.comm_groups.json"]
+
+
+def test_one_rank_as_json_or_as_etplus(tmp_path: Path) -> None:
+    trace = step_by_hand()
+    trace.save(tmp_path / "t.0.et")
+    for name, to in (("a.jsonl", None), ("a.json", "json"), ("a.etplus.json", None)):
+        done = convert(trace, tmp_path / name, to=to)
+        again = convert(tmp_path / "t.0.et", tmp_path / f"again.{name}", to=to)
+        assert (done.files, done.nodes, done.notes) == ((str(tmp_path / name),), ROWS, ()), name
+        assert (tmp_path / name).read_bytes() == (tmp_path / f"again.{name}").read_bytes() and again.nodes == ROWS
+    assert (tmp_path / "a.jsonl").read_bytes().count(b"\n") == ROWS + 1
+    assert (tmp_path / "a.json").read_bytes().startswith(b"[")
+    lifted = convert(trace, tmp_path / "b.etplus.json", schema="1.1.1")
+    assert lifted.nodes == ROWS and read_json(tmp_path / "b.etplus.json")["schema"].startswith("1.1.1")
+
+
+def test_timelines_and_graphs_of_all_ranks(tmp_path: Path) -> None:
+    both = [step_by_hand(), of_rank(1)]
+    chrome = convert(both, tmp_path / "t.perfetto.json")
+    assert (chrome.nodes, chrome.counts) == (15 + 2, {}) == (convert(both, tmp_path / "t.pftrace").nodes, {})
+    for to in ("graphml", "gexf", "dot", "networkx-json"):
+        whole = convert(both, tmp_path / "g", to=to)
+        assert (whole.nodes, whole.notes) == (ROWS + 4, ()), to
+        part = convert(both, tmp_path / "g", to=to, max_nodes=ROWS - 1)
+        assert (part.nodes, part.notes) == (ROWS + 3, (f"{ROWS + 3} of {ROWS + 4} nodes were taken",))
+
+
+def test_arrays_of_one_trace_or_a_dataset_of_several(tmp_path: Path) -> None:
+    both = [step_by_hand(), of_rank(1)]
+    for trace in both:
+        trace.save(tmp_path / f"t{trace.rank}.etplus.json")
+    files = [tmp_path / "t0.etplus.json", tmp_path / "t1.etplus.json"]
+    one = convert(files[0], tmp_path / "one.npz")
+    assert one.files == (str(tmp_path / "one.npz"),) and 0 < one.nodes <= ROWS
+    several = convert(files, tmp_path / "set", to="npz")
+    assert len(several.files) == 2 and several.nodes == one.nodes + convert(files[1], tmp_path / "two.npz").nodes
+    alone = convert(files[0], tmp_path / "single", to="npz", as_prefix=True)
+    assert len(alone.files) == 1 and Path(alone.files[0]).parents[1] == tmp_path / "single"
+    with pytest.raises(
+        UsageError, match=r"^2 graphs make a dataset; give a folder's name, without .npz, as the output"
+    ):
+        convert(files, tmp_path / "x.npz", as_prefix=False)
+
+
+def test_what_makes_no_sense(tmp_path: Path) -> None:
+    trace = step_by_hand()
+    for given, options, message in (
+        ([], {"to": "dot"}, "nothing to convert; give an ET+ or .et file"),
+        ([trace, trace], {"to": "jsonl"}, "jsonl holds one rank; give one file, or choose one with --rank"),
+        (trace, {"to": "jsonl", "options": GraphOptions()}, "jsonl takes NoOptions as options, not GraphOptions"),
+    ):
+        with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
+            convert(given, tmp_path / "x", **options)  # type: ignore[arg-type]
+    chosen = convert(trace, tmp_path / "g.dot", options=GraphOptions(max_nodes=3, subtree="aten::mm"), max_nodes=2)
+    assert chosen.nodes == 2
+    two = [of_rank(0), of_rank(1)]
+    assert convert(two, tmp_path / "one.jsonl", rank=1).nodes == 4
