@@ -209,3 +209,30 @@ def test_the_operators_directly_below() -> None:
 def test_rounds_are_put_together() -> None:
     assert _together([(4.0, 1.0, 3), (8.0, 2.0, 4), (5.0, 3.0, 5)]) == (5.0, 2.0, 12)
     assert _together([(4.0, 1.0, 3), (20.0, 2.0, 4), (5.0, 3.0, 5)]) == (5.0, 8.0, 12)
+
+
+def test_exactly_at_the_limits_of_time(worker: FakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that each look takes on by a quarter of a second: a budget that is used up, a call of the most time."""
+
+    def runs(long_s: float, budget_s: float | None) -> int:
+        clock = iter(np.arange(0, 100, 0.25).tolist())
+        monkeypatch.setattr(timing.time, "monotonic", lambda: next(clock))
+        monkeypatch.setattr(timing, "_LONG_S", long_s)
+        return measure(trace_of(mm()), options=Options(rounds=5, budget_s=budget_s)).timings[0].runs
+
+    assert (runs(0.25, None), runs(0.24, None)) == (35, 7)
+    assert (runs(9.0, 0.75), runs(9.0, 0.74), runs(9.0, 1.25)) == (14, 7, 21)
+
+
+def test_lines_of_a_checkpoint(tmp_path: Path) -> None:
+    """Those of the same conditions, none before they are known; what is no line is left out."""
+    path = tmp_path / "c"
+    first = Checkpoint(str(path), resume=True)
+    first.add("early", (1.0, 2.0, 3))
+    assert first.read(HERE) == {}
+    first.add("k", (1.0, 2.0, 3))
+    first.add("k", (4.0, 5.0, 6))
+    path.write_bytes(path.read_bytes() + b"\n{\xff\n" + path.read_bytes()[:9])
+    assert Checkpoint(str(path), resume=True).read(HERE) == {"k": [(1.0, 2.0, 3), (4.0, 5.0, 6)]}
+    assert Checkpoint(str(path), resume=True).read(Conditions("", 0, "")) == {"early": [(1.0, 2.0, 3)]}
+    assert Checkpoint(str(path), resume=False).read(HERE) == {} and not path.exists()
