@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from ..trace.index import Row
@@ -42,12 +43,11 @@ def shares_of_sources(times: Iterable[tuple[str, float]]) -> Mapping[str, float]
         >>> shares_of_sources([("executed", 60.0), ("same place", 30.0), ("similar", 10.0)])
         {'measured here': 0.6, 'from traces': 0.3, 'modelled': 0.1}
     """
-    found = {"measured here": 0.0, "from traces": 0.0, "modelled": 0.0}
+    found = defaultdict[str, float](float, {"measured here": 0.0, "from traces": 0.0, "modelled": 0.0})
     of = {EXECUTED: "measured here", RECORDED: "as recorded", _UNKNOWN: "as recorded"} | dict.fromkeys(
         _FROM_TRACES, "from traces"
     )
     for how, ns in times:
-        source = of.get(how, "modelled")
-        found[source] = found.get(source, 0.0) + ns
+        found[of.get(how, "modelled")] += ns
     whole = sum(found.values())
     return {name: ns / whole if whole else 0.0 for name, ns in found.items()}

@@ -62,6 +62,12 @@ def test_some_calls_only(worker: FakeWorker) -> None:
     assert done.rows == (OpTime("aten::mm", 2, 200_000, 3000),) and done.executed == 1.0
 
 
+def test_a_call_of_no_time_was_executed(worker: FakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "_answer", lambda request: {"ns": [0, -1], "failed": {}})
+    done = execute(trace_of(mm(), mm(8)))
+    assert done.rows == (OpTime("aten::mm", 1, 100_000, 0),) and (done.executed, done.executed_ns) == (0.5, 0)
+
+
 def test_rows_are_sorted_by_what_was_recorded(worker: FakeWorker) -> None:
     relu = op("aten::relu", "aten::relu(Tensor self) -> Tensor", tensor(1, 4), outputs=(tensor(2, 4),))
     done = execute(trace_of(relu, relu, mm(), op("aten::abs", "aten::abs(Tensor self) -> Tensor", tensor(1, 4))))

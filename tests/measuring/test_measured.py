@@ -116,3 +116,55 @@ def test_times_out_of_range(key: str, value: int) -> None:
     plain["version"] = 2
     with pytest.raises(TraceFormatError, match="2, expected 1"):
         read_measured(msgspec.json.encode(plain))
+
+
+def recorded_with(recorder: Recorder, *timings: Timing) -> Measured:
+    """What recording adds is given."""
+    found = measured(*timings)
+    found.__dict__["recorder"] = recorder
+    return found
+
+
+def test_how_near_calls_are() -> None:
+    """Within a quarter of the nearest, in logarithms of time (with 1 µs more) and of tensors (with one more)."""
+    nothing = Recorder(1.0, 0.0, 0.0, 0.0)
+
+    def added(*known: tuple[float, int, float], own: float = 1000.0, tensors: int = 1) -> float | None:
+        """By self time here, number of tensors, and what was added."""
+        some = [timing(str(at), here, here + more, tensors=of) for at, (here, of, more) in enumerate(known)]
+        asked = timing("x", own, tensors=tensors)
+        ns = recorded_with(nothing, *some, asked).own_ns("x")
+        return None if ns is None else ns - own
+
+    assert added((1000.0, 1, 10.0), (1560.0, 1, 30.0)) == 20.0  # ln 1.28 is below a quarter
+    assert added((1000.0, 1, 10.0), (1570.0, 1, 30.0)) == 10.0  # ln 1.285 is not
+    assert added((1000.0, 7, 10.0), (1000.0, 9, 30.0), tensors=7) == 20.0  # ln 10/8
+    assert added((1000.0, 6, 10.0), (1000.0, 8, 30.0), tensors=6) == 10.0  # ln 9/7
+    assert added((1000.0, 0, 10.0), (1000.0, 1, 30.0), tensors=0) == 10.0
+    assert added((1000.0, 3, 10.0), (1000.0, 1, 30.0), tensors=0) == 30.0
+
+
+def test_what_is_added_grows_with_what_recording_says() -> None:
+    """By the square root of their ratio, at least 1 ns below; as it is where nothing was said."""
+
+    def added(recorder: Recorder, known: int, asked: int) -> float:
+        some = timing("a", 1000.0, 1008.0, callees=known)
+        ns = recorded_with(recorder, some, Timing("x", "aten::mm", "", "", 1.0, 1.0, 3, 1000.0, callees=asked,
+                                                  own_tensors=2)).own_ns("x")  # fmt: skip
+        assert ns is not None
+        return ns - 1000.0
+
+    each = Recorder(1.0, 0.0, 1.0, 0.0)
+    assert added(each, 1, 4) == 16.0 and added(each, 4, 1) == 4.0 and added(each, 0, 4) == 8.0
+    assert added(Recorder(1.0, 0.0, 0.5, 0.0), 1, 8) == 16.0 and added(each, 1, 0) == 0.0
+
+
+def test_ratios_where_recording_adds_half() -> None:
+    half = recorded_with(Recorder(1.0, 50_000.0, 0.0, 0.0), timing("a", 60_000.0, 100_000.0),
+                         timing("b", 60_000.0, 99_999.0), timing("c", 60_000.0, 0.0))  # fmt: skip
+    assert half.ratios() == [60_000 / 50_000]
+
+
+def test_times_that_are_not_known_are_valid() -> None:
+    found = measured(Timing("a", "aten::mm", "", "", 0.0, 0.0, 3), timing("b", MAX_NS / 2, MAX_NS / 2))
+    assert read_measured(msgspec.json.encode(found)) == found

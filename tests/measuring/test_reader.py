@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from etplus.measuring.reader import NOT_RECORDED, recorded_calls
+from etplus.measuring import reader
+from etplus.measuring.reader import NOT_RECORDED, _float, _split, _UncallableError, recorded_calls
 from etplus.measuring.recorded_calls import RecordedCall
 from recorded_ops import op, scalar, tensor, trace_of
 
@@ -73,3 +74,51 @@ def test_tensors() -> None:
     assert (first.dtype, second.strides, first.device) == ("bfloat16", (8, 1), "device")
     assert [one.id for one in call.results] == [7] and call.args == ({"tensor": 0}, {"tensor": 1})
     assert found(X, outputs=(tensor(7, -2),)).results == ()
+
+
+def test_what_is_not_as_long_as_its_list() -> None:
+    """Strides of another number of dimensions, and shapes or strides of another number of elements, are as none."""
+    for strides in ([1, 4, 7], [1], 3, "12"):
+        assert found((*X[:3], strides)).tensors[0].strides == (8, 1)
+    kind = "GenericList[Tensor(float),Tensor(float)]"
+    both = ([X[0], X[0]], [[4, 8], [4, 8]], kind)
+    assert [one.strides for one in found((*both, [[1, 4], [1, 4]])).tensors] == [(1, 4), (1, 4)]
+    for steps in ([[1, 4]], [[1, 4]] * 3, "12", None):
+        assert [one.strides for one in found((*both, steps)).tensors] == [(8, 1), (8, 1)]
+    for shapes in ([[4, 8]], [[4, 8]] * 3, "48", 3):
+        read = reader._Arguments("cpu")
+        assert read._argument(both[0], shapes, kind, None) == [{"tensor": 0}, {"tensor": 1}]
+        assert [one.shape for one in read.tensors] == [(), ()] and {one.device for one in read.tensors} == {"cpu"}
+    for given in ((X[0], [2**63, 8], X[2], X[3]), (X[0], [True, 8], X[2], None), (X[0], [4.0, 8], X[2], None)):
+        assert found(given) == "a tensor of it has no valid shape"
+    for strides in ([2**63, 1], [-1, 1], [True, 1]):
+        assert found((*X[:3], strides)) == "a tensor of it has invalid strides"
+    assert found((*X[:3], [2**63 - 1, 0])).tensors[0].strides == (2**63 - 1, 0)
+
+
+def test_types_of_elements() -> None:
+    assert found(tensor(1, 4, dtype="mine")) == "the size of element type 'mine' is not known"
+    assert [*_split("A,B[C,D],E(F,G)")] == ["A", "B[C,D]", "E(F,G)"] and [*_split("")] == [] and [*_split("A")] == ["A"]
+    assert [_float(one) for one in (3, -0.5, "-Infinity", "NaN")] == [
+        3.0,
+        -0.5,
+        {"float": "-infinity"},
+        {"float": "nan"},
+    ]
+    for wrong in (True, "1.5", None, "x"):
+        with pytest.raises(_UncallableError, match="a number among its arguments"):
+            _float(wrong)
+    least, most = (found(scalar(value, "Int")) for value in (-(2**63), -(2**63) - 1))
+    assert least.args == (-(2**63),) and most == "an argument of type 'Int' is not recorded"
+    assert found(scalar("x" * 999, "String")).args == ("x" * 999,)
+    assert found(scalar(0, "Bool")) == "an argument of type 'Bool' is not recorded"
+
+
+def test_so_many_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "_MOST_TENSORS", 2)
+    assert len(found(X, X).tensors) == 2 and found(X, X, X) == "it takes over 2 tensors"
+
+
+def test_arguments_of_another_layout() -> None:
+    assert found(([1, 2], [4, 8], "Tensor(float)", [])) == "its arguments are not recorded as torch does"
+    assert found(X, X, X).args == ({"tensor": 0}, {"tensor": 1}, {"tensor": 2})

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from etplus.measuring import timing
 from etplus.measuring.measured import Conditions, Measured, NotExecuted
-from etplus.measuring.timing import Checkpoint, Options, TimedShare, covered, measure
+from etplus.measuring.reader import recorded_calls
+from etplus.measuring.timing import (
+    Checkpoint,
+    Options,
+    TimedShare,
+    _callees,
+    _Distinct,
+    _timing,
+    _together,
+    covered,
+    measure,
+)
 from etplus.trace.index import CallIndex
+from etplus.trace.tables import OP
 from fake_worker import FakeWorker
 from recorded_ops import mm, op, scalar, tensor, trace_of
 
@@ -164,3 +177,62 @@ def test_shares() -> None:
     both = TimedShare.sum([all_of, all_of, some])
     assert (both.all_ns, both.operators_ns, both.lost_ns) == (550_000, 400_000, 200_000)
     assert both.not_executed() == (NotExecuted("aten::mm", "why", 2, 0.5),) and TimedShare().outside == 0.0
+
+
+@pytest.mark.parametrize(
+    ("ns", "callees", "own"),
+    [
+        (20_000.0, [], 20_000.0), (20_000.0, [10_000.0], 10_000.0), (20_000.0, [10_001.0], None),
+        (20_000.0, [7_000.0, 3_000.0], 10_000.0), (20_000.0, [15_000.0], 5_000.0), (20_000.0, [14_999.0], None),
+        (100_000.0, [80_000.0], 20_000.0), (100_000.0, [79_999.0], None), (10.0, [12.0], 0.0),
+        (20_000.0, [10_000.0, None], None),
+    ],
+)  # fmt: skip
+def test_limits_of_times_of_their_own(ns: float, callees: list[float | None], own: float | None) -> None:
+    """A callee with over half of it, and a rest over a fifth of it and over 5 µs: it called others here."""
+    ((_, called),) = recorded_calls(trace_of(mm()))
+    assert not isinstance(called, str)
+    done = {str(at): (took, 0.0, 1) for at, took in enumerate(callees) if took is not None} | {"x": (ns, 4.0, 9)}
+    below = [str(at) for at in range(len(callees))]
+    found = _timing("x", _Distinct(called, below, 3, 0, [7, 9], [1, 2]), done)  # type: ignore[arg-type]
+    assert (found.ns, found.own_ns, found.callees, found.count, found.runs) == (ns, own, len(callees), 3, 9)
+    assert (found.recorded_ns, found.recorded_own_ns, found.own_tensors) == (8.0, 1.5, 3)
+
+
+def test_the_operators_directly_below() -> None:
+    """Calls between that are none are passed over; the first call of a trace has callees, too."""
+    parents = np.array([-1, 0, 1, 2, 0, -1, 5])
+    trace: Any = SimpleNamespace(calls=SimpleNamespace(parent=parents, kind=np.array([OP, OP, OP, OP, OP + 1, OP, OP])))
+    assert _callees(trace, {CallIndex(at) for at in (0, 2, 3, 4, 6)}) == {0: [2], 2: [3]}
+
+
+def test_rounds_are_put_together() -> None:
+    assert _together([(4.0, 1.0, 3), (8.0, 2.0, 4), (5.0, 3.0, 5)]) == (5.0, 2.0, 12)
+    assert _together([(4.0, 1.0, 3), (20.0, 2.0, 4), (5.0, 3.0, 5)]) == (5.0, 8.0, 12)
+
+
+def test_exactly_at_the_limits_of_time(worker: FakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that each look takes on by a quarter of a second: a budget that is used up, a call of the most time."""
+
+    def runs(long_s: float, budget_s: float | None) -> int:
+        clock = iter(np.arange(0, 100, 0.25).tolist())
+        monkeypatch.setattr(timing.time, "monotonic", lambda: next(clock))
+        monkeypatch.setattr(timing, "_LONG_S", long_s)
+        return measure(trace_of(mm()), options=Options(rounds=5, budget_s=budget_s)).timings[0].runs
+
+    assert (runs(0.25, None), runs(0.24, None)) == (35, 7)
+    assert (runs(9.0, 0.75), runs(9.0, 0.74), runs(9.0, 1.25)) == (14, 7, 21)
+
+
+def test_lines_of_a_checkpoint(tmp_path: Path) -> None:
+    """Those of the same conditions, none before they are known; what is no line is left out."""
+    path = tmp_path / "c"
+    first = Checkpoint(str(path), resume=True)
+    first.add("early", (1.0, 2.0, 3))
+    assert first.read(HERE) == {}
+    first.add("k", (1.0, 2.0, 3))
+    first.add("k", (4.0, 5.0, 6))
+    path.write_bytes(path.read_bytes() + b"\n{\xff\n" + path.read_bytes()[:9])
+    assert Checkpoint(str(path), resume=True).read(HERE) == {"k": [(1.0, 2.0, 3), (4.0, 5.0, 6)]}
+    assert Checkpoint(str(path), resume=True).read(Conditions("", 0, "")) == {"early": [(1.0, 2.0, 3)]}
+    assert Checkpoint(str(path), resume=False).read(HERE) == {} and not path.exists()

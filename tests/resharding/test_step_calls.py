@@ -5,11 +5,24 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import etplus
 import numpy as np
 import pytest
-from etplus.resharding.step_calls import COMMUNICATES, _kept, _set_leads, _window, is_tensor, tensor_values
+from etplus.reshape.shapes.followed_calls import shapes_of
+from etplus.resharding import step_calls
+from etplus.resharding.step_calls import (
+    COMMUNICATES,
+    _kept,
+    _set_leads,
+    _window,
+    is_tensor,
+    read_step,
+    tensor_values,
+    walked,
+)
 from etplus.trace.errors import UsageError
 from etplus.trace.tables import ANNOTATION, OP
+from support import FIXTURES
 
 TENSOR = [1, 2, 0, 4, 4, "cpu"]
 
@@ -77,3 +90,22 @@ def test_what_is_kept() -> None:
     plain = made("aten::relu", 0, 0, made("c10d::x"))
     assert _kept([comm, wrapper, subclass, plain]) == [deep, inner, other, again, plain]
     assert (inner.sequence, other.sequence, again.sequence, plain.children) == (7, 3, 9, [])
+
+
+def test_calls_that_touch_the_ends_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = etplus.load(FIXTURES / "batches" / "mlp_w128_d2__b8_t1.json.gz")
+    calls, shapes = trace.calls, shapes_of(trace)
+    one = next(at for at in range(len(calls)) if trace.names[calls.name[at]] == "aten::addmm")
+    begin, end = int(calls.ts[one]), int(calls.end[one])
+
+    def rows(begin: int, end: int) -> list[int]:
+        monkeypatch.setattr(step_calls, "_window", lambda trace, step: (begin, end))
+        return sorted(call.row for call in walked(read_step(trace, shapes)))
+
+    inside = calls.source[(calls.ts >= begin) & (calls.end <= end)].tolist()
+    assert rows(begin, end) == sorted(inside) and calls.source[one] in inside
+    assert calls.source[one] not in rows(begin + 1, end + 10**6) and calls.source[one] not in rows(
+        begin - 10**6, end - 1
+    )
+    with pytest.raises(UsageError, match="no calls in the step"):
+        rows(begin, begin - 1)
