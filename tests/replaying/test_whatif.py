@@ -260,3 +260,21 @@ def test_ranks_by_what_their_traces_say() -> None:
     assert len(apply_what_ifs(three, [parse_what_if("rank=0 queue_limit=none")], constants).edges) == 12
     with pytest.raises(UsageError, match="there are ranks 0, 1"):
         apply_what_ifs(three, [parse_what_if("rank=2 cpu*2")], constants)
+
+
+def test_gaps_are_not_the_work_of_row_0() -> None:
+    """All rows renumbered so that the call is row 0: its own work is no gap, and gaps before it are some."""
+    graph = by_hand()
+    first = int(np.flatnonzero(rows_of(graph, "call"))[0])
+
+    def to_front(rows: np.ndarray) -> np.ndarray:
+        return np.where(rows == first, 0, np.where(rows == 0, first, rows))
+
+    edges = replace(graph.edges, owner=to_front(graph.edges.owner))
+    other = replace(graph, row=to_front(graph.row), edges=edges)
+    none = rows_of(graph) | (np.arange(len(graph.start)) == len(graph.start) - 1)
+    assert set(changed(other, scale(other, none, 2, gaps=True))) >= {0, 9}
+    assert 1 not in changed(other, scale(other, none, 2, gaps=True))
+    chosen = np.arange(len(graph.start)) == 0
+    left = remove(other, chosen).edges
+    assert 7 not in left.target and left.lag[left.target == 2].tolist() == [0] and len(left) == 12
