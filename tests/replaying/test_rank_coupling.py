@@ -129,3 +129,14 @@ def test_one_rank_is_no_job() -> None:
     for graphs in ([], [graph]):
         with pytest.raises(UsageError, match="two ranks or more"):
             join_ranks(graphs)
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "allreduce"])
+def test_where_no_collective_synchronises_any_sets_the_clocks(kind: str) -> None:
+    """The second rank's clock is a second later, and its all-reduce or broadcast ends there at the same
+    time; so its first op, at 0 of its clock, begins a second before the other rank's."""
+    more = {"Collective name": kind}
+    traces = [rank(0, 0, 10, 90, **more).document(), rank(1, 1_000_050, 1_000_060, 40, **more).document()]
+    found = find_rendezvous(traces)
+    assert [met.transfer_ns for met in found.found] == [40_000]
+    assert found.begin_ns == (1_000_000_000, 0)

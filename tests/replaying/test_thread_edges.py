@@ -238,3 +238,26 @@ def test_where_nothing_polls_or_nothing_else_happens_all_stays() -> None:
     only.call("cudaEventQuery", 0, 2)
     document = only.document()
     assert without_polling(document) == (document, [])
+
+
+def annotated(done: float) -> Timeline:
+    """On thread 1 an op 0–100, then at 1000 the end of an annotation's part, and at 1300 the next op; on thread 2 an op
+    that ends when given."""
+    trace = Timeline()
+    trace.op("first", 0, 100, tid=1)
+    trace.op("mark", 1000, 400, tid=1, category="user_annotation")
+    trace.op("next", 1300, 50, tid=1)
+    trace.op("other", 300, done - 300, tid=2)
+    return trace
+
+
+@pytest.mark.parametrize(("done", "target"), [(999, "mark<"), (1000, "mark<"), (1000.001, "next<")])
+def test_of_pauses_with_annotations_between_the_longest_is_taken(done: float, target: str) -> None:
+    """Pauses of 900 until the annotation begins, and of 300 in it; an op that ends later ended only the second."""
+    document = annotated(done).document()
+    row = {document.name_of(k): k for k in range(len(document))}
+    points, chains = host_chains(GraphEvents.of(document))
+    source, pause = points.timed_edges("thread_handoff")
+    assert (row["other"], row["next"]) in set(zip(source.tolist(), pause.tolist(), strict=True))
+    passed, _ = handoffs(points, chains)
+    assert ("other>", target) in [(a, b) for a, b, _, _ in shown(points, passed)]
