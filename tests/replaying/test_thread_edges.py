@@ -241,13 +241,13 @@ def test_where_nothing_polls_or_nothing_else_happens_all_stays() -> None:
 
 
 def annotated(done: float) -> Timeline:
-    """On thread 1 an op 0–100, then at 1000 the end of an annotation's part, and at 1300 the next op; on thread 2 an op
-    that ends when given."""
+    """On thread 1 an op 0–100, an annotation from 1000 on, and in it an op from 1300 on; on thread 2 an op that begins
+    before the pause, so that it is no burst, and ends when given."""
     trace = Timeline()
     trace.op("first", 0, 100, tid=1)
     trace.op("mark", 1000, 400, tid=1, category="user_annotation")
     trace.op("next", 1300, 50, tid=1)
-    trace.op("other", 300, done - 300, tid=2)
+    trace.op("other", 50, done - 50, tid=2)
     return trace
 
 
