@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.brief import brief
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, distinct_rows
 from ..trace.errors import ConvertError
 from ..trace.intervals import sums
 from ..trace.trace import Trace
@@ -88,20 +88,20 @@ def resource_bounds(replay: Replay) -> dict[str, int]:
     graph, edges = replay.graph, replay.graph.edges
     row = np.maximum(graph.row[edges.target], 0)
     rank = graph.rank_of_row[row]
-    lane = rank * (len(graph.start) + 1)
     stream, thread = graph.column("stream_lane")[row], graph.column("thread")[row]
-    on_stream = np.isin(edges.kind, (DURATION, COMM)) & (graph.row[edges.target] >= 0)
-    overlap = (edges.kind == STREAM) & (replay.lag < 0)
+    on_stream = np.isin(edges.kind, (DURATION, COMM, STREAM)) & (graph.row[edges.target] >= 0)
+    work = np.where(edges.kind == STREAM, np.minimum(replay.lag, 0), replay.lag)  # of gaps the overlaps alone
     host = (edges.kind == HOST) & (edges.source > 0)
     return {
-        "busiest stream": _largest((lane + stream)[on_stream | overlap], replay.lag[on_stream | overlap]),
-        "busiest thread": _largest(rank[host] * 2**40 + thread[host], replay.lag[host]),
+        "busiest stream": _largest(rank, stream, work, on_stream),
+        "busiest thread": _largest(rank, thread, replay.lag, host),
     }
 
 
-def _largest(lane: IntColumn, ns: IntColumn) -> int:
-    lanes, codes = np.unique(lane, return_inverse=True)
-    return int(sums(codes.reshape(-1), ns, len(lanes)).max()) if len(lane) else 0
+def _largest(rank: IntColumn, lane: npt.NDArray[np.integer], ns: IntColumn, which: npt.NDArray[np.bool_]) -> int:
+    """The largest sum of some ns over a lane (stream or thread) of a rank."""
+    lanes, codes = distinct_rows(rank[which], lane[which])
+    return int(sums(codes, ns[which], len(lanes)).max()) if len(lanes) else 0
 
 
 @dataclass(frozen=True)

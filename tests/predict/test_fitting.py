@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,7 @@ import pytest
 from etplus.analysis.devices import Device, known_devices
 from etplus.predict.costs.measured_tasks import MeasuredTask
 from etplus.predict.costs.task import Task
-from etplus.predict.fitting import Part, fit, fit_parts, measured_ns, measured_steps, prepare, self_time
+from etplus.predict.fitting import Part, _step_ratios, fit, fit_parts, measured_ns, measured_steps, prepare, self_time
 from etplus.predict.model_file import EndToEndError, FittedModel, _fits_columns, read_model, write_model
 from etplus.replaying.edge_latencies import iterations_of
 from etplus.replaying.graph_building import build_graph
@@ -137,3 +138,39 @@ def test_integers_that_columns_hold() -> None:
         ({"a": [1, 2.5, "x", None]}, True), (1e300, True),
     ):  # fmt: skip
         assert _fits_columns(value) is fits, value
+
+
+def test_step_ratios_need_three_steps_that_take_time() -> None:
+    two = steps([100, 110]).document()
+    assert _step_ratios(two, iterations_of(two, None, keep_outliers=True)) == ()
+    trace = steps([100, 110, 90, 120]).document()
+    assert len(_step_ratios(trace, iterations_of(trace, "0-2", keep_outliers=True))) == 3
+    assert _step_ratios(trace, iterations_of(trace, "0-1", keep_outliers=True)) == ()
+
+
+def test_what_was_measured_from_the_first_start_to_the_last_end() -> None:
+    trace = Timeline()
+    trace.op("a", 5, 10)
+    trace.call("cudaFree", 0, 100)
+    trace.launch("k", 16, 2, 20, 30)
+    document = trace.document()
+    chosen = iterations_of(document, None, keep_outliers=True)
+    assert measured_ns(document, chosen) == 45_000, (
+        "from the operator to the kernel's end; calls of the runtime are none"
+    )
+    assert measured_ns(document, replace(chosen, of_row=chosen.of_row * 0 - 1)) == 0
+    assert measured_steps(document, chosen).tolist() == []
+
+
+def test_a_model_of_two_traces_says_what_each_contributes() -> None:
+    first, second = steps([100, 100, 100]).document(), steps([100, 120, 110, 100]).document()
+    model = fit([first, second])
+    assert model.iterations == 7 and len(model.makespans_ns) == 2 and len(model.files) == 2
+    assert model.makespans_ns == tuple(
+        measured_ns(of, iterations_of(of, None, keep_outliers=False)) for of in (first, second)
+    )
+    assert model.steps is not None and model.outliers == ((), ())
+    assert fit([steps([100, 100]).document()]).steps is None
+    assert fit([second], iterations="0-2").iterations == 3
+    with pytest.raises(UsageError, match="nothing to fit"):
+        fit([])

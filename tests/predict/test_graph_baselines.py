@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from etplus.predict.learned.graph_baselines import (
@@ -76,3 +78,43 @@ def test_what_the_fastest_of_a_few_lose() -> None:
     found = quality(predicted, true, model)
     assert (found.top1, found.top5) == (0.5, 0.0) and found.errors.count == 5
     assert found.tau == kendall_tau(predicted, true) and found.pairs == ordered_pairs(predicted, true)
+
+
+def test_the_ridge_is_a_least_squares_solution_with_a_penalty() -> None:
+    """Against `lstsq` on rows for the penalty below the standardised columns; in the same columns for new graphs."""
+    train = [graph([(7.0 * 2**k, 3.0 + k**2), (5.0, 9.0)], [10 * 3**k, 11 * 2**k]) for k in range(4)]
+    held = [graph([(100.0, 50.0)], [5, 6]), graph([(1.0, 1.0)] * 5, [7])]
+    x, z, y = _features(train), _features(held), log_times(train)
+    used = x.std(axis=0) > 0
+    scaled = (x[:, used] - x[:, used].mean(axis=0)) / x[:, used].std(axis=0)
+    rows = np.vstack([scaled, np.eye(scaled.shape[1])])
+    weights = np.linalg.lstsq(rows, np.concatenate([y - y.mean(), np.zeros(scaled.shape[1])]), rcond=None)[0]
+    found = baselines(train, held[:1])["ridge"]
+    wanted = y.mean() + (z[:2, used] - x[:, used].mean(axis=0)) / x[:, used].std(axis=0) @ weights
+    assert found == pytest.approx(np.exp(np.clip(wanted, 0, 60)))
+
+
+def test_the_roofline_takes_the_grids_best_and_the_longer_side() -> None:
+    """Of 10 FLOPs a nanosecond and 1 byte: nodes bound by either; of each node the longer side counts."""
+    work = [[(1000.0, 1.0)], [(10.0, 500.0)], [(20_000.0, 30.0), (10.0, 700.0)], [(10.0, 5000.0)]]
+    times = [100, 500, 2700, 5000]
+    train = [graph(of, [ns]) for of, ns in zip(work, times, strict=True)]
+    held = [graph([(5000.0, 1.0), (1.0, 40.0)], [1, 1]), graph([(0.5, 0.1)], [1])]
+    assert baselines(train, held)["roofline"] == pytest.approx([540, 540, 1], rel=1e-3)
+
+
+def test_features_of_configurations_are_means_over_nodes() -> None:
+    made = graph([(1, 1)], [5, 6])
+    first, second = _features([made])
+    assert first.tolist() == second.tolist() and len(_features([])) == 0
+    configured = replace(
+        made, node_config_ids=np.array([0, 1]),
+        node_config_feat=np.arange(2 * 2 * CONFIG_FEATURES, dtype=np.float32).reshape(2, 2, CONFIG_FEATURES),
+        config_feat=np.arange(48, dtype=np.float32).reshape(2, 24),
+    )  # fmt: skip
+    rows = _features([configured])
+    for c in (0, 1):
+        assert rows[c][4:22].tolist() == configured.node_config_feat[c].mean(axis=0).tolist()
+        assert rows[c][22:46].tolist() == list(range(24 * c, 24 * c + 24))
+    odd = _features([replace(made, node_opcode=np.array([0, len(opcodes())], np.int32))])[0]
+    assert odd[46] == pytest.approx(np.log1p(1)) and odd[-1] == pytest.approx(np.log1p(1))

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from math import exp, log
 
+import msgspec
 import pytest
-from etplus.predict.costs.prediction_intervals import PredictionIntervals, Spread, fit_intervals
+from etplus.analysis.devices import Device
+from etplus.predict.costs.measured_tasks import MeasuredTask
+from etplus.predict.costs.prediction_intervals import (
+    LEVELS,
+    NEW,
+    Familiarity,
+    PredictionIntervals,
+    Spread,
+    fit_intervals,
+)
+from etplus.predict.costs.task import Task
 
 
 @pytest.mark.parametrize(("count", "low", "high"), [(16, 1, 16), (20, 2, 19), (25, 2, 24), (34, 3, 32), (98, 9, 90)])
@@ -27,3 +38,42 @@ def test_what_no_group_says() -> None:
     usual, known = Spread(7, 0.5, 2), PredictionIntervals({"": Spread(20, 0.9, 1.1)})
     assert known.of(("a",)) == Spread(20, 0.9, 1.1) and known.of(("a",), usual) == usual
     assert PredictionIntervals().of(("a",)) == Spread(0, 1 / 3, 3.0)
+
+
+DEVICES = {"d": Device(name="d", tflops={"float32": 1}, memory_gb_s=100)}
+
+
+def sized(kernel: str, size: int, device: str = "d") -> Task:
+    return Task("op", kernel, bytes=size, device=device)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "size", "device", "level"),
+    [
+        ("void add<1>", 1000, "d", 0),
+        ("void add<1>", 16_000, "d", 0),
+        ("void add<1>", 125, "d", 0),
+        ("void add<1>", 16_010, "d", 4),
+        ("void add<1>", 124, "d", 4),
+        ("void add<2>", 16_000, "d", 2),
+        ("void add<2>", 16_010, "d", 4),
+        ("void mul<2>", 125, "d", 3),
+        ("void mul<2>", 124, "d", 4),
+    ],
+)
+def test_what_an_event_is_like(kernel: str, size: int, device: str, level: int) -> None:
+    """Measured of 1000 and 2000 bytes: what has from an eighth of the less to eight times the more is like it."""
+    known = Familiarity([MeasuredTask(sized("void add<1>", of), 10.0, 1) for of in (2000, 1000)], DEVICES)
+    assert known.of(sized(kernel, size, device)) == LEVELS[level]
+    assert known.group(sized(kernel, size, device))[1] == "work"
+
+
+def test_what_is_known_of_an_events_work() -> None:
+    """By its grid alone on another device; by its name alone nothing follows for other names."""
+    grid = Task("op", "void add<1>", blocks=4, block_threads=32, device="e")
+    known = Familiarity([MeasuredTask(grid, 10.0, 1), MeasuredTask(Task("op", "void add<1>"), 5.0, 1)], DEVICES)
+    assert known.group(grid)[:2] == ("same kernel and device", "grid")
+    assert known.group(msgspec.structs.replace(grid, device="f"))[:2] == ("same kernel", "grid")
+    assert known.group(msgspec.structs.replace(grid, kernel="void add<2>"))[:2] == ("same family", "grid")
+    assert known.group(Task("op", "void add<1>", device="f"))[:2] == ("same kernel", "name")
+    assert known.group(Task("op", "void add<2>"))[:2] == (NEW, "name")

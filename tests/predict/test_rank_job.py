@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import expm1
 
 import msgspec
@@ -23,8 +24,11 @@ from etplus.predict.fitting import fit
 from etplus.predict.model_file import EndToEndError, FittedModel
 from etplus.predict.pricing import PricedKernel
 from etplus.predict.rank_job import OpRow, PricedEdges, RankJob, _op_rows, _parts
+from etplus.replaying.replay_graph import DURATION
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
+from etplus.trace.unattached import with_unattached
+from support import linked
 from synthetic import Timeline
 
 
@@ -231,3 +235,53 @@ def test_a_prediction_of_itself() -> None:
     assert (some.measured_ns, some.iterations) == (218_000, 2)
     known = msgspec.structs.replace(model, cpu=(MeasuredTask(model.cpu[0].task, 1.0, 1),))
     assert predict(trace, known).predicted_ns == 332_000
+
+
+@pytest.fixture(scope="module")
+def gpu_shaped() -> Trace:
+    return linked("pairs/gpu_shaped_from_cpu")
+
+
+def test_kernels_that_no_operator_launched_are_priced_unless_iterations_are_chosen(gpu_shaped: Trace) -> None:
+    model = fit([gpu_shaped])
+    whole = job(gpu_shaped, model)
+    everything = with_unattached(gpu_shaped)
+    assert len(everything.gpu) > len(gpu_shaped.gpu)
+    assert sum(row.count for row in whole.kernels()) == len(everything.gpu)
+    assert sum(row.measured_ns for row in whole.kernels()) == everything.gpu.dur.sum()
+    trace = steps([100] * 4, [30, 40, 50, 60])
+    some = job(trace, fit([trace]), wanted="1-2")
+    assert [(row.count, row.measured_ns) for row in some.kernels()] == [(2, 90_000)]
+    assert some.baselines() == {
+        "GPU time of the busiest stream, measured": 90_000,
+        "mean of the traces fitted on": round(2 * sum(some.model.makespans_ns) / 4),
+    }  # fmt: skip
+    assert some.gpu_ns == [30_000.0, 40_000.0, 50_000.0, 60_000.0]
+
+
+def test_lags_with_other_kernel_times() -> None:
+    """The first row's event, too: of each the lag in proportion to its price; host work stays."""
+    trace = steps([100] * 3, [30, 40, 50])
+    one = job(trace, fit([trace]))
+    usual = np.array(one.pricing.times)
+    edges = one.graph.edges
+    gpu = {row: event for event, row in enumerate(one.trace.gpu.source.tolist())}
+    for factors in ((2.0, 1.0, 1.0), (1.0, 0.5, 3.0), (0.0, 0.0, 0.0)):
+        lags = one.lags_at((usual * factors).tolist())
+        for edge in range(len(edges)):
+            event = gpu.get(int(edges.owner[edge]))
+            mine = edges.kind[edge] == DURATION and event is not None
+            assert lags[edge] == round(one.priced.lag[edge] * (factors[event] if mine and event is not None else 1))
+    assert one.lags_at(None) is one.priced.lag
+    assert one.event_of == gpu
+
+
+def test_rates_of_a_prediction() -> None:
+    trace = steps([100, 102, 98])
+    done = predict(trace, calibrated(fit([trace]), [trace]))
+    rows = (row("a", 90), row("b", 10, "new"))
+    some = replace(done, predicted_ns=150, measured_ns=100, low_ns=100, high_ns=200, kernels=rows)
+    assert (some.error, some.ratio, some.share_unfamiliar, some.forced) == (0.5, 1.5, 0.1, False)
+    assert replace(some, high_ns=201).forced and replace(some, predicted_ns=0).forced
+    assert replace(some, measured_ns=0).ratio == 0.0 and replace(some, kernels=()).share_unfamiliar == 0.0
+    assert replace(some, kernels=rows[1:]).share_unfamiliar == 1.0

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from etplus.replaying.constants import fit_constants
 from etplus.replaying.critical import BETWEEN, binding_edges, critical_chain, critical_path, resource_bounds
+from etplus.replaying.graph_replay import Replay, replay
+from etplus.replaying.replay_graph import DURATION, Edges, ReplayGraph
 from etplus.trace.kinds import GPU
 from synthetic import Timeline, after
 
@@ -85,3 +88,76 @@ def test_the_chain_for_drawing() -> None:
     empty = trace.with_(ts=trace.ts * 0 - 1)
     assert critical_chain(empty) is None
     assert np.count_nonzero(trace.kind == GPU) == 3
+
+
+def followed_back(result: Replay) -> list[int]:
+    """From the last end (the first of several) the first edge that binds, to the beginning."""
+    edges, lag = result.graph.edges, result.lag.tolist()
+    source, target, time = edges.source.tolist(), edges.target.tolist(), result.time.tolist()
+    point, path = time.index(max(time)), list[int]()
+    while True:
+        bind = [k for k in range(len(edges)) if target[k] == point and time[source[k]] + lag[k] == time[point]]
+        if not bind:
+            return path[::-1]
+        path.append(bind[0])
+        point = source[bind[0]]
+
+
+def test_paths_and_bounds_of_two_ranks_against_a_brute_force() -> None:
+    """The ranks' threads and streams have the same numbers, and the second is a copy of the first."""
+    for changes in ((), ("kernel*3",), ("cpu*4",), ("kernel*0",), ("cpu*0",)):
+        result = after(program().graph(), *changes)
+        assert binding_edges(result).tolist() == followed_back(result)
+    graph = program().graph()
+    twice = ReplayGraph(
+        graph.traces * 2, np.concatenate([graph.row, graph.row[1:] + len(graph.start)]),
+        np.concatenate([graph.start, np.where(graph.start >= 0, graph.start + len(graph) - 1, -1)]),
+        np.concatenate([graph.end, np.where(graph.end >= 0, graph.end + len(graph) - 1, -1)]),
+        np.concatenate([graph.measured, graph.measured[1:] + 50_000]),
+        Edges.joined([graph.edges, _second(graph)]),
+    )  # fmt: skip
+    result = replay(twice, [fit_constants(graph)] * 2)
+    assert resource_bounds(result) == resource_bounds(after(graph))
+    assert binding_edges(result).tolist() == followed_back(result)
+    assert critical_path(result).by_op == {
+        **critical_path(after(graph)).by_op, ("host work", BETWEEN): 15_000
+    }  # fmt: skip
+    slower = twice.scaled((twice.edges.owner >= len(graph.start)) & (twice.edges.kind == DURATION), 3.0)
+    assert resource_bounds(replay(slower, [fit_constants(graph)] * 2))["busiest stream"] == 450_000
+
+
+def _second(graph: ReplayGraph) -> Edges:
+    """The edges of a second rank like the first."""
+    edges, by = graph.edges, len(graph) - 1
+    return Edges(
+        np.where(edges.source == 0, 0, edges.source + by), edges.target + by, edges.lag, edges.kind,
+        np.where(edges.owner >= 0, edges.owner + len(graph.start), -1), edges.capped,
+    )  # fmt: skip
+
+
+def test_threads_that_begin_at_once_and_streams_next_to_each_other() -> None:
+    """Threads 0 and 1 work for 30 and 40 from the beginning; streams 0 and 1 for 20 and 25."""
+    trace = Timeline()
+    trace.op("a", 0, 30, tid=0)
+    trace.op("b", 0, 40, tid=1)
+    trace.gpu("x", 5, 20, 99, stream=0)
+    trace.gpu("y", 5, 25, 98, stream=1)
+    assert resource_bounds(after(trace.graph())) == {"busiest stream": 25_000, "busiest thread": 40_000}
+    alone = Timeline()
+    alone.op("a", 0, 30)
+    result = after(alone.graph())
+    assert resource_bounds(result) == {"busiest stream": 0, "busiest thread": 30_000}
+    assert critical_path(result).by_op == {("host work", "a"): 30_000}
+    nothing = ReplayGraph(
+        result.graph.traces, np.array([-1]), result.graph.start * 0 - 1, result.graph.end * 0 - 1, np.array([0]),
+        result.graph.edges.take(np.zeros(0, np.int64)),
+    )  # fmt: skip
+    assert len(binding_edges(replay(nothing, fit_constants(result.graph)))) == 0
+
+
+def test_equal_shares_are_in_order_of_their_names() -> None:
+    trace = Timeline()
+    for k, name in enumerate(("b", "a", "c")):
+        trace.op(name, 20 * k, 20 if name != "c" else 30)
+    path = critical_path(after(trace.graph()))
+    assert list(path.by_op) == [("host work", "c"), ("host work", "a"), ("host work", "b")]

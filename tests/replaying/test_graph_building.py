@@ -209,3 +209,53 @@ QUEUE_DIGEST = "8fed1a019df4b715"
 
 if __name__ == "__main__":
     GOLDEN.write_text("\n\n".join(text_of(name) for name in [*CASES, "two ranks"]) + "\n")
+
+
+@pytest.mark.parametrize(("length", "submits"), [(15, False), (15.001, True)])
+def test_a_slow_call_takes_over_three_times_the_median(length: float, submits: bool) -> None:
+    """The others take 5; the work begins 10 after the call's start, where it submits as late as 5 before its return."""
+    trace = Timeline()
+    for k in range(4):
+        trace.launch(f"k{k}", 100 * k, 5, 100 * k + 10, 20)
+    trace.launch("slow", 500, length, 520, 20)
+    found = [line for line in lines(trace.graph()) if line.startswith("host work") and "=" in line]
+    assert found == [
+        "host work: cudaLaunchKernel< -> cudaLaunchKernel= 10.001 of cudaLaunchKernel",
+        "host work: cudaLaunchKernel= -> cudaLaunchKernel> 5 of cudaLaunchKernel",
+    ] * submits  # fmt: skip
+
+
+@pytest.mark.parametrize(("late", "waits"), [(20, False), (20.001, True)])
+def test_a_wait_is_unknown_over_twice_the_launch_latency(late: float, waits: bool) -> None:
+    """Latencies of 10, so that up to 20 (and never less than 20 µs) are no wait; it leads from what came last."""
+    trace = Timeline()
+    for k in range(4):
+        trace.launch(f"k{k}", 100 * k, 5, 100 * k + 10, 20)
+    trace.launch("late", 500, 5, 510 + late, 20)
+    found = [line for line in lines(trace.graph()) if line.startswith("unknown")]
+    assert found == ["unknown wait: cudaLaunchKernel< -> late< 30.001"] * waits
+
+
+@pytest.mark.parametrize(("length", "waits"), [(100, False), (100.001, True)])
+def test_a_synchronisation_that_finds_nothing_takes_up_to_100(length: float, waits: bool) -> None:
+    trace = Timeline()
+    trace.launch("k", 0, 5, 10, 20)
+    trace.call("cudaDeviceSynchronize", 500, length)
+    found = [line for line in lines(trace.graph()) if line.startswith("unknown")]
+    assert found == ["unknown wait: cudaDeviceSynchronize< -> cudaDeviceSynchronize> 100.001"] * waits
+
+
+def filled(count: int, limit: int) -> Timeline:
+    """As `queued`."""
+    trace, ts, start = Timeline(), 0, [10 + 51 * k for k in range(count)]
+    for k in range(count):
+        end = max(ts + 1, start[k - limit] + 1 if k >= limit else 0)
+        trace.launch("k", ts, end - ts, start[k], 50)
+        ts = end + 1
+    return trace
+
+
+@pytest.mark.parametrize(("count", "limit", "found"), [(150, 64, 64), (150, 63, None), (85, 64, 64), (84, 64, None)])
+def test_a_limit_of_the_queue_is_at_least_64_and_seen_20_times(count: int, limit: int, found: int | None) -> None:
+    """Some kernels begin on the way to the limit; from the 66th call on as many are outstanding, or one fewer."""
+    assert filled(count, limit).graph().queue_limit == found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -11,11 +12,12 @@ from etplus.linker import link
 from etplus.replaying.constants import Constants, fit_constants
 from etplus.replaying.graph_building import build_graph
 from etplus.replaying.graph_replay import Replay, replay
-from etplus.replaying.network import Algorithm, Network, on_network, parse_network
+from etplus.replaying.network import Algorithm, Network, on_network, parse_network, price
 from etplus.replaying.rank_coupling import join_ranks
-from etplus.replaying.replay_graph import ReplayGraph
+from etplus.replaying.replay_graph import COMM, ReplayGraph
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
-from etplus.schemas.comm_types import RECV, SEND
+from etplus.schemas.comm_types import RECV, SEND, WORLD
+from etplus.trace.conventions import MAX_NS, MAX_RANKS
 from etplus.trace.errors import UsageError
 from made_jobs import JOBS
 from simulator import ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, MESSAGE, REDUCE_SCATTER
@@ -223,3 +225,75 @@ def test_ranks_of_dlrm() -> None:
         assert any("32 communications priced" in note for note in result.graph.notes)
         spans.append(result.makespan_ns)
     assert spans == sorted(spans) and spans[0] < replay(joint, constants).makespan_ns < spans[-1]
+
+
+def test_limits_of_the_text_form() -> None:
+    assert parse_network("bandwidth=1e9,latency=1000ms") == Network(1e9, 1e9)
+    assert parse_network("bandwidth=1e-9,latency=0") == Network(1e-9, 0.0)
+    for text in ("bandwidth=1.001e9", "bandwidth=0.99e-9", "bandwidth=5,latency=1000.001ms"):
+        with pytest.raises(UsageError, match=r"^network"):
+            parse_network(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "steps"),
+    [(Type.ALL_GATHER, 8000, 2), (Type.GATHER, 8000, 2), (Type.SCATTER, 8000, 2), (Type.BROADCAST, 4000, 2),
+     (Type.REDUCE, 4000, 2), (Type.ALL_TO_ALL, 2667, 2), (Type.REDUCE_SCATTER, 2667, 2), (Type.ALL_REDUCE, 5333, 4),
+     (Type.BARRIER, 0, 4), (SEND, 4000, 1), (RECV, 4000, 1)],
+)  # fmt: skip
+def test_prices_of_three_ranks(kind: int, sent: int, steps: int) -> None:
+    """4000 bytes at 1 byte a ns, and 50 ns a step: around a ring, at once, by halving."""
+    for algorithm, share in (("ring", 2), ("direct", 1), ("halving-doubling", 2)):
+        wanted = sent + 50 * (steps if kind in (SEND, RECV) else steps * share // 2)
+        assert Network(1.0, 50, algorithm).transfer_ns(kind, 4000, 3) == wanted
+    assert Network(1.0, 50).transfer_ns(kind, 4000, 1) == (4050 if kind in (SEND, RECV) else 0)
+
+
+def test_halving_takes_as_many_steps_as_the_logarithm_rounded_up() -> None:
+    steps = [Network(1.0, 1, "halving-doubling").transfer_ns(Type.REDUCE_SCATTER, 0, n) for n in range(1, 10)]
+    assert steps == [0, 1, 2, 2, 3, 3, 3, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "group", "own", "world", "ranks", "wanted"),
+    [
+        (Type.REDUCE, 100, ("g", (0, 1)), None, 8, None, 101), (Type.REDUCE, 100, ("g", ()), 3, 8, None, 102),
+        (Type.REDUCE, 100, ("g", ()), 0, 8, None, -1), (Type.REDUCE, 100, ("g", ()), None, 8, None, -1),
+        (Type.REDUCE, 100, WORLD, None, 8, None, 107), (Type.REDUCE, 100, WORLD, 5, 8, None, 104),
+        (Type.REDUCE, 100, WORLD, MAX_RANKS, 8, None, 107), (Type.REDUCE, 100, WORLD, MAX_RANKS - 1, 8, 2, 101),
+        (Type.REDUCE, 100, WORLD, 1, 8, None, 0), (Type.REDUCE, 100, WORLD, None, None, None, -1),
+        (Type.REDUCE, None, WORLD, None, 8, None, -1), (Type.BARRIER, None, WORLD, None, 2, None, 2),
+        (Type.ALL_REDUCE, 0, WORLD, None, 2, None, 2), (None, 100, WORLD, None, 8, None, -1),
+        (SEND, 100, ("g", ()), None, None, None, 101), (RECV, None, ("g", ()), None, None, None, -1),
+    ],
+)  # fmt: skip
+def test_prices_of_what_a_trace_says(
+    kind: int | None, size: int | None, group: Any, own: int | None, world: int | None, ranks: int | None, wanted: int
+) -> None:
+    comm = None if own is None else SimpleNamespace(group_size=own)
+    trace: Any = SimpleNamespace(comm={0: comm} if comm else {}, world_size=world)
+    found: Any = SimpleNamespace(kind=kind, bytes=size, group=group, row=0)
+    assert price(Network(1.0, 1), trace, found, ranks) == wanted
+    if wanted > 100:
+        assert price(Network(1e-9, 1), trace, SimpleNamespace(**{**vars(found), "bytes": 2**60}), ranks) == MAX_NS
+
+
+def test_coupled_ranks_take_the_largest_price() -> None:
+    """An all-to-all of 4 MB on one rank and 8 MB on the other takes both as long as the larger one."""
+
+    def rank(number: int, count: int) -> ReplayGraph:
+        trace = Timeline(distributedInfo={"backend": "nccl", "rank": number, "world_size": 2})
+        trace.op("step", 0, 40)
+        told = {"Collective name": "all_to_allv", "In msg nelems": count, "Out msg nelems": count, "Group size": 2,
+                "dtype": "Float", "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Seq": 3}  # fmt: skip
+        trace.gpu("ncclDevKernel_SendRecv", 20, 40, trace.call("cudaLaunchKernel", 10, 2), 20, **told)
+        return trace.graph()
+
+    graphs = [rank(0, 1_000_000), rank(1, 2_000_000)]
+    joint = on_network(join_ranks(graphs), Network(10.0))
+    done = (joint.edges.kind == COMM) & (joint.edges.owner >= 0)
+    assert joint.edges.lag[done].tolist() == [400_000, 400_000]
+    assert "2 communications priced by kind, size and group on the network" in joint.notes
+    assert not any("taken to be ready" in note for note in joint.notes)
+    alone = on_network(graphs[0], Network(10.0))
+    assert alone.durations.max() == 200_000

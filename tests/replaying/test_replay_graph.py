@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from etplus.replaying.constants import Constants, counted_lags
 from etplus.replaying.graph_replay import predicted_traces, relative_error, replay
-from etplus.replaying.replay_graph import HOST, LAUNCH, STREAM, Edges, topological
+from etplus.replaying.replay_graph import (
+    HOST,
+    LAUNCH,
+    STREAM,
+    UNKNOWN,
+    Edges,
+    ReplayGraph,
+    renumbered,
+    topological,
+)
+from etplus.trace.conventions import MAX_NS
 from etplus.trace.errors import UsageError
 from synthetic import Timeline, after
 
@@ -107,3 +119,111 @@ def test_a_replay_and_its_trace() -> None:
     assert replay(graph, Constants(0, 0), durations=graph.durations * 2).makespan_ns == 200_000
     assert relative_error(3, 2) == 0.5 and relative_error(3, 0) == 0.0
     assert done.unexplained.count == 0 and done.unexplained.share == 0.0
+
+
+def test_edges_of_point_0_and_of_row_0() -> None:
+    made = Edges.of(HOST, *(np.array(column) for column in ([0, 0], [0, 1], [4, 9])))
+    assert made.into(2).tolist() == [0, 1] and made.owner.tolist() == [-1, -1] and made.capped.tolist() == [False] * 2
+    assert (made.source.dtype, made.kind.dtype) == (np.int64, np.int8) and len(made) == 2
+    assert made.at_most(np.array([True, True]), 4).lag.tolist() == [4, 4]
+
+
+def test_an_edge_to_itself_is_a_cycle_and_ties_keep_their_order() -> None:
+    measured = np.array([0, 7, 7, 7])
+    assert topological(measured, edges((0, 1, 0), (1, 1, 0))) is None
+    found = topological(measured, edges((1, 2, 0), (2, 3, 0)))
+    assert found is not None and found.tolist() == [0, 1, 2, 3]
+    found = topological(measured, edges((0, 3, 0), (3, 2, 0), (2, 1, 0)))
+    assert found is not None and found.tolist() == [0, 3, 2, 1]
+
+
+def test_points_in_another_order() -> None:
+    """Row 0 has points 2 and 1, row 1 none. Edges come in order of target, then of source."""
+    graph = program().graph()
+    made = ReplayGraph(
+        graph.traces, np.array([-1, 0, 0]), np.array([2, -1]), np.array([1, -1]), np.array([0, 9, 5]),
+        Edges.of(HOST, np.array([2, 0, 0]), np.array([1, 1, 2]), np.array([4, 9, 5]), np.array([0, -1, -1])), 3, ("x",),
+    )  # fmt: skip
+    other = renumbered(made, np.array([0, 2, 1]))
+    assert (other.start.tolist(), other.end.tolist(), other.row.tolist()) == ([1, -1], [2, -1], [-1, 0, 0])
+    assert other.measured.tolist() == [0, 5, 9] and (other.queue_limit, other.notes) == (3, ("x",))
+    found = other.edges
+    assert found.source.tolist() == [0, 0, 1] and found.target.tolist() == [1, 2, 2]
+    assert found.lag.tolist() == [5, 9, 4] and found.owner.tolist() == [-1, -1, 0]
+    first = renumbered(made, np.array([2, 1, 0]))
+    assert first.start.tolist() == [0, -1] and first.end.tolist() == [1, -1]
+
+
+def test_ranks_names_and_times_through_two_traces() -> None:
+    graph = program().graph()
+    rows = len(graph.trace)
+    for ranks, wanted in (((None, None), [0, 1]), ((3, None), [3, 1]), ((0, 5), [0, 5])):
+        traces = tuple(program().document() if rank is None else of_rank(rank).document() for rank in ranks)
+        both = ReplayGraph(traces, graph.row, graph.start, graph.end, graph.measured, graph.edges)
+        assert both.ranks == wanted
+    both = ReplayGraph(graph.traces * 2, graph.row, graph.start, graph.end, graph.measured, graph.edges)
+    assert both.first_row.tolist() == [0, rows, 2 * rows] and both.rank_of_row.tolist() == [0] * rows + [1] * rows
+    assert [both.name_of(row) for row in (0, rows - 1, rows, 2 * rows - 1)] == [
+        graph.name_of(0),
+        graph.name_of(rows - 1),
+    ] * 2
+    assert both.column("kind").tolist() == graph.trace.kind.tolist() * 2
+
+
+def of_rank(rank: int) -> Timeline:
+    trace = Timeline(distributedInfo={"rank": rank, "world_size": 8})
+    trace.op("op", 0, 1)
+    return trace
+
+
+def test_durations_of_rows_by_hand() -> None:
+    """Row 0 has lags 3 and 1, row 1 none, row 2 two of 0; an edge of 7 belongs to none."""
+    graph = program().graph()
+    made = ReplayGraph(
+        graph.traces, np.zeros(6, np.int64), np.zeros(3, np.int64), np.zeros(3, np.int64), np.zeros(6, np.int64),
+        Edges.of(HOST, np.zeros(5), np.arange(1, 6), np.array([3, 1, 0, 0, 7]), np.array([0, 0, 2, 2, -1])),
+    )  # fmt: skip
+    assert made.durations.tolist() == [4, 0, 0]
+    for wanted, lags in (
+        ((8, 5, 6), [6, 2, 3, 3, 7]), ((0, 0, 0), [0, 0, 0, 0, 7]), ((-1, -1, -1), [3, 1, 0, 0, 7]),
+        ((1, -1, 1), [1, 0, 0, 0, 7]),
+    ):  # fmt: skip
+        assert made.with_durations(np.array(wanted)).edges.lag.tolist() == lags
+    assert made.scaled(np.array([True, False, True, False, True]), 2.5).edges.lag.tolist() == [8, 1, 0, 0, 18]
+    with pytest.raises(UsageError, match="146 years"):
+        made.with_latencies(np.array([MAX_NS, 0, 0, 0, 0]))
+    with pytest.raises(UsageError, match="146 years"):
+        made.with_latencies(np.array([-MAX_NS // 2, MAX_NS // 2 + 1, 0, 0, 0]))
+    assert made.with_latencies(np.array([MAX_NS // 2, 0, 0, 0, -5])).edges.lag.tolist() == [MAX_NS // 2, 0, 0, 0, -5]
+
+
+def test_a_replay_by_hand() -> None:
+    """Points 1 to 4: the first of two edges into 3 is the longer, the second of two into 4; 2 has none, so it is at 0.
+    The makespan begins at the first point but the beginning."""
+    graph = program().graph()
+    made = ReplayGraph(
+        graph.traces, np.array([-1, 0, 0, 1, 1]), np.array([1, 3, -1]), np.array([2, 4, -1]),
+        np.array([0, 2, 3, 9, 12]),
+        Edges.of(HOST, np.array([0, 1, 2, 1, 3]), np.array([1, 3, 3, 4, 4]), np.array([5, 6, 10, 2, 3])),
+    )  # fmt: skip
+    done = replay(made, Constants(0, 0))
+    assert done.time.tolist() == [0, 5, 0, 11, 14]
+    assert done.start.tolist() == [5, 11, -1] and done.end.tolist() == [0, 14, -1]
+    assert (done.makespan_ns, done.measured_ns) == (14, 10) and done.error == pytest.approx(0.4)
+    later = replay(replace(made, edges=made.edges.take(np.array([1, 2, 3, 4]))), Constants(0, 0))
+    assert later.time.tolist() == [0, 0, 0, 10, 13]
+
+
+def test_unexplained_waits_by_hand() -> None:
+    """Into 2: ready at 4 by its other edge, an unknown wait until 10. Into 3: the unknown wait is the shorter one.
+    Into 4: it and the other edge end together. Into 5: nothing else holds it, 8 from the beginning."""
+    graph = program().graph()
+    kinds = [HOST, HOST, UNKNOWN, HOST, UNKNOWN, HOST, UNKNOWN, UNKNOWN]
+    source, target = [0, 1, 1, 1, 1, 1, 1, 0], [1, 2, 2, 3, 3, 4, 4, 5]
+    columns = (np.array(column) for column in (source, target, [1, 3, 9, 20, 5, 6, 6, 8]))
+    made = replace(Edges.of(HOST, *columns), kind=np.array(kinds, np.int8))
+    rows = np.zeros(6, np.int64)
+    done = replay(ReplayGraph(graph.traces, rows, rows, rows, np.arange(6), made), Constants(0, 0))
+    assert done.time.tolist() == [0, 1, 10, 21, 7, 8]
+    found = done.unexplained
+    assert (found.count, found.ns) == (2, 10) and found.share == pytest.approx(10 / 20)

@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from etplus.replaying.constants import fit_constants
+from etplus.replaying.constants import Constants, fit_constants
 from etplus.replaying.graph_replay import replay
-from etplus.replaying.whatif import apply_what_ifs, parse_what_if, select
+from etplus.replaying.replay_graph import (
+    COMM,
+    DURATION,
+    HANDOFF,
+    HOST,
+    LAUNCH,
+    ORDER,
+    QUEUE,
+    STREAM,
+    SYNC,
+    UNKNOWN,
+    Edges,
+    ReplayGraph,
+)
+from etplus.replaying.whatif import (
+    WhatIf,
+    apply_what_ifs,
+    parse_what_if,
+    remove,
+    scale,
+    select,
+    set_latency,
+    without_queue,
+)
 from etplus.trace.errors import UsageError
 from synthetic import Timeline, after, starts
 
@@ -98,3 +123,158 @@ def test_a_removed_op_launches_nothing_and_waits_for_nothing() -> None:
     assert starts(result)["aten::other"] == 60
     document = result.graph.trace
     assert not np.any((result.end - result.start)[document.kind == 1])
+
+
+def by_hand() -> ReplayGraph:
+    """Rows: call (CPU) with sub below it, kernel (GPU). Edges of every kind that a change touches, lags 10, 20, …"""
+    trace = Timeline()
+    trace.op("call", 0, 100)
+    trace.op("sub", 10, 50)
+    trace.gpu("kernel", 20, 30, trace.call("cudaLaunchKernel", 12, 5), stream=0)
+    document = trace.document()
+    row = {document.name_of(k): k for k in range(len(document))}
+    call, sub, kernel, launch = (row[name] for name in ("call", "sub", "kernel", "cudaLaunchKernel"))
+    listed = [  # kind, row of the target (−1 for none), owner
+        (HOST, call, -1), (HOST, sub, call), (HOST, launch, launch), (LAUNCH, kernel, -1), (DURATION, kernel, kernel),
+        (STREAM, kernel, -1), (SYNC, call, -1), (QUEUE, launch, -1), (UNKNOWN, sub, -1), (HANDOFF, call, -1),
+        (COMM, kernel, kernel), (HOST, -1, -1), (ORDER, call, -1),
+    ]  # fmt: skip
+    kind, target, owner = (np.array(column) for column in zip(*listed, strict=True))
+    points = np.concatenate([[-1], target])
+    edges = Edges(
+        np.zeros(len(kind), np.int64), np.arange(1, 14), 10 * np.arange(1, 14), kind.astype(np.int8),
+        owner, np.ones(len(kind), np.bool_),
+    )  # fmt: skip
+    start = np.arange(len(document))
+    return ReplayGraph((document,), points, start, start, np.arange(len(points)), edges, 5)
+
+
+def rows_of(graph: ReplayGraph, *names: str) -> np.ndarray:
+    return np.array([graph.trace.timed[k] and graph.name_of(k) in names for k in range(len(graph.start))])
+
+
+def changed(graph: ReplayGraph, other: ReplayGraph) -> dict[int, int]:
+    """Position of each edge with another lag, and the lag."""
+    pairs = zip(graph.edges.lag.tolist(), other.edges.lag.tolist(), strict=True)
+    return {k: new for k, (old, new) in enumerate(pairs) if old != new}
+
+
+def test_which_edges_are_scaled() -> None:
+    graph = by_hand()
+    assert changed(graph, scale(graph, rows_of(graph, "call"), 2)) == {1: 40}
+    assert changed(graph, scale(graph, rows_of(graph, "call"), 2, gaps=True)) == {0: 20, 1: 40, 9: 200}
+    assert changed(graph, scale(graph, rows_of(graph, "kernel"), 0.5)) == {4: 25, 10: 55}
+    assert changed(graph, scale(graph, rows_of(graph, "kernel", "cudaLaunchKernel"), 0.5)) == {2: 15}
+    assert changed(graph, scale(graph, rows_of(graph), 0.5)) == {}
+
+
+def test_which_edges_are_removed() -> None:
+    """Waits of the rows (SYNC, QUEUE, UNKNOWN) go; their work, launches and gaps take no time."""
+    graph = by_hand()
+
+    def left(*names: str) -> list[tuple[int, int]]:
+        edges = remove(graph, rows_of(graph, *names)).edges
+        return list(zip((edges.target - 1).tolist(), edges.lag.tolist(), strict=True))
+
+    whole = [(k, 10 * (k + 1)) for k in range(13)]
+
+    def without(gone: set[int], zero: set[int]) -> list[tuple[int, int]]:
+        return [(k, 0 if k in zero else lag) for k, lag in whole if k not in gone]
+
+    assert left("call") == without({6}, {1})
+    assert left("sub") == without({8}, set())
+    assert left("cudaLaunchKernel") == without({7}, {2})
+    assert left("kernel") == without(set(), {3, 4, 5, 10})
+    assert left() == whole
+
+
+def test_latencies_and_queues_of_some_rows() -> None:
+    """The launch's lag of 40 counts at most the constant; of what was shorter the share remains."""
+    graph = by_hand()
+    everything = rows_of(graph, "call", "sub", "kernel", "cudaLaunchKernel")
+    for cap, wanted in ((40, 8), (20, 8), (80, 4), (0, 8), (1, 8)):
+        other = set_latency(graph, LAUNCH, 8, Constants(cap, 0), everything)
+        assert changed(graph, other) == {3: wanted}
+        assert np.flatnonzero(~other.edges.capped).tolist() == [3]
+    assert changed(graph, set_latency(graph, STREAM, 6, [Constants(0, 120)], everything)) == {5: 3}
+    assert changed(graph, set_latency(graph, STREAM, 6, [Constants(0, 120)], rows_of(graph, "call"))) == {}
+    own = replace(graph, edges=replace(graph.edges, capped=graph.edges.capped & False))
+    assert changed(own, set_latency(own, LAUNCH, 8, Constants(40, 0), everything)) == {}
+    free = without_queue(graph, rows_of(graph, "cudaLaunchKernel"))
+    assert free.queue_limit is None and (free.edges.target - 1).tolist() == [k for k in range(13) if k != 7]
+    assert len(without_queue(graph, rows_of(graph, "call")).edges) == 13
+
+
+def test_rows_of_a_second_rank() -> None:
+    """Each rank's constant counts for its own rows, and gaps are those of the ranks that are meant."""
+    graph = by_hand()
+    rows = len(graph.start)
+    points, edges = graph.row.copy(), graph.edges
+    points[4] += rows
+    two = ReplayGraph(
+        graph.traces * 2, points, *(np.tile(of, 2) for of in (graph.start, graph.end)), graph.measured, edges
+    )
+    everything = np.ones(2 * rows, np.bool_)
+    assert changed(two, set_latency(two, LAUNCH, 8, [Constants(40, 0), Constants(80, 0)], everything)) == {3: 4}
+    second = np.arange(2 * rows) >= rows
+    assert changed(two, scale(two, second, 2, gaps=True)) == {}
+    assert set(changed(two, scale(two, ~second, 2, gaps=True))) >= {0, 9}
+    assert np.flatnonzero(select(two, "op", "call")).tolist() == [
+        k + by for by in (0, rows) for k in np.flatnonzero(rows_of(graph, "call", "sub", "cudaLaunchKernel", "kernel"))
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("rank=0 queue_limit=none", WhatIf("rank=0 queue_limit=none", 0, "queue")),
+        (" gap=3ms ", WhatIf(" gap=3ms ", None, "latency", "gap", value=3e6)),
+        ("op:=aten::mm*0", WhatIf("op:=aten::mm*0", None, "scale", "op", True, "aten::mm", 0.0)),
+        ("op:name~mm*2", WhatIf("op:name~mm*2", None, "scale", "op", False, "mm", 2.0)),
+        ("kernel:mm*2", WhatIf("kernel:mm*2", None, "scale", "kernel", False, "mm", 2.0)),
+        ("kernel:=mm*1e6", WhatIf("kernel:=mm*1e6", None, "scale", "kernel", True, "mm", 1e6)),
+        ("remove stream=0", WhatIf("remove stream=0", None, "remove", "stream", stream=0)),
+        ("cpu*0", WhatIf("cpu*0", None, "scale", "cpu")),
+    ],
+)
+def test_parsed_as_a_whole(text: str, wanted: WhatIf) -> None:
+    assert parse_what_if(text) == wanted
+
+
+def test_more_than_a_million_times_is_refused() -> None:
+    with pytest.raises(UsageError, match="unknown what-if"):
+        parse_what_if("kernel*1000001")
+
+
+def test_ranks_by_what_their_traces_say() -> None:
+    graph = by_hand()
+    one = graph.trace
+    three = ReplayGraph(
+        (one,) * 2, graph.row, np.tile(graph.start, 2), np.tile(graph.end, 2), graph.measured, graph.edges
+    )
+    constants = [Constants(40, 50)] * 2
+    assert changed(three, apply_what_ifs(three, [parse_what_if("rank=1 kernel*2")], constants)) == {}
+    assert changed(three, apply_what_ifs(three, [parse_what_if("rank=0 kernel*2")], constants)) == {4: 100, 10: 220}
+    assert changed(three, apply_what_ifs(three, [parse_what_if("rank=0 launch_latency=1.6ns")], constants)) == {3: 2}
+    assert len(apply_what_ifs(three, [parse_what_if("rank=1 queue_limit=none")], constants).edges) == 13
+    assert len(apply_what_ifs(three, [parse_what_if("rank=0 queue_limit=none")], constants).edges) == 12
+    with pytest.raises(UsageError, match="there are ranks 0, 1"):
+        apply_what_ifs(three, [parse_what_if("rank=2 cpu*2")], constants)
+
+
+def test_gaps_are_not_the_work_of_row_0() -> None:
+    """All rows renumbered so that the call is row 0: its own work is no gap, and gaps before it are some."""
+    graph = by_hand()
+    first = int(np.flatnonzero(rows_of(graph, "call"))[0])
+
+    def to_front(rows: np.ndarray) -> np.ndarray:
+        return np.where(rows == first, 0, np.where(rows == 0, first, rows))
+
+    edges = replace(graph.edges, owner=to_front(graph.edges.owner))
+    other = replace(graph, row=to_front(graph.row), edges=edges)
+    none = rows_of(graph) | (np.arange(len(graph.start)) == len(graph.start) - 1)
+    assert set(changed(other, scale(other, none, 2, gaps=True))) >= {0, 9}
+    assert 1 not in changed(other, scale(other, none, 2, gaps=True))
+    chosen = np.arange(len(graph.start)) == 0
+    left = remove(other, chosen).edges
+    assert 7 not in left.target and left.lag[left.target == 2].tolist() == [0] and len(left) == 12
