@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -9,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from etplus.cli.inputs import chosen_file
 from etplus.cli.main import main
+from etplus.trace.errors import UsageError
 from support import call, fixture_pair, plain, run
 
 ET, KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
@@ -143,6 +146,14 @@ def test_what_makes_no_sense_is_one_line(
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
+def test_a_rank_is_chosen_of_an_export_only(folder: Path) -> None:
+    file = str(folder / "kineto.json")
+    assert chosen_file(argparse.Namespace(pid=None, gpu=None), file) == file
+    for pid, gpu in ((3, None), (None, 0)):
+        with pytest.raises(UsageError, match="not a Nsight Systems export, of which --pid and --gpu choose a rank"):
+            chosen_file(argparse.Namespace(pid=pid, gpu=gpu), file)
+
+
 def test_what_of_a_folder_is_left_out_is_named(folder: Path) -> None:
     shutil.copy(folder / "plus.0.et", folder / "linked")
     shutil.copy(folder / "kineto.json", folder / "linked")
@@ -176,6 +187,14 @@ def test_json_without_a_value_prints_and_replaces_nothing(folder: Path) -> None:
         done = call(*words.split(), cwd=folder)
         assert done.stdout.startswith(b"file    plus.json") and json.loads((folder / "out/n.json").read_bytes())
         (folder / "out/n.json").unlink()
+
+
+def test_json_replaces_an_earlier_output_after_the_inputs(folder: Path) -> None:
+    (folder / "n.json").write_text("{}")
+    for words in ("analyze plus.json --json n.json", "diff plus.json kineto.json --json n.json"):
+        assert call(*words.split(), cwd=folder).stdout != b"", words
+        assert json.loads((folder / "n.json").read_bytes()), words
+        (folder / "n.json").write_text("{}")
 
 
 @pytest.mark.parametrize(

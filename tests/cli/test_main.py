@@ -6,6 +6,9 @@ import contextlib
 import io
 import logging
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -153,3 +156,15 @@ def test_fitting_keeps_to_one_thread_where_nothing_else_is_said(monkeypatch: pyt
     _keep_blas_to_one_thread()
     assert (os.environ["OPENBLAS_NUM_THREADS"], os.environ["MKL_NUM_THREADS"]) == ("3", "1")
     monkeypatch.setenv("MKL_NUM_THREADS", "")  # so that it goes at the end
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_before_the_modules_are_imported_ends_the_process_at_once(number: signal.Signals) -> None:
+    script = (
+        "import os, signal; from etplus.cli.main import _signals\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"with _signals('etplus', True): os.kill(os.getpid(), {int(number)})"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False, timeout=60)
+    assert done.returncode == 128 + number
+    assert done.stderr == (b"etplus: interrupted; nothing was written\n" if number == signal.SIGINT else b"")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +80,17 @@ def test_a_training(asked: list[Any], bars: list[Any], dataset: Path, tmp_path: 
     assert done.stderr.decode() == "sage: 2 graphs, 2 epochs, mean |log ratio| on valid/ 0.125\nwrote net\n"
     assert read_json(tmp_path / "n.json") == {"kind": "sage", "graphs": 2, "epochs": 2, "valid": 0.125}
     assert (tmp_path / "net").read_text() == "network"
+
+
+def test_waiting_threads_sleep_unless_the_environment_says_otherwise(
+    asked: list[Any], bars: list[Any], dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for before, after in ((None, "PASSIVE"), ("ACTIVE", "ACTIVE")):
+        monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+        if before is not None:
+            monkeypatch.setenv("OMP_WAIT_POLICY", before)
+        assert call("train", dataset, "-o", tmp_path / "n.bin").returncode == 0
+        assert os.environ["OMP_WAIT_POLICY"] == after
 
 
 def test_its_options(asked: list[Any], bars: list[Any], dataset: Path, tmp_path: Path) -> None:
