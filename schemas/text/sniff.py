@@ -184,7 +184,7 @@ def is_chakra(head: bytes) -> bool:
     version, begin = varint(head, body + 1)
     text = head[begin : begin + version]
     return (
-        0 < body <= 5 and head[body : body + 1] == bytes([_PACKET]) and 0 < version <= size - 2
+        body <= 5 and head[body : body + 1] == bytes([_PACKET]) and 0 < version <= size - 2
         and _PRINTABLE.fullmatch(text) is not None and not is_text(head)
     )  # fmt: skip
 
@@ -215,22 +215,22 @@ def _is_xspace(head: bytes) -> bool:
     if head[:1] != bytes([_PACKET]):
         return False
     size, at = varint(head, 1)
-    if at < 0 or size < 3:
+    if size < 3:
         return False
     if head[at : at + 1] == b"\x08":
         _, at = varint(head, at + 1)
-    if at < 0 or head[at : at + 1] != b"\x12":
+    if head[at : at + 1] != b"\x12":
         return False
     length, begin = varint(head, at + 1)
     text, after = head[begin : begin + length], head[begin + length : begin + length + 1]
     return (
-        begin > 0 and 0 < length < size and _PRINTABLE.fullmatch(text) is not None
+        0 < length < size and _PRINTABLE.fullmatch(text) is not None
         and (not after or after[0] in (*_PLANE_FIELDS, _PACKET))
     )  # fmt: skip
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of protobuf and the offset behind it, which is −1 if the data end within it or it is too long."""
+    """A number of protobuf and the offset behind it; 0 and −1 if the data end within it or it is too long."""
     value = 0
     for k, byte in enumerate(data[at : at + 10]):
         value |= (byte & 0x7F) << (7 * k)

@@ -102,7 +102,7 @@ def find(text: Text, wanted: bytes, begin: int, end: int) -> int:
     if isinstance(text, bytes):
         return text.find(wanted, begin, end)
     for at in range(begin, end, _WINDOW):
-        found = text[at : min(at + _WINDOW + len(wanted) - 1, end)].find(wanted)
+        found = text[at : min(at + _WINDOW + len(wanted), end)].find(wanted)
         if found >= 0:
             return at + found
     return -1
@@ -114,7 +114,7 @@ def rfind(text: Text, wanted: bytes, begin: int, end: int) -> int:
         return text.rfind(wanted, begin, end)
     for stop in range(end, begin, -_WINDOW):
         start = max(stop - _WINDOW, begin)
-        found = text[start : min(stop + len(wanted) - 1, end)].rfind(wanted)
+        found = text[start : min(stop + len(wanted), end)].rfind(wanted)
         if found >= 0:
             return start + found
     return -1

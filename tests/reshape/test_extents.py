@@ -132,3 +132,18 @@ def test_by_brute_force(new: tuple[int, int]) -> None:
     extents.sum_of(end, [both, four])
     found = extents.solve({a: new[0], b: new[1]}, kept=[four])
     assert found == {a: new[0], b: new[1], both: new[0] * new[1], four: 4, end: new[0] * new[1] + 4}
+
+
+def test_a_class_that_is_cut_twice_keeps_its_first_factors() -> None:
+    extents, (a, b, c, d) = made(6, 3, 4, 3)
+    extents.view([a, a], [b, c, d])  # 6 is 3 × 2, and 4 is 2 × 2: then it would be 2 × 3, too
+    assert extents.leaves([a])[0] == extents.root(b) and extents.leaves([a])[1] == extents.leaves([c])[0]
+    assert [extents.sizes(extents.leaves([one])) for one in (a, b, c, d)] == [[3, 2], [3], [2, 2], [3]]
+    assert len(extents.following) == 1
+
+
+def test_classes_on_both_sides_of_a_cut() -> None:
+    extents, (a, b, c) = made(6, 9, 4)
+    extents.view([a, a], [b, c])
+    left, right = extents.leaves([a, a]), extents.leaves([b, c])
+    assert prod(extents.sizes(left)) == prod(extents.sizes(right)) == 36

@@ -23,6 +23,8 @@ CASES: list[tuple[str, list[Any], list[T], list[T], str]] = [
      "ab!cd e!f!g!h! i! aj!kl; cd~cd; kl~cd"),
     ("convolution_backward", [T((2, 8, 7, 7)), T((2, 3, 9, 9)), T((8, 3, 3, 3))],
      [T((2, 3, 9, 9)), T((8, 3, 3, 3)), T((8,))], [], "ab!cd ae!fg h!i!j!k! ae!fg l!m!n!o! p!; fg~fg; cd~fg"),
+    ("convolution_backward", [T((3, 8, 7, 7)), T((3, 3, 3, 3)), T((3, 3, 3, 3))], [T((3, 3, 3, 3)), T((5, 5, 3, 3))],
+     [], "ab!cd ae!fg h!i!j!k! lmno pqrs; fg~fg; cd~fg"),
     ("max_pool2d_with_indices", [T((2, 3, 8, 8))], [T((2, 3, 4, 4)), T((2, 3, 4, 4))], [],
      "abcd abef abef; cd~cd; ef~cd; ef~cd"),
     ("avg_pool1d", [T((2, 3, 8))], [T((2, 3, 4))], [], "abc abd; c~c; d~c"),

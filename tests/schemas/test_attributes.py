@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from etplus.schemas.chakra import et_def_pb2, generate
-from etplus.schemas.chakra.attributes import MEMBERS, attribute
+from etplus.schemas.chakra.attributes import MEMBERS, attribute, values_of
 from etplus.schemas.chakra.stream import write_chakra
 from google.protobuf import descriptor_pb2, descriptor_pool
 
@@ -198,3 +198,27 @@ def test_attributes_of_unknown_name_or_wrong_value_are_refused() -> None:
         attribute("comm_size", "3")
     with pytest.raises(ValueError, match="out of range"):
         attribute("comm_src", 2**31)
+
+
+def test_values_by_name() -> None:
+    made = [attribute("stream", 0), attribute("pg_name", ""), attribute("sync_dep", [3, 0]), attribute("link", "x")]
+    assert values_of(made) == {"stream": 0, "pg_name": "", "sync_dep": [3, 0], "link": "x"}
+    assert values_of([attribute("involved_dim", [True, False])]) == {"involved_dim": [True, False]}
+    other = [
+        et_def_pb2.AttributeProto(name="stream", string_val="7"), et_def_pb2.AttributeProto(name="stream"),
+        et_def_pb2.AttributeProto(name="odd", int64_val=7), et_def_pb2.AttributeProto(name="odd"),
+    ]  # fmt: skip
+    assert values_of(other) == {} == values_of([])
+    assert values_of([*made[:1], *other]) == {"stream": 0}
+
+
+def test_the_generator_writes_beside_the_proto(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    serialized = bytes(range(70))
+    monkeypatch.setattr(generate, "compile_proto", lambda: (serialized, "class Node: ...\n"))
+    monkeypatch.setattr(generate, "_HERE", tmp_path)
+    generate.main()
+    written = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
+    text = generate.module_text(serialized)
+    assert written == {"et_def_pb2.py": text, "et_def_pb2.pyi": "class Node: ...\n"}
+    for piece in (serialized[:32], serialized[32:64], serialized[64:]):
+        assert f"\n    {piece!r}\n" in text

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
 from captured import capture_events, encode, replay_events
 from etplus import Trace, link, load
 from etplus.linker.captured_graphs import link_captured_graphs
 from etplus.linker.pipeline import read_captures
+from etplus.schemas.etplus.captured_graphs import read_captured
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.captured import EVIDENCE, GRAPH_REASONS
 from etplus.trace.errors import TraceFormatError
@@ -152,3 +154,21 @@ def broken(change: Any) -> bytes:
 def test_broken_sections_are_refused(change: Any, message: str) -> None:
     with pytest.raises(TraceFormatError, match=message):
         read_etplus(broken(change))
+
+
+def test_links_of_unattached_events_are_by_their_order_of_start() -> None:
+    """The file may have these events in any order."""
+    section = {
+        "graphs": [], "notes": ["n"],
+        "replays": [{"correlation": 1, "graph": None, "candidates": 0, "evidence": [], "reason": "x", "events": 2,
+                     "certain": 2, "equivalent": 0}],
+        "ops": [{"name": name, "kind": "operator", "parent": None, "graph": None} for name in "ab"],
+    }  # fmt: skip
+    by = [{"op": at, "link": "certain", "replay": 0} for at in (0, 1)]
+    events = [{"ts": 7.5, "captured_by": by[0]}, {"ts": 9}, {"ts": 2, "captured_by": by[1]}, {"ts": 7.5}, {}]
+    header = {"captured_graphs": section, "unattached": events}
+    captured = read_captured("x", {key: msgspec.Raw(orjson.dumps(value)) for key, value in header.items()}, {})
+    assert captured is not None
+    found = captured.unattached
+    assert (found.event.tolist(), found.op.tolist(), found.replay.tolist()) == ([1, 2], [1, 0], [0, 0])
+    assert captured.links.event.tolist() == [] and captured.notes == ("n",) and captured.graphs == ()

@@ -17,6 +17,7 @@ from etplus.linker.attach import ATTACH_METHODS
 from etplus.linker.match.result import REASONS
 from etplus.schemas.etplus import write_etplus as module
 from etplus.schemas.execution_trace.read_et import read_execution_trace
+from etplus.schemas.text.records import RecordArray
 from etplus.trace.conventions import GPU_CATEGORIES
 from support import (
     FIXTURE_PAIRS,
@@ -350,3 +351,26 @@ def test_files_written_by_the_command_and_the_library_are_the_same(tmp_path: Pat
     out = tmp_path / "cli.json"
     assert run("trace-link", "--et-file", et, "--kineto-file", kineto, "--output", out).returncode == 0
     assert out.read_bytes() == data
+
+
+@pytest.mark.parametrize("odd", [{0}, {5}, {11}, {0, 5}, set(range(12)), set()], ids=str)
+def test_blocks_of_nodes_that_are_opened_differently(odd: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records within a node look like more nodes, so that its block is parsed and the blocks beside it are split."""
+    nodes: list[Document] = [{"id": 5 + at, "name": f"op{at}", "rf_id": 1 + at} for at in range(12)]
+    et = et_document(nodes)
+    for at, node in enumerate(et["nodes"][-12:]):
+        et["nodes"][at - 12] = {"id": node["id"], "x": [{"id": 1}, {"id": 2}] if at in odd else [1], **node}
+    kineto = kineto_document([
+        {"ph": "X", "cat": "cpu_op", "name": f"op{at}", "ts": 10 * at, "dur": 5, "args": {"Record function id": 1 + at}}
+        for at in range(12)
+    ])  # fmt: skip
+    files = json.dumps(et).encode(), orjson.dumps(kineto)
+    whole = link(*files)
+    monkeypatch.setattr(RecordArray.blocks, "__defaults__", (None, 100))
+    for fewest in (16, 4, 1):
+        monkeypatch.setattr(module, "_FEWEST", fewest)
+        trace = link(*files)
+        assert trace.texts.nodes.block_count > 10
+        found = orjson.loads(b"".join(trace.chunks()))
+        assert found["nodes"] == orjson.loads(b"".join(whole.chunks()))["nodes"]
+        assert [node["id"] for node in found["nodes"]] == [node["id"] for node in et["nodes"]]

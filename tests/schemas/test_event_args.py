@@ -114,6 +114,16 @@ def sizes(name: str, call: str, grid: list[int], block: list[int], warp: int = 6
         ("k", "cudaLaunchKernel", [8, 2, 1], [0, 2, 1], 32, [0, 0]),
         ("k", "cudaLaunchKernel", [0, 2, 1], [4, 2, 1], 32, [0, 0]),
         ("k", "cudaLaunchKernel", [-8, 2, 1], [-4, 2, 1], 32, [0, 0]),
+        ("k", "cudaLaunchKernel", [1, 1, 1], [1, 1, 1], 32, [1, 1]),
+        ("k", "cudaLaunchKernel", [2**31, 2**31 - 1, 1], [1, 1, 1], 32, [2**62 - 2**31, 1]),
+        ("k", "cudaLaunchKernel", [2**31, 2**30, 1], [2, 1, 1], 32, [0, 0]),
+        *(
+            ("k", "cudaLaunchKernel", *sides, 32, [0, 0])
+            for place in range(3)
+            for none in (0, -1)
+            for one in [[2 if at != place else none for at in range(3)]]
+            for sides in ((one, [4, 2, 1]), ([4, 2, 1], one))
+        ),
     ],
 )
 def test_blocks_and_threads(

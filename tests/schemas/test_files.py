@@ -420,3 +420,18 @@ def test_bars_are_shown_on_terminals_to_those_who_want_them(monkeypatch: pytest.
     assert type(shown) is not Bar
     with shown:
         shown.update(3)
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 128, 1024])
+def test_files_of_holes_are_refused(blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block of the system has 512 bytes; a file may have 200 times what was written of it."""
+    for size, refused in ((512 * blocks * 200, False), (max(512 * blocks * 200, 1 << 25) + 1, blocks > 0)):
+        status = SimpleNamespace(st_size=size, st_blocks=blocks)
+        with (
+            monkeypatch.context() as patched,
+            pytest.raises(TraceFormatError, match="has holes and reads as over")
+            if refused
+            else contextlib.nullcontext(),
+        ):
+            patched.setattr(Path, "stat", lambda _, found=status: found)
+            files_module._refuse_holes(tmp_path / "holes")

@@ -144,3 +144,41 @@ def test_a_process_that_holds_too_much_is_stopped_once(monkeypatch: pytest.Monke
     with pytest.raises(MemoryError):
         memory_limit._check_held(99)
     assert timers == [(signal.ITIMER_PROF, 0)], "what handles the error takes memory, too"
+
+
+def test_what_was_made_may_be_as_much_as_is_read_in_seconds() -> None:
+    watch = Expansion("x")
+    watch.add(memory_limit._STRETCH, memory_limit._GROWN)
+    watch.add(memory_limit._STRETCH, memory_limit._GROWTH * memory_limit._STRETCH)  # as much as a trace may grow
+    with pytest.raises(TraceFormatError, match="x: unpacks to over"):
+        watch.add(0, memory_limit._GROWTH * memory_limit._STRETCH)
+
+
+def limits_set(system: Path, soft: int, reserved: str, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """What the system is told to refuse, where a process has a limit and has reserved some pages."""
+    resource = pytest.importorskip("resource")
+    found: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, 1 << 50))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: found.append(limits))
+    write(system / "_PROC" / "self" / "status", f"Name: python\n{reserved}\n")
+    memory_limit._refuse_beyond_machine()
+    return found
+
+
+def test_the_system_refuses_a_quarter_more_than_all_memory(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource")
+    most = 8_000_005 * KB * 5 // 4 + memory_limit._SLACK
+    held = 100 * PAGES // KB
+    infinite = resource.RLIM_INFINITY
+    for soft, reserved, limit in [
+        (infinite, held, most), (infinite, 0, most), (infinite, held + 3, most + 3 * KB),
+        (most + 1, held, most), (most, held, None), (1000, held, None),
+    ]:  # fmt: skip
+        found = limits_set(system, soft, f"VmData: {reserved} kB", monkeypatch)
+        assert found == ([] if limit is None else [(limit, 1 << 50)])
+    assert limits_set(system, infinite, "VmRSS: 5 kB", monkeypatch) == []
+    monkeypatch.setenv(LIMIT, "4KiB")
+    assert limits_set(system, infinite, f"VmData: {held} kB", monkeypatch) == [(5120 + memory_limit._SLACK, 1 << 50)]
+    monkeypatch.delenv(LIMIT)
+    (system / "_PROC" / "meminfo").unlink()
+    assert limits_set(system, infinite, f"VmData: {held} kB", monkeypatch) == []

@@ -287,3 +287,11 @@ def test_memory_is_that_of_the_rank_that_is_read(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=True)
     events, peak = map(int, done.stdout.split())
     assert events > count and path.stat().st_size > 300e6 and peak < 250e6
+
+
+def test_what_the_package_has() -> None:
+    from etplus.schemas import nsys
+
+    assert nsys.read_nsys.__name__ == "read_nsys" and nsys.__all__[-1] == "read_nsys"
+    with pytest.raises(AttributeError, match=r"^module 'etplus\.schemas\.nsys' has no attribute 'read_nothing'$"):
+        _ = nsys.read_nothing

@@ -242,3 +242,27 @@ def test_a_folder_of_perfetto_traces(tmp_path: Path) -> None:
         (tmp_path / f"rank{rank}.pftrace").write_bytes(graph_launch().data())
     done = call("analyze", tmp_path)
     assert done.returncode == 0 and b"rank0.pftrace" in done.stdout and b"rank1.pftrace" in done.stdout, done
+
+
+def test_threads_of_tracks() -> None:
+    """A thread's track has both numbers; another has its name, and the process that it or the track above it is of."""
+    made = Maker()
+    made.thread(1, 100, 101)
+    tracks: list[dict[str, Any]] = [
+        {"uuid": 2, "name": "queue", "parent_uuid": 9}, {"uuid": 3, "name": "own"}, {"uuid": 4, "parent_uuid": 3},
+        {"uuid": 5, "static_name": "fixed", "parent_uuid": 1}, {"uuid": 6},
+    ]  # fmt: skip
+    for track in tracks:
+        descriptor = made.packet().track_descriptor
+        for key, value in track.items():
+            setattr(descriptor, key, value)
+        if track["uuid"] == 3:
+            descriptor.process.pid = 200
+    expected = {1: (100, 101), 2: (-1, "queue"), 3: (200, "own"), 4: (200, "4"), 5: (-1, "fixed"), 6: (-1, "6"),
+                7: (-1, "7")}  # fmt: skip
+    for at, uuid in enumerate(expected):
+        made.begin(NS + at * 10, uuid, "cpu_op", f"op{uuid}", **{"External id": at})
+        made.end(NS + at * 10 + 5, uuid)
+    events = read_kineto(made.data()).events
+    assert [events.names[k] for k in events.name] == [f"op{uuid}" for uuid in expected]
+    assert [events.threads[k] for k in events.thread] == list(expected.values())

@@ -292,3 +292,21 @@ def test_how_the_records_of_a_block_begin_and_end() -> None:
         opener, pieces = records.cut(0)
         assert [json.loads(opener + piece + b"}") for piece in pieces] == nodes
         assert bool(opener) == (indent is not None) and array.first == text[array.start : text.index(b"}") + 1]
+
+
+@pytest.mark.parametrize("after", [[1], [1, 2], "]", {"x": [3]}, [[2]], "}]"])
+def test_brackets_behind_the_records(after: Any) -> None:
+    """A bracket that closes no record is not taken for the end of the records, whatever is behind it."""
+    data = json.dumps({"nodes": RECORDS, "after": after}).encode()
+    check(data, "nodes", {"after": after}, RECORDS, located=True)
+
+
+def test_the_end_of_the_records() -> None:
+    for records, tail in (([{"id": 1}], b""), ([{"id": 1}, {"id": 2}], b', "x": [1]'), ([], b', "x": 1')):
+        text = b'{"nodes": [' + b", ".join(map(msgspec.json.encode, records)) + b"]" + tail + b"}"
+        array = locate(text, "nodes")
+        assert array is not None
+        assert (array.body, array.end) == (11, len(text) - len(tail) - 2)
+        assert array.start == (11 if records else array.end)
+    assert locate(b'{"nodes": [1]}', "nodes") is None and locate(b'{"nodes": [{"id": 1}', "nodes") is None
+    assert locate(b'{"other": [{"id": 1}]}', "nodes") is None

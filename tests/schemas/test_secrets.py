@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +204,24 @@ def test_no_output_carries_secrets_of_a_header_on(tmp_path: Path) -> None:
     for out in (*outputs, alone):
         assert FAKE.encode() not in out.read_bytes(), out.name
     assert b'"environment": {"HF_TOKEN": "***"}' in plus.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "db_password", "value": null}', '{"name": "db_password", "value": true, "x": "same"}',
+        '{"name": "db_password", "value": "<fAk3-vAlu3>"}', '{"value": "<fAk3-vAlu3>", "name": "db_password"}',
+        '{"value": "db_password", "data": "<fAk3-vAlu3>"}', '{"text": "db_password"}',
+        '{"name": "db_password", "x": {"value": "same"}, "y": ["value"], "val": "<fAk3-vAlu3>"}',
+        '{"x": {"name": "db_password", "value": "<fAk3-vAlu3>"}, "value": "same"}',
+        '{"y": {"x": {}, "name": "db_password", "content": "<fAk3-vAlu3>"}}',
+        '{"name": "db_password", "default": null, "value": "<fAk3-vAlu3>", "data": "<fAk3-vAlu4>"}',
+        '[{"name": "db_password"}, {"value": "same"}]', '[{"value": "same"}, {"name": "db_password"}]',
+    ],
+)  # fmt: skip
+def test_values_beside_names(text: str) -> None:
+    """What is in <> is masked, as a member of the same object; the rest is kept."""
+    hidden = text.count("<")
+    masked, count = mask(text.replace("<", "").replace(">", "").encode())
+    expected = re.sub("<.*?>", MASK if isinstance(MASK, str) else MASK.decode(), text)
+    assert (masked.decode(), count) == (expected, hidden)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import io
 import lzma
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 from etplus import load
 from etplus.linker import link
-from etplus.schemas.text.sniff import head_of, is_chakra, is_pftrace, refuse_foreign
+from etplus.schemas.text.sniff import head_of, is_chakra, is_pftrace, refuse_foreign, varint
 from etplus.trace.errors import EtplusError, TraceFormatError
 from nsys_files import small_export
 from pftraces import graph_launch
@@ -186,3 +187,46 @@ def test_what_is_no_trace_at_all_is_still_refused(tmp_path: Path) -> None:
         path.write_bytes(data)
         with pytest.raises(EtplusError):
             load(path)
+
+
+@pytest.mark.parametrize(
+    ("head", "is_one"),
+    [
+        (b"\n\x03\x12\x01x", True), (b"\n\x03\x12\x01x\n", True), (b"\n\x03\x12\x01xZ", False),
+        (b"\n\x02\x12\x01x", False), (b"\n\x03\x12\x02xy", True), (b"\n\x03\x12\x03xyz", False),
+        (b"\n\x03\x12\x00", False), (b"\n\x05\x08\x00\x12\x01x", True), (b"\n\x05\x08\x80", False),
+        (b"\n\x80", False), (b"\n\x80\x12\x01x", False), (b"\n\x03\x12\x80", False), (b"\n\x03\x13\x01x", False),
+        (b"\n\x03\x12", False), (b"\n", False), (b"\x0b\x03\x12\x01x", False), (b"\n\x03\x12\x01\x00", False),
+        (b"\n" + b"\x80" * 10 + b"\x12\x01x", False), (b"\n\x05\x08" + b"\x80" * 10 + b"\x12\x01x", False),
+    ],
+)  # fmt: skip
+def test_the_first_plane_of_jax(head: bytes, is_one: bool) -> None:
+    """A plane of a length, with a number or none, and its name, which is shorter than the plane."""
+    with pytest.raises(TraceFormatError, match="XPlane") if is_one else contextlib.nullcontext():
+        refuse_foreign("x", head)
+
+
+@pytest.mark.parametrize(
+    ("head", "is_one"),
+    [
+        (b"\x07\n\x050.0.4", True), (b"\x03\n\x011", True), (b"\x02\n\x011", False), (b"\x02\n\x00", False),
+        (b"\x07\x0b\x050.0.4", False), (b"\x06\n\x050.0.4", False), (b"\x08\n\x050.0.4", True),
+        (b"\x87\x80\x80\x80\x00\n\x050.0.4", True), (b"\x87\x80\x80\x80\x80\x00\n\x050.0.4", False),
+        (b"\x80" * 10 + b"\n\x050.0.4", False), (b"\x07", False), (b"\x80", False), (b"", False),
+        (b"\x07\n\x050.0\n4", False), (b"\x07\n", False),
+    ],
+)  # fmt: skip
+def test_the_metadata_of_chakra(head: bytes, is_one: bool) -> None:
+    assert is_chakra(head) == is_one
+
+
+@pytest.mark.parametrize(
+    ("data", "at", "found"),
+    [
+        (b"\x00", 0, (0, 1)), (b"\x7f", 0, (127, 1)), (b"\x80\x01", 0, (128, 2)), (b"x\xac\x02y", 1, (300, 3)),
+        (b"\xff" * 9 + b"\x01", 0, (2**64 - 1, 10)), (b"\xff" * 10 + b"\x01", 0, (0, -1)), (b"", 0, (0, -1)),
+        (b"\x80", 0, (0, -1)), (b"\x01", 1, (0, -1)),
+    ],
+)  # fmt: skip
+def test_numbers_of_protobuf(data: bytes, at: int, found: tuple[int, int]) -> None:
+    assert varint(data, at) == found
