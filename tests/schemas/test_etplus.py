@@ -353,24 +353,29 @@ def test_files_written_by_the_command_and_the_library_are_the_same(tmp_path: Pat
     assert out.read_bytes() == data
 
 
+@pytest.mark.parametrize("size", [100, 1500])
 @pytest.mark.parametrize("odd", [{0}, {5}, {11}, {0, 5}, set(range(12)), set()], ids=str)
-def test_blocks_of_nodes_that_are_opened_differently(odd: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_nodes_that_are_opened_differently(size: int, odd: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Records within a node look like more nodes, so that its block is parsed and the blocks beside it are split."""
     nodes: list[Document] = [{"id": 5 + at, "name": f"op{at}", "rf_id": 1 + at} for at in range(12)]
     et = et_document(nodes)
-    for at, node in enumerate(et["nodes"][-12:]):
-        et["nodes"][at - 12] = {"id": node["id"], "x": [{"id": 1}, {"id": 2}] if at in odd else [1], **node}
+    inner = '[{\n  "id": 1\n  },\n  {\n  "id": 2\n  }]'
+    texts = []
+    for at, node in enumerate(et["nodes"], -len(et["nodes"]) + 12):
+        one = json.dumps({"id": node["id"], "x": "inner", **node}).replace('"inner"', inner if at in odd else "[]")
+        texts.append("{\n  " + one[1:-1] + "\n  }")
     kineto = kineto_document([
         {"ph": "X", "cat": "cpu_op", "name": f"op{at}", "ts": 10 * at, "dur": 5, "args": {"Record function id": 1 + at}}
         for at in range(12)
     ])  # fmt: skip
-    files = json.dumps(et).encode(), orjson.dumps(kineto)
-    whole = link(*files)
-    monkeypatch.setattr(RecordArray.blocks, "__defaults__", (None, 100))
+    text = json.dumps(et | {"nodes": []}).replace('"nodes": []', '"nodes": [\n  ' + ",\n  ".join(texts) + "\n]")
+    monkeypatch.setattr(RecordArray.blocks, "__defaults__", (None, size))
     for fewest in (16, 4, 1):
         monkeypatch.setattr(module, "_FEWEST", fewest)
-        trace = link(*files)
-        assert trace.texts.nodes.block_count > 10
-        found = orjson.loads(b"".join(trace.chunks()))
-        assert found["nodes"] == orjson.loads(b"".join(whole.chunks()))["nodes"]
-        assert [node["id"] for node in found["nodes"]] == [node["id"] for node in et["nodes"]]
+        trace = link(text.encode(), orjson.dumps(kineto))
+        cuts = [trace.texts.nodes.cut(block)[0] for block in range(trace.texts.nodes.block_count)]
+        assert len(cuts) > 4 and (b"" in cuts) == bool(odd)
+        found = orjson.loads(b"".join(trace.chunks()))["nodes"]
+        old = json.loads(text)["nodes"]
+        assert [{key: node[key] for key in one} for node, one in zip(found, old, strict=True)] == old
+        assert [node.get("ts") for node in found] == [None, None, *range(0, 120, 10)]
