@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -172,3 +173,38 @@ def test_links_of_unattached_events_are_by_their_order_of_start() -> None:
     found = captured.unattached
     assert (found.event.tolist(), found.op.tolist(), found.replay.tolist()) == ([1, 2], [1, 0], [0, 0])
     assert captured.links.event.tolist() == [] and captured.notes == ("n",) and captured.graphs == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d["captured_graphs"]["ops"][1].update(parent=0), None),
+        (lambda d: d["captured_graphs"]["ops"][1].update(parent=1), "ops[1]: its caller does not precede it"),
+        (lambda d: d["captured_graphs"]["ops"][0].update(parent=0), "ops[0]: its caller does not precede it"),
+        (lambda d: d["captured_graphs"]["ops"][0].update(graph=0), None),
+        (lambda d: d["captured_graphs"]["ops"][0].update(graph=1), "ops[0]: its caller does not precede it, or"),
+        (lambda d: d["captured_graphs"]["replays"][1].update(graph=0), None),
+        (lambda d: d["captured_graphs"]["replays"][1].update(graph=1), "replays[1]: unknown graph 1"),
+        (lambda d: d["captured_graphs"]["replays"][1].update(graph=-1), "replays[1]: unknown graph -1"),
+        (lambda d: linked(d)["captured_by"].update(op=4), None),
+        (lambda d: linked(d)["captured_by"].update(op=5), "op 5 or replay"),
+        (lambda d: linked(d)["captured_by"].update(replay=1), None),
+        (lambda d: linked(d)["captured_by"].update(replay=2), "or replay 2 is not"),
+        (lambda d: linked(d)["captured_by"].update(op=-1), "captured_by"),
+    ],
+)  # fmt: skip
+def test_what_positions_refer_to(change: Any, message: str | None) -> None:
+    """One graph, five calls, two replays."""
+    data = broken(change)
+    if message is None:
+        assert read_etplus(data).captured is not None
+    else:
+        with pytest.raises(TraceFormatError, match=re.escape(message)):
+            read_etplus(data)
+
+
+def linked(document: dict[str, Any]) -> dict[str, Any]:
+    """The first device event that is linked."""
+    events = [*document["nodes"], *document["unattached"]]
+    found: dict[str, Any] = next(event for event in events if "captured_by" in event)
+    return found

@@ -9,6 +9,7 @@ from typing import Any
 
 import jsonschema_rs
 import msgspec
+import numpy as np
 import orjson
 import pytest
 from etplus import __version__
@@ -379,3 +380,30 @@ def test_blocks_of_nodes_that_are_opened_differently(size: int, odd: set[int], m
         old = json.loads(text)["nodes"]
         assert [{key: node[key] for key in one} for node, one in zip(found, old, strict=True)] == old
         assert [node.get("ts") for node in found] == [None, None, *range(0, 120, 10)]
+
+
+def test_spans_and_parts() -> None:
+    assert module._spans(5, 2) == [(0, 2), (2, 4), (4, 5)] and module._spans(4, 2) == [(0, 2), (2, 4)]
+    assert module._spans(0, 2) == [] and module._spans(1, 1) == [(0, 1)]
+    assert [part.tolist() for part in module._parts(np.arange(3, 6), 2)] == [[3, 4], [5]]
+    pieces = [lambda: b"a,\n    ", lambda: b"b,\n    "]
+    assert [piece() for piece in module._separated(pieces)] == [b"a,\n    ", b"b"]
+    assert module._separated([]) == [] and [piece() for piece in module._separated(pieces[:1])] == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        ({"id": 5, "ctrl_deps": 4, "fw_parent": 9}, {"id": 50, "ctrl_deps": 40, "fw_parent": 0, "et_id": 5}),
+        ({"id": 4, "parent": 5, "x": [5]}, {"id": 40, "parent": 50, "x": [5], "et_id": 4}),
+        ({"id": 5, "parent": None, "ctrl_deps": "4"}, {"id": 50, "parent": None, "ctrl_deps": "4", "et_id": 5}),
+        ({"id": 5, "attrs": [{"name": "fw_parent", "value": 4}, {"name": "rf_id", "value": 4}, {"name": "fw_parent"}]},
+         {"id": 50, "attrs": [{"name": "fw_parent", "value": 40}, {"name": "rf_id", "value": 4}, {"name": "fw_parent"}],
+          "et_id": 5}),
+        ({"id": 5, "attrs": [7]}, {"id": 50, "attrs": [7], "et_id": 5}),
+        ({"id": 5, "attrs": [{"value": 4}]}, {"id": 50, "attrs": [{"value": 4}], "et_id": 5}),
+        ({"id": 5, "attrs": {}}, {"id": 50, "attrs": {}, "et_id": 5}),
+    ],
+)  # fmt: skip
+def test_a_node_with_a_new_id(node: Document, expected: Document) -> None:
+    assert orjson.loads(module._renumber(orjson.dumps(node), {4: 40, 5: 50})) == expected

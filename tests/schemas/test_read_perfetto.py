@@ -17,6 +17,7 @@ from etplus.schemas.kineto.read_kineto import KinetoTrace, read_kineto
 from etplus.schemas.perfetto.packets import protos
 from etplus.schemas.perfetto.read_perfetto import ends_of_slices
 from etplus.schemas.text.sniff import is_pftrace
+from etplus.trace.conventions import MAX_DURATION_NS
 from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
 from etplus.trace.trace import Trace
 from hypothesis import given
@@ -266,3 +267,22 @@ def test_threads_of_tracks() -> None:
     events = read_kineto(made.data()).events
     assert [events.names[k] for k in events.name] == [f"op{uuid}" for uuid in expected]
     assert [events.threads[k] for k in events.thread] == list(expected.values())
+
+
+def test_events_that_are_too_long_are_left_out() -> None:
+    """Of slices and of the work of devices, from the least duration on that is too long; the others stay."""
+    made = Maker()
+    made.thread(1, 100, 101)
+    longest = MAX_DURATION_NS - 1
+    for track, dur in ((1, longest), (2, MAX_DURATION_NS)):
+        made.begin(NS, track, "cpu_op", f"op{track}", **{"External id": track})
+        made.end(NS + dur, track)
+    made.work(NS, longest, "Kernel", "a", id=1, stream_id="7")
+    made.work(NS, MAX_DURATION_NS, "Kernel", "b", id=2, stream_id="7")
+    made.work(NS, 0, "Kernel", "c", id=3, stream_id="7")
+    trace = read_kineto(made.data())
+    events = trace.events
+    assert sorted((events.names[events.name[k]], int(events.dur[k])) for k in range(len(events))) == [
+        ("a", longest), ("c", 0), ("op1", longest),
+    ]  # fmt: skip
+    assert [loss.count for loss in trace.losses] == [2]
