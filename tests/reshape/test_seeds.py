@@ -61,3 +61,20 @@ def test_the_batch_is_what_has_half_of_the_most_votes(
         found, was = made.find("batch", None)
         assert was == size and found == {extent for shape in shapes for extent in shape
                                          if made._extents.value[extent] == size}  # fmt: skip
+
+
+def test_the_sequence_is_what_elements_meet_along() -> None:
+    made, shapes = evidence([(4, 7), (5,)], {(0, 0): 4, (0, 1): 2, (1, 0): 1}, mixed=[(0, 1), (1, 0)])
+    assert made.find("seq", None) == ({shapes[0][1]}, 7)
+    assert made.find("seq", 5) == ({shapes[1][0]}, 5) and made.find("seq", 4) == ({shapes[0][0]}, 4)
+    with pytest.raises(UsageError, match="no input has an extent of 8"):
+        made.find("seq", 8)
+    made, _ = evidence([(4, 7)], {(0, 0): 4}, mixed=[(0, 1)])
+    with pytest.raises(UsageError, match=r"the recorded seq size \(candidates: none\)"):
+        made.find("seq", None)
+
+
+def test_what_is_loaded_is_the_batch() -> None:
+    made, shapes = evidence([(4, 7), (5, 1)], {(0, 1): 9}, loaded=[(1, 0), (1, 1)])
+    assert made.find("batch", None) == ({shapes[1][0]}, 5)
+    assert made.find("batch", 7) == ({shapes[0][1]}, 7) and made.find("batch", 4) == ({shapes[0][0]}, 4)

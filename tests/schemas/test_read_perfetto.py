@@ -286,3 +286,12 @@ def test_events_that_are_too_long_are_left_out() -> None:
         ("a", longest), ("c", 0), ("op1", longest),
     ]  # fmt: skip
     assert [loss.count for loss in trace.losses] == [2]
+
+
+@pytest.mark.parametrize(("durations", "count"), [([0], 0), ([1], 1), ([0, 1, 5], 2)])
+def test_work_without_a_stage_is_counted_if_it_takes_time(durations: list[int], count: int) -> None:
+    made = graph_launch()
+    for duration in durations:
+        made.packet(NS).gpu_render_stage_event.duration = duration
+    losses = read_kineto(made.data()).losses
+    assert [(loss.count, loss.example) for loss in losses] == [(count, "GPU events without a stage")] * bool(count)
