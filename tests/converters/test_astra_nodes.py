@@ -80,7 +80,7 @@ def test_a_roofline_simulation_gets_work_for_all_but_communications(tmp_path: Pa
 
 
 def test_stream_0_and_row_0(tmp_path: Path) -> None:
-    """A node's own stream comes before the trace's, also where it is 0; row 0 is a row; 0 bytes of a collective are told."""
+    """A node's own stream comes before the trace's, also where it is 0; row 0 is a row; 0 bytes are told."""
     trace = step_by_hand()
     assert row_of(1) == 0 and trace.stream[row_of(13)] == 7
     comm = Communication(row_of(8), 0, 0)
