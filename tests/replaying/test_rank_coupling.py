@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from etplus.replaying.constants import fit_constants
 from etplus.replaying.graph_replay import replay
-from etplus.replaying.rank_coupling import Rendezvous, _join, _own_edges, find_rendezvous, join_ranks, ranks_of
+from etplus.replaying.rank_coupling import Rendezvous, _join, _moved, _own_edges, find_rendezvous, join_ranks, ranks_of
 from etplus.replaying.replay_graph import COMM, DURATION, HANDOFF, HOST, LINK_KINDS, ReplayGraph
 from etplus.trace.errors import UsageError
 from synthetic import Timeline
@@ -155,3 +155,7 @@ def test_points_of_two_ranks_have_the_rows_of_the_whole() -> None:
             old, new = getattr(graph, side), getattr(joint, side)[by : by + len(graph.trace)]
             assert ((old >= 0) == (new >= 0)).all() and (new >= -1).all()
             assert joint.row[new[new >= 0]].tolist() == (graph.row[old[old >= 0]] + by).tolist()
+
+
+def test_row_0_and_point_0_are_moved_and_none_is_not() -> None:
+    assert _moved(np.array([-1, 0, 3]), 5).tolist() == [-1, 5, 8]
