@@ -295,3 +295,24 @@ def test_calls_that_wait_take_over_half_as_long_again(own: float, found: int | N
         trace.launch("k", ts, end - ts, start[k], 40)
         ts = end + 1
     assert trace.graph().queue_limit == found
+
+
+def test_what_begins_as_a_call_returns_has_left_the_queue() -> None:
+    """As `filled`, but each call returns as the kernel 64 places before begins, not 1 after."""
+    trace, ts, start = Timeline(), 0, [10 + 51 * k for k in range(150)]
+    for k in range(150):
+        end = max(ts + 1, start[k - 64] if k >= 64 else 0)
+        trace.launch("k", ts, end - ts, start[k], 50)
+        ts = end + 1
+    assert trace.graph().queue_limit == 64
+
+
+@pytest.mark.parametrize(("length", "found"), [(3, None), (3.001, 70)])
+def test_calls_that_all_wait_take_over_3(length: float, found: int | None) -> None:
+    """As in `test_calls_that_all_wait_return_alike`, all 2 after there is room."""
+    trace = Timeline()
+    for k in range(70):
+        trace.gpu("alone", 100 * k + 100, 50, 9000 + k)
+    for k in range(100):
+        trace.launch("k", 100 * k + 102 - length, length, 100 * (k + 70) + 100, 50)
+    assert trace.graph().queue_limit == found
