@@ -200,3 +200,24 @@ def test_busy_share_of_the_span_of_the_gpu(name: str) -> None:
 def test_busy_shares_without_a_length() -> None:
     (use,) = device_use(read_trace(kineto_of([kernel("k", 1, 5, 0)])))
     assert (use.busy_share, use.busy_share_of_gpu_span) == (None, None)
+
+
+def test_rows_of_equal_time_come_by_device_stream_operator_shapes_and_kernel() -> None:
+    """The longest first. In the file they are in the opposite order."""
+    launched = [
+        ("z", 1, 9, 20, "aten::a", 2), ("a", 1, 7, 10, "aten::a", 2), ("a", 0, 9, 10, "aten::a", 2),
+        ("b", 0, 7, 10, "aten::b", 2), ("a", 0, 7, 10, "aten::b", 2), ("z", 0, 7, 10, "aten::a", 3),
+        ("b", 0, 7, 10, "aten::a", 2), ("a", 0, 7, 10, "aten::a", 2), ("y", 0, 7, 10, "", 0),
+    ]  # fmt: skip
+    events = []
+    for k, (name, device, stream, dur, operator, size) in enumerate(launched):
+        at = 100 * k
+        events += [launch(k + 1, at + 2), kernel(name, k + 1, at + 20, dur, stream, device)]
+        if operator:
+            events.append(op(operator, at, 10, [([size], "float")]))
+    rows = [(r.kernel, r.device, r.stream, r.total_ns // 1000, r.op, r.shapes) for r in breakdown(
+        read_trace(kineto_of(events)))]  # fmt: skip
+    assert rows == [
+        (name, device, stream, dur, operator, f"[{size}]" if size else "")
+        for name, device, stream, dur, operator, size in [launched[0], *launched[:0:-1]]
+    ]

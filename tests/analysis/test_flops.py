@@ -414,3 +414,12 @@ def test_products_whose_shapes_do_not_fit_are_not_counted() -> None:
         assert flops("aten::mm", call) is None and flops("aten::matmul", call) is None
         assert flops("aten::addmm", signature((1,), *shapes)) is None
     assert flops("aten::linear", signature((2, 3), (4, 5))) is None and flops("aten::linear", signature((2, 3))) is None
+
+
+def test_what_is_written_in_place_is_the_first_argument() -> None:
+    """Of an operator whose name ends with one underscore, whatever is recorded; not of `__and__`, not without one."""
+    call = signature((8,), (3,), outputs=[(2,)])
+    assert bytes_moved("any::op_", call) == 4 * (8 + 3 + 8)
+    assert bytes_moved("any::__op__", call) == bytes_moved("any::op", call) == 4 * (8 + 3 + 2)
+    assert bytes_moved("any::op_", Signature((), (Tensor((2,), "float32"),))) == 4 * 2
+    assert bytes_moved("any::op_", Signature((), ())) == 0 and bytes_moved("any::op_", Signature((), None)) is None

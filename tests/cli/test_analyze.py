@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from etplus.linker import link
 from support import call, fixture_pair, kineto_document, run, shared_trace
+from traces import kernel, launch, op
 
 
 @pytest.fixture(scope="module")
@@ -183,3 +184,56 @@ def test_ten_megabytes_take_seconds() -> None:
     """The process, start and all; a generous bound for busy machines."""
     done = run("etplus", "analyze", shared_trace("gpu-pairs/resnet103.kineto.json.gz"), timeout=20)
     assert done.returncode == 0 and b"ProfilerStep#5" in done.stdout
+
+
+def write_steps(path: Path, steps: int) -> None:
+    """Steps of 100 µs: an operator of 20 that launches, 5 after its start, a kernel that runs from 30 to 40."""
+    events = []
+    for k in range(steps):
+        events += [op("=aten::mm", 100 * k, 20), launch(k + 1, 100 * k + 5, 2), kernel("gemm", k + 1, 100 * k + 30, 10)]
+    path.write_text(json.dumps(kineto_document(events)))
+
+
+def test_each_table_has_the_rows_of_all_traces(tmp_path: Path) -> None:
+    """One step and two. A name that a spreadsheet would compute is quoted; a table without rows is an empty file."""
+    write_steps(tmp_path / "a.json", 1)
+    write_steps(tmp_path / "b.json", 2)
+    done = call("analyze", "a.json", "b.json", "--csv", "t", "-o", "x.txt", "--overheads", "o.json", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    tables = {path.stem: path.read_text().split("\n") for path in (tmp_path / "t").iterdir()}
+    assert tables["host_ops"] == [
+        "file,op,shapes,count,total_ns,mean_ns", "a.json,'=aten::mm,,1,20000,20000.0",
+        "b.json,'=aten::mm,,2,40000,20000.0", "",
+    ]  # fmt: skip
+    assert tables["overheads"] == [
+        "file,type,key,mean,std,n,clipped,outliers,mean_with_outliers", "a.json,t1,,0.0,0.0,0,0,0,0.0",
+        "a.json,t2,'=aten::mm,5.0,0.0,1,0,0,5.0", "a.json,t3,'=aten::mm,13.0,0.0,1,0,0,13.0",
+        "a.json,t4,cudaLaunchKernel,2.0,0.0,1,0,0,2.0", "b.json,t1,,78.0,0.0,1,0,0,78.0",
+        "b.json,t2,'=aten::mm,5.0,0.0,2,0,0,5.0", "b.json,t3,'=aten::mm,13.0,0.0,2,0,0,13.0",
+        "b.json,t4,cudaLaunchKernel,2.0,0.0,2,0,0,2.0", "",
+    ]  # fmt: skip
+    assert tables["copies"] == tables["memory_curve"] == [""]
+    pooled = (tmp_path / "o.json").read_text()
+    assert pooled.startswith('{\n "t1": {\n  "mean": 78.0,') and pooled.endswith("}\n") and pooled.count("\n\n") == 0
+    assert json.loads(pooled)["t2"] == {"=aten::mm": {
+        "mean": 5.0, "std": 0.0, "n": 3, "clipped": 0, "outliers": 0, "mean_with_outliers": 5.0}}  # fmt: skip
+    text = (tmp_path / "x.txt").read_text()
+    parts = [
+        text.index(part) for part in ("file    a.json", "\n\nfile    b.json", "\n\nall 2 traces\n\nhost overheads")
+    ]
+    assert parts == sorted(parts) and text.count("T1 between operators") == 2
+    alone = call("analyze", "a.json", cwd=tmp_path).stdout
+    assert b"all 1 traces" not in alone and alone.decode() == text[: parts[1]] + "\n"
+    alone = call("analyze", "a.json", "--json", cwd=tmp_path).stdout
+    assert sorted(json.loads(alone)) == ["overheads", "traces"]
+
+
+@pytest.mark.parametrize(("text", "mean"), [("0", 80.0), ("2", 78.0), ("0.5", 79.5), ("999999", None), ("1e6", None)])
+def test_the_cost_of_an_event_is_from_0_to_a_second(text: str, mean: float | None, tmp_path: Path) -> None:
+    write_steps(tmp_path / "a.json", 2)
+    done = call("analyze", "a.json", "--cpu-event-overhead", text, "--json", cwd=tmp_path)
+    if text == "1e6":
+        assert done.returncode == 2 and b"must be from 0 to a second" in done.stderr
+    elif mean is not None:
+        assert json.loads(done.stdout)["overheads"]["t1"]["mean"] == mean
+    assert done.returncode == 2 * (text == "1e6")

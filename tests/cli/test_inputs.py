@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from etplus.cli.inputs import chosen_file
+from etplus.cli.inputs import InputPair, _by_number, _in_folder, chosen_file, find_inputs, input_files, read_input
 from etplus.cli.main import main
 from etplus.trace.errors import UsageError
 from support import call, fixture_pair, plain, run
@@ -229,3 +229,62 @@ def test_the_default_output_of_link_is_in_the_current_folder(folder: Path) -> No
     assert done.returncode == 0 and done.stderr.endswith(b"wrote   et_plus.json\n")
     assert [path.name for path in (folder / "out").iterdir()] == ["et_plus.json"]
     assert not (folder / "et_plus.json").exists()
+
+
+def given(*files: str, **options: Any) -> argparse.Namespace:
+    plain = {"et_file": None, "kineto_file": None, "rank": None, "pid": None, "gpu": None}
+    return argparse.Namespace(files=[*files], **(plain | options))
+
+
+@pytest.mark.parametrize("name", ["rank", "pid", "gpu"])
+def test_rank_process_and_gpu_0_choose_too(name: str, folder: Path) -> None:
+    file = str(folder / "kineto.json")
+    with pytest.raises(UsageError, match="--rank, --pid and --gpu choose among the ranks of a Nsight Systems export"):
+        find_inputs(given(file, **{name: 0}))
+    if name == "rank":
+        assert find_inputs(given(file, rank=0), rank_of_job=True) == [file]
+        pair = given(et_file="e", kineto_file=file, rank=0)
+        assert find_inputs(pair, 1) == [InputPair("e", file, 0)] and input_files(find_inputs(pair)) == ["e", file]
+
+
+def test_how_many_are_given(folder: Path) -> None:
+    one, two = str(folder / "kineto.json"), str(folder / "plus.json")
+    first = argparse.Namespace(**vars(given(two)), first_files=[one])
+    assert find_inputs(first, 2) == [one, two] and find_inputs(given(one), 1) == [one]
+    both = given(two, et_file="e", kineto_file=one)
+    assert find_inputs(both, 2) == [InputPair("e", one), two], "the pair first"
+    for files, told in (([one], "1 trace was given; give 3$"), ([one, two], "2 traces were given; give 3$")):
+        with pytest.raises(UsageError, match=told):
+            find_inputs(given(*files), 3)
+    with pytest.raises(UsageError, match=r"standard input \(-\) can be one trace only"):
+        find_inputs(given("-", "-"))
+    assert find_inputs(given("-", one)) == ["-", one]
+
+
+def test_traces_in_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of one kind, by number; hidden files are none, and what is read of others is their names only."""
+    for name in ("r10_plus.json.gz", "r9.etplus.json", ".r1.etplus.json", "r2.et", "r3.et.gz", "x_plus.jsonl", "e.etc"):
+        (tmp_path / name).touch()
+    where = str(tmp_path)
+    assert _in_folder(where) == [f"{where}/r9.etplus.json", f"{where}/r10_plus.json.gz"]
+    assert capsys.readouterr().err == f"warning: {where}: its 2 ET+ are read, its 2 Chakra traces are not\n"
+    for name in ("r10_plus.json.gz", "r9.etplus.json"):
+        (tmp_path / name).unlink()
+    assert _in_folder(where) == [f"{where}/r2.et", f"{where}/r3.et.gz"] and capsys.readouterr().err == ""
+    for name in ("r2.et", "r3.et.gz"):
+        (tmp_path / name).unlink()
+    with pytest.raises(UsageError, match="no ET\\+, Kineto or Chakra trace among 2 files; give a trace"):
+        _in_folder(where)
+
+
+def test_numbers_in_names_are_compared_as_numbers() -> None:
+    names = ["b", "a10b2", "a9b10", "a10b1", "a", "9", "10a"]
+    assert sorted(names, key=_by_number) == ["9", "10a", "a", "a9b10", "a10b1", "a10b2", "b"]
+    assert _by_number("a10\u00b2") == [(1, 0, "a"), (0, 10, ""), (1, 0, "\u00b2")], "a superscript is no digit"
+
+
+def test_a_pair_that_is_read_tells_how_much_is_linked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = read_input(InputPair(str(folder / "et.json"), str(folder / "kineto.json"), 0))
+    ops = trace.report.ops
+    told = f"linked  {ops['linked']:,} of {ops['total']:,} ET ops ({ops['linked'] / ops['total']:.2%})\n"
+    assert capsys.readouterr().err.startswith(told) and trace.rank == 0

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from command_texts import check_texts
+from support import call, kineto_document
+from traces import kernel, launch, op
 
 
 @pytest.fixture(autouse=True)
@@ -23,3 +26,29 @@ def test_texts(tmp_path: Path) -> None:
         "report plus.json -o small.html --window 5",
     ]
     check_texts("report", cases, tmp_path)
+
+
+def test_a_page_of_one_trace_and_of_two(tmp_path: Path) -> None:
+    """It goes to a file, of which a line tells, or to standard output, with nothing else; of several the job is
+    checked, and what is odd is told."""
+    for name, dur in (("a.json", 10), ("b.json", 11)):
+        events = [op("aten::mm", 0, 20), launch(1, 5, 2), kernel("gemm", 1, 30, dur)]
+        (tmp_path / name).write_text(json.dumps(kineto_document(events)))
+    printed = call("report", "a.json", "-o", "-", "--title", "<T>", cwd=tmp_path)
+    written = call("report", "a.json", "-o", "p.html", "--title", "<T>", cwd=tmp_path)
+    page = (tmp_path / "p.html").read_bytes()
+    assert printed.stdout == page and printed.stderr == b"" and written.stdout == b""
+    assert b"<title>&lt;T&gt; " in page and b"<T>" not in page
+    size = f"wrote   p.html ({len(page) / 1e6:.1f} MB)\n"
+    assert written.stderr.decode() == size and (printed.returncode, written.returncode) == (0, 0)
+    two = call("report", "a.json", "b.json", cwd=tmp_path)
+    told = "warning: 2 of 2 traces do not record their rank (distributedInfo), first a.json: whether all"
+    assert two.stderr.decode() == f"{told} are of one job is not known\n{size.replace('p.html', 'report.html')}"
+    assert b"<title>Job of 2 ranks " in (tmp_path / "report.html").read_bytes()
+
+
+@pytest.mark.parametrize("files", [["-"], ["a.json", "-"], ["--kineto-file", "a.json", "--et-file", "e.json"]])
+def test_frames_are_of_files(files: list[str], tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{}")
+    done = call("report", *files, "--python-frames", cwd=tmp_path)
+    assert done.returncode == 2 and b"--python-frames reads Kineto traces a second time" in done.stderr

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 from command_texts import check_texts
+from etplus.cli import reshard as module
 from etplus.cli.reshard import _network, _ranks, _text
 from etplus.replaying.network import parse_network
 from etplus.resharding.layout import Layout
 from etplus.trace.errors import UsageError
+from support import call, linked
 
 
 def test_lists_of_ranks() -> None:
@@ -87,3 +89,26 @@ def test_texts(tmp_path: Path) -> None:
     ]
     (tmp_path / "bad.json").write_text("{")
     check_texts("reshard", [*cases, "reshard plus.json --use bad.json"], tmp_path, masked=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "ranks"),
+    [
+        ("--dp 64", [*range(64)]), ("--dp 65", [0]), ("--dp 64 --representative", [0]), ("--dp 1", [0]),
+        ("--dp 65 --ranks 0,63-64", [0, 63, 64]), ("--dp 2 --ranks 0", [0]),
+    ],
+)  # fmt: skip
+def test_all_ranks_are_written_up_to_64(
+    options: str, ranks: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(_job: Any, found: list[int], output: str, to: str | None, report: dict[str, Any]) -> list[str]:
+        asked.append((found, output, to, "written" in report))
+        return ["x"] * len(found)
+
+    asked: list[Any] = []
+    monkeypatch.setattr(module, "_write", write)
+    linked("pairs/gpu_shaped_from_cpu").write(tmp_path / "plus.json")
+    done = call("reshard", "plus.json", *options.split(), "-o", "out", "--json", "n.json", cwd=tmp_path)
+    assert done.returncode == 0 and asked == [(ranks, "out", None, False)], done.stderr
+    assert f"wrote   {len(ranks)} files: x ...".encode() in done.stdout
+    assert call("reshard", "plus.json", "--dp", "2", cwd=tmp_path).returncode == 0 and len(asked) == 1

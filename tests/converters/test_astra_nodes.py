@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from etplus.converters import astra_nodes
 from etplus.converters.astra_nodes import DELAY, START, SimNode, after_start, write_nodes
 from etplus.converters.astra_sim import for_simulator, write_astra_sim
 from etplus.converters.collectives import Communication, agree, survey
@@ -76,3 +77,29 @@ def test_a_roofline_simulation_gets_work_for_all_but_communications(tmp_path: Pa
     write_nodes(trace, tmp_path / "t.0.et", nodes, 0, 250.0)
     work = [(node.value("num_ops"), node.value("tensor_size")) for node in read_plain(tmp_path / "t.0.et")[1]]
     assert work == [(1, 500_000), (1, 2_500_000), (None, None)]
+
+
+def test_stream_0_and_row_0(tmp_path: Path) -> None:
+    """A node's own stream comes before the trace's, also where it is 0; row 0 is a row; 0 bytes are told."""
+    trace = step_by_hand()
+    assert row_of(1) == 0 and trace.stream[row_of(13)] == 7
+    comm = Communication(row_of(8), 0, 0)
+    nodes = [
+        SimNode(1, DELAY, 6, [], stream=0), SimNode(2, row_of(13), 10, [], stream=0), SimNode(3, Row(0), 1, []),
+        SimNode(4, row_of(8), 30, [], comm=comm, stream=0),
+    ]  # fmt: skip
+    write_nodes(trace, tmp_path / "t.0.et", nodes, 0)
+    found = read_plain(tmp_path / "t.0.et")[1]
+    keys = ("node_id", "stream", "tid", "comm_size")
+    assert [tuple(node.value(key) for key in keys) for node in found] == [
+        (None, 0, None, None), (13, 0, None, None), (1, None, int(trace.thread[0]), None), (8, 0, None, 0),
+    ]  # fmt: skip
+
+
+def test_work_of_0_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = step_by_hand()
+    work = {name: np.zeros(len(trace), np.int64) for name in ("num_ops", "tensor_size")}
+    monkeypatch.setattr(astra_nodes, "work_columns", lambda _: work)
+    write_nodes(trace, tmp_path / "t.0.et", [SimNode(1, Row(0), 1, []), SimNode(2, DELAY, 1, [])], 0)
+    found = [(node.value("num_ops"), node.value("tensor_size")) for node in read_plain(tmp_path / "t.0.et")[1]]
+    assert found == [(0, 0), (None, None)]

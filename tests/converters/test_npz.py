@@ -13,6 +13,7 @@ from etplus.linker import link
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.schemas.graph_arrays import GraphArrays, opcodes, read_dataset, read_graph, write_graph_arrays
 from etplus.trace.errors import TraceFormatError, UsageError
+from etplus_files import cpu, etplus
 from random_step import digest, random_step
 from support import call, fixture_pair, run
 
@@ -145,3 +146,22 @@ def made(seed: int) -> str:
 @pytest.mark.parametrize("seed", range(len(MADE)))
 def test_made_steps_become_the_same_arrays_as_ever(seed: int) -> None:
     assert made(seed) == MADE[seed]
+
+
+def test_features_of_each_node_by_hand() -> None:
+    """A chain of 34 calls: the depth counts up to 32. The last one calls 66 others: calls count up to 64."""
+    nodes = [cpu(3 + k, "a", k, 1000 - 2 * k, parent=2 + k if k else 2) for k in range(34)]
+    nodes += [cpu(100 + k, "b", 100 + k, 1, parent=36) for k in range(66)]
+    graph = graph_arrays(etplus(nodes), "made")
+    depth, calls = (graph.node_feat[:, NODE_NAMES.index(name)].astype(int).tolist() for name in ("depth", "calls"))
+    assert depth == [*range(1, 33), *[32] * 68] and calls == [*[1] * 33, 64, *[0] * 66]
+    chain = [[k, k - 1] for k in range(1, 34)]
+    assert graph.edge_index.tolist() == [*chain, *([k, 33] for k in range(34, 100))]
+    assert (graph.config_runtime.tolist(), graph.node_splits.tolist()) == ([1_000_000], [[0, 100]])
+
+
+@pytest.mark.parametrize("count", [63, 64, 65])
+def test_calls_count_up_to_64(count: int) -> None:
+    nodes = [cpu(3, "a", 0, 1000), *(cpu(4 + k, "b", 1 + k, 1, parent=3) for k in range(count))]
+    calls = graph_arrays(etplus(nodes), "made").node_feat[:, NODE_NAMES.index("calls")]
+    assert calls.tolist() == [min(count, 64), *[0] * count]

@@ -132,3 +132,25 @@ def test_the_coupling_of_a_rank_counts_what_is_kept_as_computation() -> None:
     trace = step_by_hand()
     assert coupling_of(trace, survey(trace, 0).found) == Coupling(1, 1, 0)
     assert coupling_of(trace, ()) == Coupling(0, 0, 0, 30_000)
+
+
+def host_order(ts: float, dur: float, *others: tuple[float, float]) -> set[tuple[int, int]]:
+    """Dependencies of a collective on the host, 9, among operators 3, 4 … of its thread with these starts and
+    lengths."""
+    comm = {"collective": "allreduce", "dtype": "Float", "in_nelems": 4, "out_nelems": 4, "bytes": 16}
+    ops = [cpu(3 + k, "a", *times) for k, times in enumerate(others)]
+    trace = etplus([*ops, cpu(9, "gloo:all_reduce", ts, dur, comm=comm, pg_name="0")], [], [], rank=0, world_size=2)
+    assert len(comm_rows(trace)) == 1
+    return {(a, b) for a, b, _ in pairs_of(trace)[0] if 9 in (a, b)}
+
+
+def test_a_collective_without_a_length_holds_nothing_up() -> None:
+    """It may be where it began only: the next operator does not wait for it, nor does it wait for one that begins
+    with it; with a length, what begins at its very end waits for it."""
+    assert host_order(20, 0, (0, 10), (30, 10)) == {(3, 9)}
+    assert host_order(20, 0, (0, 10), (20, 10)) == {(3, 9)}
+    assert host_order(20, 10, (0, 10), (30, 10)) == {(3, 9), (9, 4)}
+    assert host_order(20, 10, (0, 10), (29, 10)) == {(3, 9)}
+    assert host_order(20, 10, (20, 5), (40, 10)) == {(9, 4)}
+    assert host_order(20, 10, (0, 10)) == {(3, 9)} and host_order(0, 10, (10, 10)) == {(9, 3)}
+    assert host_order(0, 10, (0, 20)) == set()

@@ -87,3 +87,13 @@ def test_a_job_gives_offsets_and_what_does_not_match(opened: list[Any]) -> None:
     bases = [traces[rank].base_time_ns for rank in (1, 2)]
     assert bases[0] != plain and bases[1] - plain == 2 * (bases[0] - plain)
     assert (traces.unmatched(2), Traces([of_rank(1)]).unmatched(1)) == ({2}, ())
+
+
+def test_the_only_source_that_is_wanted(opened: list[Any]) -> None:
+    """Alone, but of a rank that is asked for, it is read to see whether it is that one; of several none is the one."""
+    assert Traces(["rank0.json"], rank=0).source == "rank0.json" and opened == ["rank0.json"]
+    with pytest.raises(UsageError, match=r"no file of rank 3; there are ranks 0$"):
+        assert Traces(["rank0.json"], rank=3).source
+    with pytest.raises(ValueError, match="too many"):
+        assert Traces(["rank0.json", "rank1.json"]).source
+    assert Traces(["rank1.json", "rank0.json"], rank=0).source == "rank0.json"

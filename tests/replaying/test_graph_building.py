@@ -259,3 +259,60 @@ def filled(count: int, limit: int) -> Timeline:
 def test_a_limit_of_the_queue_is_at_least_64_and_seen_20_times(count: int, limit: int, found: int | None) -> None:
     """Some kernels begin on the way to the limit; from the 66th call on as many are outstanding, or one fewer."""
     assert filled(count, limit).graph().queue_limit == found
+
+
+def test_of_two_queues_that_are_as_sharp_that_of_the_stream_counts() -> None:
+    """A kernel of another stream is outstanding all the time: one more of the device than of the stream."""
+    trace = filled(150, 64)
+    trace.launch("late", -10, 1, 100_000, 50, stream=9)
+    graph = trace.graph()
+    assert graph.queue_limit == 64
+    assert len([line for line in lines(graph) if line.startswith("launch queue")]) == 150 - 64
+
+
+@pytest.mark.parametrize(("late", "found"), [(12, 70), (12.001, None)])
+def test_calls_that_all_wait_return_alike(late: float, found: int | None) -> None:
+    """Of what was in the queue before the first call 70 begin, one every 100 µs; the calls take 40 each and return 2
+    and `late` after there is room: a difference of up to a quarter of 40."""
+    trace = Timeline()
+    for k in range(70):
+        trace.gpu("alone", 100 * k + 100, 50, 9000 + k)
+    for k in range(100):
+        end = 100 * k + 100 + (late if k % 2 else 2)
+        trace.launch("k", end - 40, 40, 100 * (k + 70) + 100, 50)
+    graph = trace.graph()
+    assert graph.queue_limit == found
+    waits = [line for line in lines(graph) if line.startswith("launch queue")]
+    assert len(waits) == (100 if found else 0) and len(set(waits)) == (4 if found else 0)
+
+
+@pytest.mark.parametrize(("own", "found"), [(30, None), (29.99, 64)])
+def test_calls_that_wait_take_over_half_as_long_again(own: float, found: int | None) -> None:
+    """Kernels begin every 46, at the limit calls take 45, before by themselves 30 or a little less."""
+    trace, ts, start = Timeline(), 0.0, [40 + 46 * k for k in range(400)]
+    for k in range(400):
+        end = max(ts + own, start[k - 64] + 1 if k >= 64 else 0)
+        trace.launch("k", ts, end - ts, start[k], 40)
+        ts = end + 1
+    assert trace.graph().queue_limit == found
+
+
+def test_what_begins_as_a_call_returns_has_left_the_queue() -> None:
+    """As `filled`, but each call returns as the kernel 64 places before begins, not 1 after."""
+    trace, ts, start = Timeline(), 0, [10 + 51 * k for k in range(150)]
+    for k in range(150):
+        end = max(ts + 1, start[k - 64] if k >= 64 else 0)
+        trace.launch("k", ts, end - ts, start[k], 50)
+        ts = end + 1
+    assert trace.graph().queue_limit == 64
+
+
+@pytest.mark.parametrize(("length", "found"), [(3, None), (3.001, 70)])
+def test_calls_that_all_wait_take_over_3(length: float, found: int | None) -> None:
+    """As in `test_calls_that_all_wait_return_alike`, all 2 after there is room."""
+    trace = Timeline()
+    for k in range(70):
+        trace.gpu("alone", 100 * k + 100, 50, 9000 + k)
+    for k in range(100):
+        trace.launch("k", 100 * k + 102 - length, length, 100 * (k + 70) + 100, 50)
+    assert trace.graph().queue_limit == found

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from etplus.replaying.constants import fit_constants
 from etplus.replaying.graph_replay import replay
-from etplus.replaying.rank_coupling import Rendezvous, _join, _own_edges, find_rendezvous, join_ranks, ranks_of
+from etplus.replaying.rank_coupling import Rendezvous, _join, _moved, _own_edges, find_rendezvous, join_ranks, ranks_of
 from etplus.replaying.replay_graph import COMM, DURATION, HANDOFF, HOST, LINK_KINDS, ReplayGraph
 from etplus.trace.errors import UsageError
 from synthetic import Timeline
@@ -140,3 +140,22 @@ def test_where_no_collective_synchronises_any_sets_the_clocks(kind: str) -> None
     found = find_rendezvous(traces)
     assert [met.transfer_ns for met in found.found] == [40_000]
     assert found.begin_ns == (1_000_000_000, 0)
+
+
+def test_points_of_two_ranks_have_the_rows_of_the_whole() -> None:
+    """The beginning and the meeting are of no row, −1; all others of the rows whose points they are."""
+    graphs = [rank(0, 0, 10, 90).graph(), rank(1, 50, 60, 40).graph()]
+    joint, first = join_ranks(graphs), len(graphs[0].trace)
+    assert joint.row[0] == -1
+    points = [np.where(graph.row >= 0, graph.row + by, -1) for graph, by in zip(graphs, (0, first), strict=True)]
+    assert sorted(joint.row.tolist()) == sorted([*points[0].tolist(), *points[1].tolist()[1:], -1])
+    for which, by in enumerate((0, first)):
+        graph = graphs[which]
+        for side in ("start", "end"):
+            old, new = getattr(graph, side), getattr(joint, side)[by : by + len(graph.trace)]
+            assert ((old >= 0) == (new >= 0)).all() and (new >= -1).all()
+            assert joint.row[new[new >= 0]].tolist() == (graph.row[old[old >= 0]] + by).tolist()
+
+
+def test_row_0_and_point_0_are_moved_and_none_is_not() -> None:
+    assert _moved(np.array([-1, 0, 3]), 5).tolist() == [-1, 5, 8]

@@ -227,3 +227,12 @@ def test_unexplained_waits_by_hand() -> None:
     assert done.time.tolist() == [0, 1, 10, 21, 7, 8]
     found = done.unexplained
     assert (found.count, found.ns) == (2, 10) and found.share == pytest.approx(10 / 20)
+
+
+@pytest.mark.parametrize(("lags", "after"), [((1, 0), (10, 0)), ((0, 1), (0, 10)), ((0, 0), (5, 5)), ((1, 1), (5, 5))])
+def test_a_row_of_1_ns_keeps_its_proportions(lags: tuple[int, int], after: tuple[int, int]) -> None:
+    graph, none = program().graph(), np.zeros(3, np.int64)
+    made = Edges.of(HOST, np.zeros(2), np.arange(1, 3), np.array(lags), np.array([1, 1]))
+    given = ReplayGraph(graph.traces, none, none[:2], none[:2], none, made)
+    assert given.with_durations(np.array([-1, 10])).edges.lag.tolist() == [*after]
+    assert given.with_durations(np.array([10, -1])).edges.lag.tolist() == [*lags]
