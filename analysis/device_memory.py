@@ -192,7 +192,7 @@ def device_memory(trace: Trace) -> list[DeviceMemory]:
         [('cpu', 'tensors of the ET', True)]
     """
     found = list(_from_events(trace) if len(trace.memory) else _from_tensors(trace))
-    return sorted(found, key=lambda one: (-one.peak_bytes, one.device))
+    return sorted(found, key=lambda memory: (-memory.peak_bytes, memory.device))
 
 
 def thinned(ts: IntColumn, values: IntColumn, most: int) -> IntColumn:
@@ -371,7 +371,7 @@ class Backward:
         """The parts of a trace."""
         calls, every = trace.calls, np.arange(len(trace.calls))
         optimizer, zero, node = (
-            matching(calls.name, trace.names, one.fullmatch) for one in (_OPTIMIZER, _ZERO_GRAD, _NODE)
+            matching(calls.name, trace.names, pattern.fullmatch) for pattern in (_OPTIMIZER, _ZERO_GRAD, _NODE)
         )
         optimizer, zero, node = optimizer & (calls.kind != OP), zero & (calls.kind != OP), node & (calls.kind == OP)
         around = nearest(every, calls.parent, optimizer)

@@ -102,15 +102,15 @@ def find_inputs(
         raise UsageError(f"--et-file {arguments.et_file}: --kineto-file is missing; give the trace to link it with")
     for file in [*getattr(arguments, "first_files", ()), *arguments.files]:
         in_folder = os.path.isdir(file) and not is_nsys(file)  # noqa: PTH112 (False for impossible names)
-        for one in _in_folder(file) if in_folder else [file]:
-            found += _ranks(arguments, one) if isinstance(one, str) else [one]
+        for given in _in_folder(file) if in_folder else [file]:
+            found += _ranks(arguments, given) if isinstance(given, str) else [given]
     if not found:
         raise UsageError("no trace was given; give a FILE, a folder, or --et-file and --kineto-file")
     if count is not None and len(found) != count:
         several = "; choose among the ranks with --rank, --pid or --gpu" * any(isinstance(f, NsysRank) for f in found)
         raise UsageError(f"{len(found)} trace{'s were' if len(found) > 1 else ' was'} given; give {count}{several}")
     chosen = [arguments.pid, arguments.gpu, None if rank_of_job else arguments.rank]
-    if chosen != [None] * 3 and not any(isinstance(one, (NsysRank, InputPair)) for one in found):
+    if chosen != [None] * 3 and not any(isinstance(given, (NsysRank, InputPair)) for given in found):
         raise UsageError(
             "--rank, --pid and --gpu choose among the ranks of a Nsight Systems export, and no FILE has several; "
             "leave them out"
@@ -208,9 +208,9 @@ def _in_folder(folder: str) -> Sequence[TraceInput]:
 def _of_batch(folder: Path) -> Sequence[TraceInput]:
     """The ranks that `etplus batch` linked; those that it could not link are named."""
     job = read_job_report(folder / _JOB_REPORT)
-    lacking = [f"rank {one.rank} ({one.reason})" for one in job.failed]
+    lacking = [f"rank {rank.rank} ({rank.reason})" for rank in job.failed]
     lacking += [f"ranks {job.missing} (no files)"] if job.missing else []
-    print_warnings(f"{folder}: {one} was not linked and is left out" for one in lacking)
+    print_warnings(f"{folder}: {what} was not linked and is left out" for what in lacking)
     found = [str(folder / Path(rank.output).name) for rank in job.ranks if rank.output and rank.status == "linked"]
     if not found:
         raise UsageError(f"{folder}: no rank of this job was linked; see {_JOB_REPORT}")

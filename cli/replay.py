@@ -130,7 +130,7 @@ def _held_out(graph: ReplayGraph, which: str, keep_outliers: bool) -> _HeldOut:
     constants, found = fit_constants(graph), find_iterations(graph.trace)
     set_apart = () if keep_outliers else found.outliers
     if which == "all":
-        chosen = [k for k in range(len(found)) if k not in {one.iteration for one in set_apart}]
+        chosen = [k for k in range(len(found)) if k not in {outlier.iteration for outlier in set_apart}]
     else:
         low, high = step_range(graph.trace, which, len(found))
         chosen = list(range(low, high + 1))
@@ -138,11 +138,11 @@ def _held_out(graph: ReplayGraph, which: str, keep_outliers: bool) -> _HeldOut:
     return _HeldOut(graph.trace.file, graph.trace.damage, BaseError.of(replay(graph, constants)), done, set_apart)
 
 
-def _held_dict(of: _HeldOut, one: HeldOut) -> dict[str, Any]:
+def _held_dict(of: _HeldOut, case: HeldOut) -> dict[str, Any]:
     return {
-        "file": of.file, "iteration": one.index, "label": one.label, "predicted_ns": one.predicted_ns,
-        "measured_ns": one.measured_ns, "error": one.error, "spread": one.spread, "unknown": one.unknown,
-        "others_ns": list(one.others_ns), "outlier": None if one.outlier is None else one.outlier.reason,
+        "file": of.file, "iteration": case.index, "label": case.label, "predicted_ns": case.predicted_ns,
+        "measured_ns": case.measured_ns, "error": case.error, "spread": case.spread, "unknown": case.unknown,
+        "others_ns": list(case.others_ns), "outlier": None if case.outlier is None else case.outlier.reason,
         "set_apart": [asdict(outlier) for outlier in of.set_apart], "base_error": of.base.to_dict(),
         "damage": list(of.damage),
     }  # fmt: skip
@@ -151,15 +151,16 @@ def _held_dict(of: _HeldOut, one: HeldOut) -> dict[str, Any]:
 def _held_text(files: Sequence[_HeldOut], width: int) -> str:
     held = [iteration for of in files for iteration in of.iterations]
     rows = [
-        [*_held_row(f"{one.index} {one.label}", one.predicted_ns, one.measured_ns), f"{one.spread:.2%}"] for one in held
+        [*_held_row(f"{case.index} {case.label}", case.predicted_ns, case.measured_ns), f"{case.spread:.2%}"]
+        for case in held
     ]
     if len(held) > 1:
-        total = sum(one.predicted_ns for one in held), sum(one.measured_ns for one in held)
+        total = sum(case.predicted_ns for case in held), sum(case.measured_ns for case in held)
         rows.append([*_held_row("all together", *total), None])
     heads = ["iteration", "predicted µs", "measured µs", "error", "spread"]
     lines = [render("iterations, each from the others", heads, rows, width)]
     if len(held) > 1:
-        lines.append(f"median error {float(np.median([abs(one.error) for one in held])):.2%}")
+        lines.append(f"median error {float(np.median([abs(case.error) for case in held])):.2%}")
     lines.append("spread: (longest - shortest) / median of these iterations as measured")
     for of in files:
         lines += [shortened(of.file, width)] if len(files) > 1 else []

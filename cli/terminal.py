@@ -54,7 +54,7 @@ def warn_of_damage(read: Iterable[_Damaged]) -> None:
 
 def all_damage(read: Iterable[_Damaged]) -> list[str]:
     """Each kind of damage of what was read, once, in sentences."""
-    return list(dict.fromkeys(sentence for one in read for sentence in one.damage))
+    return list(dict.fromkeys(sentence for source in read for sentence in source.damage))
 
 
 def print_warnings(sentences: Iterable[str]) -> None:

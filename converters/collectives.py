@@ -250,17 +250,17 @@ def _without(comms: RankCommunications, ids: Collection[int]) -> RankCommunicati
     return RankCommunications(comms.groups, *(getattr(comms, column)[stays] for column in COLUMNS))
 
 
-def _mismatch(files: Mapping[int, str], one: Mismatch) -> str:
-    group = f"group {one.group}" if one.group else "all ranks"
-    size = f" of {one.bytes:,} bytes" if one.bytes >= 0 else ""
-    having = [(rank, node) for rank, node in one.nodes if rank not in one.ranks]
-    there = f"{one.collective}{size}, collective {one.position} (from 0) of {group}"
+def _mismatch(files: Mapping[int, str], mismatch: Mismatch) -> str:
+    group = f"group {mismatch.group}" if mismatch.group else "all ranks"
+    size = f" of {mismatch.bytes:,} bytes" if mismatch.bytes >= 0 else ""
+    having = [(rank, node) for rank, node in mismatch.nodes if rank not in mismatch.ranks]
+    there = f"{mismatch.collective}{size}, collective {mismatch.position} (from 0) of {group}"
     if having:
         (first, node), others = having[0], [rank for rank, _ in having]
         there += f", which {_ranks(others, 'has', 'have')} (node {node} of rank {first})"
-    verb = ("lacks", "lack") if one.kind == "missing" else ("has another", "have another")
-    instead = "" if one.kind == "missing" else f": {one.found[0]}"
-    return f"{files[one.ranks[0]]}: {_ranks(one.ranks, *verb)} {there}{instead}"
+    verb = ("lacks", "lack") if mismatch.kind == "missing" else ("has another", "have another")
+    instead = "" if mismatch.kind == "missing" else f": {mismatch.found[0]}"
+    return f"{files[mismatch.ranks[0]]}: {_ranks(mismatch.ranks, *verb)} {there}{instead}"
 
 
 def _pair(files: Mapping[int, str], one: RankPair) -> str:
