@@ -36,17 +36,17 @@ SMALL = st.integers(1, 4)
 def test_extents_by_counting(extent: int, size: int, stride: int, padding: int, dilation: int) -> None:
     wanted = placed(extent, size, stride, padding, dilation)
     assume(wanted > 0)
-    call = signature((2, 6, extent), (4, 3, size), None, [stride], [padding], [dilation], False, [0], 2)
+    call = signature((5, 6, extent), (4, 3, size), None, [stride], [padding], [dilation], False, [0], 2)
     of = spelling("convolution")
-    assert of.outputs(call) == [(2, 4, wanted)] and of.flops(call) == 2 * 2 * wanted * 4 * 3 * size
+    assert of.outputs(call) == [(5, 4, wanted)] and of.flops(call) == 2 * 5 * wanted * 4 * 3 * size
     # the transposed one goes the other way: every extent that the plain one maps to this one, the least of them
-    back = signature((2, 4, wanted), (4, 3, size), None, [stride], [padding], [dilation], True, [0], 2)
+    back = signature((5, 4, wanted), (4, 3, size), None, [stride], [padding], [dilation], True, [0], 2)
     least = (wanted - 1) * stride - 2 * padding + dilation * (size - 1) + 1
     if least > 0:
-        assert of.outputs(back) == [(2, 6, least)] and placed(least, size, stride, padding, dilation) == wanted
-        assert of.flops(back) == 2 * 2 * wanted * 4 * 3 * size
+        assert of.outputs(back) == [(5, 6, least)] and placed(least, size, stride, padding, dilation) == wanted
+        assert of.flops(back) == 2 * 5 * wanted * 4 * 3 * size
         assert of.outputs(signature(*[one.value or one.tensors[0].shape if one.value or one.tensors else None
-                                      for one in back.inputs[:7]], [1], 2)) == [(2, 6, least + 1)]  # fmt: skip
+                                      for one in back.inputs[:7]], [1], 2)) == [(5, 6, least + 1)]  # fmt: skip
 
 
 def test_missing_arguments_are_those_of_a_plain_convolution() -> None:

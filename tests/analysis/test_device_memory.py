@@ -77,3 +77,12 @@ def test_what_no_operator_allocates() -> None:
         ("aten::add", ("step",), 1, 4000), ("(allocated before the trace)", (), 0, 1000), ("step", ("step",), 1, 300),
         ("aten::mm", (), 1, 20), ("(outside any operator)", (), 1, 7),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("reserved", "reserves"), [(0, False), (64, True), (-1, False)])
+def test_what_is_reserved_is_known_where_all_events_say_it(reserved: int, reserves: bool) -> None:
+    events = [op("aten::mm", 0, 100), on(1, 0, 10, 100, 1, 100), on(1, 0, 20, 30, 2, 130)]
+    for event, size in zip(events[1:], (reserved, abs(reserved)), strict=True):
+        event["args"]["Total Reserved"] = size
+    (memory,) = device_memory(read_trace(kineto_of(events)))
+    assert memory.reserves == reserves

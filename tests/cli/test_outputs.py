@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from etplus.cli.main import main
+from etplus.cli.outputs import one_or_all
 from support import call, command, fixture_pair, on_terminal, plain, run
 
 ET, KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
@@ -260,3 +261,7 @@ def test_a_manifest_has_no_formulas_within_names(tmp_path: Path) -> None:
     (tmp_path / "list.csv").write_bytes(listed.stdout)
     done = call("batch", ".", "--manifest", "list.csv", "--jobs", "1", cwd=tmp_path)
     assert done.returncode == 0 and (tmp_path / "etplus" / "rank_0.etplus.json.gz").exists(), done.stderr
+
+
+def test_one_object_is_no_list() -> None:
+    assert [one_or_all(numbers) for numbers in ([7], [7, 8], [7, 8, 9])] == [7, [7, 8], [7, 8, 9]]

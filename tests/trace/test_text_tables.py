@@ -110,3 +110,9 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert call("fit", PLUS, "-o", folder / "model.json", "--no-table").returncode == 0
     (folder / "p.json").write_bytes(plain(PLUS))
     return folder
+
+
+def test_lines_are_continued_only_where_they_are_too_long() -> None:
+    spaced = "ab  cd"  # wrapping would leave one blank at a new line's end
+    assert rewrap([spaced, "ab  cd e"], 6, "> ") == [spaced, "ab  cd", "> e"]
+    assert rewrap(["a\tb"], 3, "") == ["a\tb"], "a line that fits stays as it is"
