@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..jobs.job_report import read_job_report
 from ..schemas.nsys import NsysRank, choose, find_ranks, is_nsys, only
+from ..schemas.parquet import StoredRank, is_stored, stored_ranks
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
@@ -40,7 +41,7 @@ class InputPair:
     rank: int | None = None
 
 
-TraceInput = str | InputPair | NsysRank
+TraceInput = str | InputPair | NsysRank | StoredRank
 """A file that is a trace by itself ("-" is standard input), one rank of a file with several, or a pair."""
 
 
@@ -101,16 +102,18 @@ def find_inputs(
     elif arguments.et_file is not None:
         raise UsageError(f"--et-file {arguments.et_file}: --kineto-file is missing; give the trace to link it with")
     for file in [*getattr(arguments, "first_files", ()), *arguments.files]:
-        in_folder = os.path.isdir(file) and not is_nsys(file)  # noqa: PTH112 (False for impossible names)
+        in_folder = os.path.isdir(file) and not is_stored(file) and not is_nsys(file)  # noqa: PTH112 (or impossible)
         for given in _in_folder(file) if in_folder else [file]:
             found += _ranks(arguments, given) if isinstance(given, str) else [given]
     if not found:
         raise UsageError("no trace was given; give a FILE, a folder, or --et-file and --kineto-file")
     if count is not None and len(found) != count:
-        several = "; choose among the ranks with --rank, --pid or --gpu" * any(isinstance(f, NsysRank) for f in found)
+        several = "; choose among the ranks with --rank, --pid or --gpu" * any(
+            isinstance(given, (NsysRank, StoredRank)) for given in found
+        )
         raise UsageError(f"{len(found)} trace{'s were' if len(found) > 1 else ' was'} given; give {count}{several}")
     chosen = [arguments.pid, arguments.gpu, None if rank_of_job else arguments.rank]
-    if chosen != [None] * 3 and not any(isinstance(given, (NsysRank, InputPair)) for given in found):
+    if chosen != [None] * 3 and not any(isinstance(given, (NsysRank, StoredRank, InputPair)) for given in found):
         raise UsageError(
             "--rank, --pid and --gpu choose among the ranks of a Nsight Systems export, and no FILE has several; "
             "leave them out"
@@ -123,6 +126,12 @@ def find_inputs(
 
 def _ranks(arguments: argparse.Namespace, file: str) -> Sequence[TraceInput]:
     """A file, or those of its ranks that the options choose."""
+    if os.path.isdir(file) and is_stored(file):  # noqa: PTH112 (False for impossible names)
+        stored = stored_ranks(file)
+        chosen = [found for found in stored if arguments.rank in (None, found.rank)]
+        if stored and not chosen:
+            raise UsageError(f"{file}: no rank {arguments.rank}; it has {', '.join(one.label for one in stored)}")
+        return chosen or [file]
     if not is_nsys(file):
         return [file]
     ranks = find_ranks(file)

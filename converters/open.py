@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..schemas import nsys
 from ..schemas.etplus.read_etplus import parse_etplus
+from ..schemas.parquet import StoredRank, is_stored, read_parquet
 from ..schemas.text.files import Blob, Source
 from ..schemas.text.files import load as load_bytes
 from ..schemas.text.gc_control import gc_disabled
@@ -105,6 +106,17 @@ class Reader(Protocol):
         """
 
 
+class _Columns:
+    name = "parquet"
+
+    def reads(self, head: bytes, name: str) -> bool:
+        return os.path.isdir(name) and is_stored(name)  # noqa: PTH112 (False for impossible names)
+
+    def read(self, source: Opened) -> Trace:
+        given = source.source
+        return read_parquet(given if isinstance(given, StoredRank) else source.path, rank=source.rank)
+
+
 class _Chakra:
     name = "chakra"
 
@@ -144,7 +156,7 @@ class _Timeline:
         return parse_trace(blob, progress=source.progress)
 
 
-_BUILT_IN: tuple[Reader, ...] = (_Chakra(), _NsightSystems(), _Timeline())
+_BUILT_IN: tuple[Reader, ...] = (_Columns(), _Chakra(), _NsightSystems(), _Timeline())
 
 
 @cache

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from .frames import to_networkx
 
 if TYPE_CHECKING:
+    from ..analysis.sql import QueryResult
     from ..analysis.summary import Analysis
     from ..replaying.critical import CriticalPath
     from ..replaying.graph_replay import Replay
@@ -65,6 +66,22 @@ class Library:
         if network is not None:
             graph = on_network(graph, parse_network(network))
         return replay(apply_what_ifs(graph, [parse_what_if(text) for text in what_ifs], constants), constants)
+
+    def sql(self, query: str, *, memory: str = "2GB") -> QueryResult:
+        """The rows that a SELECT finds in the tables `calls`, `device`, `runtime`, `edges`, `communications`, `memory`
+        and `steps`; see docs/sql.md for their columns.
+
+        Raises:
+            UsageError: an error in the query, or DuckDB is not installed.
+
+        Example:
+            >>> trace.sql("select count(*) as n, sum(dur_ns) as ns from device where category = 'kernel'").rows
+            [(92, 3003502)]
+        """
+        from ..analysis.sql import Database
+
+        trace = cast("Trace", self)
+        return Database({trace.rank or 0: trace}, memory=memory).query(query)
 
     def critical_path(self, *what_ifs: str) -> CriticalPath:
         """The longest path of the replay, by kind of time and by operator.
