@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..converters.convert import convert
 from ..converters.exporter import Conversion
+from ..converters.folder import InputPair
 from ..converters.registry import exporter_for, exporters, names_a_file, suffixes
 from ..schemas.parquet import is_stored
 from ..schemas.text.transaction import check_folder, check_outputs
 from ..trace.errors import UsageError
-from .inputs import InputPair, add_inputs, find_inputs, input_files, read_input
+from .inputs import add_inputs, find_inputs, input_files, read_input
 from .options import options_of
 from .outputs import add_json, write_json
 from .parser import hidden_alias

@@ -13,13 +13,14 @@ from pathlib import Path
 import orjson
 
 from ..analysis.sql import MEMORY, Database, QueryResult
+from ..converters.folder import InputPair
 from ..converters.traces import Source, Traces
 from ..schemas.parquet import is_stored, stored_ranks
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.frames import library
 from ..trace.printable import escaped
-from .inputs import InputPair, add_inputs, find_inputs, read_input
+from .inputs import add_inputs, find_inputs, read_input
 from .terminal import say
 
 _EPILOG = """\

@@ -20,6 +20,7 @@ from ..schemas.text.sniff import begins_like_kineto, begins_like_nodes, head_of,
 from ..trace.errors import EtplusError, TraceFormatError
 from ..trace.plugins import Plugin, plugins
 from ..trace.trace import Trace
+from .folder import InputPair
 
 if TYPE_CHECKING:
     from ..schemas.kineto.read_kineto import KinetoTrace
@@ -200,7 +201,11 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
 
 
 def open_trace(source: str | os.PathLike[str] | Trace) -> Trace:
-    """The trace in a file of any format, or the trace itself."""
+    """The trace in a file of any format, that of a pair, which is linked, or the trace itself."""
+    if isinstance(source, InputPair):
+        from ..linker import link
+
+        return link(source.et, source.kineto, rank=source.rank)
     return source if isinstance(source, Trace) else load(source)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, cast
 
@@ -168,3 +168,26 @@ class Library:
             rows.append(("linked", f"{ops['linked']:,} of {ops['total']:,} ({ops['certain']:,} certain)"))
         rows += [("damage", sentence) for sentence in trace.damage[:3]]
         return rows
+
+
+def write_job_report(ranks: Mapping[int, Trace], path: str | os.PathLike[str], *, title: str = "") -> None:
+    """Write one self-contained HTML page about the ranks of a job, read one after the other.
+
+    Raises:
+        UsageError: the traces are not of one job, or the file cannot be written or has another suffix than .html.
+    """
+    from ..analysis.summary import analyse
+    from ..jobs.job_ranks import check_job, job_trace
+    from ..replaying.critical import critical_chain
+    from ..report.html_page import check_page_name
+    from ..report.report_html import rank_report, report_html
+    from ..schemas.text.files import open_output
+
+    check_page_name(path)
+    reports, facts = [], []
+    for trace in ranks.values():
+        reports.append(rank_report(analyse(trace), len(ranks), chain=critical_chain(trace)))
+        facts.append(job_trace(trace))
+    page = report_html(reports, title, check_job(facts))
+    with open_output(path) as out:
+        out.write(page)
