@@ -13,7 +13,7 @@ from ..trace.columns import IntColumn
 from ..trace.intervals import sums
 from ..trace.tables import OP
 from ..trace.trace import Trace
-from .table import SELF_COLUMNS, SELF_TIMES, Column, Row, Table, WithMean
+from .table import SELF_COLUMNS, SELF_TIMES, Column, Row, Table, WithMean, repeated
 
 _MODULE = re.compile(r"nn\.Module: (.+?)(?:_\d+)?")
 
@@ -27,6 +27,8 @@ class ModuleRow(WithMean, Row):
         total_ns: host time of the calls. self_ns: without the modules and annotations inside, on the same thread.
         device_total_ns: GPU events launched by operators inside. device_self_ns: without those of modules and
             annotations inside; the sum over all rows is that of all events launched below a module or annotation.
+        repeated_ns: of device_self_ns that of events which were launched before the trace and count to the modules of
+            their repetition (equivalent, by repetition).
     """
 
     path: tuple[str, ...]
@@ -36,9 +38,10 @@ class ModuleRow(WithMean, Row):
     total_ns: int
     device_self_ns: int
     device_total_ns: int
+    repeated_ns: int = 0
 
     title = f"modules by class, and annotations{SELF_TIMES}"
-    columns = (Column("module", lambda row: "  " * row.depth + row.label), *SELF_COLUMNS)
+    columns = (Column("module", lambda row: "  " * row.depth + row.label + repeated(row)), *SELF_COLUMNS)
     derived = ("module", "depth", "mean_ns")
     joined = ("path", " / ")
 
@@ -85,8 +88,9 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
     place = of_path[path[regions]]
     host = (calls.end - calls.ts)[regions]
     inside = _inside(calls.parent, calls.thread, regions, is_region)
-    at = of_path[path[owner.call[owner.call >= 0]]]
-    own = sums(at, trace.gpu.dur[owner.call >= 0], len(paths))
+    within = np.flatnonzero((owner.call >= 0) & owner.in_module)
+    at, dur = of_path[path[owner.call[within]]], trace.gpu.dur[within]
+    own, by_repetition = (sums(at, ns, len(paths)) for ns in (dur, np.where(owner.repetition[within] > 0, dur, 0)))
     device = own.copy()
     for row in sorted(range(1, len(paths)), key=lambda row: -len(paths[row][1])):
         device[paths[row][0]] += device[row]
@@ -94,7 +98,7 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
     np.subtract.at(self_ns, of_path[path[regions[inside[inside >= 0]]]], host[inside >= 0])
     count = np.bincount(place, minlength=len(paths))
     instances = np.bincount(of_path[np.unique(path[regions])], minlength=len(paths))
-    columns = (instances, count, np.maximum(self_ns, 0), total, own, device)
+    columns = (instances, count, np.maximum(self_ns, 0), total, own, device, by_repetition)
     rows = [ModuleRow(names, *(int(column[row]) for column in columns)) for row, (_, names) in enumerate(paths)]
     return Table(ModuleRow, _in_tree_order(rows, [parent for parent, _ in paths]))
 

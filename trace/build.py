@@ -16,6 +16,7 @@ from .captured import CapturedGraphs
 from .columns import IntColumn, RowColumn, StringTable, int_column, matching, positions
 from .comm_kernels import Comm
 from .conventions import EDGE_KINDS, MAX_NS, STRUCTURAL
+from .counterparts import Counterparts
 from .errors import TraceFormatError
 from .index import Column, Positions, Row, as_column, as_positions
 from .kinds import CPU, GPU, RUNTIME
@@ -130,6 +131,7 @@ class TraceBuilder:
         unattached: UnattachedEvents | None = None,
         memory: MemoryEvents | None = None,
         captured: CapturedGraphs | None = None,
+        counterparts: Counterparts | None = None,
     ) -> Trace:
         """The trace of the rows, with what follows from all of them.
 
@@ -155,6 +157,7 @@ class TraceBuilder:
             structural=as_column(structural), parent_row=parent_row, thread=thread, names=self.names.values,
             categories=self.categories.values, sync_dep=self.sync_dep, comm=self.comm, edges=joined,
             unattached=unattached, memory=MemoryEvents.none() if memory is None else memory, captured=captured,
+            counterparts=Counterparts() if counterparts is None else counterparts,
             **columns,
         )  # fmt: skip
 

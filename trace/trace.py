@@ -19,6 +19,7 @@ from .captured import Attribution, CapturedGraphs, attribution_of
 from .columns import IntColumn, RowColumn, distinct_rows, matching, run_starts, scatter
 from .comm_kernels import Comm, is_comm_kernel
 from .conventions import EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PROFILER_STEP
+from .counterparts import Counterparts
 from .derive import device_properties, tables_of
 from .errors import ConvertError
 from .host_waits import MAX_SKEW_NS
@@ -121,6 +122,7 @@ class Trace(Library):
         memory: what allocators did, where it was recorded.
         notes: what had to be inferred or left out, in sentences.
         captured: the graphs that it replays, linked to the operators of their captures; None where no capture was read.
+        counterparts: repetitions of the GPU events that were launched before it.
     """
 
     file: str
@@ -173,6 +175,7 @@ class Trace(Library):
     memory: MemoryEvents
     notes: tuple[str, ...] = ()
     captured: CapturedGraphs | None = None
+    counterparts: Counterparts = field(default_factory=Counterparts)
 
     def __len__(self) -> int:
         return len(self.id)

@@ -166,6 +166,22 @@ class DeviceEvent(View[GpuIndex]):
         return Op(self.trace, call) if call >= 0 else None
 
     @property
+    def counterpart(self) -> DeviceEvent | None:
+        """Of work that was launched before the trace the same work of a later iteration, whose operator, shapes and
+        source line are its own, too (and the module, if `same_module`); None for other work, and where none is known.
+
+        The link is equivalent, by repetition, never certain; `op` remains None.
+        """
+        row = int(self.trace.gpu.counterpart[self.index])
+        found = np.flatnonzero(self.trace.gpu.source == row) if row >= 0 else np.zeros(0, np.int64)
+        return DeviceEvent(self.trace, GpuIndex(int(found[0]))) if len(found) else None
+
+    @property
+    def same_module(self) -> bool:
+        """Whether the counterpart is at the same place of the model, not in another layer that is alike."""
+        return bool(self.trace.gpu.same_module[self.index])
+
+    @property
     def captured_by(self) -> CapturedOp | None:
         """Of a kernel of a replayed graph the call that launched it when the graph was captured, None if unknown."""
         op = int(self.trace.gpu.captured_by[self.index])
