@@ -143,6 +143,11 @@ class Stacks:
         """The modules of a stack, outermost first: "nn.Module: Net_0"."""
         return tuple(name for name in self.frames(entry) if name.startswith(MODULE_FRAME))
 
+    @property
+    def module_names(self) -> list[str]:
+        """Names of the frames that are modules."""
+        return [name for name in self.names if name.startswith(MODULE_FRAME)]
+
     def _path(self, entry: int) -> list[int]:
         path = []
         while entry >= 0:
