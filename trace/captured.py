@@ -20,7 +20,7 @@ from .columns import IntColumn, StringTable, positions, run_starts
 from .comm_kernels import Comm
 from .index import as_column, as_positions
 from .kinds import LINK_NAMES, UNLINKED
-from .tables import OP, Calls, GpuEvents
+from .tables import OP, Calls
 from .tensors import Signature, SignatureTable, numbers_matter
 
 if TYPE_CHECKING:
@@ -333,17 +333,17 @@ def attribution_of(trace: Trace) -> Attribution:
     """See `Attribution`; without captured graphs and counterparts these are the trace's own columns."""
     calls, gpu, captured = trace.calls, trace.gpu, trace.tables.captured
     if not len(captured):
-        return _with_counterparts(gpu, calls, gpu.call, trace.hierarchy)
+        return _with_counterparts(trace, calls, gpu.call, trace.hierarchy)
     shifted = replace(captured, parent=as_positions(np.where(captured.parent >= 0, captured.parent + len(calls), -1)))
     joined = calls.joined(shifted)
     call = np.where(gpu.captured_by >= 0, gpu.captured_by + len(calls), gpu.call)
-    return _with_counterparts(gpu, joined, call, trace.hierarchy_of(joined))
+    return _with_counterparts(trace, joined, call, trace.hierarchy_of(joined))
 
 
-def _with_counterparts(gpu: GpuEvents, calls: Calls, call: IntColumn, hierarchy: Hierarchy) -> Attribution:
-    at = positions(gpu.source, gpu.counterpart)
-    of_other = np.where(at >= 0, call[at], -1)
-    repeated = np.flatnonzero((gpu.counterpart >= 0) & (call < 0) & (of_other >= 0))
+def _with_counterparts(trace: Trace, calls: Calls, call: IntColumn, hierarchy: Hierarchy) -> Attribution:
+    gpu, other = trace.gpu, trace.counterpart
+    of_other = np.where(other >= 0, call[other], -1)
+    repeated = np.flatnonzero((call < 0) & (of_other >= 0))
     order = repeated[np.argsort(gpu.counterpart[repeated], kind="stable")]
     begins = np.flatnonzero(run_starts(gpu.counterpart[order]))
     repetition = np.zeros(len(gpu), np.int64)

@@ -31,6 +31,7 @@ from ..text.records import decode_raws
 from .captured_graphs import CapturedBy, read_captured
 from .counterpart_links import Counterpart, read_counterparts
 from .inferred import infer_edges
+from .python_stacks import read_stacks
 from .record_store import EVENT_NUMBERS, TIMES, FileRecords, decode_record, offset_in
 
 T = TypeVar("T")
@@ -330,11 +331,11 @@ class NodeRows:
         unattached = read_unattached(file, bytes(header.get("unattached", b"[]")))
         captured = read_captured(file, header, self.captured_by)
         memory = read_memory(file, bytes(header.get("memory", b"[]")), builder.column("id"))
+        stacks = read_stacks(file, bytes(header.get("stacks", b"null")), builder.column("id"))
         counterparts = read_counterparts(file, header, self.counterpart, builder.column("id"), builder.column("kind"))
         trace = builder.build(
             texts, summary=report, header=header, flat=self.flat, edges=None if edges is None else edges(),
-            unattached=unattached, memory=memory, captured=captured,
-            counterparts=counterparts,
+            unattached=unattached, memory=memory, stacks=stacks, captured=captured, counterparts=counterparts,
         )  # fmt: skip
         return infer_edges(trace) if edges is None else trace
 

@@ -54,6 +54,13 @@ def test_every_kernel_of_a_periodic_program_has_its_repetition(queued: int) -> N
     assert kernel.counterpart.start_ns > kernel.start_ns and kernel.counterpart.counterpart is None
 
 
+def test_module_and_line_follow_from_the_repetition() -> None:
+    trace, found = linked([training()] * 4, 60)
+    for kernel, (work, _) in zip(trace.kernels, found, strict=False):
+        assert (kernel.module or "") == work.module.removeprefix("nn.Module: ")
+        assert kernel.counterpart is not None and kernel.phase == kernel.counterpart.phase
+
+
 def other_size(step: Step, at: int = 20) -> list[Work]:
     """The step with another operator in one place, whose kernel looks the same."""
     return [*step[:at], step[at]._replace(op="aten::other"), *step[at + 1 :]]
