@@ -19,12 +19,13 @@ from ..replaying.graph_replay import Replay, replay
 from ..replaying.network import on_network, parse_network
 from ..replaying.rank_coupling import join_ranks
 from ..replaying.whatif import apply_what_ifs, parse_what_if
-from ..schemas.parquet import is_stored, stored_ranks
+from ..schemas.nsys import NsysRank, is_nsys
+from ..schemas.parquet import StoredRank, is_stored, stored_ranks
 from ..schemas.text.files import Source as OneSource
 from ..trace.errors import UsageError
 from ..trace.selection import part_of
 from ..trace.trace import Trace
-from .folder import traces_in
+from .folder import InputPair, traces_in
 from .open import load as load_one
 from .traces import Source, Traces
 
@@ -193,12 +194,10 @@ def names_a_job(source: Any) -> bool:
     """Whether what is to be loaded is several traces: a list, a folder that is no format of its own, or a pattern."""
     if isinstance(source, (list, tuple)):
         return True
-    if not isinstance(source, (str, os.PathLike)):
+    if not isinstance(source, (str, os.PathLike)) or isinstance(source, (StoredRank, NsysRank, InputPair)):
         return False
     name = os.fspath(source)
     if os.path.isdir(name):  # noqa: PTH112 (False for impossible names)
-        from ..schemas.nsys import is_nsys
-
         return len(stored_ranks(name)) > 1 or not (is_stored(name) or is_nsys(name))
     return (not os.path.lexists(name) and bool(_GLOB & set(name))) or os.path.basename(name) == "job_report.json"  # noqa: PTH119
 

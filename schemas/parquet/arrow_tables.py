@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.build import ROW_COLUMNS
-from ...trace.columns import IntColumn, RowColumn, scatter
+from ...trace.columns import IntColumn, RowColumn, inverse_positions, scatter
 from ...trace.conventions import COPY_CATEGORIES
 from ...trace.frames import library
 from ...trace.kinds import CPU, GPU, LINK_NAMES
 from ...trace.trace import Trace
+from ...trace.views import DeviceEvents
 from ..execution_trace.arguments import tensor_members
 from .stored_tables import (
     COLUMNS,
@@ -114,6 +115,9 @@ class ArrowTables:
         attached["reason"] = self._coded(np.zeros(len(rows), np.int8), REASONS)
         attached["args"] = arrow.nulls(len(rows), arrow.string())
         loose = self._unattached()
+        if len(trace.counterparts):
+            attached |= self._counterparts(*trace.counterparts.links.of(rows))
+            loose |= self._counterparts(*trace.counterparts.unattached.of(np.arange(count)))
         if trace.captured is not None:
             attached |= self._captured(*trace.captured.links.of(rows))
             loose |= self._captured(*trace.captured.unattached.of(np.arange(count)))
@@ -137,9 +141,12 @@ class ArrowTables:
         at = np.where(at >= 0, at, _taken(trace.calls.ts, gpu.call))
         step = np.where(at >= 0, trace.steps.of(at), -1)
         name, launch, ordinal = (scatter(len(trace), gpu.source, values)[rows] for values in (name, at, step))
+        at = self._arrow.array(inverse_positions(len(trace), gpu.source)[rows])
+        events = DeviceEvents(trace, np.arange(len(gpu))).to_arrow().take(at)
         return {
             "op": self._coded(np.where(name < 0, len(trace.names), name), [*trace.names, ""]),
             "launch": self._numbers(launch, launch < 0), "step": self._numbers(ordinal, ordinal < 0),
+            **{key: events.column(key).combine_chunks().dictionary_encode() for key in ("phase", "module", "source")},
         }  # fmt: skip
 
     def _unattached(self) -> dict[str, Any]:
@@ -155,6 +162,10 @@ class ArrowTables:
             "captured_op": self._numbers(op, op < 0), "captured_link": self._coded(link, LINK_NAMES),
             "captured_replay": self._numbers(replay, replay < 0),
         }  # fmt: skip
+
+    def _counterparts(self, row: IntColumn, same_module: npt.NDArray[np.bool_]) -> dict[str, Any]:
+        ids = _taken(self.trace.id, row)
+        return {"counterpart": self._numbers(ids, row < 0), "same_module": self._numbers(same_module, row < 0)}
 
     def _edges(self) -> dict[str, Any]:
         (source, target, kind), ids = self.trace.edges.T, self.trace.id

@@ -25,6 +25,8 @@ from ...trace.kinds import LINK_NAMES, UNLINKED
 from ...trace.tables import MemoryEvents, UnattachedEvents
 from ...trace.trace import Trace
 from ..etplus.captured_graphs import CapturedBy, read_captured
+from ..etplus.counterpart_links import Counterpart, read_counterparts
+from ..etplus.python_stacks import read_stacks
 from ..etplus.record_store import TextRecords
 from ..text.gc_control import gc_disabled
 from ..text.transaction import protect
@@ -174,9 +176,13 @@ class _Reader:
         texts = StoredRecords(_Text(self), spans[0], spans[0] + spans[1], codes, self.signatures, sizes)
         header = _Header(texts.text, meta.header)
         captured = read_captured(self.name, header, self._captured(device))
+        ids = builder.column("id")
+        stacks = read_stacks(self.name, bytes(header["stacks"]) if "stacks" in header else b"null", ids)
+        counterparts = read_counterparts(self.name, header, self._counterparts(device), ids, builder.column("kind"))
         return builder.build(
             texts, summary=meta.summary, header=header, flat=meta.flat, edges=self._edges(), thread=thread,
-            unattached=self._unattached(loose), memory=self._memory(), captured=captured, notes=tuple(meta.notes),
+            unattached=self._unattached(loose), memory=self._memory(), captured=captured,
+            stacks=stacks, counterparts=counterparts, notes=tuple(meta.notes),
         )  # fmt: skip
 
     @cached_property
@@ -258,6 +264,12 @@ class _Reader:
             for row, op, link, replay in zip(rows, *found, strict=True)
             if op is not None and link != LINK_NAMES[UNLINKED]
         }
+
+    def _counterparts(self, device: Any) -> dict[int, Counterpart]:
+        if "counterpart" not in device.column_names:
+            return {}
+        columns = (device.column(key).to_pylist() for key in ("row", "counterpart", "same_module"))
+        return {row: Counterpart(of, same) for row, of, same in zip(*columns, strict=True) if of is not None}
 
 
 class _Text:

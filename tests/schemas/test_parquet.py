@@ -14,7 +14,8 @@ import orjson
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from etplus import Trace, convert, link, load
+from etplus import Trace, convert, link
+from etplus.converters.open import load
 from etplus.schemas.parquet import StoredRank, is_stored, read_parquet, stored_ranks, write_parquet
 from etplus.schemas.parquet.stored_tables import COLUMNS, ROW_TABLES, TABLES
 from etplus.trace.errors import TraceFormatError, UsageError
