@@ -20,9 +20,10 @@ from ..trace.columns import IntColumn, StringTable, distinct, inverse_positions,
 from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.errors import UsageError
 from ..trace.kinds import CERTAIN, EQUIVALENT, GPU, RUNTIME
+from ..trace.step_annotations import batch_size_in
 from ..trace.trace import Trace
 from .captured_alignment import Aligned, align, align_streams, could_align, could_follow, fits_by_count
-from .captures import Capture, batch_size_in, kernel_key, with_callers
+from .captures import Capture, kernel_key, with_callers
 
 _NO_KERNELS, _NO_BATCH, _STREAMS = GRAPH_REASONS
 _ALL = slice(None)
