@@ -44,6 +44,7 @@ from .operators import OperatorRow, operator_table
 from .origins import phase_table, source_table
 from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
 from .sequences import kernel_sequences
+from .serving_steps import ServingPhase, ServingStep, serving_phases, serving_steps
 from .table import Row, Table, WithMean, per_second
 
 _T = TypeVar("_T")
@@ -79,9 +80,10 @@ class Analysis:
         kernel_delay_ns: gaps below this are the device's own delay in `idle_causes`.
         batch_size: samples an iteration, None if it was not given.
         notes: what is missing, in sentences.
-        idle_causes, launches, queues, copies, communication, memory, sequences, modules, phases, sources, gemms: see
-            the functions `idle_causes`, `launch_statistics`, `queue_use`, `copy_bandwidth`, `communication`,
-            `device_memory`, `kernel_sequences`, `module_table`, `phase_table`, `source_table` and `gemm_table`.
+        idle_causes, launches, queues, copies, communication, memory, sequences, modules, phases, sources, gemms,
+            serving_steps, serving_phases: see the functions `idle_causes`, `launch_statistics`, `queue_use`,
+            `copy_bandwidth`, `communication`, `device_memory`, `kernel_sequences`, `module_table`, `phase_table`,
+            `source_table`, `gemm_table`, `serving_steps` and `serving_phases`.
     """
 
     trace: Trace
@@ -127,6 +129,14 @@ class Analysis:
         return gemm_table(self.trace, self.work, self.devices)
 
     @cached_property
+    def serving_steps(self) -> Table[ServingStep]:
+        return serving_steps(self.trace, self.work)
+
+    @cached_property
+    def serving_phases(self) -> Table[ServingPhase]:
+        return serving_phases(self.serving_steps)
+
+    @cached_property
     def others(self) -> dict[str, Table[Any]]:
         """Tables of other packages, by name, and as `findings` what their findings say, if anything."""
         tables = {name: _table_of(plugin, self) for name, plugin in _plugins().items()}
@@ -146,7 +156,7 @@ class Analysis:
 
 _BY_NAME = (
     "breakdown", "kernels", "gemms", "host_ops", "operators", "modules", "phases", "sources", "idle_causes", "launches",
-    "queues", "copies", "communication", "sequences", "memory",
+    "queues", "copies", "communication", "sequences", "memory", "serving_steps", "serving_phases",
 )  # fmt: skip
 TABLES: dict[str, Callable[[Analysis], Sequence[Any]]] = {
     "streams": attrgetter("streams"),

@@ -30,6 +30,7 @@ from ..trace.comm_kernels import Comm
 from ..trace.conventions import CPU_CATEGORIES, PROFILER_STEP, PYTHON_CATEGORY
 from ..trace.errors import TraceFormatError, UsageError
 from ..trace.kinds import CPU
+from ..trace.step_annotations import parse_capture
 from ..trace.tables import ANNOTATION, MODULE, OP
 from ..trace.trace import Trace
 from .attach import attach_gpu_events
@@ -50,10 +51,6 @@ _COPY_CALL, _FILL_CALL = re.compile(r"\w*Memcpy\w*"), re.compile(r"\w*Memset\w*"
 _COPY_KERNEL, _FILL_KERNEL = "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBuffer"
 COPY, FILL = "<copy>", "<fill>"
 """In place of the names of a copy and a memset, since their calls do not record the name of the device event."""
-_CAPTURED_FOR = re.compile(r"capture_(\d+)_([A-Z]+)|graph_capture: batch=(\d+) mode=([A-Z]+)")
-"""Annotations around the captures of SGLang and vLLM."""
-_STEP_OF = re.compile(r"execute_(\d+)_context|\bbs=(\d+)\b|execute_context_\d+\((\d+)\)_generation_\d+\((\d+)\)")
-"""Annotations around the steps of SGLang and vLLM: tokens or sequences of the step; those of both phases add up."""
 _CATEGORY_KIND = {"cpu_op": OP, "user_annotation": ANNOTATION, PYTHON_CATEGORY: MODULE}
 _FORWARD = "give the Kineto trace of the run in which the graphs were captured"
 
@@ -104,17 +101,6 @@ def kernel_key(name: str, category: str = "kernel") -> str:
     if category == "gpu_memcpy" or name.startswith(_COPY_KERNEL):
         return COPY
     return FILL if category == "gpu_memset" or name.startswith(_FILL_KERNEL) else name
-
-
-def batch_size_in(name: str) -> int | None:
-    """The batch size in the name of a step's annotation, None for another annotation.
-
-    Example:
-        >>> batch_size_in("step[DECODE bs=32]"), batch_size_in("execute_context_1(100)_generation_2(2)")
-        (32, 102)
-    """
-    found = _STEP_OF.search(name)
-    return sum(int(number) for number in found.groups() if number) if found else None
 
 
 def captures_of(source: CaptureSource, link: PairLink, progress: bool) -> list[Capture]:
@@ -285,7 +271,7 @@ def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColu
     What says when something was captured, not where in the model (SGLang's and vLLM's annotations, the profiler's
     steps), is left out.
     """
-    names = [_CAPTURED_FOR.match(name) is None and PROFILER_STEP.fullmatch(name) is None for name in events.names]
+    names = [parse_capture(name) is None and PROFILER_STEP.fullmatch(name) is None for name in events.names]
     wanted = np.array(names, np.bool_)[calls.name]
     every = with_callers(op, calls.parent)
     kept = every[wanted[every]]
@@ -312,9 +298,8 @@ def _captured_for(
     for call in around.tolist():
         size, mode = details.get("batch_size"), str(details.get("mode") or "")
         while call >= 0 and size is None:
-            if found := _CAPTURED_FOR.match(kineto.events.names[calls.name[call]]):
-                number, word = (group for group in found.groups() if group)
-                size, mode = int(number), word
+            if found := parse_capture(kineto.events.names[calls.name[call]]):
+                size, mode = found.size, found.mode
             call = int(calls.parent[call])
         sizes.append(size)
         modes.append(mode)

@@ -316,7 +316,7 @@ def _cpu_columns(trace: Trace) -> Columns:
         "path": np.concatenate([trace.hierarchy.path, none]),
         "link": np.concatenate([trace.link[calls.source], none]),
         "seq": np.concatenate([trace.seq_id[calls.source], none]),
-        "step": trace.steps.of(np.concatenate([calls.ts, runtime.ts])),
+        "step": np.concatenate([trace.step_of_call, trace.steps.of(runtime.ts, runtime.thread)]),
     }
 
 

@@ -362,10 +362,12 @@ class Trace(Library):
         rows = rows[np.argsort(calls.ts[rows], kind="stable")]
         names = [self.names[code] for code in calls.name[rows].tolist()]
         own = calls.kind != MODULE
-        found = find_marks(names, calls.ts[rows], calls.end[rows], calls.ts[own], int(calls.end[own].max(initial=0)))
+        last = int(calls.end[own].max(initial=0))
+        found = find_marks(names, calls.ts[rows], calls.end[rows], calls.thread[rows], calls.ts[own], last)
         marked = rows[found.mark]
         end = calls.end[marked] if found.encloses else found.end
-        return Steps(as_positions(marked), calls.ts[marked], end, tuple(found.labels(names)))
+        labels = tuple(found.labels(names))
+        return Steps(as_positions(marked), calls.ts[marked], end, labels, calls.thread[marked], found.batches)
 
     @cached_property
     def launched_ns(self) -> Column[GpuIndex, np.int64]:
@@ -379,8 +381,20 @@ class Trace(Library):
 
     @cached_property
     def step_of_event(self) -> Column[GpuIndex, np.int64]:
-        """int64, for each GPU event the ordinal of the step in which it was launched (`launched_ns`), −1 for none."""
-        return as_column(self.steps.of(self.launched_ns))
+        """int64, for each GPU event the ordinal of the step in which it was launched (`launched_ns`), −1 for none.
+
+        The kernels of a replayed graph are in the step that replays it.
+        """
+        gpu = self.gpu
+        thread = np.append(self.calls.thread, -1)[gpu.call]
+        launched = gpu.runtime >= 0
+        thread[launched] = self.runtime.thread[gpu.runtime[launched]]
+        return as_column(self.steps.of(self.launched_ns, thread))
+
+    @cached_property
+    def step_of_call(self) -> Column[CallIndex, np.int64]:
+        """int64, for each call the ordinal of the step that it begins in, −1 for none."""
+        return as_column(self.steps.of(self.calls.ts, self.calls.thread))
 
     @cached_property
     def communicates(self) -> Column[Row, np.bool_]:

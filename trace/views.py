@@ -149,7 +149,7 @@ class Op(View[CallIndex], CalledWith):
     @property
     def step(self) -> str | None:
         """The iteration that it is in ("ProfilerStep#3", or an ordinal), None outside."""
-        at = int(self.trace.steps.of(self.trace.calls.ts[self.index : self.index + 1])[0])
+        at = int(self.trace.step_of_call[self.index])
         return self.trace.steps.names[at] if at >= 0 else None
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.linker.captures import Capture, batch_size_in, capture_files, captures_of, kernel_key, with_callers
+from etplus.linker.captures import Capture, capture_files, captures_of, kernel_key, with_callers
 from etplus.trace.errors import TraceFormatError, UsageError
 from support import Document, et_document, kineto_document
 
@@ -130,17 +130,6 @@ def test_a_list_of_captures_says_batch_size_and_mode(tmp_path: Path) -> None:
     (found,) = captures_of(tmp_path, None, False)  # type: ignore[arg-type]
     assert (found.file, found.batch_size, found.mode) == ("k.json", (8,), ("DECODE",))
     assert found.notes == ("empty.json: no graph is captured in it, left out",)
-
-
-@pytest.mark.parametrize(
-    ("name", "size"),
-    [
-        ("step[DECODE bs=32]", 32), ("execute_16_context", 16), ("execute_context_1(100)_generation_2(2)", 102),
-        ("execute_context_0(0)_generation_7(7)", 7), ("forward", None), ("abs=3", None),
-    ],
-)  # fmt: skip
-def test_batch_sizes_in_names(name: str, size: int | None) -> None:
-    assert batch_size_in(name) == size
 
 
 def test_names_of_kernels_copies_and_fills() -> None:
