@@ -19,6 +19,7 @@ from ..trace.tensors import Signature, Tensor, read_bytes, total_bytes
 from . import indexing, serving
 from .attention import ATTENTION
 from .convolutions import CONVOLUTIONS, GRADIENTS, Convolution
+from .experts import computes_experts, expert_work
 from .operator_outputs import (
     COMPARISONS,
     NORMALISATIONS,
@@ -91,6 +92,8 @@ def operator(name: str) -> Operator | None:
     """
     if name.startswith(_TRITON):
         return Operator(moved=partial(_moved_by_triton, name))
+    if computes_experts(name):
+        return Operator(partial(_of_experts, name), moved=lambda signature: None)
     name = plain_name(name)
     if "embedding_codegen" in name or "SplitLookupFunction" in name:
         return _UNCOUNTED
@@ -272,13 +275,19 @@ for _name, _gradients in SEVERAL_GRADIENTS.items():
 # Serving frameworks
 
 register("vllm::rocm_unquantized_gemm aiter::gemm_a16w16", _multiplies(_linear, _linear_outputs))
+
+
+def _of_experts(name: str, signature: Signature) -> int | None:
+    found = expert_work(name, signature)
+    return None if found is None else found.flops
+
+
 register(serving.OUT_FIRST, _BUFFERS)
 register(serving.IN_PLACE, Operator(moved=serving.moved_in_place))
 register(serving.NORM_WITH_ADD, Operator(outputs=serving.norm_with_add))
 register("vllm::rocm_aiter_rms_norm aiter::rms_norm", Operator(outputs=_like_first))
 register("_C::rotary_embedding sgl_kernel::rotary_embedding", Operator(moved=serving.moved_rotary, values=True))
 register("sglang::store_cache", Operator(moved=serving.moved_cache))
-register(serving.FUSED_EXPERTS, Operator(serving.experts_flops, moved=lambda signature: None))
 register(serving.DEPENDS_ON_DATA, _UNCOUNTED)
 
 

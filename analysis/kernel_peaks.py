@@ -6,53 +6,24 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.brief import brief
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, distinct, distinct_rows, grouped, matching, run_starts
+from ..trace.columns import IntColumn, distinct_rows, grouped
 from ..trace.intervals import sums
-from ..trace.kernel_kinds import computes_products
 from ..trace.kernel_names import kernel_label
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .devices import Device, find_device
-from .flops import Product, bytes_moved, flops, operator, product
+from .event_work import Work, work_of_events
+from .flops import Product, product
 from .table import Column, Row, Table, WithMean, per_second
 
 _TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
 
 Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Work:
-    """What GPU events compute and move; one entry an event of `Trace.gpu`.
-
-    The FLOPs and bytes of an operator stand at its main kernel (the longest of those named like matrix products,
-    convolutions or attention, else the longest), or at the two of a convolution's backward, half each; its other
-    kernels have none. The sum over the events of an operator is the operator's.
-
-    Attributes:
-        flops, bytes: int64, −1 if unknown or if it is another kernel's.
-        dtype: int32 code into `dtypes`, the element type that peaks go by; 0 ("") if unknown.
-        call: int64, position in the calls of `Trace.attribution` of the operator that the FLOPs are of, else of the one
-            that launched it; −1 for none.
-        operator_ns: int64, where FLOPs are known: durations of all kernels of the operator that they are of (in a
-            convolution also changes of layout, sums of partial results), shared like the FLOPs; 0 elsewhere.
-    """
-
-    flops: IntColumn
-    bytes: IntColumn
-    dtype: npt.NDArray[np.int32]
-    dtypes: list[str]
-    call: IntColumn
-    operator_ns: IntColumn
-
-    __repr__ = brief
 
 
 class KernelRow(WithMean, Row):
@@ -135,40 +106,6 @@ def find_devices(trace: Trace, own: Sequence[Device] = ()) -> dict[int, Device]:
     return {number: device for number, device in found.items() if device is not None}
 
 
-def work_of_events(trace: Trace) -> Work:
-    """FLOPs, bytes and element types of all GPU events.
-
-    FLOPs are those of the innermost operator that is counted (`mm` in `matmul` in `linear`). Bytes are its, too, or
-    those of the operator that launched the event where that is another one inside.
-    """
-    gpu, calls, caller = trace.gpu, trace.attribution.calls, trace.attribution.call
-    count, size = _of_calls(trace)
-    innermost = _innermost(calls.parent, count >= 0)
-    launched = np.flatnonzero((caller >= 0) & ~trace.is_copy)
-    owner = nearest(caller, calls.parent, innermost) if len(calls) else caller
-    work = Work(
-        np.full(len(gpu), -1, np.int64), gpu.bytes.copy(), np.zeros(len(gpu), np.int32),
-        ["", *sorted({signature.dtype for signature in trace.signatures} - {""} | {"float32", "tf32"})],
-        caller.copy(), np.zeros(len(gpu), np.int64),
-    )  # fmt: skip
-    named = matching(gpu.name, trace.names, computes_products)
-    for events in _groups(trace, owner, launched[owner[launched] >= 0], named):
-        call = int(owner[events[0]])
-        main = _main(trace, events, trace.names[calls.name[call]], named)
-        _share(trace, work.flops, main, int(count[call]))
-        _share(trace, work.operator_ns, main, int(gpu.dur[events].sum()))
-        for kernels in main:
-            work.call[kernels] = call
-            if np.all((caller[kernels] == call) | (size[caller[kernels]] < 0)):
-                _share(trace, work.bytes, [kernels], int(size[call]) // len(main))
-    for events in _groups(trace, caller, launched[owner[launched] != caller[launched]], named):
-        if work.bytes[events].max() < 0:
-            main = _main(trace, events, "", named)
-            _share(trace, work.bytes, main, int(size[caller[events[0]]]))
-    _set_dtypes(trace, work)
-    return work
-
-
 def from_memory(trace: Trace, size: IntColumn, devices: Mapping[int, Device]) -> Mask:
     """Which GPU events moved their bytes to and from the device's memory, as far as that can be known.
 
@@ -186,72 +123,6 @@ def from_memory(trace: Trace, size: IntColumn, devices: Mapping[int, Device]) ->
         helped = (size > passes) & (size - 2 * cache <= passes) & (cache > 0) & (gpu.dur > 0)
         found |= (gpu.device == number) & (size > cache) & ~helped
     return found
-
-
-def _of_calls(trace: Trace) -> tuple[IntColumn, IntColumn]:
-    """FLOPs and bytes of every call, −1 if unknown; each distinct call is counted once."""
-    calls = trace.attribution.calls
-    count, size = np.full(len(calls), -1, np.int64), np.full(len(calls), -1, np.int64)
-    ops = np.flatnonzero((calls.kind == OP) & (calls.signature >= 0))
-    for (name, signature), at in grouped(calls.name[ops], calls.signature[ops]):
-        for column, of in ((count, flops), (size, bytes_moved)):
-            value = of(trace.names[name], trace.signatures[signature])
-            column[ops[at]] = -1 if value is None else value
-    return count, size
-
-
-def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
-    """Those of the chosen calls that have no chosen one inside."""
-    outer = np.zeros(len(parent), np.bool_)
-    at = distinct(parent[chosen])
-    while len(at := at[at >= 0]):
-        at = at[~outer[at]]
-        outer[at] = True
-        at = distinct(parent[at])
-    return chosen & ~outer
-
-
-def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask) -> list[IntColumn]:
-    """Events by call, those of a captured call by replay; in each group those named like a main kernel first, of them
-    the longest."""
-    if not len(events):
-        return []
-    replay = trace.gpu.graph_replay[events]
-    order = np.lexsort((events, -trace.gpu.dur[events], ~named[events], replay, call[events]))
-    events = events[order]
-    return np.split(events, np.flatnonzero(run_starts(call[events], replay[order]))[1:])
-
-
-def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColumn]:
-    """The main kernels of a group: of as many names as the operator has parts, those that come first.
-
-    An operator may launch one kernel several times, for a chunk of its tensors each.
-    """
-    name, entry = trace.gpu.name[events], operator(op)
-    first = list(dict.fromkeys(name[named[events]].tolist() or name[:1].tolist()))
-    return [events[name == code] for code in first[: entry.parts if entry is not None else 1]]
-
-
-def _share(trace: Trace, column: IntColumn, main: list[IntColumn], total: int) -> None:
-    """Give a total to main kernels in equal parts, and each part to the events of that name by their durations."""
-    if total < 0:
-        return
-    for part, kernels in enumerate(main):
-        mine = total // len(main) + (total % len(main) if part == 0 else 0)
-        dur = trace.gpu.dur[kernels].tolist()
-        whole = sum(dur)
-        shares = [mine * ns // whole if whole else mine // len(dur) for ns in dur]
-        shares[0] += mine - sum(shares)
-        column[kernels] = shares
-
-
-def _set_dtypes(trace: Trace, work: Work) -> None:
-    codes = {dtype: code for code, dtype in enumerate(work.dtypes)}
-    of_signature = np.array([*(codes[signature.dtype] for signature in trace.signatures), 0], np.int32)
-    has = work.call >= 0
-    work.dtype[has] = of_signature[trace.attribution.calls.signature[work.call[has]]]
-    tensor_float = matching(trace.gpu.name, trace.names, _TENSOR_FLOAT.search)
-    work.dtype[tensor_float & (work.dtype == codes["float32"])] = codes["tf32"]
 
 
 def kernel_table(

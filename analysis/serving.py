@@ -6,8 +6,6 @@ recorded: such operators have no count rather than that of their whole caches an
 
 from __future__ import annotations
 
-from math import prod
-
 from ..trace.tensors import Signature, Tensor, total_bytes
 
 OUT_FIRST = (
@@ -20,11 +18,6 @@ IN_PLACE = "_C::fused_add_rms_norm sgl_kernel::fused_add_rmsnorm"
 """`(input, residual, weight, …)`: the first two are read and written."""
 NORM_WITH_ADD = "vllm::rocm_aiter_rmsnorm2d_fwd_with_add"
 """`(input, residual, weight, …)` that returns the normalised sum and the sum."""
-FUSED_EXPERTS = (
-    "vllm::inplace_fused_experts vllm::outplace_fused_experts sglang::inplace_fused_experts"
-    " sglang::outplace_fused_experts vllm::rocm_aiter_fused_moe aiter::fused_moe_"
-)
-"""`(hidden states, weights w1, weights w2, weights of the experts, experts of each token, …)`."""
 DEPENDS_ON_DATA = (
     "vllm::moe_forward vllm::moe_forward_shared vllm::unified_attention vllm::unified_attention_with_output"
     " vllm::unified_kv_cache_update _C::paged_attention_v1 _C::paged_attention_v2 _rocm_C::paged_attention"
@@ -33,26 +26,6 @@ DEPENDS_ON_DATA = (
     " sgl_kernel::fwd"
 )
 """Paged attention, writes to a cache that skip padded tokens, and experts whose weights are not among the arguments."""
-
-
-def experts_flops(signature: Signature) -> int | None:
-    """2·tokens·k·(|w1| + |w2|) / experts: every token meets the whole weights of its k experts.
-
-    w1 is (experts, intermediate or twice as many where gated, hidden), w2 (experts, hidden, intermediate). None for
-    packed weights (of other extents), and where a map of experts (a tensor of integers behind) leaves some to others.
-    """
-    hidden, first, second, scores, chosen = (signature.shape(at) for at in range(5))
-    if hidden is None or first is None or second is None or scores is None or chosen is None:
-        return None
-    inner = second[-1]
-    if len(first) != 3 or len(second) != 3 or first[0] != second[0] or len(chosen) != 2 or scores != chosen:
-        return None
-    if first[2] != hidden[-1] or second[1] != hidden[-1] or first[1] not in (inner, 2 * inner):
-        return None
-    others = [tensor.dtype for argument in signature.inputs[5:] for tensor in argument.tensors]
-    if prod(hidden[:-1]) != chosen[0] or any("int" in dtype or not dtype for dtype in others):
-        return None
-    return 2 * prod(chosen) * (first[1] * first[2] + second[1] * second[2])
 
 
 def norm_with_add(signature: Signature) -> list[tuple[int, ...] | Tensor] | None:
