@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import NamedTuple, TypeVar
@@ -20,6 +20,7 @@ from . import indexing, serving
 from .attention import ATTENTION
 from .convolutions import CONVOLUTIONS, GRADIENTS, Convolution
 from .experts import computes_experts, expert_work
+from .library_products import is_library_product, library_product, moved_by_product
 from .operator_outputs import (
     COMPARISONS,
     NORMALISATIONS,
@@ -92,12 +93,10 @@ def operator(name: str) -> Operator | None:
     """
     if name.startswith(_TRITON):
         return Operator(moved=partial(_moved_by_triton, name))
-    if computes_experts(name):
-        return Operator(partial(_of_experts, name), moved=lambda signature: None)
     name = plain_name(name)
     if "embedding_codegen" in name or "SplitLookupFunction" in name:
         return _UNCOUNTED
-    return _OPERATORS.get(name) or _OPERATORS.get(name.removesuffix("_"))
+    return _OPERATORS.get(name) or _OPERATORS.get(name.removesuffix("_")) or _of_library(name)
 
 
 def product(name: str, signature: Signature) -> Product | None:
@@ -282,13 +281,26 @@ def _of_experts(name: str, signature: Signature) -> int | None:
     return None if found is None else found.flops
 
 
-register(serving.OUT_FIRST, _BUFFERS)
-register(serving.IN_PLACE, Operator(moved=serving.moved_in_place))
-register(serving.NORM_WITH_ADD, Operator(outputs=serving.norm_with_add))
-register("vllm::rocm_aiter_rms_norm aiter::rms_norm", Operator(outputs=_like_first))
-register("_C::rotary_embedding sgl_kernel::rotary_embedding", Operator(moved=serving.moved_rotary, values=True))
-register("sglang::store_cache", Operator(moved=serving.moved_cache))
 register(serving.DEPENDS_ON_DATA, _UNCOUNTED)
+
+
+def _of_library(name: str) -> Operator | None:
+    """How operators of serving libraries are counted, by families of names."""
+    if computes_experts(name):
+        return Operator(partial(_of_experts, name), moved=lambda signature: None)
+    moved = serving.memory_bound(name)
+    if moved is not None:
+        return Operator(moved=moved, values=True)
+    if not is_library_product(name):
+        return None
+    return replace(
+        _multiplies(partial(_library_product, name), lambda signature: None), moved=partial(moved_by_product, name)
+    )
+
+
+def _library_product(name: str, signature: Signature) -> Product | None:
+    found = library_product(name, signature)
+    return None if found is None else Product(*found[:4])
 
 
 # Of a buffer of a kernel that Inductor makes in Triton only shape and type are recorded, not whether the kernel reads
