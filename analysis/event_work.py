@@ -33,11 +33,13 @@ from .experts import (
     expert_work,
     split_kernels,
 )
-from .flops import bytes_moved, flops, operator
+from .flops import bytes_moved, computed_in, flops, operator
 from .paged_attention import attention_work, heads_of, is_paged_attention
 
 _TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
 _CACHE_WRITE = re.compile(r".*(?:reshape_and_cache\w*|store_cache)")
+_JOINS_PARTS = re.compile(r"reduce|combine|merge|metadata|prepare", re.IGNORECASE)
+"""Kernels beside those of attention, which join the results of parts of the keys."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -121,13 +123,20 @@ def work_of_events(trace: Trace) -> Work:
             work.counted[events] |= size[caller[events[0]]] >= 0
     np.maximum(work.most_bytes, work.bytes, out=work.most_bytes)
     _set_dtypes(trace, work)
-    return replace(work, notes=tuple(f"{count:,} calls have no FLOPs: {why}" for why, count in of_data.notes.items()))
+    return replace(work, notes=tuple(_sentence(count, why) for why, count in of_data.notes.items()))
+
+
+def _sentence(count: int, why: str) -> str:
+    return (
+        f"{count:,} calls have no FLOPs: {why}" if count > 1 else f"1 call has no FLOPs: {why.replace('their', 'its')}"
+    )
 
 
 def _give_data_work(trace: Trace, work: Work, of_data: _WorkOfData, call: int, events: IntColumn, named: Mask) -> None:
     """Give the kernels of one call of attention or of experts its work, as far as it is known."""
     if of_data.attention[call]:
-        kernels = events[named[events]] if named[events].any() else events[:1]
+        attending = named[events] & ~matching(trace.gpu.name[events], trace.names, _JOINS_PARTS.search)
+        kernels = events[attending] if attending.any() else events[:1]
         done = of_data.of_attention(call, kernels)
         parts = [] if done is None else [(kernels, done)]
     else:
@@ -226,7 +235,9 @@ _CLOCK_NS = 1000
 """Times of some traces are whole µs."""
 _NO_SUMS = "their step's annotation has no sums of lengths"
 _NO_FIT = "their shapes do not fit the sums of lengths of their step"
-_TOO_MUCH = "the sums of their step give more than the device can do in their time: they see a part of the keys"
+_TOO_MUCH = (
+    "the sums of their step give more than the device can do in their time, so that they see a part of the keys only"
+)
 _NO_EXPERTS = "neither the weights nor the experts of each token are recorded"
 
 
@@ -302,9 +313,17 @@ def _share(trace: Trace, column: IntColumn, main: list[IntColumn], total: int) -
 
 
 def _set_dtypes(trace: Trace, work: Work) -> None:
+    calls = trace.attribution.calls
     codes = {dtype: code for code, dtype in enumerate(work.dtypes)}
     of_signature = np.array([*(codes[signature.dtype] for signature in trace.signatures), 0], np.int32)
-    has = work.call >= 0
-    work.dtype[has] = of_signature[trace.attribution.calls.signature[work.call[has]]]
+    events = np.flatnonzero(work.call >= 0)
+    work.dtype[events] = of_signature[calls.signature[work.call[events]]]
+    events = events[work.flops[events] >= 0]
+    for (name, signature), at in grouped(calls.name[work.call[events]], calls.signature[work.call[events]]):
+        dtype = computed_in(trace.names[name], trace.signatures[signature])
+        if dtype not in codes:
+            codes[dtype] = len(work.dtypes)
+            work.dtypes.append(dtype)
+        work.dtype[events[at]] = codes[dtype]
     tensor_float = matching(trace.gpu.name, trace.names, _TENSOR_FLOAT.search)
     work.dtype[tensor_float & (work.dtype == codes["float32"])] = codes["tf32"]

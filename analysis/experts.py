@@ -164,6 +164,13 @@ def expert_work(
     return both._replace(products=both.products[1:]) if _SECOND.fullmatch(name) else both
 
 
+def expert_dtype(signature: Signature) -> str | None:
+    """The element type that experts with weights of eight bits are computed in, which rows are converted to; None for
+    other weights."""
+    weights = next((one for one in signature.tensors if len(one.shape) == 3 and one.dtype.startswith("float8")), None)
+    return None if weights is None else weights.dtype
+
+
 def _packings(dtype: str) -> tuple[int, ...]:
     """How many elements one of a stored type may hold."""
     if dtype in ("int32", "uint32"):

@@ -19,7 +19,7 @@ from ..trace.tensors import Signature, Tensor, read_bytes, total_bytes
 from . import indexing, serving
 from .attention import ATTENTION
 from .convolutions import CONVOLUTIONS, GRADIENTS, Convolution
-from .experts import computes_experts, expert_work
+from .experts import computes_experts, expert_dtype, expert_work
 from .library_products import is_library_product, library_product, moved_by_product
 from .operator_outputs import (
     COMPARISONS,
@@ -131,6 +131,22 @@ def bytes_moved(name: str, signature: Signature) -> int | None:
     if entry is not None and entry.moved is not None:
         return _number(entry.moved, signature)
     return _number(partial(_inputs_and_outputs, name, entry), signature)
+
+
+def computed_in(name: str, signature: Signature) -> str:
+    """The element type whose peak an operator's FLOPs go by: that of the call, or of products with operands in fewer
+    bits the one that they are multiplied in.
+
+    Example:
+        >>> from etplus.trace.tensors import Argument, Tensor
+        >>> tensors = [Tensor((8, 16), "bfloat16"), *[Tensor((one, 32), "float8_e4m3fn") for one in (8, 16)]]
+        >>> computed_in("_C::cutlass_scaled_mm", Signature(tuple(Argument((one,)) for one in tensors)))
+        'float8_e4m3fn'
+    """
+    if computes_experts(name):
+        return expert_dtype(signature) or signature.dtype
+    found = _tried(partial(library_product, name), signature) if is_library_product(name) else None
+    return signature.dtype if found is None else found.dtype
 
 
 def _tried(count: Callable[[Signature], _T | None] | None, signature: Signature) -> _T | None:

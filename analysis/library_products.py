@@ -42,9 +42,8 @@ class LibraryProduct(NamedTuple):
 
     @property
     def dtype(self) -> str:
-        """The element type that it is computed in: that of the rows, where weights are in fewer bits those are
-        converted to it."""
-        return self.rows.dtype
+        """The element type that it is computed in: that of the rows, to which weights in fewer bits are converted."""
+        return "float4" if self.rows.dtype == "uint8" else self.rows.dtype
 
 
 def is_library_product(name: str) -> bool:

@@ -209,7 +209,7 @@ def analyse(
         host_ops(trace, by_shape=by_shape), operator_table(trace, by_shape=by_shape), iterations(trace, annotation),
         kernel_table(trace, work, devices),
         overhead_rows(trace, event_ns, by_shape=by_shape), event_ns, batch_size,
-        (*trace.notes, *_missing(trace), *unknown), consecutive_kernel_delay_ns,
+        (*trace.notes, *_missing(trace), *work.notes, *unknown), consecutive_kernel_delay_ns,
     )  # fmt: skip
 
 
