@@ -127,9 +127,7 @@ def work_of_events(trace: Trace) -> Work:
 
 
 def _sentence(count: int, why: str) -> str:
-    return (
-        f"{count:,} calls have no FLOPs: {why}" if count > 1 else f"1 call has no FLOPs: {why.replace('their', 'its')}"
-    )
+    return f"calls without FLOPs: {count:,}; {why}"
 
 
 def _give_data_work(trace: Trace, work: Work, of_data: _WorkOfData, call: int, events: IntColumn, named: Mask) -> None:
@@ -233,10 +231,10 @@ class _WorkOfData:
 
 _CLOCK_NS = 1000
 """Times of some traces are whole µs."""
-_NO_SUMS = "their step's annotation has no sums of lengths"
-_NO_FIT = "their shapes do not fit the sums of lengths of their step"
+_NO_SUMS = "the annotation of the step has no sums of lengths"
+_NO_FIT = "the shapes do not fit the sums of lengths of the step"
 _TOO_MUCH = (
-    "the sums of their step give more than the device can do in their time, so that they see a part of the keys only"
+    "the sums of lengths of the step give more than the device can do in the time, so that a part of the keys is seen"
 )
 _NO_EXPERTS = "neither the weights nor the experts of each token are recorded"
 
