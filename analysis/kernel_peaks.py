@@ -33,7 +33,8 @@ class KernelRow(WithMean, Row):
         ops: names of the operators that launched them, the most frequent first.
         count: number of events. total_ns: sum of their durations.
         flops, bytes: sums over the events where they are known (`flops_ns`, `bytes_ns`: those events' durations);
-            None if they are known for none.
+            None if they are known for none. Of bytes that depend on what is not recorded (experts) those at least.
+        most_bytes: as `bytes`, those at most; equal where they are known.
         operator_ns: durations of all kernels of the operators whose FLOPs these are, as far as they are shared out.
         peak_flops_per_second: the device's peak for the element type, which `flops_share` is of; None if unknown.
         flops_share, bytes_share: of the device's peaks, 1 is all; None where either is unknown. The share of the
@@ -52,6 +53,7 @@ class KernelRow(WithMean, Row):
     flops: int | None
     flops_ns: int
     bytes: int | None
+    most_bytes: int | None
     bytes_ns: int
     operator_ns: int
     peak_flops_per_second: float | None
@@ -63,10 +65,13 @@ class KernelRow(WithMean, Row):
     columns = (
         Column("type", lambda row: f"  {row.dtype or '-'}"), Column("count", "count"),
         Column("mean µs", "mean_ns", "µs"), Column("TFLOP/s", "flops_per_second", "TFLOP/s"),
-        Column("of op", "operator_flops_per_second", "TFLOP/s"), Column("GB/s", "bytes_per_second", "GB/s", 1),
+        Column("of op", "operator_flops_per_second", "TFLOP/s"), Column("GB/s", lambda row: row.bandwidth),
         Column("FLOPs", "flops_share", "share"), Column("memory", "bytes_share", "share"), Column("bound", "bound"),
     )  # fmt: skip
-    derived = ("mean_ns", "flops_per_second", "operator_flops_per_second", "bytes_per_second", "intensity")
+    derived = (
+        "mean_ns", "flops_per_second", "operator_flops_per_second", "bytes_per_second", "most_bytes_per_second",
+        "intensity",
+    )  # fmt: skip
     left_out = ("flops_ns", "bytes_ns", "operator_ns")
     joined = ("ops", " ")
 
@@ -90,8 +95,21 @@ class KernelRow(WithMean, Row):
         return per_second(self.bytes, self.bytes_ns)
 
     @property
+    def most_bytes_per_second(self) -> float | None:
+        """The rate at most."""
+        return per_second(self.most_bytes, self.bytes_ns)
+
+    @property
+    def bandwidth(self) -> str | None:
+        """The rate as text, GB/s; where it is not known from the least to the greatest, such as "120.5–988.0"."""
+        if self.bytes_per_second is None or self.most_bytes_per_second is None:
+            return None
+        least, most = (f"{rate / 1e9:,.1f}" for rate in (self.bytes_per_second, self.most_bytes_per_second))
+        return least if least == most else f"{least}–{most}"
+
+    @property
     def intensity(self) -> float | None:
-        """FLOPs per byte."""
+        """FLOPs per byte; of bytes at least the greatest."""
         return self.flops / self.bytes if self.flops is not None and self.bytes else None
 
 
@@ -141,8 +159,8 @@ def kernel_table(
     count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(keys))
     operator_ns = sums(inverse, work.operator_ns, len(keys))
     judged = np.where(from_memory(trace, work.bytes, devices), work.bytes, -1)
-    done, moved, passed = (
-        _known_sums(inverse, column, gpu.dur, len(keys)) for column in (work.flops, work.bytes, judged)
+    done, moved, most, passed = (
+        _known_sums(inverse, column, gpu.dur, len(keys)) for column in (work.flops, work.bytes, work.most_bytes, judged)
     )
     rows = Table(KernelRow)
     for row in np.argsort(-total, kind="stable").tolist():
@@ -153,7 +171,7 @@ def kernel_table(
         rows.append(
             KernelRow(
                 number, trace.names[name], trace.categories[category], work.dtypes[dtype], ops[row], int(count[row]),
-                int(total[row]), work_done, done_ns, size, moved_ns, int(operator_ns[row]), peak,
+                int(total[row]), work_done, done_ns, size, most[row][0], moved_ns, int(operator_ns[row]), peak,
                 *against_peaks(device, peak, done[row], moved[row], passed[row]),
             )
         )  # fmt: skip

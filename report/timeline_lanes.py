@@ -274,6 +274,7 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
         "delay": np.where(gpu.runtime >= 0, delay, -1),
         "flops": work.flops,
         "bytes": work.bytes,
+        "most_bytes": work.most_bytes,
         "dtype": work.dtype,
         "config": config,
         "comm": comm,

@@ -11,6 +11,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from etplus.analysis.event_work import work_of_events
+from etplus.analysis.kernel_peaks import kernel_table
 from etplus.analysis.summary import analyse
 from etplus.converters.open import load
 from etplus.linker.captured_graphs import link_captured_graphs
@@ -236,3 +237,16 @@ def test_shares_of_products_in_eight_bits_are_of_their_peak() -> None:
     (row,) = analyse(load(kineto_of(events))).kernels
     assert row.dtype == "float8_e4m3fn" and row.flops == 2 * 64 * 128 * 256
     assert row.flops_share == pytest.approx(row.flops / 5e-6 / 1978.9e12)
+
+
+def test_the_table_shows_from_where_to_where_bytes_are() -> None:
+    shapes = [([7, 64], BF), ([5, 192, 64], BF), ([5, 64, 96], BF), ([7, 2], "float"), ([7, 2], "int")]
+    events = [op("vllm::outplace_fused_experts", 0, 100, shapes), launch(1, 5), kernel("fused_moe", 1, 20, 1)]
+    trace = load(kineto_of(events))
+    assert not kernel_table(trace)[0].bytes, "no kernel that computes the products of experts"
+    events[-1]["name"] = "fused_moe_kernel"
+    (row,) = kernel_table(load(kineto_of(events)))
+    assert row.flops == 2 * 14 * (192 * 64 + 64 * 96)
+    assert row.bytes is not None and row.most_bytes is not None and row.bytes < row.most_bytes
+    assert row.bandwidth == f"{row.bytes / 1e-6 / 1e9:.1f}–{row.most_bytes / 1e-6 / 1e9:.1f}"
+    assert row.plain()["most_bytes_per_second"] == row.most_bytes * 1e6
