@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import NamedTuple, TypeVar
@@ -19,6 +19,8 @@ from ..trace.tensors import Signature, Tensor, read_bytes, total_bytes
 from . import indexing, serving
 from .attention import ATTENTION
 from .convolutions import CONVOLUTIONS, GRADIENTS, Convolution
+from .experts import computes_experts, expert_dtype, expert_work
+from .library_products import is_library_product, library_product, moved_by_product
 from .operator_outputs import (
     COMPARISONS,
     NORMALISATIONS,
@@ -94,7 +96,7 @@ def operator(name: str) -> Operator | None:
     name = plain_name(name)
     if "embedding_codegen" in name or "SplitLookupFunction" in name:
         return _UNCOUNTED
-    return _OPERATORS.get(name) or _OPERATORS.get(name.removesuffix("_"))
+    return _OPERATORS.get(name) or _OPERATORS.get(name.removesuffix("_")) or _of_library(name)
 
 
 def product(name: str, signature: Signature) -> Product | None:
@@ -129,6 +131,22 @@ def bytes_moved(name: str, signature: Signature) -> int | None:
     if entry is not None and entry.moved is not None:
         return _number(entry.moved, signature)
     return _number(partial(_inputs_and_outputs, name, entry), signature)
+
+
+def computed_in(name: str, signature: Signature) -> str:
+    """The element type whose peak an operator's FLOPs go by: that of the call, or of products with operands in fewer
+    bits the one that they are multiplied in.
+
+    Example:
+        >>> from etplus.trace.tensors import Argument, Tensor
+        >>> tensors = [Tensor((8, 16), "bfloat16"), *[Tensor((one, 32), "float8_e4m3fn") for one in (8, 16)]]
+        >>> computed_in("_C::cutlass_scaled_mm", Signature(tuple(Argument((one,)) for one in tensors)))
+        'float8_e4m3fn'
+    """
+    if computes_experts(name):
+        return expert_dtype(signature) or signature.dtype
+    found = _tried(partial(library_product, name), signature) if is_library_product(name) else None
+    return signature.dtype if found is None else found.dtype
 
 
 def _tried(count: Callable[[Signature], _T | None] | None, signature: Signature) -> _T | None:
@@ -272,14 +290,33 @@ for _name, _gradients in SEVERAL_GRADIENTS.items():
 # Serving frameworks
 
 register("vllm::rocm_unquantized_gemm aiter::gemm_a16w16", _multiplies(_linear, _linear_outputs))
-register(serving.OUT_FIRST, _BUFFERS)
-register(serving.IN_PLACE, Operator(moved=serving.moved_in_place))
-register(serving.NORM_WITH_ADD, Operator(outputs=serving.norm_with_add))
-register("vllm::rocm_aiter_rms_norm aiter::rms_norm", Operator(outputs=_like_first))
-register("_C::rotary_embedding sgl_kernel::rotary_embedding", Operator(moved=serving.moved_rotary, values=True))
-register("sglang::store_cache", Operator(moved=serving.moved_cache))
-register(serving.FUSED_EXPERTS, Operator(serving.experts_flops, moved=lambda signature: None))
+
+
+def _of_experts(name: str, signature: Signature) -> int | None:
+    found = expert_work(name, signature)
+    return None if found is None else found.flops
+
+
 register(serving.DEPENDS_ON_DATA, _UNCOUNTED)
+
+
+def _of_library(name: str) -> Operator | None:
+    """How operators of serving libraries are counted, by families of names."""
+    if computes_experts(name):
+        return Operator(partial(_of_experts, name), moved=lambda signature: None)
+    moved = serving.memory_bound(name)
+    if moved is not None:
+        return Operator(moved=moved, values=True)
+    if not is_library_product(name):
+        return None
+    return replace(
+        _multiplies(partial(_library_product, name), lambda signature: None), moved=partial(moved_by_product, name)
+    )
+
+
+def _library_product(name: str, signature: Signature) -> Product | None:
+    found = library_product(name, signature)
+    return None if found is None else Product(*found[:4])
 
 
 # Of a buffer of a kernel that Inductor makes in Triton only shape and type are recorded, not whether the kernel reads

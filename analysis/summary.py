@@ -36,8 +36,9 @@ from .breakdown import (
 )
 from .device_memory import device_memory
 from .devices import Device, why_unknown
+from .event_work import Work, work_of_events
 from .findings import find_all
-from .kernel_peaks import GemmRow, KernelRow, Work, find_devices, gemm_table, kernel_table, work_of_events
+from .kernel_peaks import GemmRow, KernelRow, find_devices, gemm_table, kernel_table
 from .launch_queues import KERNEL_DELAY_NS, IdleCauses, idle_causes, launch_statistics, queue_use
 from .modules import module_table
 from .operators import OperatorRow, operator_table
@@ -222,7 +223,7 @@ def analyse(
         host_ops(trace, by_shape=by_shape), operator_table(trace, by_shape=by_shape), iterations(trace, annotation),
         kernel_table(trace, work, devices),
         overhead_rows(trace, event_ns, by_shape=by_shape), event_ns, batch_size,
-        (*trace.notes, *_missing(trace), *unknown), consecutive_kernel_delay_ns,
+        (*trace.notes, *_missing(trace), *work.notes, *unknown), consecutive_kernel_delay_ns,
     )  # fmt: skip
 
 

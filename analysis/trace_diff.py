@@ -179,9 +179,9 @@ class _ComparedPart:
             return cls(analysis.breakdown, analysis.kernels, 1, outside)
         rows = np.flatnonzero(inside)
         part = trace.with_tables(replace(trace.tables, gpu=trace.gpu.take(rows)))
-        columns = ("flops", "bytes", "dtype", "call", "operator_ns")
-        done = replace(work, **{name: getattr(work, name)[rows] for name in columns})
-        return cls(breakdown(part), kernel_table(part, done, analysis.devices), len(analysis.iterations), outside)
+        return cls(
+            breakdown(part), kernel_table(part, work.take(rows), analysis.devices), len(analysis.iterations), outside
+        )
 
     @property
     def total_ns(self) -> float:

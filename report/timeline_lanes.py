@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..analysis.event_relations import RELATIONS, relations_of
-from ..analysis.kernel_peaks import Work
+from ..analysis.event_work import Work
 from ..replaying.critical import CriticalChain
 from ..schemas.kineto.event_args import ArgsReader, arg_value
 from ..trace.captured import CapturedOp
@@ -274,6 +274,7 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
         "delay": np.where(gpu.runtime >= 0, delay, -1),
         "flops": work.flops,
         "bytes": work.bytes,
+        "most_bytes": work.most_bytes,
         "dtype": work.dtype,
         "config": config,
         "comm": comm,

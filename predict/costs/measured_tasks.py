@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...analysis.devices import Device
+from ...analysis.event_work import work_of_events
 from ...analysis.flops import bytes_moved, flops
-from ...analysis.kernel_peaks import find_devices, work_of_events
+from ...analysis.kernel_peaks import find_devices
 from ...schemas.kineto.event_args import launch_sizes
 from ...trace.brief import brief
 from ...trace.columns import IntColumn

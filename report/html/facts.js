@@ -150,6 +150,7 @@ function deviceFacts(event, texts, lane, operator, devices) {
     moved = event.bytes >= 0 && event.dur ? (event.bytes / event.dur) * 1e9 : null,
     peak = device?.peaks?.[dtype] ?? null,
     wide = fromMemory(event, device) ? device.memory_gb_s * 1e9 : null,
+    ranged = event.most_bytes > event.bytes,
     modules = operator ? regions(texts, operator.path) : [];
   return known([
     fact("category", "Category", texts.categories[event.category]),
@@ -163,7 +164,8 @@ function deviceFacts(event, texts, lane, operator, devices) {
     event.flops >= 0 ? amount("flops", "FLOPs", event.flops, "flop") : null,
     rate === null ? null : amount("flops_per_second", "Rate", rate, "flop/s"),
     rate === null || !peak ? null : peakShare("flops_share", `Share of the ${dtype} peak`, rate / peak),
-    event.bytes >= 0 ? amount("bytes", "Bytes", event.bytes, "bytes") : null,
+    event.bytes >= 0 ? amount("bytes", ranged ? "Bytes, at least" : "Bytes", event.bytes, "bytes") : null,
+    ranged ? amount("most_bytes", "Bytes, at most", event.most_bytes, "bytes") : null,
     moved === null ? null : amount("bytes_per_second", "Bandwidth", moved, "bytes/s"),
     moved === null || !wide ? null : peakShare("bytes_share", "Share of the bandwidth", moved / wide),
     ...commFacts(texts.comms[event.comm] ?? {}),

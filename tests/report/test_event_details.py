@@ -10,7 +10,7 @@ import orjson
 import pytest
 from captured import capture_events, encode, replay_events
 from etplus.analysis.event_relations import RELATIONS, backward_of
-from etplus.analysis.kernel_peaks import work_of_events
+from etplus.analysis.event_work import work_of_events
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.replaying.critical import critical_chain
