@@ -31,7 +31,7 @@ COMMANDS = {
     "reshard": "derive a recorded job in another parallel layout",
     "train": "train a network that predicts the times of graphs (needs the extra learn)",
     "evaluate": "compare networks and plain baselines on graphs they have not seen",
-    "check": "check Chakra traces (.et) before a simulator runs them",
+    "check": "check Chakra traces (.et) before a simulator runs them, and Kineto traces by PyTorch's rules",
     "analyze": "show where the time goes: streams, modules, operators, kernels, overheads",
     "report": "one HTML page: timeline, device time, kernels, roofline, overheads, communication",
     "augment": "write FLOPs, bytes and shares of peaks into a Kineto trace or ET+",
