@@ -32,6 +32,7 @@ COMMANDS = {
     "train": "train a network that predicts the times of graphs (needs the extra learn)",
     "evaluate": "compare networks and plain baselines on graphs they have not seen",
     "check": "check Chakra traces (.et) before a simulator runs them, and Kineto traces by PyTorch's rules",
+    "conformance": "hold the output of any linker against pairs whose links are known",
     "analyze": "show where the time goes: streams, modules, operators, kernels, overheads",
     "report": "one HTML page: timeline, device time, kernels, roofline, overheads, communication",
     "augment": "write FLOPs, bytes and shares of peaks into a Kineto trace or ET+",
