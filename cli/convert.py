@@ -32,6 +32,7 @@ examples:
   etplus convert et_plus.json -o trace.0.et
   etplus convert rank*.json.gz --to astra-sim -o job      # job.0.et, job.1.et, ...
   etplus convert rank0.json --to astra-sim --replicate 64 -o job
+  etplus convert rank*.json.gz -o job.goal --option algorithm=direct
   etplus convert rank0.json rank1.json -o trace.perfetto.json
   etplus convert et_plus.json -o step.svg --subtree 'ProfilerStep#3' --max-nodes 60
   etplus convert job.0.et --to json -o job.0.json
@@ -78,8 +79,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--job", metavar="FILE",
         help="job_report.json of etplus batch: aligns clocks, makes unmatched collectives computations")  # fmt: skip
     add("--degrade", action="store_const", const=True,
-        help="chakra, astra-sim: keep communications that not all ranks have alike as computations of their measured "
-        "duration (default: refuse them, since a simulator would wait for ever)")  # fmt: skip
+        help="chakra, astra-sim, goal: keep communications that not all ranks have alike as computations of their "
+        "measured duration (default: refuse them, since a simulator would wait for ever)")  # fmt: skip
     add("--schema", choices=("1.1.1",),
         help="etplus: lift nodes of older schemas to this one's layout, which Chakra's converter reads")  # fmt: skip
     add("--split", choices=("model", "graph"),

@@ -84,6 +84,19 @@ class AstraSimOptions:
 
 
 @dataclass(frozen=True)
+class GoalOptions:
+    """Options of "goal".
+
+    Attributes:
+        algorithm: of collectives: "ring", or "direct" where each rank sends to all others at once.
+        degrade: as in `ChakraOptions`.
+    """
+
+    algorithm: Literal["ring", "direct"] = "ring"
+    degrade: bool = False
+
+
+@dataclass(frozen=True)
 class EtPlusOptions:
     """Options of "etplus".
 
@@ -169,6 +182,30 @@ class AstraSim:
         agreement = for_simulator(agree(ranks))
         done = _write_ranks(traces, path, prefix, agreement, write, sources=sources, groups=prefix)
         return replace(done, notes=(*done.notes, *renamed, *notes, *changes))
+
+
+class Goal:
+    """GOAL, one text for all ranks."""
+
+    name, suffixes, options = "goal", with_gz(".goal"), GoalOptions
+    summary = "GOAL text for LogGOPSim, ATLAHS and htsim, with all ranks, threads and streams"
+    inputs: Inputs = "ranks"
+
+    def write(self, traces: Traces, path: str, options: GoalOptions) -> Conversion:
+        """See `write_goal`."""
+        from .collectives import matched
+        from .goal import write_goal
+
+        check_outputs([path])
+        surveyed, recorded = _survey(traces)
+        _, notes = matched(surveyed, recorded, degrade=options.degrade)
+        ranks = dict(sorted(traces.items()))
+        moved = ", ".join(f"{rank} as {k}" for k, rank in enumerate(ranks) if rank != k)
+        notes = (*notes, *([f"ranks renumbered: {moved}"] if moved else []))
+        if len(ranks) < 2:
+            notes = (*notes, "one rank alone: its communications are computations of their measured duration")
+        operations, counts = write_goal(list(ranks.values()), path, options.algorithm)
+        return Conversion((path,), operations, counts, notes)
 
 
 class ChakraJson:
@@ -390,6 +427,7 @@ class ParquetFolder:
 BUILT_IN: tuple[Exporter, ...] = (
     Chakra(),
     AstraSim(),
+    Goal(),
     ChakraJson("json", (), "a Chakra trace as one JSON array"),
     ChakraJson("jsonl", with_gz(".jsonl"), "the same, one JSON object a line"),
     EtPlusFile(),

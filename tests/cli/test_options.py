@@ -194,7 +194,8 @@ WRITES = (
     "reshard plus.json --dp 2 --to chakra -o {}", "reshard plus.json --dp 2 --json {}", "train set -o {}",
     "evaluate set --split valid -o {}", "check plus.0.et -o {}", "analyze plus.json -o {}",
     "analyze plus.json --csv {}", "analyze plus.json --overheads {}", "analyze plus.json --plots {}",
-    "report plus.json -o {}.html", "augment kineto.json -o {}", "redact kineto.json -o {}",
+    "conformance plus.json --case gpu_shaped_from_cpu -o {}", "conformance plus.json --case train_cpu --json {}",
+    "conformance --pairs {}", "report plus.json -o {}.html", "augment kineto.json -o {}", "redact kineto.json -o {}",
     "diff plus.json plus.json -o {}", "demo -o {}",
     "batch . -o job --json {}", "batch . --json {}", "convert plus.json -o x.et --json {}",
     "predict plus.json --model model.json --json {}", "reshard plus.json --dp 2 --plan {}",
@@ -203,7 +204,7 @@ WRITES = (
     "augment kineto.json -o x --json {}", "redact kineto.json -o x --json {}", "diff plus.json plus.json --json {}",
 )  # fmt: skip
 """A command line for each output of each command; {} is the output."""
-MAKES_FOLDERS = ("batch . -o {}", "demo", "--csv", "--plots", "npz", "reshard plus.json --dp 2 -o {}")
+MAKES_FOLDERS = ("batch . -o {}", "demo", "--pairs", "--csv", "--plots", "npz", "reshard plus.json --dp 2 -o {}")
 
 
 def test_every_command_that_writes_is_among_them() -> None:
