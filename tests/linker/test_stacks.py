@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from etplus import link
 from etplus.trace.kinds import CPU, GPU, RUNTIME
 from etplus.trace.stacks import PYTHON_FRAMES, is_own_file
