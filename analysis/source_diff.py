@@ -1,4 +1,4 @@
-"""Source lines of two traces side by side: a line that only moved is one row, and lines that do something else first."""
+"""Source lines of two traces side by side: a line that only moved is one row; what does something else comes first."""
 
 from __future__ import annotations
 

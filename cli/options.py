@@ -35,7 +35,7 @@ def add_steps(parser: argparse._ActionsContainer, what: str, numbers: str = "suc
 def add_own(parser: argparse._ActionsContainer) -> None:
     """Add --own; `with_own` does what it says."""
     parser.add_argument("--own", action="append", default=[], metavar="PATTERN",
-        help="files with PATTERN in their paths are own code, * for any text: work is at the innermost line of own code; "
+        help="files with PATTERN in their paths (* for any text) are own code, whose innermost line work counts to; "
         "repeatable (default: all but torch, Triton and the standard library)")  # fmt: skip
 
 
