@@ -19,6 +19,7 @@ from .conventions import EDGE_KINDS, MAX_NS, STRUCTURAL
 from .errors import TraceFormatError
 from .index import Column, Positions, Row, as_column, as_positions
 from .kinds import CPU, GPU, RUNTIME
+from .stacks import Stacks
 from .tables import MemoryEvents, UnattachedEvents
 from .trace import RecordStore, Trace
 
@@ -129,6 +130,7 @@ class TraceBuilder:
         edges: IntColumn | None = None,
         unattached: UnattachedEvents | None = None,
         memory: MemoryEvents | None = None,
+        stacks: Stacks | None = None,
         captured: CapturedGraphs | None = None,
     ) -> Trace:
         """The trace of the rows, with what follows from all of them.
@@ -154,7 +156,8 @@ class TraceBuilder:
             file=self.file, header=dict(header or {}), summary=summary, flat=flat, texts=texts,
             structural=as_column(structural), parent_row=parent_row, thread=thread, names=self.names.values,
             categories=self.categories.values, sync_dep=self.sync_dep, comm=self.comm, edges=joined,
-            unattached=unattached, memory=MemoryEvents.none() if memory is None else memory, captured=captured,
+            unattached=unattached, memory=MemoryEvents.none() if memory is None else memory,
+            stacks=Stacks.none() if stacks is None else stacks, captured=captured,
             **columns,
         )  # fmt: skip
 

@@ -28,6 +28,8 @@ from .kernel_kinds import is_device_copy, is_device_wait
 from .kinds import GPU
 from .library import Library
 from .link_report import LinkReport
+from .origin import Origin, origin_of
+from .stacks import SourceTable, Stacks, own_by
 from .steps import Steps, find_marks
 from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, MemoryEvents, RuntimeCalls, Tables, UnattachedEvents
 from .tensors import Signature, SignatureTable
@@ -119,8 +121,10 @@ class Trace(Library):
         edges: int64 (m, 3): source row, target row, index into EDGE_KINDS.
         unattached: GPU events of the ET's window that have no row; none in files of format 1.0 and of other linkers.
         memory: what allocators did, where it was recorded.
+        stacks: in which frames of the program rows were called, where it was recorded.
         notes: what had to be inferred or left out, in sentences.
         captured: the graphs that it replays, linked to the operators of their captures; None where no capture was read.
+        own_code: patterns of files that are own code, () for the default (`trace.stacks.own_by`).
     """
 
     file: str
@@ -171,8 +175,10 @@ class Trace(Library):
     edges: IntColumn
     unattached: UnattachedEvents
     memory: MemoryEvents
+    stacks: Stacks
     notes: tuple[str, ...] = ()
     captured: CapturedGraphs | None = None
+    own_code: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.id)
@@ -306,6 +312,22 @@ class Trace(Library):
     def attribution(self) -> Attribution:
         """Which operator the time of each device event counts to."""
         return attribution_of(self)
+
+    @cached_property
+    def counterpart(self) -> Positions[GpuIndex, GpuIndex]:
+        """int64, of each GPU event without a known launch the equal one of another iteration whose operator, module and
+        line it shares; −1 for none."""
+        return as_positions(np.full(len(self.gpu), -1, np.int64))
+
+    @cached_property
+    def source_table(self) -> SourceTable:
+        """The source lines of the entries of `stacks`, as `own_code` says what is own."""
+        return self.stacks.table_of(own_by(self.own_code))
+
+    @cached_property
+    def origin(self) -> Origin:
+        """Where its calls and GPU events came from: phase, forward operator, module, stack."""
+        return origin_of(self)
 
     def hierarchy_of(self, calls: Calls) -> Hierarchy:
         """The hierarchy of a table of calls whose names are codes of `names`."""

@@ -30,6 +30,7 @@ from ..text.files import Blob, Source, load
 from ..text.records import decode_raws
 from .captured_graphs import CapturedBy, read_captured
 from .inferred import infer_edges
+from .python_stacks import read_stacks
 from .record_store import EVENT_NUMBERS, TIMES, FileRecords, decode_record, offset_in
 
 T = TypeVar("T")
@@ -325,9 +326,10 @@ class NodeRows:
         unattached = read_unattached(file, bytes(header.get("unattached", b"[]")))
         captured = read_captured(file, header, self.captured_by)
         memory = read_memory(file, bytes(header.get("memory", b"[]")), builder.column("id"))
+        stacks = read_stacks(file, bytes(header.get("stacks", b"null")), builder.column("id"))
         trace = builder.build(
             texts, summary=report, header=header, flat=self.flat, edges=None if edges is None else edges(),
-            unattached=unattached, memory=memory, captured=captured,
+            unattached=unattached, memory=memory, stacks=stacks, captured=captured,
         )  # fmt: skip
         return infer_edges(trace) if edges is None else trace
 

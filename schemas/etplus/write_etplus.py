@@ -23,6 +23,7 @@ from ...trace.comm_kernels import Comm
 from ...trace.conventions import EDGE_KINDS, GPU_ANNOTATION_CATEGORY, PYTHON_CATEGORY, UNATTACHED_REASONS
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME
+from ...trace.stacks import Stacks
 from ...trace.tables import MemoryEvents, UnattachedEvents
 from ...trace.trace import Record, Trace
 from ..execution_trace.arguments import ET_ATTRIBUTES, listed_attributes, tensor_members
@@ -34,6 +35,7 @@ from ..text.json_text import Part, choice, integers, joined_rows, microseconds, 
 from ..text.json_text import rows as texts_of_rows
 from ..text.parallel import parallel_map, processes
 from .captured_graphs import CAPTURED_VERSION, captured_by_texts, edited_file, section_of
+from .python_stacks import stacks_section
 from .record_store import EVENT_NUMBERS, NODE_KEYS, RUNTIME_KEYS, TIMES, FileRecords, Key, TextRecords
 
 FORMAT_VERSION = "1.1"
@@ -69,7 +71,7 @@ class RowSource(Protocol):
         kind: int8, one entry a row. flat: as in `Trace`.
         names, categories: texts by the codes of these columns. tids: JSON texts of Kineto's threads.
         sync_dep: as in `Trace`. edges: between ids, as `TraceBuilder.build` takes them.
-        memory: as in `Trace`.
+        memory, stacks: as in `Trace`.
         unattached: index of each unattached event in Kineto's `traceEvents`, in the order of `unattached_events`.
     """
 
@@ -89,6 +91,8 @@ class RowSource(Protocol):
     def edges(self) -> IntColumn: ...
     @property
     def memory(self) -> MemoryEvents: ...
+    @property
+    def stacks(self) -> Stacks: ...
     @property
     def unattached(self) -> IntColumn: ...
 
@@ -176,6 +180,7 @@ class LinkedRecords(TextRecords):
         sections |= {"memory": self._memory_pieces()} if len(self.rows.memory) else {}
         found = {key: value for key, value in header.items() if key != "nodes"}
         found |= {key: msgspec.Raw(b"[%b]" % b"".join(make() for make in made)) for key, made in sections.items()}
+        found |= {"stacks": msgspec.Raw(self._stacks())} if len(self.rows.stacks) else {}
         captured = self.captured
         return found if captured is None else found | {"captured_graphs": msgspec.Raw(section_of(captured))}
 
@@ -202,7 +207,8 @@ class LinkedRecords(TextRecords):
             lambda: b"]" + b',\n  "unattached": [',
             *self._unattached_pieces(),
             *([lambda: b"]" + b',\n  "memory": [', *self._memory_pieces()] if len(trace.memory) else []),
-            lambda: b"]" + (b"" if captured is None else b',\n  "captured_graphs": ' + section_of(captured)),
+            lambda: b"]" + (b',\n  "stacks": ' + self._stacks() if len(trace.stacks) else b""),
+            lambda: b"" if captured is None else b',\n  "captured_graphs": ' + section_of(captured),
             lambda: b',\n  "etplus": ' + orjson.dumps(self.summary) + b"\n}\n",
         ]
 
@@ -313,6 +319,10 @@ class LinkedRecords(TextRecords):
         parts += [part for column in numbers for part in (b", ", signed(column[of]))]
         parts += [b", ", integers(parents, b"null"), b", ", integers(memory.kineto_event[of]), b"]", _SEPARATOR]
         return joined_rows(end - begin, parts)
+
+    def _stacks(self) -> bytes:
+        stacks = self.rows.stacks
+        return stacks_section(stacks, self.rows.column("id", stacks.row))
 
     def _event_fields(
         self, category: npt.NDArray[np.int32], columns: Mapping[str, npt.NDArray[Any]], more: list[Part]
