@@ -30,7 +30,6 @@ from ..trace.columns import IntColumn, mask_at
 _REGION, _GRAPH = "Torch-Compiled Region: ", "## Call CompiledFxGraph "
 _FORWARD, _BACKWARD = "CompiledFunction", "CompiledFunctionBackward"
 _OF_GRAPH = re.compile(r"graph_\d+_(?=cpp_)")
-_NUMBERED = re.compile(r".*_(\d+)", re.DOTALL)
 _AS_OPERATOR = {"bias_addmm": "addmm", "mm_dtype": "mm", "bmm_dtype": "bmm"}
 """Kernels of `torch._inductor.kernel` that are not called as the operator that they call."""
 _BIASED = "extern_kernels.bias_addmm"
@@ -216,29 +215,21 @@ class _Graphs:
             made = [(name, call) for name, call in zip(names, of.kernels.tolist(), strict=True) if name in wanted]
             if made and [name for name, _ in made] == [name for name, _ in listed]:
                 return _Fit(graph, [(call, kernel) for (_, call), (_, kernel) in zip(made, listed, strict=True)])
-        tail = kernels[len(kernels) - len(names) :]
-        begins_graph = any(_is_first(name) for name in names)
-        if len(names) <= len(kernels) and begins_graph and [name for name, _ in tail] == names:
-            return _Fit(graph, list(zip(of.kernels.tolist(), (kernel for _, kernel in tail), strict=True)))
         return None
 
     def _own(
         self, graph: CompiledGraph, kernels: list[tuple[str, CompiledKernel]]
     ) -> list[list[tuple[str, CompiledKernel]]]:
-        """The kernels of a graph: all, or those after the kernels of another graph of the same file that the file
-        repeats in front of them, the most first."""
+        """The kernels of a graph: all, or, of a backward, those after the kernels of another one of the same file that
+        the file repeats in front of them."""
+        if not graph.backward:
+            return [kernels]
         begins = {
             len(other.kernels) for (_, backward), graphs in self.by_region.items() for other in graphs
             if backward == graph.backward and other.file == graph.file and len(other.kernels) < len(graph.kernels)
             and graph.kernels[: len(other.kernels)] == other.kernels
         }  # fmt: skip
         return [kernels, *(kernels[begin:] for begin in sorted(begins, reverse=True))]
-
-
-def _is_first(name: str) -> bool:
-    """Whether a kernel is the first one of its graph that Inductor wrote: these are numbered from 0."""
-    found = _NUMBERED.fullmatch(name)
-    return found is not None and found[1] == "0" and not name.startswith("::")
 
 
 def _same_sources(fit: _Fit, other: _Fit) -> bool:

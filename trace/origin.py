@@ -102,7 +102,7 @@ def origin_of(trace: Trace) -> Origin:
     behind = _inherited(trace, forward, phase)
     table = trace.source_table
     entry = _with_forward(own_entry, behind, _has_own(table, own_entry))
-    paths, module = _module_paths(trace, own_entry)
+    paths, module, of_entry = _module_paths(trace, own_entry)
     module = np.where((module < 0) & (behind >= 0), module[behind], module) if len(module) else module
     gpu_call = gpu.call.copy()
     other = trace.counterpart
@@ -114,6 +114,8 @@ def origin_of(trace: Trace) -> Origin:
     gpu_phase[trace.is_comm & inside] = GRADIENT_COMMUNICATION
     gpu_phase[trace.is_comm & (gpu_phase == UNKNOWN)] = COMMUNICATION
     gpu_own = np.where(gpu.source >= 0, trace.stacks.first_entry(gpu.source), -1)
+    annotated = np.where(gpu_own >= 0, of_entry[gpu_own], -1) if len(of_entry) else gpu_own
+    gpu_module = np.where(annotated >= 0, annotated, gpu_module)
     gpu_behind = np.full(len(gpu), -1, np.int64)
     gpu_behind[has] = behind[gpu_call[has]]
     gpu_entry = np.where(_has_own(table, gpu_own) | ~has, gpu_own, scatter(len(gpu), has, entry[gpu_call[has]]))
@@ -261,8 +263,9 @@ def _with_forward(entry: IntColumn, behind: IntColumn, own: npt.NDArray[np.bool_
     return np.where(~own & (of_forward >= 0), of_forward, entry)
 
 
-def _module_paths(trace: Trace, entry: IntColumn) -> tuple[list[tuple[str, ...]], IntColumn]:
-    """Paths of modules, and by call the code of its own: from its stack, or the modules and named regions around it."""
+def _module_paths(trace: Trace, entry: IntColumn) -> tuple[list[tuple[str, ...]], IntColumn, IntColumn]:
+    """Paths of modules, and by call the code of its own: from its stack, or the modules and named regions around it;
+    and by entry of the stacks that of its own."""
     known: dict[tuple[str, ...], int] = {}
     tree, path_of = trace.hierarchy, [-1] * len(trace.hierarchy.tree_parent)
     paths: list[tuple[str, ...]] = [()]
@@ -280,7 +283,10 @@ def _module_paths(trace: Trace, entry: IntColumn) -> tuple[list[tuple[str, ...]]
     if len(stacks):
         from_stack = np.where(entry >= 0, np.array(of_entry, np.int64)[np.maximum(entry, 0)], -1)
         module = np.where(from_stack >= 0, from_stack, module)
-    return list(known), module
+        calls = trace.calls  # the source of compiled code names no modules: they are those of the call around it
+        around = nearest(np.arange(len(calls)), calls.parent, module >= 0)
+        module = np.where(around >= 0, module[around], -1) if len(calls) else module
+    return list(known), module, np.array(of_entry, np.int64)
 
 
 def _with_module(path: tuple[str, ...], name: str) -> tuple[str, ...]:

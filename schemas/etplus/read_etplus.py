@@ -29,6 +29,7 @@ from ..execution_trace.arguments import ATTRIBUTES, Attr, attribute_type
 from ..text.files import Blob, Source, load
 from ..text.records import decode_raws
 from .captured_graphs import CapturedBy, read_captured
+from .generated_kernels import read_generated
 from .inferred import infer_edges
 from .python_stacks import read_stacks
 from .record_store import EVENT_NUMBERS, TIMES, FileRecords, decode_record, offset_in
@@ -327,9 +328,10 @@ class NodeRows:
         captured = read_captured(file, header, self.captured_by)
         memory = read_memory(file, bytes(header.get("memory", b"[]")), builder.column("id"))
         stacks = read_stacks(file, bytes(header.get("stacks", b"null")), builder.column("id"))
+        generated = read_generated(file, bytes(header.get("generated_kernels", b"null")), builder.column("id"))
         trace = builder.build(
             texts, summary=report, header=header, flat=self.flat, edges=None if edges is None else edges(),
-            unattached=unattached, memory=memory, stacks=stacks, captured=captured,
+            unattached=unattached, memory=memory, stacks=stacks, generated=generated, captured=captured,
         )  # fmt: skip
         return infer_edges(trace) if edges is None else trace
 

@@ -1,8 +1,8 @@
 """What PyTorch says of the nodes of CUDA graphs: annotations by `graph node id`, in a file or a kernel's arguments.
 
 `torch.cuda.graph_annotations.get_kernel_annotations()` maps ids of nodes (the graph's id in the upper 32 bits) to lists
-of annotations, objects whose keys are the user's: `module_fqn`, `name`, `stack`, `stream`, `autograd_phase`. PyTorch's
-tutorial pickles them; a pickle can run any program and is not read, JSON is.
+of annotations, objects whose keys are the user's: `name`, `stream`, `module_fqn`, `stack`; the last two say where a
+kernel came from. PyTorch's tutorial pickles them; a pickle can run any program and is not read, JSON is.
 """
 
 from __future__ import annotations
@@ -27,14 +27,10 @@ class NodeAnnotation:
 
     Attributes:
         module: qualified name of the module ("layers.0.attention.wq"), "" for none.
-        region: name of the annotated region, "" for none.
-        backward: it ran in the backward of that module; None where that is not recorded.
         stacks: in which it was launched when the graph was captured.
     """
 
     module: str = ""
-    region: str = ""
-    backward: bool | None = None
     stacks: tuple[Frames, ...] = ()
 
 
@@ -64,19 +60,12 @@ def read_graph_annotations(source: Source) -> dict[int, NodeAnnotation]:
 
 
 def annotation_of(value: Any) -> NodeAnnotation:
-    """What an annotation says: an object, a text, which is the region's name, or a list of these, the last wins."""
+    """What an annotation says: an object, or a list of them, whose last one wins; a text names a region, no module."""
     known: dict[str, Any] = {}
     for part in value if isinstance(value, list) else [value]:
-        known |= part if isinstance(part, dict) else {"name": part}
-    phase = known.get("autograd_phase")
-    return NodeAnnotation(
-        _text(known.get("module_fqn")), _text(known.get("name", known.get("str"))),
-        phase == "backward" if isinstance(phase, str) else None, stacks_in(known.get("stack")),
-    )  # fmt: skip
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+        known |= part if isinstance(part, dict) else {}
+    module = known.get("module_fqn")
+    return NodeAnnotation(module if isinstance(module, str) else "", stacks_in(known.get("stack")))
 
 
 class _NodeArgs(msgspec.Struct, gc=False):
@@ -84,7 +73,6 @@ class _NodeArgs(msgspec.Struct, gc=False):
     graph: Any = msgspec.field(default=0, name="graph id")
     module_fqn: Any = None
     stack: Any = None
-    autograd_phase: Any = None
 
 
 _decode = msgspec.json.Decoder(_NodeArgs).decode
@@ -109,5 +97,5 @@ def annotated_args(args: bytes) -> tuple[list[int], NodeAnnotation | None]:
     ids = [node] if type(node) is int and 0 < node < _LARGEST_ID else []
     if ids and node < 2**32 and type(graph) is int and 0 < graph < 2**31:
         ids.append(graph << 32 | node)
-    own = annotation_of({"module_fqn": given.module_fqn, "stack": given.stack, "autograd_phase": given.autograd_phase})
+    own = annotation_of({"module_fqn": given.module_fqn, "stack": given.stack})
     return ids, own if own.module or own.stacks else None

@@ -93,18 +93,11 @@ def test_a_single_trace_in_a_folder_has_all_that_is_there(tmp_path: Path) -> Non
 
 def test_annotations_of_graph_nodes_by_id() -> None:
     stack = 'File "net.py", line 3, in forward\n    y = f(x)\n'
-    given = {
-        str(4 << 32 | 3): [
-            {"name": "outer", "module_fqn": "layers.0"}, {"name": "inner", "autograd_phase": "backward"},
-        ],
-        "7": "region", "8": {"stack": stack}, "9": 5,
-    }  # fmt: skip
+    given = {str(4 << 32 | 3): [{"name": "outer", "module_fqn": "layers.0"}, {"name": "inner"}], "7": "region",
+             "8": {"stack": stack}, "9": 5, "10": [{"module_fqn": "a"}, {"module_fqn": "b"}]}  # fmt: skip
     found = read_compile_files([json.dumps(given).encode()]).annotations
-    assert (found[4 << 32 | 3].module, found[4 << 32 | 3].region, found[4 << 32 | 3].backward) == (
-        "layers.0", "inner", True,
-    )  # fmt: skip
-    assert found[7].region == "region" and found[8].stacks == (("net.py(3): forward",),)
-    assert found[9].region == ""
+    assert {node: of.module for node, of in found.items()} == {4 << 32 | 3: "layers.0", 7: "", 8: "", 9: "", 10: "b"}
+    assert found[8].stacks == (("net.py(3): forward",),)
 
 
 @pytest.mark.parametrize(
@@ -125,10 +118,10 @@ def test_stacks_of_kernels(value: object, stacks: object) -> None:
 
 
 def test_arguments_of_a_kernel_that_was_annotated() -> None:
-    args = b'{"graph node id": 17179869187, "module_fqn": "head", "autograd_phase": "backward", "stack": "a.py:1:f"}'
+    args = b'{"graph node id": 17179869187, "module_fqn": "head", "stack": "a.py:1:f"}'
     ids, own = annotated_args(args)
     assert ids == [17179869187] and own is not None
-    assert (own.module, own.backward, own.stacks) == ("head", True, (("a.py(1): f",),))
+    assert (own.module, own.stacks) == ("head", (("a.py(1): f",),))
     assert annotated_args(b'{"graph node id": 0, "stream": 7}') == ([], None)
     assert annotated_args(b'{"stream": 7}') == ([], None)
     assert annotated_args(b'{"module_fqn": 5, "graph node id": "x"}') == ([], None)
