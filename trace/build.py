@@ -153,6 +153,7 @@ class TraceBuilder:
         joined = np.zeros((0, 3), np.int64) if edges is None else self._rows_of(edges, columns["id"])
         unattached = UnattachedEvents.none() if unattached is None else unattached
         self.names.codes([*unattached.names, *(captured.names if captured is not None else [])])
+        self.names.codes(stacks.module_names if stacks is not None else [])
         self.categories.codes(unattached.categories)
         return Trace(
             file=self.file, header=dict(header or {}), summary=summary, flat=flat, texts=texts,

@@ -14,7 +14,7 @@ from .call_tree import nearest
 from .columns import IntColumn, matching, positions, run_starts, scatter
 from .comm_kernels import is_comm_kernel
 from .index import CallIndex, Column, GpuIndex, Positions, as_column, as_positions
-from .stacks import MODULE_FRAME, SourceTable
+from .stacks import GRAPH_ANNOTATION, MODULE_FRAME, SourceTable
 from .tables import ANNOTATION, MODULE, OP
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ _FW_PARENT, _SEQUENCE = 1, 2
 _ENGINE = "autograd::engine::evaluate_function: "
 _BACKWARD_SCOPE = 1
 """at::RecordScope::BACKWARD_FUNCTION"""
-_BACKWARD = re.compile(rf"{_ENGINE}.*|(?:[\w:]+::)?\w*Backward\w*|torch::autograd::\w+", re.ASCII)
 _ACCUMULATES = re.compile(rf"(?:{_ENGINE})?(?:torch::autograd::)?AccumulateGrad")
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#.*|(?:aten::)?_(?:fused|foreach)_(?:adam|adamw|sgd|adagrad)\w*")
 _DATA = re.compile(r"enumerate\(DataLoader\)#.*")
@@ -52,7 +51,7 @@ _BY_WORD = {
     for phase, words in (
         (FORWARD, "forward|fwd"),
         (BACKWARD, "backward|bwd"),
-        (OPTIMIZER, "optimi[sz]er(?:[ _.]step)?"),
+        (OPTIMIZER, "optimi[sz]er|zero_grad"),
     )
 }
 """What annotations of the user's own say."""
@@ -69,8 +68,8 @@ class Origin:
         phase: int8, by call an index into `PHASES`.
         forward: int64, by call the forward call behind it (of a backward call and of those below it), −1 for none.
         through: int8, by call how `forward` is known, an index into `THROUGH`.
-        entry: int64, by call the innermost entry (in `Trace.stacks`) of its stack; of a backward call without own code
-            in its stack that of its forward call. −1 for none.
+        entry: int64, by call the innermost entry (in `Trace.stacks`) of its stack, of a backward call that of its
+            forward call; −1 for none.
         module: int64, by call a code into `modules`, that of the innermost module; −1 for none.
         modules: paths of modules and named regions, outermost first, without "nn.Module: ".
         gpu_phase: int8, by GPU event. gpu_entry, gpu_module: int64, by GPU event.
@@ -101,8 +100,9 @@ def origin_of(trace: Trace) -> Origin:
     phase = _phases(trace, backward, forward, own_entry)
     behind = _inherited(trace, forward, phase)
     table = trace.source_table
-    entry = _with_forward(own_entry, behind, _has_own(table, own_entry))
-    paths, module, of_entry = _module_paths(trace, own_entry)
+    stated = trace.stacks.stated(calls.source)
+    entry = _with_forward(own_entry, behind, table, stated)
+    paths, module = _module_paths(trace)
     module = np.where((module < 0) & (behind >= 0), module[behind], module) if len(module) else module
     gpu_call = gpu.call.copy()
     other = trace.counterpart
@@ -114,11 +114,12 @@ def origin_of(trace: Trace) -> Origin:
     gpu_phase[trace.is_comm & inside] = GRADIENT_COMMUNICATION
     gpu_phase[trace.is_comm & (gpu_phase == UNKNOWN)] = COMMUNICATION
     gpu_own = np.where(gpu.source >= 0, trace.stacks.first_entry(gpu.source), -1)
-    annotated = np.where(gpu_own >= 0, of_entry[gpu_own], -1) if len(of_entry) else gpu_own
-    gpu_module = np.where(annotated >= 0, annotated, gpu_module)
     gpu_behind = np.full(len(gpu), -1, np.int64)
     gpu_behind[has] = behind[gpu_call[has]]
-    gpu_entry = np.where(_has_own(table, gpu_own) | ~has, gpu_own, scatter(len(gpu), has, entry[gpu_call[has]]))
+    stated = np.where(gpu.source >= 0, trace.stacks.stated(gpu.source), False) & _has_line(table, gpu_own)
+    as_call = has & ((gpu_behind >= 0) | ~_has_own(table, gpu_own)) & ~stated
+    paths, gpu_module = _with_annotated(trace, gpu_own, paths, gpu_module)
+    gpu_entry = np.where(as_call, scatter(len(gpu), has, entry[gpu_call[has]]), gpu_own)
     through_all = np.where(behind >= 0, _nearest_value(trace, through), 0).astype(np.int8)
     return Origin(
         as_column(phase), as_positions(behind), as_column(through_all), as_column(entry), as_column(module), paths,
@@ -129,9 +130,14 @@ def origin_of(trace: Trace) -> Origin:
 def _backward_roots(trace: Trace) -> npt.NDArray[np.bool_]:
     """Which calls are an autograd function that the engine runs, gradient accumulation included."""
     calls = trace.calls
-    named = matching(calls.name, trace.names, _BACKWARD.fullmatch)
+    named = matching(calls.name, trace.names, _is_backward)
     found: npt.NDArray[np.bool_] = (named & (calls.kind == OP)) | (trace.scope[calls.source] == _BACKWARD_SCOPE)
     return found
+
+
+def _is_backward(name: str) -> bool:
+    function = name.rpartition("::")[2]
+    return name.startswith((_ENGINE, "torch::autograd::")) or ("Backward" in function and function.isidentifier())
 
 
 def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColumn, npt.NDArray[np.int8]]:
@@ -257,37 +263,56 @@ def _has_own(table: SourceTable, entry: IntColumn) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _with_forward(entry: IntColumn, behind: IntColumn, own: npt.NDArray[np.bool_]) -> IntColumn:
-    """The stack of each call, or that of the forward call behind it where its own has no line in own code."""
-    of_forward = np.where(behind >= 0, entry[np.maximum(behind, 0)], -1) if len(entry) else entry
-    return np.where(~own & (of_forward >= 0), of_forward, entry)
+def _has_line(table: SourceTable, entry: IntColumn) -> npt.NDArray[np.bool_]:
+    """Which entries (−1 for none) have a line at all."""
+    return (entry >= 0) & (np.append(table.of_entry, -1)[entry] >= 0)
 
 
-def _module_paths(trace: Trace, entry: IntColumn) -> tuple[list[tuple[str, ...]], IntColumn, IntColumn]:
-    """Paths of modules, and by call the code of its own: from its stack, or the modules and named regions around it;
-    and by entry of the stacks that of its own."""
-    known: dict[tuple[str, ...], int] = {}
-    tree, path_of = trace.hierarchy, [-1] * len(trace.hierarchy.tree_parent)
+def _with_forward(
+    entry: IntColumn, behind: IntColumn, table: SourceTable, stated: npt.NDArray[np.bool_]
+) -> IntColumn:  # fmt: skip
+    """The stack of each call, of one that has a forward call behind it that one's if it has a line in own code.
+
+    Args:
+        stated: the stack is not what was open when the call began, but what it does the work of.
+    """
+    if not len(entry):
+        return entry
+    of_forward = np.where(behind >= 0, entry[np.maximum(behind, 0)], -1)
+    own_line = stated & _has_line(table, entry)
+    return np.where(_has_own(table, of_forward) & ~own_line, of_forward, entry)
+
+
+def _with_annotated(
+    trace: Trace, entry: IntColumn, paths: list[tuple[str, ...]], module: IntColumn
+) -> tuple[list[tuple[str, ...]], IntColumn]:
+    """Paths of modules with those of graph annotations, and by GPU event the code of its own: an annotation's first."""
+    stacks, source = trace.stacks, trace.gpu.source
+    if not np.any(stacks.evidence == GRAPH_ANNOTATION):
+        return paths, module
+    known = {path: code for code, path in enumerate(paths)}
+    module = module.copy()
+    annotated = np.flatnonzero((entry >= 0) & (stacks.first_evidence(source) == GRAPH_ANNOTATION))
+    of_entry = dict[int, int]()
+    for event, at in zip(annotated.tolist(), entry[annotated].tolist(), strict=True):
+        if at not in of_entry:
+            path = tuple(name.removeprefix(MODULE_FRAME) for name in stacks.modules(at))
+            of_entry[at] = known.setdefault(path, len(known)) if path else -1
+        if of_entry[at] >= 0:
+            module[event] = of_entry[at]
+    return list(known), module
+
+
+def _module_paths(trace: Trace) -> tuple[list[tuple[str, ...]], IntColumn]:
+    """Paths of modules, and by call the code of its own, −1 for none."""
+    tree, known = trace.hierarchy, dict[tuple[str, ...], int]()
     paths: list[tuple[str, ...]] = [()]
+    code_of = [-1]
     columns = tree.tree_parent.tolist()[1:], tree.tree_name.tolist()[1:]
-    for path, (above, code) in enumerate(zip(*columns, strict=True), 1):
-        paths.append(_with_module(paths[above], trace.names[code]))
-        path_of[path] = known.setdefault(paths[path], len(known)) if paths[path] else -1
-    module = np.array(path_of, np.int64)[tree.path]
-    stacks = trace.stacks
-    of_entry = list[int]()
-    inner = list[tuple[str, ...]]()
-    for name, above in zip(stacks.name.tolist(), stacks.above.tolist(), strict=True):
-        inner.append(_with_module(inner[above] if above >= 0 else (), stacks.names[name]))
-        of_entry.append(known.setdefault(inner[-1], len(known)) if inner[-1] else -1)
-    if len(stacks):
-        from_stack = np.where(entry >= 0, np.array(of_entry, np.int64)[np.maximum(entry, 0)], -1)
-        module = np.where(from_stack >= 0, from_stack, module)
-        calls = trace.calls  # the source of compiled code names no modules: they are those of the call around it
-        around = nearest(np.arange(len(calls)), calls.parent, module >= 0)
-        module = np.where(around >= 0, module[around], -1) if len(calls) else module
-    return list(known), module, np.array(of_entry, np.int64)
-
-
-def _with_module(path: tuple[str, ...], name: str) -> tuple[str, ...]:
-    return (*path, name.removeprefix(MODULE_FRAME)) if name.startswith(MODULE_FRAME) else path
+    for above, code in zip(*columns, strict=True):
+        name = trace.names[code]
+        path: tuple[str, ...] = paths[above]
+        path = (*path, name.removeprefix(MODULE_FRAME)) if name.startswith(MODULE_FRAME) else path
+        paths.append(path)
+        code_of.append(known.setdefault(path, len(known)) if path else -1)
+    return list(known), np.array(code_of, np.int64)[tree.path]

@@ -30,6 +30,7 @@ from .kinds import GPU
 from .library import Library
 from .link_report import LinkReport
 from .origin import Origin, origin_of
+from .stack_regions import module_regions
 from .stacks import SourceTable, Stacks, own_by
 from .steps import Steps, find_marks
 from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, MemoryEvents, RuntimeCalls, Tables, UnattachedEvents
@@ -341,9 +342,22 @@ class Trace(Library):
 
     def hierarchy_of(self, calls: Calls) -> Hierarchy:
         """The hierarchy of a table of calls whose names are codes of `names`."""
-        is_op = calls.kind == OP
-        named, steps = (matching(calls.name, self.names, form.fullmatch) for form in (_NAMED_REGION, PROFILER_STEP))
-        return place_calls(calls.parent, calls.name, is_op, ~is_op & named, steps)
+        parent, name, kind = calls.parent, calls.name, calls.kind
+        if len(self.stacks) and not np.any(kind == MODULE):
+            entry = self.stacks.first_entry(calls.source)
+            around, added = module_regions(self.stacks, entry, calls.parent, self.name_codes)
+            parent, name = as_positions(around), as_column(np.concatenate([name, added]))
+            kind = as_column(np.append(kind, np.full(len(added), MODULE, np.int8)))
+        is_op = kind == OP
+        named, steps = (matching(name, self.names, form.fullmatch) for form in (_NAMED_REGION, PROFILER_STEP))
+        found = place_calls(parent, name, is_op, ~is_op & named, steps)
+        top, path = found.top[: len(calls)], found.path[: len(calls)]
+        return Hierarchy(as_positions(top), as_column(path), found.tree_parent, found.tree_name)
+
+    @cached_property
+    def name_codes(self) -> Mapping[str, int]:
+        """By text its code in `names`."""
+        return {name: code for code, name in reversed(list(enumerate(self.names)))}
 
     @cached_property
     def steps(self) -> Steps:
