@@ -34,8 +34,8 @@ _AS_OPERATOR = {"bias_addmm": "addmm", "mm_dtype": "mm", "bmm_dtype": "bmm"}
 """Kernels of `torch._inductor.kernel` that are not called as the operator that they call."""
 _BIASED = "extern_kernels.bias_addmm"
 Refusal = Literal[
-    "its region is not in the files", "its forward is not in the trace", "its kernels are in another order",
-    "its operators have other shapes", "several graphs fit",
+    "its region is not in the files", "its region has no kernels in the files", "its forward is not in the trace",
+    "its kernels are in another order", "its operators have other shapes", "several graphs fit",
 ]  # fmt: skip
 """Why nothing is said of a call of a compiled graph."""
 
@@ -172,6 +172,8 @@ class _Graphs:
         candidates = self._candidates(of)
         if not candidates:
             return "its region is not in the files" if of.region else "its forward is not in the trace"
+        if not any(graph.kernels for graph in candidates):
+            return "its region has no kernels in the files"
         fits = list[_Fit]()
         refusal: Refusal = "its kernels are in another order"
         for graph in candidates:

@@ -23,8 +23,8 @@ from .pipeline import link as link_traces
 from .rank_claims import run_annotation
 
 _COPY_BLOCK = 1 << 20
-_TRACK, _TRACKED = "TORCH_COMPILE_DEBUG_EXTEND", "provenance_tracking_to_timeline"
-"""The variable and the option of `torch._inductor.config.trace` that have Inductor keep kernel information."""
+_TRACKED = "provenance_tracking_to_timeline"
+"""The option of `torch._inductor.config.trace` that has Inductor keep kernel information."""
 
 
 class Recording:
@@ -151,34 +151,26 @@ class Recording:
 
 @contextlib.contextmanager
 def _tracking_provenance(wanted: bool) -> Iterator[None]:
-    """Have Inductor keep what its kernels are made of; no effect on what is compiled already, nor before PyTorch 2.14.
+    """Have Inductor keep what its kernels are made of, if `torch.compile` was called and this PyTorch (2.14) can.
 
-    Its configuration reads the variable when it is imported, which programs that compile nothing never do.
+    What comes out of its caches says nothing of its kernels, so that they are not used.
     """
-    config = sys.modules.get("torch._inductor.config")
-    before = os.environ.get(_TRACK), getattr(getattr(config, "trace", None), _TRACKED, None)
-    if not wanted:
+    if not wanted or "torch._dynamo" not in sys.modules:
         yield
         return
-    os.environ[_TRACK] = "1"
-    if before[1] is not None and config is not None:
-        setattr(config.trace, _TRACKED, True)
-    try:
+    from torch._inductor import config
+
+    if not hasattr(config.trace, _TRACKED):
         yield
-    finally:
-        if before[0] is None:
-            del os.environ[_TRACK]
-        else:
-            os.environ[_TRACK] = before[0]
-        config = sys.modules.get("torch._inductor.config")
-        if config is not None and hasattr(config.trace, _TRACKED):
-            setattr(config.trace, _TRACKED, before[1] if before[1] is not None else before[0] == "1")
+        return
+    with config.patch({f"trace.{_TRACKED}": True, "force_disable_caches": True}):
+        yield
 
 
 def _kernel_information() -> bytes:
     """What Inductor says of the kernels that it compiled, b"" for nothing."""
     read = getattr(sys.modules.get("torch._inductor.debug"), "get_kernel_information_jsons", None)
-    information = read() if read is not None else {}
+    information = {key: kernels for key, kernels in read().items() if kernels} if read is not None else {}
     return json.dumps(information, default=str).encode() if information else b""
 
 
@@ -252,9 +244,9 @@ def record(
             ``rank-0.graphs.et.json.gz`` and ``rank-0.graphs.kineto.json.gz``, and link the kernels of their replays to
             the operators of the capture; see docs/captured_graphs.md.
         provenance: save what Inductor says of the kernels of compiled code as ``rank-0.kernel_information.json.gz``, by
-            which they get the lines of their source; what is compiled inside the block is compiled with
-            `torch._inductor.config.trace.provenance_tracking_to_timeline`. PyTorch 2.14; without compiled code there
-            is no such file.
+            which they get the lines of their source, where there is compiled code (PyTorch 2.14). Known is what is
+            compiled inside the block, of functions for which ``torch.compile`` was called before it: without Inductor's
+            caches, and with a Python function around each operator that it calls.
 
     Yields:
         the `Recording`, on which the loop calls ``step()``.

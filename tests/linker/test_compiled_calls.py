@@ -119,6 +119,11 @@ def test_a_region_that_is_not_in_the_file_is_not_guessed() -> None:
     assert keys == {} and found.refused == {"its region is not in the files": 1}
 
 
+def test_a_graph_that_came_out_of_a_cache_has_no_kernels_in_the_file() -> None:
+    found, keys = matched(one_graph("triton_0"), information())
+    assert keys == {} and found.refused == {"its region has no kernels in the files": 1}
+
+
 def test_a_region_that_was_compiled_anew_is_known_by_its_attempt() -> None:
     given = information("triton_0", region=f"{REGION}_1")
     assert list(matched(one_graph("triton_0"), given)[1].values()) == ["triton_0:1"]
