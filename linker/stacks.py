@@ -87,6 +87,10 @@ def _stacks_of(kineto: KinetoTrace, frames: CpuCalls, row: IntColumn, frame: Int
     return stacks_of_tree(kineto.frames.names, parent, name, line, row, place[frame])
 
 
+_LOOKED_AT = 16
+"""Frames that say whether a trace's have `CallFrom`: each of a recorder's frames has it, or none."""
+
+
 class _FrameArgs(msgspec.Struct, gc=False):
     CallFrom: Any = None
 
@@ -116,7 +120,7 @@ def _called_from(records: EventRecords, frames: FrameTable, at: IntColumn, name:
         at: positions in `frames`. name: their codes. parent: positions among them of their callers, −1 for none.
     """
     none = np.full(len(at), -1, np.int32)
-    if not len(at) or not any(records.read(frames.index[at[:1]], _call_from)):
+    if not any(records.read(frames.index[at[:_LOOKED_AT]], _call_from)):
         return none
     texts = records.read(frames.index[at], _call_from)
     callers = [frames.names[code] for code in name.tolist()]
