@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 from compiled_programs import files, kernels
-from pages import data_of
+from pages import data_of, unpacked_json
 from support import FIXTURES, assert_valid, call, read_json, run
 
 ET, KINETO = files(FIXTURES / "compiled" / "other")
@@ -84,5 +85,7 @@ def test_analyze_and_report_show_the_lines(tmp_path: Path) -> None:
     assert wanted <= {f"{row['file']}({row['line']}): {row['function']}" for row in rows}
     assert any(int(row["fused"]) for row in rows)
     assert run("etplus", "report", *pair, "-o", "page.html", cwd=tmp_path).returncode == 0
-    page = (tmp_path / "page.html").read_text()
-    assert data_of(page)
+    timeline = data_of((tmp_path / "page.html").read_bytes())["ranks"][0]["timeline"]
+    shown = unpacked_json(timeline["details"]["texts"])["generated"]
+    lines = {re.sub(r"\((\d+)\): (.*)", r":\1 (\2)", frame) for frame in wanted}
+    assert len(shown) == KERNELS and lines == {line for one in shown for line in one["lines"]}
