@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from ..trace.columns import IntColumn, grouped
 from ..trace.intervals import sums
-from ..trace.origin import ACCUMULATION, BACKWARD, GRADIENT_COMMUNICATION, PHASES, UNKNOWN
+from ..trace.kinds import ACCUMULATION, BACKWARD, GRADIENT_COMMUNICATION, PHASES, UNKNOWN
 from ..trace.stacks import SourceLine
 from ..trace.tables import OP
 from ..trace.trace import Trace
@@ -70,7 +70,7 @@ class PhaseRow(Row):
     """Everything of one phase; times in ns.
 
     Attributes:
-        phase: one of `trace.origin.PHASES`, "not known" for what is of none of them.
+        phase: one of `trace.kinds.PHASES`, "not known" for what is of none of them.
         calls: operators. host_ns: their host time, without the calls inside.
         device_ns: GPU events. share: of the device time of all. launches: number of the events.
         idle_ns: see `SourceRow`.

@@ -14,30 +14,27 @@ from .call_tree import nearest
 from .columns import IntColumn, matching, positions, run_starts, scatter
 from .comm_kernels import is_comm_kernel
 from .index import CallIndex, Column, GpuIndex, Positions, as_column, as_positions
+from .kinds import (
+    ACCUMULATION,
+    BACKWARD,
+    COMMUNICATION,
+    DATA,
+    FORWARD,
+    GRADIENT_COMMUNICATION,
+    OPTIMIZER,
+    PHASES,
+    RECOMPUTATION,
+    THROUGH,
+    UNKNOWN,
+)
 from .stacks import GRAPH_ANNOTATION, MODULE_FRAME, SourceTable
 from .tables import ANNOTATION, MODULE, OP
 
 if TYPE_CHECKING:
     from .trace import Trace
 
-PHASES = (
-    "", "forward", "backward", "recomputation", "gradient accumulation", "gradient communication", "communication",
-    "optimizer", "data loading",
-)  # fmt: skip
-"""What a call is part of, by code; "" for what is not known to be part of any.
+__all__ = ["PHASES", "THROUGH", "Origin", "origin_of"]
 
-"recomputation" is forward work that runs again inside of backward (activation checkpointing). "gradient
-communication" is communication inside of backward; other communication outside of forward is "communication".
-"""
-(
-    UNKNOWN, FORWARD, BACKWARD, RECOMPUTATION, ACCUMULATION, GRADIENT_COMMUNICATION, COMMUNICATION, OPTIMIZER, DATA,
-) = range(len(PHASES))  # fmt: skip
-THROUGH = ("", "fw_parent", "sequence number")
-"""How the forward operator of a backward one is known: `Origin.through`.
-
-"fw_parent": recorded, by the ET or by a flow of the Kineto trace. "sequence number": inferred, the last operator on the
-forward thread that began with the number before the backward one did, as PyTorch's own profiler finds it.
-"""
 _FW_PARENT, _SEQUENCE = 1, 2
 
 _ENGINE = "autograd::engine::evaluate_function: "
