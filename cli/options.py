@@ -100,6 +100,14 @@ def add_graph_captures(parser: argparse.ArgumentParser) -> None:
         "replayed graphs are linked to the operators of the capture; repeatable")  # fmt: skip
 
 
+def add_provenance(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--provenance", action="append", metavar="FILE",
+        help="what PyTorch's compiler says of its kernels (kernel_information.json, "
+        "inductor_provenance_tracking_node_mappings.json), or annotations of graph nodes as JSON: kernels get the "
+        "lines of their source; repeatable (default: the files beside the Kineto trace that are named after it)",
+    )  # fmt: skip
+
+
 def captures_linker(arguments: argparse.Namespace) -> Callable[[Trace], Trace]:
     """What links a trace to the captures that --graph-capture names, which are read now."""
     if not arguments.graph_capture:

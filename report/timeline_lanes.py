@@ -281,6 +281,7 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
         "captured": np.where(gpu.captured_by >= 0, np.searchsorted(captured, gpu.captured_by), -1),
         "captured_link": gpu.captured_link,
         "replay": gpu.graph_replay,
+        "generated": np.append(trace.generated_of_call, -1)[gpu.call],
         "reason": gpu.reason,
         "link": np.append(trace.link[trace.calls.source], 0)[gpu.call],
         "step": trace.step_of_event,
@@ -315,6 +316,7 @@ def _cpu_columns(trace: Trace) -> Columns:
         "device_events": np.concatenate([events, np.bincount(started, minlength=len(runtime))[: len(runtime)]]),
         "signature": np.concatenate([calls.signature, none]),
         "path": np.concatenate([trace.hierarchy.path, none]),
+        "generated": np.concatenate([trace.generated_of_call, none]),
         "link": np.concatenate([trace.link[calls.source], none]),
         "seq": np.concatenate([trace.seq_id[calls.source], none]),
         "step": np.concatenate([trace.step_of_call, trace.steps.of(runtime.ts, runtime.thread)]),
@@ -372,6 +374,7 @@ def _texts(trace: Trace) -> dict[str, Any]:
     return {
         "replays": msgspec.to_builtins(captured.replays) if captured is not None else [],
         "graphs": msgspec.to_builtins(captured.graphs) if captured is not None else [],
+        "generated": _generated(trace),
         "signatures": [_signature(signature) for signature in trace.signatures],
         "path_parents": tree.tree_parent,
         "path_names": [trace.names[code] if code >= 0 else "" for code in tree.tree_name.tolist()],
@@ -380,6 +383,19 @@ def _texts(trace: Trace) -> dict[str, Any]:
         "steps": trace.steps.names,
         "evidence": _evidence(trace),
     }
+
+
+def _generated(trace: Trace) -> list[dict[str, Any]]:
+    """What is known of each generated kernel, and the lines that it does the work of."""
+    generated, told = trace.generated, trace.stacks.stated(trace.generated.row)
+    row = dict(zip(generated.kernel[told].tolist(), generated.row[told].tolist(), strict=True))
+    shown = []
+    for code, kernel in enumerate(generated.kernels):
+        entries = trace.stacks.entries(row[code]) if code in row else []
+        sources = map(trace.stacks.source, entries)
+        lines = dict.fromkeys(str(line) for line in sources if line is not None)
+        shown.append({**msgspec.to_builtins(kernel), "lines": list(lines)})
+    return shown
 
 
 def _signature(signature: Signature) -> dict[str, Any]:
