@@ -159,7 +159,26 @@ def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColum
             found = _last_before(trace, first, of_forward, open_, thread)
             forward[open_] = found
             through[open_[found >= 0]] = _SEQUENCE
+    _add_engine(trace, backward, forward, through)
     return forward, through
+
+
+def _add_engine(
+    trace: Trace, backward: npt.NDArray[np.bool_], forward: IntColumn, through: npt.NDArray[np.int8]
+) -> None:
+    """Give the engine's own call around a function, which has no number, what is known of the function.
+
+    What it does beside calling that (sums a bias's gradient over the batch) is work for the same forward call.
+    """
+    calls = trace.calls
+    inner = np.flatnonzero(forward >= 0)
+    around = nearest(calls.parent[inner], calls.parent, backward)
+    engine = matching(calls.name, trace.names, lambda name: name.startswith(_ENGINE))
+    fits = (around >= 0) & engine[np.maximum(around, 0)] & (forward[np.maximum(around, 0)] < 0)
+    names = [trace.names[code].removeprefix(_ENGINE) for code in calls.name[around[fits]].tolist()]
+    own = [trace.names[code] for code in calls.name[inner[fits]].tolist()]
+    same = np.flatnonzero(fits)[np.array([a == b for a, b in zip(names, own, strict=True)], np.bool_)]
+    forward[around[same]], through[around[same]] = forward[inner[same]], through[inner[same]]
 
 
 def _last_before(
