@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from .brief import brief
 from .call_tree import nearest
-from .columns import IntColumn, matching, positions, run_starts, scatter
+from .columns import IntColumn, matching, run_starts, scatter
 from .comm_kernels import is_comm_kernel
 from .index import CallIndex, Column, GpuIndex, Positions, as_column, as_positions
 from .stacks import MODULE_FRAME, SourceTable
@@ -32,18 +32,22 @@ communication" is communication inside of backward; other communication outside 
 (
     UNKNOWN, FORWARD, BACKWARD, RECOMPUTATION, ACCUMULATION, GRADIENT_COMMUNICATION, COMMUNICATION, OPTIMIZER, DATA,
 ) = range(len(PHASES))  # fmt: skip
-THROUGH = ("", "fw_parent", "sequence number")
+THROUGH = ("", "sequence number")
 """How the forward operator of a backward one is known: `Origin.through`.
 
-"fw_parent": recorded, by the ET or by a flow of the Kineto trace. "sequence number": inferred, the last operator on the
-forward thread that began with the number before the backward one did, as PyTorch's own profiler finds it.
+"sequence number": inferred, the last operator on the forward thread that began with the number before the backward one
+did, as PyTorch's own profiler finds it (`fwdbwd` flows; generateForwardBackwardLinks in
+torch/csrc/profiler/collection.cpp). The ET's `fw_parent` is no forward operator but what was open on the forward thread
+when the backward one ran: an annotation around all of backward, or the engine's own call.
 """
-_FW_PARENT, _SEQUENCE = 1, 2
+_SEQUENCE = 1
 
 _ENGINE = "autograd::engine::evaluate_function: "
 _BACKWARD_SCOPE = 1
 """at::RecordScope::BACKWARD_FUNCTION"""
 _ACCUMULATES = re.compile(rf"(?:{_ENGINE})?(?:torch::autograd::)?AccumulateGrad")
+_REDUCES = re.compile(rf"(?:{_ENGINE})?RegisterPostBackwardFunctionBackward|FSDP::post_backward.*")
+"""What shards gradients: FSDP's (torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _fsdp_param_group.py)."""
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#.*|(?:aten::)?_(?:fused|foreach)_(?:adam|adamw|sgd|adagrad)\w*")
 _DATA = re.compile(r"enumerate\(DataLoader\)#.*")
 _BY_WORD = {
@@ -143,10 +147,6 @@ def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColum
     """Of each backward root the forward call, −1 for none, and how it is known."""
     calls, rows = trace.calls, trace.calls.source
     forward, through = np.full(len(calls), -1, np.int64), np.zeros(len(calls), np.int8)
-    recorded = np.flatnonzero(backward & (trace.fw_parent[rows] > 0))
-    found = positions(trace.id[rows], trace.fw_parent[rows[recorded]])
-    known = (found >= 0) & ~backward[np.maximum(found, 0)]
-    forward[recorded[known]], through[recorded[known]] = found[known], _FW_PARENT
     seq, fw_tid = trace.seq_id[rows], trace.fw_tid[rows]
     wanted = np.flatnonzero(backward & (forward < 0) & (seq >= 0))
     first = np.flatnonzero(~backward & (seq >= 0) & (calls.kind == OP))
@@ -214,6 +214,7 @@ def _phases(
     mark[named & matching(calls.name, names, _DATA.fullmatch)] = DATA
     mark[backward] = BACKWARD
     mark[matching(calls.name, names, _ACCUMULATES.fullmatch)] = ACCUMULATION
+    mark[matching(calls.name, names, _REDUCES.fullmatch)] = GRADIENT_COMMUNICATION
     seq = trace.seq_id[calls.source]
     differentiable = (calls.kind == OP) & ~backward & (seq >= 0)
     around = nearest(calls.parent, calls.parent, backward)
@@ -230,7 +231,8 @@ def _phases(
     phase = np.where(at >= 0, mark[at], UNKNOWN).astype(np.int8)
     communicates = matching(calls.name, names, _communicates)
     phase[communicates & np.isin(phase, (BACKWARD, ACCUMULATION))] = GRADIENT_COMMUNICATION
-    phase[communicates & (phase == UNKNOWN)] = COMMUNICATION
+    inside = nearest(np.arange(len(calls)), calls.parent, communicates) >= 0
+    phase[inside & (phase == UNKNOWN)] = COMMUNICATION
     return phase
 
 
