@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from ..trace.columns import IntColumn, grouped
 from ..trace.intervals import sums
-from ..trace.origin import ACCUMULATION, BACKWARD, GRADIENT_COMMUNICATION, PHASES, UNKNOWN
+from ..trace.kinds import ACCUMULATION, BACKWARD, GRADIENT_COMMUNICATION, PHASES, UNKNOWN
 from ..trace.stacks import SourceLine
 from ..trace.tables import OP
 from ..trace.trace import Trace
@@ -67,7 +67,7 @@ class PhaseRow(Row):
     """Everything of one phase; times in ns.
 
     Attributes:
-        phase: one of `trace.origin.PHASES`, "not known" for what is of none of them.
+        phase: one of `trace.kinds.PHASES`, "not known" for what is of none of them.
         calls: operators. host_ns: their host time, without the calls inside.
         device_ns: GPU events. share: of the device time of all. launches: number of the events.
         idle_ns: see `SourceRow`.
@@ -125,7 +125,7 @@ def source_table(trace: Trace) -> Table[SourceRow]:
     lines = trace.source_table.lines
     if not lines:
         return Table(SourceRow)
-    work = _LineWork(trace)
+    work = LineWork(trace)
     count = len(lines)
     event, line, part = work.event, work.line, work.share
     duration = trace.gpu.dur[event] * part
@@ -163,7 +163,7 @@ def idle_before(trace: Trace) -> IntColumn:
     return idle
 
 
-class _LineWork:
+class LineWork:
     """Which line caused which calls and GPU events.
 
     Attributes:

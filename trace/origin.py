@@ -14,32 +14,27 @@ from .call_tree import nearest
 from .columns import IntColumn, matching, run_starts, scatter
 from .comm_kernels import is_comm_kernel
 from .index import CallIndex, Column, GpuIndex, Positions, as_column, as_positions
+from .kinds import (
+    ACCUMULATION,
+    BACKWARD,
+    COMMUNICATION,
+    DATA,
+    FORWARD,
+    GRADIENT_COMMUNICATION,
+    OPTIMIZER,
+    PHASES,
+    RECOMPUTATION,
+    THROUGH,
+    UNKNOWN,
+)
 from .stacks import MODULE_FRAME, SourceTable
 from .tables import ANNOTATION, MODULE, OP
 
 if TYPE_CHECKING:
     from .trace import Trace
 
-PHASES = (
-    "", "forward", "backward", "recomputation", "gradient accumulation", "gradient communication", "communication",
-    "optimizer", "data loading",
-)  # fmt: skip
-"""What a call is part of, by code; "" for what is not known to be part of any.
+__all__ = ["PHASES", "THROUGH", "Origin", "origin_of"]
 
-"recomputation" is forward work that runs again inside of backward (activation checkpointing). "gradient
-communication" is communication inside of backward; other communication outside of forward is "communication".
-"""
-(
-    UNKNOWN, FORWARD, BACKWARD, RECOMPUTATION, ACCUMULATION, GRADIENT_COMMUNICATION, COMMUNICATION, OPTIMIZER, DATA,
-) = range(len(PHASES))  # fmt: skip
-THROUGH = ("", "sequence number")
-"""How the forward operator of a backward one is known: `Origin.through`.
-
-"sequence number": inferred, the last operator on the forward thread that began with the number before the backward one
-did, as PyTorch's own profiler finds it (`fwdbwd` flows; generateForwardBackwardLinks in
-torch/csrc/profiler/collection.cpp). The ET's `fw_parent` is no forward operator but what was open on the forward thread
-when the backward one ran: an annotation around all of backward, or the engine's own call.
-"""
 _SEQUENCE = 1
 
 _ENGINE = "autograd::engine::evaluate_function: "

@@ -27,8 +27,8 @@ equal kernel of another iteration, inferred.
 PYTHON_FRAMES, COMPILED, GRAPH_ANNOTATION, REPETITION = range(len(EVIDENCE_OF_STACKS))
 
 MODULE_FRAME = "nn.Module: "
-_LOCATED = re.compile(r"(?s)(.*)\((\d{1,9})\): (.*)")
-_LIBRARY = re.compile(
+_LOCATED = r"(?s)(.*)\((\d{1,9})\): (.*)"
+_LIBRARY = (
     r"<(?!ipython-input)|(?:.*[/\\])?(?:torch|functorch|triton)[/\\]"
     r"|.*[/\\]lib(?:64)?[/\\]python\d[\w.]*[/\\](?!(?:site|dist)-packages[/\\])|.*[/\\]torchinductor_[^/\\]*[/\\]"
 )
@@ -286,7 +286,7 @@ def _place(name: str) -> SourceLine | None:
     """The line that the name of a frame gives, None for modules and built-in functions."""
     if name.startswith(("<built-in", MODULE_FRAME)):
         return None
-    found = _LOCATED.fullmatch(name)
+    found = re.fullmatch(_LOCATED, name)
     return SourceLine(found[1], int(found[2]), found[3]) if found and found[1] else None
 
 
@@ -301,7 +301,7 @@ def is_own_file(file: str) -> bool:
         >>> [is_own_file(file) for file in files]
         [True, True, False, False, False]
     """
-    if _LIBRARY.match(file):
+    if re.match(_LIBRARY, file):
         return False
     first = re.split(r"[/\\]", file, maxsplit=1)[0]
     return file.startswith(("/", "\\")) or first.removesuffix(".py") not in _STANDARD

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -29,13 +29,14 @@ from .kernel_kinds import is_device_copy, is_device_wait
 from .kinds import GPU
 from .library import Library
 from .link_report import LinkReport
-from .origin import Origin, origin_of
-from .stack_regions import module_regions
 from .stacks import SourceTable, Stacks, own_by
 from .steps import Steps, find_marks
 from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, MemoryEvents, RuntimeCalls, Tables, UnattachedEvents
 from .tensors import Signature, SignatureTable
 from .views import DeviceEvents, Ops
+
+if TYPE_CHECKING:
+    from .origin import Origin
 
 Record = dict[str, msgspec.Raw]
 """A node as in the file, its values undecoded."""
@@ -332,12 +333,16 @@ class Trace(Library):
     @cached_property
     def origin(self) -> Origin:
         """Where its calls and GPU events came from: phase, forward operator, module, stack."""
+        from .origin import origin_of  # linking does not need it
+
         return origin_of(self)
 
     def hierarchy_of(self, calls: Calls) -> Hierarchy:
         """The hierarchy of a table of calls whose names are codes of `names`."""
         parent, name, kind = calls.parent, calls.name, calls.kind
         if len(self.stacks) and not np.any(kind == MODULE):
+            from .stack_regions import module_regions  # few traces have stacks
+
             entry = self.stacks.first_entry(calls.source)
             around, added = module_regions(self.stacks, entry, calls.parent, self.name_codes)
             parent, name = as_positions(around), as_column(np.concatenate([name, added]))

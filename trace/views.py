@@ -14,8 +14,7 @@ from .captured import CALL_KINDS, CalledWith, CapturedOp
 from .columns import IntColumn, matching
 from .frames import Frame, to_arrow, to_pandas
 from .index import CallIndex, GpuIndex
-from .kinds import LINK_NAMES
-from .origin import PHASES, THROUGH
+from .kinds import LINK_NAMES, PHASES, THROUGH
 from .printable import shortened
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def phase(self) -> str:
-        """What it is part of, one of `trace.origin.PHASES`: "forward", "backward", "optimizer", …; "" if not known."""
+        """What it is part of, one of `trace.kinds.PHASES`: "forward", "backward", "optimizer", …; "" if not known."""
         return PHASES[int(self.trace.origin.phase[self.index])]
 
     @property
@@ -126,7 +125,7 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def through(self) -> str:
-        """How `forward` is known, one of `trace.origin.THROUGH`: "sequence number" (inferred)."""
+        """How `forward` is known, one of `trace.kinds.THROUGH`: "sequence number" (inferred)."""
         return THROUGH[int(self.trace.origin.through[self.index])]
 
     @property
