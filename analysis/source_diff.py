@@ -194,7 +194,7 @@ def _aligned(
         for found, of in ((one, of_a), (other, of_b))
     ]
     pairs = []
-    for kind, begin, end, first, last in SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
+    for kind, begin, end, first, last in SequenceMatcher(a=texts[0], b=texts[1], autojunk=False).get_opcodes():
         mine, theirs = list(of_a[begin:end]), list(of_b[first:last])
         both = min(len(mine), len(theirs)) if kind in ("equal", "replace") else 0
         pairs += zip(mine[:both], theirs[:both], strict=True)

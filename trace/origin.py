@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from .brief import brief
 from .call_tree import nearest
-from .columns import IntColumn, matching, positions, run_starts, scatter
+from .columns import IntColumn, matching, run_starts, scatter
 from .comm_kernels import is_comm_kernel
 from .index import CallIndex, Column, GpuIndex, Positions, as_column, as_positions
 from .kinds import (
@@ -35,12 +35,14 @@ if TYPE_CHECKING:
 
 __all__ = ["PHASES", "THROUGH", "Origin", "origin_of"]
 
-_FW_PARENT, _SEQUENCE = 1, 2
+_SEQUENCE = 1
 
 _ENGINE = "autograd::engine::evaluate_function: "
 _BACKWARD_SCOPE = 1
 """at::RecordScope::BACKWARD_FUNCTION"""
 _ACCUMULATES = re.compile(rf"(?:{_ENGINE})?(?:torch::autograd::)?AccumulateGrad")
+_REDUCES = re.compile(rf"(?:{_ENGINE})?RegisterPostBackwardFunctionBackward|FSDP::post_backward.*")
+"""What shards gradients: FSDP's (torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _fsdp_param_group.py)."""
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#.*|(?:aten::)?_(?:fused|foreach)_(?:adam|adamw|sgd|adagrad)\w*")
 _DATA = re.compile(r"enumerate\(DataLoader\)#.*")
 _BY_WORD = {
@@ -143,10 +145,6 @@ def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColum
     """Of each backward root the forward call, −1 for none, and how it is known."""
     calls, rows = trace.calls, trace.calls.source
     forward, through = np.full(len(calls), -1, np.int64), np.zeros(len(calls), np.int8)
-    recorded = np.flatnonzero(backward & (trace.fw_parent[rows] > 0))
-    found = positions(trace.id[rows], trace.fw_parent[rows[recorded]])
-    known = (found >= 0) & ~backward[np.maximum(found, 0)]
-    forward[recorded[known]], through[recorded[known]] = found[known], _FW_PARENT
     seq, fw_tid = trace.seq_id[rows], trace.fw_tid[rows]
     wanted = np.flatnonzero(backward & (forward < 0) & (seq >= 0))
     first = np.flatnonzero(~backward & (seq >= 0) & (calls.kind == OP))
@@ -159,7 +157,26 @@ def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColum
             found = _last_before(trace, first, of_forward, open_, thread)
             forward[open_] = found
             through[open_[found >= 0]] = _SEQUENCE
+    _add_engine(trace, backward, forward, through)
     return forward, through
+
+
+def _add_engine(
+    trace: Trace, backward: npt.NDArray[np.bool_], forward: IntColumn, through: npt.NDArray[np.int8]
+) -> None:
+    """Give the engine's own call around a function, which has no number, what is known of the function.
+
+    What it does beside calling that (sums a bias's gradient over the batch) is work for the same forward call.
+    """
+    calls = trace.calls
+    inner = np.flatnonzero(forward >= 0)
+    around = nearest(calls.parent[inner], calls.parent, backward)
+    engine = matching(calls.name, trace.names, lambda name: name.startswith(_ENGINE))
+    fits = (around >= 0) & engine[np.maximum(around, 0)] & (forward[np.maximum(around, 0)] < 0)
+    names = [trace.names[code].removeprefix(_ENGINE) for code in calls.name[around[fits]].tolist()]
+    own = [trace.names[code] for code in calls.name[inner[fits]].tolist()]
+    same = np.flatnonzero(fits)[np.array([a == b for a, b in zip(names, own, strict=True)], np.bool_)]
+    forward[around[same]], through[around[same]] = forward[inner[same]], through[inner[same]]
 
 
 def _last_before(
@@ -195,6 +212,7 @@ def _phases(
     mark[named & matching(calls.name, names, _DATA.fullmatch)] = DATA
     mark[backward] = BACKWARD
     mark[matching(calls.name, names, _ACCUMULATES.fullmatch)] = ACCUMULATION
+    mark[matching(calls.name, names, _REDUCES.fullmatch)] = GRADIENT_COMMUNICATION
     seq = trace.seq_id[calls.source]
     differentiable = (calls.kind == OP) & ~backward & (seq >= 0)
     around = nearest(calls.parent, calls.parent, backward)
@@ -211,7 +229,8 @@ def _phases(
     phase = np.where(at >= 0, mark[at], UNKNOWN).astype(np.int8)
     communicates = matching(calls.name, names, _communicates)
     phase[communicates & np.isin(phase, (BACKWARD, ACCUMULATION))] = GRADIENT_COMMUNICATION
-    phase[communicates & (phase == UNKNOWN)] = COMMUNICATION
+    inside = nearest(np.arange(len(calls)), calls.parent, communicates) >= 0
+    phase[inside & (phase == UNKNOWN)] = COMMUNICATION
     return phase
 
 

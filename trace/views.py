@@ -126,8 +126,7 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def through(self) -> str:
-        """How `forward` is known, one of `trace.kinds.THROUGH`: "fw_parent" (recorded), "sequence number"
-        (inferred)."""
+        """How `forward` is known, one of `trace.kinds.THROUGH`: "sequence number" (inferred)."""
         return THROUGH[int(self.trace.origin.through[self.index])]
 
     @property
