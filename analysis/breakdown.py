@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.call_tree import Hierarchy
 from ..trace.columns import IntColumn, StringTable, distinct_rows, matching
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.intervals import Intervals, Span, intersection, step_function, sums, union
-from ..trace.stacks import is_module
+from ..trace.stacks import MODULE_FRAME, is_module
 from ..trace.steps import enclosing
 from ..trace.tables import ANNOTATION
 from ..trace.trace import Trace
@@ -205,8 +204,11 @@ def breakdown(trace: Trace) -> Table[BreakdownRow]:
     count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(distinct))
     whole = max(int(total.sum()), 1)
     modules = {
-        pair: (*_names(trace, tree, pair[0]), *filter(is_module, _names(trace, tree, pair[1])))
-        for pair in set(map(tuple, distinct[:, 2:4].tolist()))
+        (where, behind): (
+            *(trace.names[code] for code in tree.regions(where)),
+            *(MODULE_FRAME + name for name in (trace.origin.modules[behind] if behind >= 0 else ())),
+        )
+        for where, behind in set(map(tuple, distinct[:, 2:4].tolist()))
     }
     rows = [
         BreakdownRow(
@@ -224,18 +226,15 @@ def breakdown(trace: Trace) -> Table[BreakdownRow]:
     return Table(BreakdownRow, rows)
 
 
-def _names(trace: Trace, tree: Hierarchy, path: int) -> tuple[str, ...]:
-    return tuple(trace.names[code] for code in tree.regions(path))
-
-
 def _modules_behind(trace: Trace, path: IntColumn) -> IntColumn:
-    """Of each GPU event that is in no module, the path of the forward call behind it; else 0."""
+    """Of each GPU event that is in no module, the modules of the forward call behind it, into `Origin.modules`; else
+    −1."""
     origin, tree = trace.origin, trace.attribution.hierarchy
-    behind = np.append(origin.forward, -1)[np.where(origin.gpu_call >= 0, origin.gpu_call, -1)]
+    behind = np.append(origin.forward, -1)[origin.gpu_call]
     in_module = [False]
     for above, code in zip(tree.tree_parent.tolist()[1:], tree.tree_name.tolist()[1:], strict=True):
         in_module.append(in_module[above] or is_module(trace.names[code]))
-    return np.where((behind >= 0) & ~np.array(in_module)[path], tree.path[np.maximum(behind, 0)], 0)
+    return np.where(np.array(in_module)[path], -1, np.append(origin.module, -1)[behind])
 
 
 def stream_use(trace: Trace) -> Table[StreamUse]:
