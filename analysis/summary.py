@@ -227,6 +227,11 @@ def _missing(trace: Trace) -> list[str]:
     if not len(trace.gpu):
         return ["the trace has no GPU events"]
     graphs = trace.captured.sentences if trace.captured is not None else []
+    if trace.steps.inferred:
+        graphs = [
+            *graphs,
+            f"{len(trace.steps):,} iterations are inferred: no annotation marks them, the kernels repeat",
+        ]
     return graphs if trace.signatures else [*graphs, _NO_SHAPES]
 
 
