@@ -234,6 +234,11 @@ def _missing(trace: Trace) -> list[str]:
     graphs = trace.captured.sentences if trace.captured is not None else []
     link = trace.summary.get("link")
     graphs = [*graphs, *repetition_sentences(link.get("gpu") if isinstance(link, dict) else None)]
+    if trace.steps.inferred:
+        graphs = [
+            *graphs,
+            f"{len(trace.steps):,} iterations are inferred: no annotation marks them, the kernels repeat",
+        ]
     return graphs if trace.signatures else [*graphs, _NO_SHAPES]
 
 

@@ -77,6 +77,7 @@ class Step:
         name: that of the profiler's step ("ProfilerStep#3"), else its number.
         start_ns, end_ns: on the trace's clock.
         batch: of a serving engine's step its phase, requests and tokens, as its annotation says; None of others.
+        inferred: nothing marks it; it is one repetition of a sequence of kernels.
     """
 
     number: int
@@ -84,6 +85,7 @@ class Step:
     start_ns: int
     end_ns: int
     batch: StepBatch | None = None
+    inferred: bool = False
 
     __repr__ = brief
 
@@ -112,6 +114,8 @@ class Steps(Sequence[Step]):
         names: those of the profiler's steps ("ProfilerStep#3"), else ordinals from "0".
         thread: int64, that of each one's annotation.
         batches: of a serving engine's steps what each works on; () of others.
+        inferred: nothing marks them; they are repetitions of a sequence of kernels, and `call` has the outermost call
+            in which each one's first kernel is launched.
     """
 
     call: Positions[Any, CallIndex]
@@ -120,6 +124,7 @@ class Steps(Sequence[Step]):
     names: tuple[str, ...]
     thread: IntColumn
     batches: tuple[StepBatch, ...] = ()
+    inferred: bool = False
 
     __repr__ = brief
 
@@ -135,7 +140,7 @@ class Steps(Sequence[Step]):
             return tuple(self[number] for number in range(len(self))[at])
         number = range(len(self))[at]
         batch = self.batches[number] if self.batches else None
-        return Step(number, self.names[number], int(self.start[number]), int(self.end[number]), batch)
+        return Step(number, self.names[number], int(self.start[number]), int(self.end[number]), batch, self.inferred)
 
     def of(self, ts: IntColumn, thread: IntColumn | None = None) -> IntColumn:
         """int64, for each time (ns) the ordinal of the step that it is in, −1 for none; of several the last begun.
@@ -164,7 +169,7 @@ class Steps(Sequence[Step]):
         return Steps(
             as_positions(np.asarray(places)[self.call[numbers]]), self.start[numbers], self.end[numbers],
             tuple(self.names[k] for k in at), self.thread[numbers],
-            tuple(self.batches[k] for k in at) if self.batches else (),
+            tuple(self.batches[k] for k in at) if self.batches else (), self.inferred,
         )  # fmt: skip
 
     @property

@@ -30,6 +30,7 @@ from .kernel_kinds import is_device_copy, is_device_wait
 from .kinds import GPU
 from .library import Library
 from .link_report import LinkReport
+from .repetition import repeated_steps
 from .stacks import SourceTable, Stacks, own_by
 from .steps import Steps, find_marks
 from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, MemoryEvents, RuntimeCalls, Tables, UnattachedEvents
@@ -371,7 +372,11 @@ class Trace(Library):
     @cached_property
     def steps(self) -> Steps:
         """The iterations, found as `trace.steps.find_marks` says; each lasts as long as its annotation where that
-        encloses it, else until the next one begins."""
+        encloses it, else until the next one begins.
+
+        Where no annotation marks them and the sequence of kernels repeats (`trace.repetition`), each repetition is one;
+        they are marked `inferred`.
+        """
         calls = self.calls
         rows = np.flatnonzero(calls.kind == ANNOTATION)
         rows = rows[np.argsort(calls.ts[rows], kind="stable")]
@@ -379,6 +384,8 @@ class Trace(Library):
         own = calls.kind != MODULE
         last = int(calls.end[own].max(initial=0))
         found = find_marks(names, calls.ts[rows], calls.end[rows], calls.thread[rows], calls.ts[own], last)
+        if not len(found) and (inferred := repeated_steps(self)) is not None:
+            return inferred
         marked = rows[found.mark]
         end = calls.end[marked] if found.encloses else found.end
         labels = tuple(found.labels(names))
