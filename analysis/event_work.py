@@ -21,7 +21,7 @@ from ..trace.index import CallIndex
 from ..trace.kernel_kinds import computes_products
 from ..trace.step_annotations import UNKNOWN_PHASE, StepBatch
 from ..trace.tables import OP
-from ..trace.tensors import inside_matters
+from ..trace.tensors import inside_matters, total_bytes
 from ..trace.trace import Trace
 from .devices import find_device
 from .experts import (
@@ -94,6 +94,7 @@ def work_of_events(trace: Trace) -> Work:
     gpu, calls, caller = trace.gpu, trace.attribution.calls, trace.attribution.call
     of_data = _WorkOfData(trace)
     count, size = _of_calls(trace, of_data)
+    _count_triton(trace, size)
     innermost = _innermost(calls.parent, (count >= 0) | of_data.attention) | of_data.experts
     launched = np.flatnonzero((caller >= 0) & ~trace.is_copy)
     owner = nearest(caller, calls.parent, innermost) if len(calls) else caller
@@ -155,6 +156,18 @@ _Amount = tuple[int, ByteRange | None]
 """FLOPs (−1 if unknown) and bytes of some kernels."""
 
 
+def is_possible(trace: Trace, kernels: IntColumn, dtype: str, operations: int, moved: int | None) -> bool:
+    """Whether kernels can have done so much in their time; True on a device that no table has."""
+    device = find_device(trace.properties.get(int(trace.gpu.device[kernels[0]])))
+    if device is None:
+        return True
+    seconds = (int(trace.gpu.dur[kernels].sum()) + _CLOCK_NS) / 1e9
+    peak = device.peak_flops(dtype)
+    if peak is not None and operations > peak * seconds:
+        return False
+    return (moved or 0) - 2 * (device.l2_bytes or 0) <= device.bytes_per_second * seconds
+
+
 class _WorkOfData:
     """Work that depends on what tensors hold: lengths of requests, experts of tokens.
 
@@ -187,20 +200,10 @@ class _WorkOfData:
             self.notes[_NO_SUMS if prefill.pairs is None or decode.pairs is None else _NO_FIT] += 1
             return None
         amount = -1 if done.flops is None else done.flops, done.bytes
-        if not self._is_possible(kernels, signature.dtype, *amount):
+        if not is_possible(self._trace, kernels, signature.dtype, *amount):
             self.notes[_TOO_MUCH] += 1
             return None
         return amount[0], None if done.bytes is None else ByteRange(done.bytes, done.bytes)
-
-    def _is_possible(self, kernels: IntColumn, dtype: str, operations: int, moved: int | None) -> bool:
-        """Whether kernels can have done so much in their time; work of a window that is not recorded is less."""
-        gpu = self._trace.gpu
-        device = find_device(self._trace.properties.get(int(gpu.device[kernels[0]])))
-        seconds = (int(gpu.dur[kernels].sum()) + _CLOCK_NS) / 1e9
-        peak = device.peak_flops(dtype) if device is not None else None
-        if peak is not None and operations > peak * seconds:
-            return False
-        return device is None or (moved or 0) - 2 * (device.l2_bytes or 0) <= device.bytes_per_second * seconds
 
     def of_experts(self, call: int, events: IntColumn) -> list[tuple[IntColumn, _Amount]]:
         """Kernels of one call, those of one replay, in order of start, with their work."""
@@ -263,6 +266,21 @@ def _of_calls(trace: Trace, of_data: _WorkOfData) -> tuple[IntColumn, IntColumn]
             column[ops[at]] = -1 if value is None else value
     of_data.cache = caches.pop() if len(caches) == 1 else None
     return count, size
+
+
+def _count_triton(trace: Trace, size: IntColumn) -> None:
+    """Bytes of calls of Triton kernels, which are recorded as operators of the kernel's own name: each pointer's tensor
+    once, as far as the kernel can have moved them in its time (of a table it reads a part). Which tensors it writes to
+    is not recorded; Inductor's names tell more (`flops.py`)."""
+    calls, caller, gpu = trace.attribution.calls, trace.attribution.call, trace.gpu
+    if not len(calls):
+        return
+    own = (caller >= 0) & (calls.name[caller] == gpu.name) & (size[caller] < 0) & (calls.signature[caller] >= 0)
+    for (call,), events in grouped(caller[own]):
+        kernels = np.flatnonzero(own)[events]
+        moved = total_bytes(trace.signatures[calls.signature[call]].tensors)
+        if moved and is_possible(trace, kernels[:1], "", 0, moved):
+            size[call] = moved
 
 
 def _innermost(parent: IntColumn, chosen: Mask) -> Mask:

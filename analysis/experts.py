@@ -16,8 +16,8 @@ from typing import NamedTuple
 from ..trace.dtypes import itemsize
 from ..trace.tensors import Signature, Tensor, inside_matters
 
-_LIBRARY = r"(?:vllm|_C|_moe_C|sglang|sglang_profiler|sgl_kernel|aiter|flashinfer)::"
-_BOTH = re.compile(_LIBRARY + r"\w*(?:fused_experts|fused_moe|fmoe|marlin_moe)\w*")
+_LIBRARY = r"(?:vllm|_C|_moe_C|sglang|sglang_profiler|sgl_kernel|aiter|flashinfer|trtllm)::"
+_BOTH = re.compile(_LIBRARY + r"\w*(?:fused_experts|fused_moe|fmoe|marlin_moe|scale_moe)\w*")
 _FIRST = re.compile(_LIBRARY + r"\w*(?:ck_moe_stage1|moe_cktile2stages_gemm1)\w*")
 _SECOND = re.compile(_LIBRARY + r"\w*(?:ck_moe_stage2|moe_cktile2stages_gemm2)\w*")
 _ONE = re.compile(_LIBRARY + r"\w*invoke_fused_moe_kernel\w*")
@@ -28,7 +28,7 @@ EXPERT_KERNEL = re.compile(
     re.IGNORECASE,
 )
 """Kernels that compute the products of experts."""
-FINISHING_KERNEL = re.compile(r"finalize|moe_sum|moe_reduce|combine_expert", re.IGNORECASE)
+FINISHING_KERNEL = re.compile(r"finalize|moe_sum|moe_reduce|reduce_grouped|combine_expert", re.IGNORECASE)
 """Kernels that sum up the results of a token's experts."""
 _GATED = re.compile(r"swiglu|silu_and_mul|gelu_and_mul|geglu|act_and_mul|silu_mul", re.IGNORECASE)
 _MXFP4 = re.compile(r"mxfp4|mxf4", re.IGNORECASE)
@@ -208,30 +208,46 @@ def _per_token(tensors: Sequence[Tensor], tokens: int, experts: int) -> int | No
 
 
 def _with_weights(signature: Signature) -> ExpertWork | None:
-    """Of an operator whose weights are two consecutive tensors (experts, …, …), behind its rows.
+    """Of an operator that has the weights of both layers, two tensors (experts, …, …), behind its rows.
 
-    The experts of each token are as many as a tensor of integers (tokens, k) has, behind the weights; or, of AITER's
-    kernels, which get tokens sorted by expert, as states (tokens, k, inner) have, or the first number says.
+    The experts of each token are as many as a tensor of integers (tokens, k) has; or, of kernels that get tokens sorted
+    by expert (AITER), as states (tokens, k, inner) have; or the first number below that of all experts says.
     """
     tensors = signature.tensors
-    at = next((i for i, (one, other) in enumerate(pairwise(tensors)) if i and _are_layers(one, other)), None)
-    if at is None:
-        return None
-    first, second, rows, behind = tensors[at], tensors[at + 1], tensors[at - 1], tensors[at + 2 :]
+    found: dict[tuple[int, int], ExpertWork] = {}
+    for at, first in enumerate(tensors):
+        for second in tensors[at + 1 :]:
+            before = [one for one in tensors[:at] if len(one.shape) > 1] if _are_layers(first, second) else []
+            for rows in before:
+                done = _of_rows(signature, rows, first, second)
+                if done is not None:
+                    found.setdefault((done.flops, first.shape[0]), done)
+    return found.popitem()[1] if len(found) == 1 else None
+
+
+def _of_rows(signature: Signature, rows: Tensor, first: Tensor, second: Tensor) -> ExpertWork | None:
+    """What `_with_weights` finds, of these rows and weights."""
+    tensors = signature.tensors
     experts, tokens, width = first.shape[0], _rows(rows), rows.shape[-1]
-    chosen = _per_token(behind, tokens, experts)
+    others = [one for one in tensors if one is not first and one is not second]
+    states = next((one for one in others if len(one.shape) == 3 and _floats(one) and one.shape[0] != experts), None)
+    chosen = _per_token(others, tokens, experts)
     if chosen is not None:
-        if any(len(one.shape) == 1 and one.shape[0] >= experts and "float" not in one.dtype for one in behind):
+        if any(len(one.shape) == 1 and one.shape[0] >= experts and "float" not in one.dtype for one in others):
             return None  # a map of experts
-    elif states := next((one for one in (rows, *behind) if len(one.shape) == 3 and _floats(one)), None):
+    elif states := next(
+        (one for one in others if len(one.shape) == 3 and _floats(one) and one.shape[0] != experts), None
+    ):
         tokens, chosen = states.shape[:2]
         width = second.shape[1] if states is rows else width
-    elif at > 1 and tensors[0].shape == rows.shape:
-        chosen = next((argument.value for argument in signature.inputs if type(argument.value) is int), None)
-    layers = _layers(width, first, second)
+    else:
+        numbers = [argument.value for argument in signature.inputs if type(argument.value) is int]
+        chosen = next((number for number in numbers if 0 < number < experts), experts if experts in numbers else None)
+    wide = (1, 2) if itemsize(rows.dtype) == 1 and not _floats(rows) else (1,)
+    layers = next((fits for packed in wide if (fits := _layers(width * packed, first, second)) is not None), None)
     if layers is None or chosen is None or not 0 < chosen <= experts:
         return None
-    scales = [one for one in behind if one.shape[:1] == (experts,) and len(one.shape) > 1]
+    scales = [one for one in others if one.shape[:1] == (experts,) and len(one.shape) > 1 and one is not rows]
     weights = [_weight(one, other, scales) for one, other in ((first, second), (second, first))]
     return _of_layers(layers, tokens, chosen, experts, weights, rows.dtype, narrow=_narrow(rows, first))
 
@@ -365,12 +381,12 @@ def _unseen(elements: int, size: int | None) -> ByteRange:
 
 def _states(tensors: Sequence[Tensor], rows: int, width: int, kernels: Sequence[str]) -> _Layers | None:
     """Extents of the layers from the states between them: tensors with a row for each token and expert."""
-    widths = {one.shape[-1] for one in tensors if _floats(one) and len(one.shape) > 1 and _rows(one) == rows} - {width}
+    widths = [one.shape[-1] for one in tensors if _floats(one) and len(one.shape) > 1 and _rows(one) == rows]
     gated = {one for one in widths if 2 * one in widths}
-    if len(widths) == 2 and len(gated) == 1:
+    if len(gated) == 1:
         inner = gated.pop()
-    elif len(widths) == 1 and any(_GATED.search(name) for name in kernels):
-        inner = widths.pop()
+    elif widths and any(_GATED.search(name) for name in kernels):  # of the first kernel, which applies the gate, too
+        inner = widths[0]
     else:
         return None
     return _Layers(width, 2 * inner, inner, width)
