@@ -43,6 +43,7 @@ from .modules import module_table
 from .operators import OperatorRow, operator_table
 from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
 from .sequences import kernel_sequences
+from .serving_steps import ServingPhase, ServingStep, serving_phases, serving_steps
 from .table import Row, Table, WithMean, per_second
 
 _T = TypeVar("_T")
@@ -78,9 +79,10 @@ class Analysis:
         kernel_delay_ns: gaps below this are the device's own delay in `idle_causes`.
         batch_size: samples an iteration, None if it was not given.
         notes: what is missing, in sentences.
-        idle_causes, launches, queues, copies, communication, memory, sequences, modules, gemms: see the functions
-            `idle_causes`, `launch_statistics`, `queue_use`, `copy_bandwidth`, `communication`, `device_memory`,
-            `kernel_sequences`, `module_table` and `gemm_table`.
+        idle_causes, launches, queues, copies, communication, memory, sequences, modules, gemms, serving_steps,
+            serving_phases: see the functions `idle_causes`, `launch_statistics`, `queue_use`, `copy_bandwidth`,
+            `communication`, `device_memory`, `kernel_sequences`, `module_table`, `gemm_table`, `serving_steps` and
+            `serving_phases`.
     """
 
     trace: Trace
@@ -124,6 +126,14 @@ class Analysis:
         return gemm_table(self.trace, self.work, self.devices)
 
     @cached_property
+    def serving_steps(self) -> Table[ServingStep]:
+        return serving_steps(self.trace, self.work)
+
+    @cached_property
+    def serving_phases(self) -> Table[ServingPhase]:
+        return serving_phases(self.serving_steps)
+
+    @cached_property
     def others(self) -> dict[str, Table[Any]]:
         """Tables of other packages, by name, and as `findings` what their findings say, if anything."""
         tables = {name: _table_of(plugin, self) for name, plugin in _plugins().items()}
@@ -143,7 +153,7 @@ class Analysis:
 
 _BY_NAME = (
     "breakdown", "kernels", "gemms", "host_ops", "operators", "modules", "idle_causes", "launches", "queues", "copies",
-    "communication", "sequences", "memory",
+    "communication", "sequences", "memory", "serving_steps", "serving_phases",
 )  # fmt: skip
 TABLES: dict[str, Callable[[Analysis], Sequence[Any]]] = {
     "streams": attrgetter("streams"),

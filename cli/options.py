@@ -27,7 +27,9 @@ def add_annotation(parser: argparse.ArgumentParser) -> None:
     hidden_alias(parser, "--iteration-annotation", "--annotation")
 
 
-def add_steps(parser: argparse._ActionsContainer, what: str, numbers: str = "such as 3 or 0-19") -> None:
+def add_steps(
+    parser: argparse._ActionsContainer, what: str, numbers: str = "such as 3 or 0-19, or a phase such as decode"
+) -> None:
     """Add --steps; `what` is done with them, `numbers` says how they are given, for the help."""
     parser.add_argument("--steps", metavar="A-B", help=f"{what} these iterations, by number from 0, {numbers}")
 

@@ -65,7 +65,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--network", metavar="SPEC",
         help="price communications on another network: bandwidth=GB/s, latency=us of a step, algorithm=ring, direct or "
         "halving-doubling; several traces are the ranks of one job")  # fmt: skip
-    add_steps(parser, "predict from the times of the others each of", "such as 3, 2-5, all, or of a phase")
+    add_steps(
+        parser, "predict from the times of the others each of", "such as 3, 2-5 or all, or of a phase such as decode"
+    )
     hidden_alias(parser, "--predict-iteration", "--steps")
     add("--what-if", action="append", default=[], metavar="CHANGE", help="see below")
     add("--keep-outliers", action="store_true", help="predict iterations from those that are not like the others, too")

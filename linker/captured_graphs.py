@@ -24,6 +24,7 @@ from ..trace.step_annotations import batch_size_in
 from ..trace.trace import Trace
 from .captured_alignment import Aligned, align, align_streams, could_align, could_follow, fits_by_count
 from .captures import Capture, kernel_key, with_callers
+from .comm import comm_of_tensor, is_all_reduce
 
 _NO_KERNELS, _NO_BATCH, _STREAMS = GRAPH_REASONS
 _ALL = slice(None)
@@ -334,8 +335,13 @@ def _comm(trace: Trace, captured: CapturedGraphs) -> dict[int, Comm]:
     comm = dict(trace.comm)
     for row, op in zip(captured.links.event.tolist(), captured.links.op.tolist(), strict=True):
         source = captured.comm_above[op]
-        if source >= 0 and is_comm_kernel(trace.name_of(row)):
-            comm[row] = comm.get(row, Comm()).filled(captured.comm[source])
+        if not is_comm_kernel(trace.name_of(row)):
+            continue
+        given = comm.get(row, Comm())
+        if source >= 0:
+            comm[row] = given.filled(captured.comm[source])
+        elif given.bytes is None and given.collective == "allreduce" and is_all_reduce(captured.names[op]):
+            comm[row] = given.filled(comm_of_tensor(captured.texts[op]))
     return comm
 
 

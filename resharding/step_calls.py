@@ -15,6 +15,7 @@ from ..reshape.shapes.followed_calls import Shapes
 from ..reshape.shapes.terms import Shape
 from ..schemas.execution_trace.arguments import CallRecord, call_records
 from ..trace.brief import brief
+from ..trace.columns import matching
 from ..trace.conventions import PROFILER_STEP
 from ..trace.errors import UsageError
 from ..trace.index import CallIndex
@@ -133,7 +134,8 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
     """The topmost calls of one step in order of their starts, annotations other than the optimizer's opened.
 
     Args:
-        step: number of the ProfilerStep; None for the one of median duration, or for all where none is marked.
+        step: number of the ProfilerStep, or of a serving engine's step; None for the one of median duration, or for all
+            where none is marked.
 
     Raises:
         UsageError: no such step, or no calls.
@@ -158,6 +160,22 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
         raise UsageError(f"{trace.file}: no calls in the step; record one whole training step")
     _set_leads(roots, begin)
     return sorted(_opened(_kept(roots)), key=lambda call: call.ts)
+
+
+def check_eager(trace: Trace) -> None:
+    """
+    Raises:
+        UsageError: kernels are of replayed graphs, whose tensors cannot be followed.
+    """
+    gpu, runtime = trace.gpu, trace.runtime
+    named = matching(runtime.name, trace.names, lambda name: "GraphLaunch" in name)
+    replayed = (gpu.captured_by >= 0) | np.append(named, False)[gpu.runtime]
+    if replayed.any():
+        raise UsageError(
+            f"{trace.file}: {np.count_nonzero(replayed):,} of {len(gpu):,} device events are of replayed graphs, in"
+            " which no tensors are recorded; record the step eagerly (vLLM: enforce_eager, SGLang:"
+            " --disable-cuda-graph) with its execution trace"
+        )
 
 
 def _set_leads(calls: Sequence[Call], begin: int) -> None:
@@ -185,6 +203,7 @@ def _window(trace: Trace, step: int | None) -> tuple[int, int]:
         (int(found[1]), i) for i in np.flatnonzero(calls.kind != OP).tolist()
         if (found := PROFILER_STEP.fullmatch(trace.names[calls.name[i]]))
     ]  # fmt: skip
+    marks = marks or [(number, int(trace.steps.call[number])) for number in range(len(trace.steps.batches))]
     if step is not None:
         marks = [mark for mark in marks if mark[0] == step]
         if not marks:

@@ -132,7 +132,7 @@ def serve(
         inner |= {"dur": end - begin - 3}
         made.spans.append((begin * 1000, end * 1000))
         if threads > 1:
-            host = begin + (end - begin) // 2 + 1
+            host = max([begin + (end - begin) // 2 + 1, *(stop // 1000 + 1 for _, stop in made.spans[:-1])])
         else:
             host = operators(-1, thread, int(random.integers(0, 3)), end + 10) + int(random.integers(20, 90))
     for at in range(900, host + 500, 97):

@@ -205,7 +205,7 @@ def chosen_steps(wanted: str, count: int, phases: Sequence[str], file: str) -> I
         return found
     first, _, last = wanted.partition("-")
     if not first.isdecimal() or not (last or first).isdecimal() or len(wanted) > 19:
-        raise UsageError(f"iterations {wanted!r}: a number from 0, a range such as 0-19, or a phase such as decode")
+        raise UsageError(f"iterations {wanted!r}: a number from 0, or a range such as 0-19, or a phase such as decode")
     low, high = int(first), int(last or first)
     if not low <= high < count:
         raise UsageError(f"iterations {wanted!r}: {file} has {count}, numbered from 0")
