@@ -34,7 +34,7 @@ from .experts import (
     split_kernels,
 )
 from .flops import bytes_moved, computed_in, flops, operator
-from .paged_attention import attention_work, heads_of, is_paged_attention
+from .paged_attention import AttentionWork, attention_work, heads_of, is_paged_attention
 
 _TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
 _CACHE_WRITE = re.compile(r".*(?:reshape_and_cache\w*|store_cache)")
@@ -161,11 +161,9 @@ def is_possible(trace: Trace, kernels: IntColumn, dtype: str, operations: int, m
     device = find_device(trace.properties.get(int(trace.gpu.device[kernels[0]])))
     if device is None:
         return True
-    seconds = (int(trace.gpu.dur[kernels].sum()) + _CLOCK_NS) / 1e9
+    ns = int(trace.gpu.dur[kernels].sum()) + _CLOCK_NS
     peak = device.peak_flops(dtype)
-    if peak is not None and operations > peak * seconds:
-        return False
-    return (moved or 0) - 2 * (device.l2_bytes or 0) <= device.bytes_per_second * seconds
+    return (peak is None or operations <= peak * ns / 1e9) and device.least_ns(moved or 0) <= ns
 
 
 class _WorkOfData:
@@ -183,6 +181,8 @@ class _WorkOfData:
         self.cache: str | None = None
         self.notes: Counter[str] = Counter()
         self._done: dict[tuple[object, ...], ExpertWork | None] = {}
+        self._attended: dict[tuple[int, int, int], AttentionWork] = {}
+        self._inside: dict[int, tuple[int, ...]] = {}
 
     @cached_property
     def _tree(self) -> CallTree:
@@ -195,7 +195,10 @@ class _WorkOfData:
         batches, step = self._trace.steps.batches, int(self._trace.step_of_event[kernels[0]])
         batch = batches[step] if batches and step >= 0 else StepBatch(UNKNOWN_PHASE)
         prefill, decode = batch.prefill, batch.decode
-        done = attention_work(names[calls.name[call]], signature, prefill, decode, self.cache)
+        key = int(calls.name[call]), int(calls.signature[call]), step
+        if key not in self._attended:
+            self._attended[key] = attention_work(names[key[0]], signature, prefill, decode, self.cache)
+        done = self._attended[key]
         if done.flops is None and done.bytes is None:
             self.notes[_NO_SUMS if prefill.pairs is None or decode.pairs is None else _NO_FIT] += 1
             return None
@@ -212,10 +215,10 @@ class _WorkOfData:
         computing = [kernel for kernel in kernels if EXPERT_KERNEL.search(kernel)]
         if not computing:
             return []
-        name, inside = trace.names[calls.name[call]], tuple[int, ...]()
-        if inside_matters(name):
-            codes = calls.signature[np.sort(self._tree.below(CallIndex(call)))[1:]]
-            inside = tuple(dict.fromkeys(codes[codes >= 0].tolist()))
+        name = trace.names[calls.name[call]]
+        if call not in self._inside:
+            self._inside[call] = self._signatures_inside(call) if inside_matters(name) else ()
+        inside = self._inside[call]
         key = (name, int(calls.signature[call]), inside, *computing[:2])
         if key not in self._done:
             signatures = [trace.signatures[code] for code in inside]
@@ -230,6 +233,11 @@ class _WorkOfData:
         given = [(events[number == at], part) for at, part in enumerate(parts) if (number == at).any()]
         finishing = (number < 0) & [FINISHING_KERNEL.search(kernel) is not None for kernel in kernels]
         return [*given, (events[finishing], (-1, found.gathered))] if finishing.any() else given
+
+    def _signatures_inside(self, call: int) -> tuple[int, ...]:
+        """Codes of the different signatures of the calls below one, in order."""
+        codes = self._trace.attribution.calls.signature[np.sort(self._tree.below(CallIndex(call)))[1:]]
+        return tuple(dict.fromkeys(codes[codes >= 0].tolist()))
 
 
 _CLOCK_NS = 1000

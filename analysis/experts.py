@@ -13,6 +13,7 @@ from itertools import pairwise
 from math import prod
 from typing import NamedTuple
 
+from ..trace.conventions import LONGEST_NAME
 from ..trace.dtypes import itemsize
 from ..trace.tensors import Signature, Tensor, inside_matters
 
@@ -137,7 +138,9 @@ def computes_experts(name: str) -> bool:
         [True, True, False]
     """
     return inside_matters(name) or (
-        any(form.fullmatch(name) for form in (_BOTH, _FIRST, _SECOND, _ONE)) and _NOT_THESE.search(name) is None
+        len(name) <= LONGEST_NAME
+        and any(form.fullmatch(name) for form in (_BOTH, _FIRST, _SECOND, _ONE))
+        and _NOT_THESE.search(name) is None
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from typing import NamedTuple, TypeVar
 
@@ -300,6 +300,7 @@ def _of_experts(name: str, signature: Signature) -> int | None:
 register(serving.DEPENDS_ON_DATA, _UNCOUNTED)
 
 
+@lru_cache(maxsize=1 << 12)
 def _of_library(name: str) -> Operator | None:
     """How operators of serving libraries are counted, by families of names."""
     if computes_experts(name):
