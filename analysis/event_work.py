@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ from .experts import (
     expert_work,
     split_kernels,
 )
-from .flops import bytes_moved, computed_in, flops, operator
+from .flops import MOST_WORK, bytes_moved, computed_in, flops, operator, tried
 from .paged_attention import AttentionWork, attention_work, heads_of, is_paged_attention
 
 _TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
@@ -197,7 +197,10 @@ class _WorkOfData:
         prefill, decode = batch.prefill, batch.decode
         key = int(calls.name[call]), int(calls.signature[call]), step
         if key not in self._attended:
-            self._attended[key] = attention_work(names[key[0]], signature, prefill, decode, self.cache)
+            count = partial(attention_work, names[key[0]], prefill=prefill, decode=decode, cache=self.cache)
+            found = tried(count, signature)
+            fits = found is not None and max(found.flops or 0, found.bytes or 0) < MOST_WORK
+            self._attended[key] = found if found is not None and fits else AttentionWork(None, None)
         done = self._attended[key]
         if done.flops is None and done.bytes is None:
             self.notes[_NO_SUMS if prefill.pairs is None or decode.pairs is None else _NO_FIT] += 1
@@ -222,9 +225,10 @@ class _WorkOfData:
         key = (name, int(calls.signature[call]), inside, *computing[:2])
         if key not in self._done:
             signatures = [trace.signatures[code] for code in inside]
-            self._done[key] = expert_work(name, trace.signatures[calls.signature[call]], signatures, computing)
+            count = partial(expert_work, name, inside=signatures, kernels=computing)
+            self._done[key] = tried(count, trace.signatures[calls.signature[call]])
         found = self._done[key]
-        if found is None:
+        if found is None or max(found.flops, found.bytes.most) >= MOST_WORK:
             self.notes[_NO_EXPERTS] += 1
             return []
         number = np.array(list(split_kernels(kernels, len(found.products))))
@@ -263,7 +267,7 @@ def _of_calls(trace: Trace, of_data: _WorkOfData) -> tuple[IntColumn, IntColumn]
         name, found = trace.names[code], trace.signatures[signature]
         counted = flops(name, found)
         if counted is None and is_paged_attention(name):
-            of_data.attention[ops[at]] = heads_of(name, found) is not None
+            of_data.attention[ops[at]] = tried(partial(heads_of, name), found) is not None
             continue
         if computes_experts(name):
             of_data.experts[ops[at]] = True
