@@ -25,12 +25,12 @@ from ..trace.tensors import inside_matters, total_bytes
 from ..trace.trace import Trace
 from .devices import find_device
 from .experts import (
-    EXPERT_KERNEL,
     FINISHING_KERNEL,
     ByteRange,
     ExpertWork,
     computes_experts,
     expert_work,
+    product_kernels,
     split_kernels,
 )
 from .flops import MOST_WORK, bytes_moved, computed_in, flops, operator, tried
@@ -215,7 +215,7 @@ class _WorkOfData:
         """Kernels of one call, those of one replay, in order of start, with their work."""
         trace, calls = self._trace, self._trace.attribution.calls
         kernels = tuple(trace.names[code] for code in trace.gpu.name[events].tolist())
-        computing = [kernel for kernel in kernels if EXPERT_KERNEL.search(kernel)]
+        computing = product_kernels(kernels)
         if not computing:
             return []
         name = trace.names[calls.name[call]]

@@ -13,8 +13,9 @@ from itertools import pairwise
 from math import prod
 from typing import NamedTuple
 
-from ..trace.conventions import LONGEST_NAME
+from ..trace.conventions import LONGEST_NAME, MAX_NAME
 from ..trace.dtypes import itemsize
+from ..trace.kernel_kinds import computes_products
 from ..trace.tensors import Signature, Tensor, inside_matters
 
 _LIBRARY = r"(?:vllm|_C|_moe_C|sglang|sglang_profiler|sgl_kernel|aiter|flashinfer|trtllm)::"
@@ -23,7 +24,7 @@ _FIRST = re.compile(_LIBRARY + r"\w*(?:ck_moe_stage1|moe_cktile2stages_gemm1)\w*
 _SECOND = re.compile(_LIBRARY + r"\w*(?:ck_moe_stage2|moe_cktile2stages_gemm2)\w*")
 _ONE = re.compile(_LIBRARY + r"\w*invoke_fused_moe_kernel\w*")
 _NOT_THESE = re.compile(r"topk|sort|align|quant|sum|shared_experts|gate|permute|metadata")
-EXPERT_KERNEL = re.compile(
+_EXPERT_KERNEL = re.compile(
     r"matmul_ogs|fused_moe_kernel|fused_moe_gptq_awq|moe_gemm|moegemm|moe_kernel|moe_wna16|fmoe|moe_ck|moeflatmm"
     r"|marlin_moe|grouped_gemm|group_gemm|moe_mxgemm|bmm_\w*(?:bf16|e4m3|e2m1|fp8)|cutlass.*(?:moe|ptr_array|group)",
     re.IGNORECASE,
@@ -37,6 +38,8 @@ _MX_BLOCK = 32
 """Elements that share a scale of one byte (OCP Microscaling Formats, 2023)."""
 _NV_BLOCK = 16
 """The same of NVFP4, the smallest in use."""
+_TILE = 16
+"""Rows that Marlin's format stores together."""
 _SUMMED = 4
 """Bytes of an element of results that are summed up in float32."""
 
@@ -188,13 +191,19 @@ def _layers(width: int, first: Tensor, second: Tensor) -> _Layers | None:
     one lie along k. The first layer has as many columns as the second has rows, or twice as many where it is gated.
     """
     found = set()
-    for along in (2, 1):
-        for packed in _packings(first.dtype):
-            k, inner = first.shape[along] * packed, second.shape[along] * packed
-            n, m = first.shape[3 - along], second.shape[3 - along]
-            if k == m == width and n in (inner, 2 * inner):
-                found.add(_Layers(k, n, inner, m))
+    for (k, n), (inner, m) in zip(_extents(first), _extents(second), strict=True):
+        if k == m == width and n in (inner, 2 * inner):
+            found.add(_Layers(k, n, inner, m))
     return found.pop() if len(found) == 1 else None
+
+
+def _extents(weights: Tensor) -> list[tuple[int, int]]:
+    """What k and n of stored weights may be; of Marlin's (experts, k / 16, n · 16 / elements in 32 bits), too."""
+    _, first, second = weights.shape
+    packings = _packings(weights.dtype)
+    found = [(second * packed, first) for packed in packings] + [(first * packed, second) for packed in packings]
+    marlin = [(first * _TILE, second * packed // _TILE) for packed in packings]
+    return found + (marlin if weights.dtype == "int32" else [])
 
 
 def _rows(one: Tensor) -> int:
@@ -370,8 +379,9 @@ def _enclosed(signature: Signature, inside: Sequence[Signature], kernels: Sequen
     for layers, pair in fitting.items():
         weights = [_without_scales(one, (one.nbytes or 0) // experts, kernels) for one in pair]
         return _of_layers(layers, tokens, chosen, experts, weights, rows.dtype, narrow=_narrow(rows, pair[0]))
+    parts = [one for one in tensors if len(one.shape) == 3 and itemsize(one.dtype) == 1 and 1 < one.shape[0] < experts]
     states = _states(tensors, tokens * chosen, rows.shape[-1], kernels)
-    if states is None:
+    if states is None or any(experts % one.shape[0] == 0 for one in parts):  # the others are of other ranks
         return None
     weights = [_unseen(k * n, itemsize(rows.dtype)) for k, n in ((states.k, states.n), (states.inner, states.m))]
     return _of_layers(states, tokens, chosen, experts, weights, rows.dtype, narrow=1)
@@ -395,6 +405,13 @@ def _states(tensors: Sequence[Tensor], rows: int, width: int, kernels: Sequence[
     return _Layers(width, 2 * inner, inner, width)
 
 
+def product_kernels(names: Sequence[str]) -> list[str]:
+    """Those of an operator's kernels that compute products of experts, else of any matrices."""
+    return [name for name in names if _EXPERT_KERNEL.search(name, 0, MAX_NAME)] or [
+        name for name in names if computes_products(name)
+    ]
+
+
 def split_kernels(names: Sequence[str], products: int) -> Iterator[int]:
     """Which product each of an operator's kernels computes, in order of launch: −1 for one that computes none.
 
@@ -402,7 +419,8 @@ def split_kernels(names: Sequence[str], products: int) -> Iterator[int]:
         >>> list(split_kernels(["topk", "fused_moe_kernel", "silu_and_mul", "fused_moe_kernel"], 2))
         [-1, 0, -1, 1]
     """
-    computing = [EXPERT_KERNEL.search(name) is not None for name in names]
+    products_of = set(product_kernels(names))
+    computing = [name in products_of for name in names]
     each = sum(computing) % products == 0
     number = 0
     for computes in computing:
