@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -21,20 +21,20 @@ from ..trace.index import CallIndex
 from ..trace.kernel_kinds import computes_products
 from ..trace.step_annotations import UNKNOWN_PHASE, StepBatch
 from ..trace.tables import OP
-from ..trace.tensors import inside_matters
+from ..trace.tensors import inside_matters, total_bytes
 from ..trace.trace import Trace
 from .devices import find_device
 from .experts import (
-    EXPERT_KERNEL,
     FINISHING_KERNEL,
     ByteRange,
     ExpertWork,
     computes_experts,
     expert_work,
+    product_kernels,
     split_kernels,
 )
-from .flops import bytes_moved, computed_in, flops, operator
-from .paged_attention import attention_work, heads_of, is_paged_attention
+from .flops import MOST_WORK, bytes_moved, computed_in, flops, operator, tried
+from .paged_attention import AttentionWork, attention_work, heads_of, is_paged_attention
 
 _TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
 _CACHE_WRITE = re.compile(r".*(?:reshape_and_cache\w*|store_cache)")
@@ -94,6 +94,7 @@ def work_of_events(trace: Trace) -> Work:
     gpu, calls, caller = trace.gpu, trace.attribution.calls, trace.attribution.call
     of_data = _WorkOfData(trace)
     count, size = _of_calls(trace, of_data)
+    _count_triton(trace, size)
     innermost = _innermost(calls.parent, (count >= 0) | of_data.attention) | of_data.experts
     launched = np.flatnonzero((caller >= 0) & ~trace.is_copy)
     owner = nearest(caller, calls.parent, innermost) if len(calls) else caller
@@ -155,6 +156,16 @@ _Amount = tuple[int, ByteRange | None]
 """FLOPs (−1 if unknown) and bytes of some kernels."""
 
 
+def is_possible(trace: Trace, kernels: IntColumn, dtype: str, operations: int, moved: int | None) -> bool:
+    """Whether kernels can have done so much in their time; True on a device that no table has."""
+    device = find_device(trace.properties.get(int(trace.gpu.device[kernels[0]])))
+    if device is None:
+        return True
+    ns = int(trace.gpu.dur[kernels].sum()) + _CLOCK_NS
+    peak = device.peak_flops(dtype)
+    return (peak is None or operations <= peak * ns / 1e9) and device.least_ns(moved or 0) <= ns
+
+
 class _WorkOfData:
     """Work that depends on what tensors hold: lengths of requests, experts of tokens.
 
@@ -170,6 +181,8 @@ class _WorkOfData:
         self.cache: str | None = None
         self.notes: Counter[str] = Counter()
         self._done: dict[tuple[object, ...], ExpertWork | None] = {}
+        self._attended: dict[tuple[int, int, int], AttentionWork] = {}
+        self._inside: dict[int, tuple[int, ...]] = {}
 
     @cached_property
     def _tree(self) -> CallTree:
@@ -182,43 +195,40 @@ class _WorkOfData:
         batches, step = self._trace.steps.batches, int(self._trace.step_of_event[kernels[0]])
         batch = batches[step] if batches and step >= 0 else StepBatch(UNKNOWN_PHASE)
         prefill, decode = batch.prefill, batch.decode
-        done = attention_work(names[calls.name[call]], signature, prefill, decode, self.cache)
+        key = int(calls.name[call]), int(calls.signature[call]), step
+        if key not in self._attended:
+            count = partial(attention_work, names[key[0]], prefill=prefill, decode=decode, cache=self.cache)
+            found = tried(count, signature)
+            fits = found is not None and max(found.flops or 0, found.bytes or 0) < MOST_WORK
+            self._attended[key] = found if found is not None and fits else AttentionWork(None, None)
+        done = self._attended[key]
         if done.flops is None and done.bytes is None:
             self.notes[_NO_SUMS if prefill.pairs is None or decode.pairs is None else _NO_FIT] += 1
             return None
         amount = -1 if done.flops is None else done.flops, done.bytes
-        if not self._is_possible(kernels, signature.dtype, *amount):
+        if not is_possible(self._trace, kernels, signature.dtype, *amount):
             self.notes[_TOO_MUCH] += 1
             return None
         return amount[0], None if done.bytes is None else ByteRange(done.bytes, done.bytes)
-
-    def _is_possible(self, kernels: IntColumn, dtype: str, operations: int, moved: int | None) -> bool:
-        """Whether kernels can have done so much in their time; work of a window that is not recorded is less."""
-        gpu = self._trace.gpu
-        device = find_device(self._trace.properties.get(int(gpu.device[kernels[0]])))
-        seconds = (int(gpu.dur[kernels].sum()) + _CLOCK_NS) / 1e9
-        peak = device.peak_flops(dtype) if device is not None else None
-        if peak is not None and operations > peak * seconds:
-            return False
-        return device is None or (moved or 0) - 2 * (device.l2_bytes or 0) <= device.bytes_per_second * seconds
 
     def of_experts(self, call: int, events: IntColumn) -> list[tuple[IntColumn, _Amount]]:
         """Kernels of one call, those of one replay, in order of start, with their work."""
         trace, calls = self._trace, self._trace.attribution.calls
         kernels = tuple(trace.names[code] for code in trace.gpu.name[events].tolist())
-        computing = [kernel for kernel in kernels if EXPERT_KERNEL.search(kernel)]
+        computing = product_kernels(kernels)
         if not computing:
             return []
-        name, inside = trace.names[calls.name[call]], tuple[int, ...]()
-        if inside_matters(name):
-            codes = calls.signature[np.sort(self._tree.below(CallIndex(call)))[1:]]
-            inside = tuple(dict.fromkeys(codes[codes >= 0].tolist()))
+        name = trace.names[calls.name[call]]
+        if call not in self._inside:
+            self._inside[call] = self._signatures_inside(call) if inside_matters(name) else ()
+        inside = self._inside[call]
         key = (name, int(calls.signature[call]), inside, *computing[:2])
         if key not in self._done:
             signatures = [trace.signatures[code] for code in inside]
-            self._done[key] = expert_work(name, trace.signatures[calls.signature[call]], signatures, computing)
+            count = partial(expert_work, name, inside=signatures, kernels=computing)
+            self._done[key] = tried(count, trace.signatures[calls.signature[call]])
         found = self._done[key]
-        if found is None:
+        if found is None or max(found.flops, found.bytes.most) >= MOST_WORK:
             self.notes[_NO_EXPERTS] += 1
             return []
         number = np.array(list(split_kernels(kernels, len(found.products))))
@@ -227,6 +237,11 @@ class _WorkOfData:
         given = [(events[number == at], part) for at, part in enumerate(parts) if (number == at).any()]
         finishing = (number < 0) & [FINISHING_KERNEL.search(kernel) is not None for kernel in kernels]
         return [*given, (events[finishing], (-1, found.gathered))] if finishing.any() else given
+
+    def _signatures_inside(self, call: int) -> tuple[int, ...]:
+        """Codes of the different signatures of the calls below one, in order."""
+        codes = self._trace.attribution.calls.signature[np.sort(self._tree.below(CallIndex(call)))[1:]]
+        return tuple(dict.fromkeys(codes[codes >= 0].tolist()))
 
 
 _CLOCK_NS = 1000
@@ -252,7 +267,7 @@ def _of_calls(trace: Trace, of_data: _WorkOfData) -> tuple[IntColumn, IntColumn]
         name, found = trace.names[code], trace.signatures[signature]
         counted = flops(name, found)
         if counted is None and is_paged_attention(name):
-            of_data.attention[ops[at]] = heads_of(name, found) is not None
+            of_data.attention[ops[at]] = tried(partial(heads_of, name), found) is not None
             continue
         if computes_experts(name):
             of_data.experts[ops[at]] = True
@@ -263,6 +278,21 @@ def _of_calls(trace: Trace, of_data: _WorkOfData) -> tuple[IntColumn, IntColumn]
             column[ops[at]] = -1 if value is None else value
     of_data.cache = caches.pop() if len(caches) == 1 else None
     return count, size
+
+
+def _count_triton(trace: Trace, size: IntColumn) -> None:
+    """Bytes of calls of Triton kernels, which are recorded as operators of the kernel's own name: each pointer's tensor
+    once, as far as the kernel can have moved them in its time (of a table it reads a part). Which tensors it writes to
+    is not recorded; Inductor's names tell more (`flops.py`)."""
+    calls, caller, gpu = trace.attribution.calls, trace.attribution.call, trace.gpu
+    if not len(calls):
+        return
+    own = (caller >= 0) & (calls.name[caller] == gpu.name) & (size[caller] < 0) & (calls.signature[caller] >= 0)
+    for (call,), events in grouped(caller[own]):
+        kernels = np.flatnonzero(own)[events]
+        moved = total_bytes(trace.signatures[calls.signature[call]].tensors)
+        if moved and is_possible(trace, kernels[:1], "", 0, moved):
+            size[call] = moved
 
 
 def _innermost(parent: IntColumn, chosen: Mask) -> Mask:

@@ -13,22 +13,24 @@ from itertools import pairwise
 from math import prod
 from typing import NamedTuple
 
+from ..trace.conventions import LONGEST_NAME, MAX_NAME
 from ..trace.dtypes import itemsize
+from ..trace.kernel_kinds import computes_products
 from ..trace.tensors import Signature, Tensor, inside_matters
 
-_LIBRARY = r"(?:vllm|_C|_moe_C|sglang|sglang_profiler|sgl_kernel|aiter|flashinfer)::"
-_BOTH = re.compile(_LIBRARY + r"\w*(?:fused_experts|fused_moe|fmoe|marlin_moe)\w*")
+_LIBRARY = r"(?:vllm|_C|_moe_C|sglang|sglang_profiler|sgl_kernel|aiter|flashinfer|trtllm)::"
+_BOTH = re.compile(_LIBRARY + r"\w*(?:fused_experts|fused_moe|fmoe|marlin_moe|scale_moe)\w*")
 _FIRST = re.compile(_LIBRARY + r"\w*(?:ck_moe_stage1|moe_cktile2stages_gemm1)\w*")
 _SECOND = re.compile(_LIBRARY + r"\w*(?:ck_moe_stage2|moe_cktile2stages_gemm2)\w*")
 _ONE = re.compile(_LIBRARY + r"\w*invoke_fused_moe_kernel\w*")
 _NOT_THESE = re.compile(r"topk|sort|align|quant|sum|shared_experts|gate|permute|metadata")
-EXPERT_KERNEL = re.compile(
+_EXPERT_KERNEL = re.compile(
     r"matmul_ogs|fused_moe_kernel|fused_moe_gptq_awq|moe_gemm|moegemm|moe_kernel|moe_wna16|fmoe|moe_ck|moeflatmm"
     r"|marlin_moe|grouped_gemm|group_gemm|moe_mxgemm|bmm_\w*(?:bf16|e4m3|e2m1|fp8)|cutlass.*(?:moe|ptr_array|group)",
     re.IGNORECASE,
 )
 """Kernels that compute the products of experts."""
-FINISHING_KERNEL = re.compile(r"finalize|moe_sum|moe_reduce|combine_expert", re.IGNORECASE)
+FINISHING_KERNEL = re.compile(r"finalize|moe_sum|moe_reduce|reduce_grouped|combine_expert", re.IGNORECASE)
 """Kernels that sum up the results of a token's experts."""
 _GATED = re.compile(r"swiglu|silu_and_mul|gelu_and_mul|geglu|act_and_mul|silu_mul", re.IGNORECASE)
 _MXFP4 = re.compile(r"mxfp4|mxf4", re.IGNORECASE)
@@ -36,6 +38,8 @@ _MX_BLOCK = 32
 """Elements that share a scale of one byte (OCP Microscaling Formats, 2023)."""
 _NV_BLOCK = 16
 """The same of NVFP4, the smallest in use."""
+_TILE = 16
+"""Rows that Marlin's format stores together."""
 _SUMMED = 4
 """Bytes of an element of results that are summed up in float32."""
 
@@ -137,7 +141,9 @@ def computes_experts(name: str) -> bool:
         [True, True, False]
     """
     return inside_matters(name) or (
-        any(form.fullmatch(name) for form in (_BOTH, _FIRST, _SECOND, _ONE)) and _NOT_THESE.search(name) is None
+        len(name) <= LONGEST_NAME
+        and any(form.fullmatch(name) for form in (_BOTH, _FIRST, _SECOND, _ONE))
+        and _NOT_THESE.search(name) is None
     )
 
 
@@ -185,13 +191,19 @@ def _layers(width: int, first: Tensor, second: Tensor) -> _Layers | None:
     one lie along k. The first layer has as many columns as the second has rows, or twice as many where it is gated.
     """
     found = set()
-    for along in (2, 1):
-        for packed in _packings(first.dtype):
-            k, inner = first.shape[along] * packed, second.shape[along] * packed
-            n, m = first.shape[3 - along], second.shape[3 - along]
-            if k == m == width and n in (inner, 2 * inner):
-                found.add(_Layers(k, n, inner, m))
+    for (k, n), (inner, m) in zip(_extents(first), _extents(second), strict=True):
+        if k == m == width and n in (inner, 2 * inner):
+            found.add(_Layers(k, n, inner, m))
     return found.pop() if len(found) == 1 else None
+
+
+def _extents(weights: Tensor) -> list[tuple[int, int]]:
+    """What k and n of stored weights may be; of Marlin's (experts, k / 16, n · 16 / elements in 32 bits), too."""
+    _, first, second = weights.shape
+    packings = _packings(weights.dtype)
+    found = [(second * packed, first) for packed in packings] + [(first * packed, second) for packed in packings]
+    marlin = [(first * _TILE, second * packed // _TILE) for packed in packings]
+    return found + (marlin if weights.dtype == "int32" else [])
 
 
 def _rows(one: Tensor) -> int:
@@ -208,30 +220,46 @@ def _per_token(tensors: Sequence[Tensor], tokens: int, experts: int) -> int | No
 
 
 def _with_weights(signature: Signature) -> ExpertWork | None:
-    """Of an operator whose weights are two consecutive tensors (experts, …, …), behind its rows.
+    """Of an operator that has the weights of both layers, two tensors (experts, …, …), behind its rows.
 
-    The experts of each token are as many as a tensor of integers (tokens, k) has, behind the weights; or, of AITER's
-    kernels, which get tokens sorted by expert, as states (tokens, k, inner) have, or the first number says.
+    The experts of each token are as many as a tensor of integers (tokens, k) has; or, of kernels that get tokens sorted
+    by expert (AITER), as states (tokens, k, inner) have; or the first number below that of all experts says.
     """
     tensors = signature.tensors
-    at = next((i for i, (one, other) in enumerate(pairwise(tensors)) if i and _are_layers(one, other)), None)
-    if at is None:
-        return None
-    first, second, rows, behind = tensors[at], tensors[at + 1], tensors[at - 1], tensors[at + 2 :]
+    found: dict[tuple[int, int], ExpertWork] = {}
+    for at, first in enumerate(tensors):
+        for second in tensors[at + 1 :]:
+            before = [one for one in tensors[:at] if len(one.shape) > 1] if _are_layers(first, second) else []
+            for rows in before:
+                done = _of_rows(signature, rows, first, second)
+                if done is not None:
+                    found.setdefault((done.flops, first.shape[0]), done)
+    return found.popitem()[1] if len(found) == 1 else None
+
+
+def _of_rows(signature: Signature, rows: Tensor, first: Tensor, second: Tensor) -> ExpertWork | None:
+    """What `_with_weights` finds, of these rows and weights."""
+    tensors = signature.tensors
     experts, tokens, width = first.shape[0], _rows(rows), rows.shape[-1]
-    chosen = _per_token(behind, tokens, experts)
+    others = [one for one in tensors if one is not first and one is not second]
+    states = next((one for one in others if len(one.shape) == 3 and _floats(one) and one.shape[0] != experts), None)
+    chosen = _per_token(others, tokens, experts)
     if chosen is not None:
-        if any(len(one.shape) == 1 and one.shape[0] >= experts and "float" not in one.dtype for one in behind):
+        if any(len(one.shape) == 1 and one.shape[0] >= experts and "float" not in one.dtype for one in others):
             return None  # a map of experts
-    elif states := next((one for one in (rows, *behind) if len(one.shape) == 3 and _floats(one)), None):
+    elif states := next(
+        (one for one in others if len(one.shape) == 3 and _floats(one) and one.shape[0] != experts), None
+    ):
         tokens, chosen = states.shape[:2]
         width = second.shape[1] if states is rows else width
-    elif at > 1 and tensors[0].shape == rows.shape:
-        chosen = next((argument.value for argument in signature.inputs if type(argument.value) is int), None)
-    layers = _layers(width, first, second)
+    else:
+        numbers = [argument.value for argument in signature.inputs if type(argument.value) is int]
+        chosen = next((number for number in numbers if 0 < number < experts), experts if experts in numbers else None)
+    wide = (1, 2) if itemsize(rows.dtype) == 1 and not _floats(rows) else (1,)
+    layers = next((fits for packed in wide if (fits := _layers(width * packed, first, second)) is not None), None)
     if layers is None or chosen is None or not 0 < chosen <= experts:
         return None
-    scales = [one for one in behind if one.shape[:1] == (experts,) and len(one.shape) > 1]
+    scales = [one for one in others if one.shape[:1] == (experts,) and len(one.shape) > 1 and one is not rows]
     weights = [_weight(one, other, scales) for one, other in ((first, second), (second, first))]
     return _of_layers(layers, tokens, chosen, experts, weights, rows.dtype, narrow=_narrow(rows, first))
 
@@ -351,8 +379,9 @@ def _enclosed(signature: Signature, inside: Sequence[Signature], kernels: Sequen
     for layers, pair in fitting.items():
         weights = [_without_scales(one, (one.nbytes or 0) // experts, kernels) for one in pair]
         return _of_layers(layers, tokens, chosen, experts, weights, rows.dtype, narrow=_narrow(rows, pair[0]))
+    parts = [one for one in tensors if len(one.shape) == 3 and itemsize(one.dtype) == 1 and 1 < one.shape[0] < experts]
     states = _states(tensors, tokens * chosen, rows.shape[-1], kernels)
-    if states is None:
+    if states is None or any(experts % one.shape[0] == 0 for one in parts):  # the others are of other ranks
         return None
     weights = [_unseen(k * n, itemsize(rows.dtype)) for k, n in ((states.k, states.n), (states.inner, states.m))]
     return _of_layers(states, tokens, chosen, experts, weights, rows.dtype, narrow=1)
@@ -365,15 +394,22 @@ def _unseen(elements: int, size: int | None) -> ByteRange:
 
 def _states(tensors: Sequence[Tensor], rows: int, width: int, kernels: Sequence[str]) -> _Layers | None:
     """Extents of the layers from the states between them: tensors with a row for each token and expert."""
-    widths = {one.shape[-1] for one in tensors if _floats(one) and len(one.shape) > 1 and _rows(one) == rows} - {width}
+    widths = [one.shape[-1] for one in tensors if _floats(one) and len(one.shape) > 1 and _rows(one) == rows]
     gated = {one for one in widths if 2 * one in widths}
-    if len(widths) == 2 and len(gated) == 1:
+    if len(gated) == 1:
         inner = gated.pop()
-    elif len(widths) == 1 and any(_GATED.search(name) for name in kernels):
-        inner = widths.pop()
+    elif widths and any(_GATED.search(name) for name in kernels):  # of the first kernel, which applies the gate, too
+        inner = widths[0]
     else:
         return None
     return _Layers(width, 2 * inner, inner, width)
+
+
+def product_kernels(names: Sequence[str]) -> list[str]:
+    """Those of an operator's kernels that compute products of experts, else of any matrices."""
+    return [name for name in names if _EXPERT_KERNEL.search(name, 0, MAX_NAME)] or [
+        name for name in names if computes_products(name)
+    ]
 
 
 def split_kernels(names: Sequence[str], products: int) -> Iterator[int]:
@@ -383,7 +419,8 @@ def split_kernels(names: Sequence[str], products: int) -> Iterator[int]:
         >>> list(split_kernels(["topk", "fused_moe_kernel", "silu_and_mul", "fused_moe_kernel"], 2))
         [-1, 0, -1, 1]
     """
-    computing = [EXPERT_KERNEL.search(name) is not None for name in names]
+    products_of = set(product_kernels(names))
+    computing = [name in products_of for name in names]
     each = sum(computing) % products == 0
     number = 0
     for computes in computing:

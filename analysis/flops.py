@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from typing import NamedTuple, TypeVar
 
@@ -38,7 +38,8 @@ from .operator_outputs import (
 )
 
 _T = TypeVar("_T")
-_MAX = 2**62
+MOST_WORK = 2**62
+"""What is counted is less: sums fit 64 bits."""
 
 
 class Product(NamedTuple):
@@ -109,7 +110,7 @@ def product(name: str, signature: Signature) -> Product | None:
         Product(batch=1, m=64, n=8, k=32)
     """
     entry = operator(name)
-    return _tried(entry.product, signature) if entry is not None else None
+    return tried(entry.product, signature) if entry is not None else None
 
 
 def flops(name: str, signature: Signature) -> int | None:
@@ -145,11 +146,11 @@ def computed_in(name: str, signature: Signature) -> str:
     """
     if computes_experts(name):
         return expert_dtype(signature) or signature.dtype
-    found = _tried(partial(library_product, name), signature) if is_library_product(name) else None
+    found = tried(partial(library_product, name), signature) if is_library_product(name) else None
     return signature.dtype if found is None else found.dtype
 
 
-def _tried(count: Callable[[Signature], _T | None] | None, signature: Signature) -> _T | None:
+def tried(count: Callable[[Signature], _T | None] | None, signature: Signature) -> _T | None:
     """What is counted of a call; None also where its arguments are of another form than the schema's."""
     try:
         return None if count is None else count(signature)
@@ -158,8 +159,8 @@ def _tried(count: Callable[[Signature], _T | None] | None, signature: Signature)
 
 
 def _number(count: Callable[[Signature], int | None] | None, signature: Signature) -> int | None:
-    found = _tried(count, signature)
-    return found if found is not None and 0 <= found < _MAX else None
+    found = tried(count, signature)
+    return found if found is not None and 0 <= found < MOST_WORK else None
 
 
 def _inputs_and_outputs(name: str, entry: Operator | None, signature: Signature) -> int | None:
@@ -300,6 +301,7 @@ def _of_experts(name: str, signature: Signature) -> int | None:
 register(serving.DEPENDS_ON_DATA, _UNCOUNTED)
 
 
+@lru_cache(maxsize=1 << 12)
 def _of_library(name: str) -> Operator | None:
     """How operators of serving libraries are counted, by families of names."""
     if computes_experts(name):

@@ -12,6 +12,7 @@ from math import prod
 from operator import itemgetter
 from typing import NamedTuple
 
+from ..trace.conventions import LONGEST_NAME
 from ..trace.dtypes import itemsize
 from ..trace.tensors import Signature, Tensor, total_bytes
 
@@ -53,7 +54,7 @@ def is_library_product(name: str) -> bool:
         >>> [is_library_product(name) for name in ("_C::cutlass_scaled_mm", "aiter::gemm_a8w8_ck", "aiter::moe_sum")]
         [True, True, False]
     """
-    return _LIBRARY.fullmatch(name) is not None and _NOT_THESE.search(name) is None
+    return len(name) <= LONGEST_NAME and _LIBRARY.fullmatch(name) is not None and _NOT_THESE.search(name) is None
 
 
 def library_product(name: str, signature: Signature) -> LibraryProduct | None:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..trace.conventions import LONGEST_NAME
 from ..trace.dtypes import itemsize
 from ..trace.step_annotations import RequestSums
 from ..trace.tensors import Signature, Tensor
@@ -22,7 +23,7 @@ _OPERATOR = re.compile(
     r"unified_attention|unified_attention_with_output|paged_attention\w*|pa_fwd\w*|pa_decode\w*|mha_batch_prefill\w*"
     r"|mha_varlen_fwd|fmha_v3_varlen_fwd|flash_attn_varlen\w*|flash_attn_with_kvcache|flash_attention_forward"
     r"|batch_(?:prefill|decode)\w*(?:run|attention)\w*|fwd_kvcache\w*|varlen_fwd|trtllm_paged_attention\w*"
-    r"|trtllm_batch_(?:decode|context)\w*|flash_attn_varlen_forward|mla_decode_fwd\w*|extend_attention\w*"
+    r"|trtllm_batch_(?:decode|context)\w*|flash_attn_varlen_forward|mla_decode\w*|mla_prefill\w*|extend_attention\w*"
     r"|decode_attention\w*)"
     r"|(?:_vllm_fa\d_C|_flashmla_C|sgl_kernel|flash_attn_\d)::(?:fwd|varlen_fwd|fwd_kvcache\w*)"
 )
@@ -41,7 +42,7 @@ def is_paged_attention(name: str) -> bool:
         >>> is_paged_attention("aten::scaled_dot_product_attention")
         False
     """
-    plain = _PROFILED.sub("", name)
+    plain = _PROFILED.sub("", name) if len(name) <= LONGEST_NAME else ""
     return _OPERATOR.fullmatch(plain) is not None and _NOT_THESE.search(plain) is None
 
 
@@ -94,8 +95,13 @@ def heads_of(name: str, signature: Signature) -> Heads | None:
     kv_heads = _kv_heads(caches[0], heads, dim, name) or 0
     results = [one for one in tensors if one.shape[:-1] == query.shape[:-1] and _floats(one) and one.shape[-1] <= dim]
     result = min(results, key=lambda one: one.shape[-1])
-    latent = len(caches) == 1 and kv_heads == 1 and result.shape[-1] < dim
-    dim_v = result.shape[-1] if latent else caches[1].shape[-1] if len(caches) > 1 else dim
+    latent = len(caches) == 1 and kv_heads == 1 and (result.shape[-1] < dim or "mla" in name)
+    dim_v = caches[1].shape[-1] if len(caches) > 1 else dim
+    if latent:
+        numbers = (argument.value for argument in signature.inputs if type(argument.value) is int)
+        dim_v = result.shape[-1] if result.shape[-1] < dim else next((one for one in numbers if 1 < one < dim), 0)
+        if not dim_v:
+            return None
     return Heads(rows, heads, kv_heads, dim, dim_v, query.dtype, result.dtype, caches[0].dtype, latent)
 
 

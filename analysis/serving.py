@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from math import prod
 
+from ..trace.conventions import LONGEST_NAME
 from ..trace.dtypes import itemsize
 from ..trace.tensors import Signature, Tensor, total_bytes
 
@@ -121,6 +122,17 @@ def moved_by_quantisation(signature: Signature) -> int | None:
     return total_bytes((*tensors, *returned))
 
 
+def moved_by_quantising_norm(signature: Signature) -> int | None:
+    """Of a normalisation whose result is quantised, with a residual added in place or without."""
+    tensors = signature.tensors
+    rows = [one for one in tensors if one.shape == tensors[0].shape and (itemsize(one.dtype) or 0) > 1]
+    narrow = [one for one in tensors if one.shape == tensors[0].shape and itemsize(one.dtype) == 1]
+    if not rows:
+        return None
+    returned = () if narrow else signature.outputs or (Tensor((rows[0].numel // 2,), "uint8"),)  # four bits at least
+    return total_bytes((*tensors, *returned, *(rows[-1:] if len(rows) == 2 else ())))
+
+
 def moved_by_reduction(signature: Signature) -> int | None:
     """Of an all-reduce, in place or with its result returned or among the arguments."""
     tensors = signature.tensors
@@ -140,6 +152,7 @@ _FAMILIES: tuple[tuple[str, Moved], ...] = (
         moved_by_activation,
     ),
     (r"rocm_aiter_rmsnorm2d_fwd_with_add", moved_returning_two),
+    (r"\w*norm\w*quant\w*", moved_by_quantising_norm),
     (r"\w*(?:add_\w*(?:rms|layer)_?norm|(?:rms|layer)_?norm\w*_add)\w*", moved_by_norm_with_add),
     (r"\w*(?:rms|layer)_?norm\w*", moved_by_norm),
     (r"\w*quant(?:_\w+|ize\w*|)", moved_by_quantisation),
@@ -157,7 +170,7 @@ def memory_bound(name: str) -> Moved | None:
         >>> memory_bound("_C::fused_add_rms_norm").__name__, memory_bound("aten::add")
         ('moved_by_norm_with_add', None)
     """
-    if re.match(_LIBRARY, name) is None or _NOT_THESE.search(name) is not None:
+    if len(name) > LONGEST_NAME or re.match(_LIBRARY, name) is None or _NOT_THESE.search(name) is not None:
         return None
     plain = name.partition("::")[2]
     return next((moved for names, moved in _BY_NAME if names.fullmatch(plain)), None)

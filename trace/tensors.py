@@ -17,7 +17,7 @@ from .dtypes import itemsize
 _WITH_NUMBERS = re.compile(
     r"(?:\w+::)?_?(?:"
     r"\w*conv\w*|\w*attention\w*|flash_attn\w*|_flash_attn\w*|rotary_embedding|\w*norm\w*_backward"
-    r"|\w*mha_\w*|\w*varlen_fwd|fwd\w*|pa_\w*|fmoe\w*|\w*marlin\w*"
+    r"|\w*mha_\w*|\w*varlen_fwd|fwd\w*|pa_\w*|\w*moe\w*|\w*marlin\w*"
     r"|all|any|amax|amin|argmax|argmin|cat|concat|concatenate|count_nonzero|gather|index|index_select|linalg_vector_norm"
     r"|logsumexp|max|mean|min|nansum|prod|sum|take)_?"
 )

@@ -96,10 +96,15 @@ def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = 
                 (comm.collective or "") if comm is not None else "",
                 comm.group_size if comm is not None else None,
                 _bag(caller), at.name if at is not None else str(properties.get("name", "unknown device")),
-                *launched[event],
+                launched[event][0], launched[event][1], _byte_factor(size, int(work.most_bytes[event])),
             )
         )  # fmt: skip
     return tasks
+
+
+def _byte_factor(least: int, most: int) -> float:
+    """The middle of a range of bytes over its lower end."""
+    return round((least + most) / 2 / least, 3) if 0 < least < most else 1.0
 
 
 def cpu_tasks(trace: Trace, calls: IntColumn, name: str = "CPU") -> list[Task]:

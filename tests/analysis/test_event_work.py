@@ -154,7 +154,7 @@ def attention(rows: int, ts: float) -> Document:
     return op("vllm::unified_attention_with_output", ts, 10, shapes)
 
 
-def two_steps(duration: float, first: str | None = None) -> Trace:
+def two_steps(duration: float, first: str | None = None, device: str = "NVIDIA H100 80GB HBM3") -> Trace:
     """A decode step, and one with prefill, of one layer each."""
     decode = [(1, 100), (1, 300)]
     events = [
@@ -163,7 +163,7 @@ def two_steps(duration: float, first: str | None = None) -> Trace:
         annotation(step([(5, 9), (3, 3)], decode), 200, 100), attention(10, 210), launch(2, 212),
         kernel("flash", 2, 220, duration),
     ]  # fmt: skip
-    return load(kineto_of(events))
+    return load(kineto_of(events, device))
 
 
 def test_each_step_has_its_own_sums() -> None:
@@ -250,3 +250,14 @@ def test_the_table_shows_from_where_to_where_bytes_are() -> None:
     assert row.bytes is not None and row.most_bytes is not None and row.bytes < row.most_bytes
     assert row.bandwidth == f"{row.bytes / 1e-6 / 1e9:.1f}–{row.most_bytes / 1e-6 / 1e9:.1f}"
     assert row.plain()["most_bytes_per_second"] == row.most_bytes * 1e6
+
+
+def test_sums_beyond_all_numbers_and_arguments_that_are_missing() -> None:
+    """Traces are anyone's."""
+    for device in ("NVIDIA H100 80GB HBM3", "nobody's"):
+        huge = two_steps(50, step([], [(1, 10**17), (1, 10**17)]), device)
+        assert work_of_events(huge).flops[0] == -1
+    for name in ("vllm::moe_forward", "vllm::outplace_fused_experts", "aiter::ck_moe_stage1", "_C::awq_gemm"):
+        for shapes in ([([0, 64], BF)], [([7, 64], BF)], [([7, 64], BF), ([0, 4, 64], BF), ([0, 64, 4], BF)]):
+            events = [op(name, 0, 9, shapes), launch(1, 5), kernel("fused_moe_kernel", 1, 20, 5)]
+            assert work_of_events(load(kineto_of(events))).flops.tolist() == [-1]

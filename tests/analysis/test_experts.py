@@ -103,6 +103,41 @@ def test_quantised_weights(case: Case, seed: int, stored: tuple[str, int, float]
         check(found, case, seed, each + 2 / 32)
 
 
+def test_weights_apart() -> None:
+    """Scales between the weights, and how many experts a token has as a number: FlashInfer's of TensorRT-LLM."""
+    case = Case(7, 16, 4, 64, 96)
+    bytes_of = {3: "uint8", 4: "uint8", 6: "uint8", 7: "uint8"}
+    call = signature(
+        (7, 16),
+        None,
+        (7, 64),
+        (16, 192, 32),
+        (16, 192, 2),
+        None,
+        (16, 64, 48),
+        (16, 64, 3),
+        None,
+        16,
+        4,
+        dtypes=bytes_of,
+    )
+    for seed in range(4):
+        check(expert_work("flashinfer::trtllm_fp4_block_scale_moe", call), case, seed, 0.5 + 1 / 32)
+    ids_first = signature((7, 64), (7, 4), (7, 4), (16, 192, 64), (16, 64, 96), dtypes={1: "int32"})
+    check(expert_work("trtllm::fused_moe", ids_first), case, 1)
+
+
+def test_marlin() -> None:
+    """Four bits in tiles of 16 rows: (experts, k / 16, 2 n) of 32 bits."""
+    case = Case(7, 16, 4, 64, 96)
+    weights, scales = ((16, 4, 384), (16, 6, 128)), ((16, 2, 192), (16, 3, 64))
+    call = signature(
+        (7, 64), *weights, None, None, *scales, (7, 16), (7, 4), (7, 4), dtypes={1: "int32", 2: "int32", 9: "int32"}
+    )
+    for seed in range(4):
+        check(expert_work("vllm::fused_marlin_moe", call), case, seed, 0.5 + 2 / 32)
+
+
 def two_stages(case: Case) -> list[ExpertWork | None]:
     """AITER's two kernels, which have all weights each."""
     weights = (case.experts, case.up, case.hidden), (case.experts, case.hidden, case.inner)
@@ -155,6 +190,8 @@ def test_weights_of_the_calls_inside(tokens: int, seed: int) -> None:
     assert expert_work("vllm::moe_forward", call, states, ["matmul"]) is None
     check(expert_work("vllm::moe_forward", call, states, ["matmul_swiglu"]), case, seed, 0.5 + 1 / 32)
     check(expert_work("vllm::moe_forward", call, states, ["matmul_swiglu"]), case, seed, 2)
+    others = [*states, signature((8, 48, 128), dtype="uint8")]  # weights of a quarter of the experts
+    assert expert_work("vllm::moe_forward", call, others, ["matmul_swiglu"]) is None
     gated = [*inside[:2], signature((4 * tokens, 64), (4 * tokens, 128))]
     check(expert_work("vllm::moe_forward", call, gated, ["fused_moe_kernel"]), case, seed, 1)
 
@@ -200,6 +237,7 @@ def test_tokens_of_several_sequences() -> None:
         (["fused_moe_kernel"] * 4, 2, [0, 1, 0, 1]),
         (["fmoe_bf16"], 2, [2]),
         (["ck_moe_gemm", "sum"], 1, [0, -1]),
+        (["topk", "nvjet_tst_128x8", "act", "nvjet_tst_64x8"], 2, [-1, 0, -1, 1]),
     ],
 )
 def test_kernels_and_their_products(names: list[str], products: int, expected: list[int]) -> None:

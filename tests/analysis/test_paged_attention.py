@@ -167,6 +167,14 @@ def test_latent_attention_reads_one_tensor() -> None:
     assert done == (2 * 16 * 60 * (576 + 512), 2 * (3 * 16 * (576 + 512) + 60 * 576))
 
 
+def test_latent_attention_that_returns_its_result() -> None:
+    """FlashMLA: the dimension of values is a number."""
+    call = signature((3, 1, 16, 576), (100, 64, 1, 576), 512, (3,), 0.1, True, dtypes={3: "int32"})
+    found = heads_of("_flashmla_C::fwd_kvcache_mla", call)
+    assert found is not None and found.latent and (found.dim, found.dim_v, found.kv_heads) == (576, 512, 1)
+    assert heads_of("_flashmla_C::fwd_kvcache_mla", signature((3, 1, 16, 576), (100, 64, 1, 576))) is None
+
+
 def test_a_cache_of_another_type() -> None:
     decode = sums([(1, 10), (1, 20)])
     own = 2 * 2 * 2 * 4 * 8

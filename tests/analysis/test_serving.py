@@ -39,6 +39,8 @@ def signature(*arguments: Any, dtypes: dict[int, str] | None = None) -> Signatur
             "_C::fused_add_rms_norm_static_fp8_quant",
             signature(ROWS, ROWS, ROWS, WEIGHT, (1,), dtypes={0: "float8_e4m3fn"}), 12 + 3 * 48 + 16 + 4,
         ),
+        ("_C::rms_norm_dynamic_per_token_quant", signature(ROWS, ROWS, WEIGHT, (3, 1), dtypes={0: "int8"}), 88),
+        ("vllm::rocm_aiter_rmsnorm_with_add_fp8_group_quant", signature(ROWS, ROWS, WEIGHT, 1e-5), 3 * 48 + 6 + 16),
         ("_C::silu_and_mul", signature(ROWS, (3, 8)), 48 + 96),
         ("flashinfer::silu_and_mul", signature((3, 8)), 96 + 48),
         ("_C::dynamic_per_token_scaled_fp8_quant", signature(ROWS, ROWS, (3, 1), dtypes={0: "float8_e4m3fn"}), 72),
