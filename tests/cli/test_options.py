@@ -195,7 +195,7 @@ WRITES = (
     "evaluate set --split valid -o {}", "check plus.0.et -o {}", "analyze plus.json -o {}",
     "analyze plus.json --csv {}", "analyze plus.json --overheads {}", "analyze plus.json --plots {}",
     "conformance plus.json --case gpu_shaped_from_cpu -o {}", "conformance plus.json --case train_cpu --json {}",
-    "conformance --pairs {}", "report plus.json -o {}.html", "augment kineto.json -o {}", "redact kineto.json -o {}",
+    "conformance --pairs {}", "sql plus.json -o {}.csv", "report plus.json -o {}.html", "augment kineto.json -o {}", "redact kineto.json -o {}",
     "diff plus.json plus.json -o {}", "demo -o {}",
     "batch . -o job --json {}", "batch . --json {}", "convert plus.json -o x.et --json {}",
     "predict plus.json --model model.json --json {}", "reshard plus.json --dp 2 --plan {}",
