@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
         annotation=arguments.annotation, by_shape=arguments.by_shape, batch_size=arguments.batch_size,
     )  # fmt: skip
     with_captures = captures_linker(arguments)
-    chosen = partial(part_of, steps=arguments.steps, window=arguments.window)
+    chosen = partial(part_of, steps=arguments.steps, window=arguments.window, between=arguments.between)
     for trace in map(chosen, map(with_captures, read_inputs(inputs))):
         warn_of_damage([trace])
         analysis = analysed(trace)
