@@ -15,7 +15,7 @@ from support import SHARED
 __all__ = ["RankRun", "SetRun", "peak_memory", "run_astra"]
 
 RUNNER = SHARED / "tools" / "astra-sim" / "run_astra.sh"
-_ROW = re.compile(r"^\d+\t(\d+)\t(\d+)\t(\d+)\t(\S+)\t(\S+)\t(\d+)$", re.MULTILINE)
+_ROW = re.compile(r"^\d+\t(\d+)\t(\d+)\t(\d+)\t(\S+)\t(\S+)\t(\S+)$", re.MULTILINE)
 _BYTES_OF_A_GB = 2**30
 """Of ASTRA-sim's; those of etplus are 10^9 bytes."""
 
@@ -64,7 +64,7 @@ def run_astra(
     environment = {**os.environ, "T": str(timeout_s), **more}
     done = subprocess.run(words, capture_output=True, check=False, text=True, env=environment)
     rows = [
-        RankRun(int(nodes), int(issued), int(finished), cycles != "-", int(last))
+        RankRun(int(nodes), int(issued), int(finished), cycles != "-", int(float(last)))
         for nodes, issued, finished, cycles, _, last in _ROW.findall(done.stdout)
     ]
     assert len(rows) == ranks, done.stdout + done.stderr
