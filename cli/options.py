@@ -46,6 +46,25 @@ def with_own(trace: Trace, arguments: argparse.Namespace) -> Trace:
     return trace.with_(own_code=tuple(arguments.own)) if arguments.own else trace
 
 
+class _Between(argparse.Action):
+    """Takes a name, and a number if one follows, as a pair."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
+    ) -> None:
+        name, *number = values
+        if len(number) > 1 or not all(text.isdecimal() and len(text) < 10 for text in number):
+            raise argparse.ArgumentError(self, f"{' '.join(values)[:60]!r}: a name, and a number from 0, before FILEs")
+        setattr(namespace, self.dest, (name, int(number[0]) if number else 0))
+
+
+def add_between(parser: argparse._ActionsContainer, what: str) -> None:
+    """Add --between; `what` is done with the part, for the help."""
+    parser.add_argument("--between", nargs="+", action=_Between, metavar=("ANNOTATION", "N"),
+        help=f"{what} what runs and is launched in an annotation, the N-th from 0 with this in its name "
+        "(default: 0)")  # fmt: skip
+
+
 def add_analysis(parser: argparse.ArgumentParser, what: str) -> None:
     """Add the options of commands that analyse a trace; `what` is done with the part that is chosen, for the help."""
     from ..analysis.launch_queues import KERNEL_DELAY_NS  # for commands that analyse
@@ -54,6 +73,7 @@ def add_analysis(parser: argparse.ArgumentParser, what: str) -> None:
     add_steps(parser, what)
     add("--window", metavar="A-B",
         help=f"{what} this time after the trace's start, such as 10-12.5ms (ns, us, ms, s)")  # fmt: skip
+    add_between(parser, what)
     add_annotation(parser)
     add_own(parser)
     add("--batch-size", type=_at_least_one, metavar="N", help="samples an iteration, for the throughput")

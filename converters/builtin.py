@@ -58,6 +58,7 @@ class AstraSimOptions:
         renumber_ranks: number the ranks that are given from 0 on, see `renumbered`.
         replicate: so many ranks that all run the one trace, see `replicated`.
         roofline: memory bandwidth of a roofline simulation, GB/s; see `write_astra_sim`.
+        memory: tensors that each node reads and writes, for a simulation that tracks memory; see `TensorLists`.
         degrade: as in `ChakraOptions`.
         as_prefix: as in `ChakraOptions`.
 
@@ -70,6 +71,7 @@ class AstraSimOptions:
     renumber_ranks: bool = False
     replicate: int | None = None
     roofline: float | None = None
+    memory: bool = False
     degrade: bool = False
     as_prefix: bool | None = None
 
@@ -177,7 +179,7 @@ class AstraSim:
 
         def write(trace: Trace, path: str, comms: RankComms) -> Written:
             late, arrivals = skew.get(sources[comms.rank], 0), transferred.get(sources[comms.rank])
-            return write_astra_sim(trace, path, comms, late, arrivals, options.roofline)
+            return write_astra_sim(trace, path, comms, late, arrivals, options.roofline, options.memory)
 
         agreement = for_simulator(agree(ranks))
         done = _write_ranks(traces, path, prefix, agreement, write, sources=sources, groups=prefix)
