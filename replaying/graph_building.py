@@ -20,8 +20,10 @@ from ..trace.host_waits import COPY, MAX_SKEW_NS, ROUNDING_NS, SYNCHRONIZE, name
 from ..trace.host_waits import blocking_copies as copies_that_block
 from ..trace.kinds import GPU, RUNTIME
 from ..trace.trace import Trace
+from .beside_transfers import time_beside
 from .constants import SYNC_RETURN_NS, Constants, counted_lags, fit_constants
 from .graph_events import GraphEvents
+from .host_backends import host_collectives, with_settled_ends
 from .host_time import SYNC_COST_NS
 from .replay_graph import (
     DURATION,
@@ -38,7 +40,7 @@ from .replay_graph import (
     renumbered,
     topological,
 )
-from .thread_edges import handoffs, host_chains, host_collectives, without_backend_work, without_polling
+from .thread_edges import handoffs, host_chains, without_backend_work, without_polling
 
 _SLOW = 3
 """A call that takes so many times as long as the median one has done something else first (loaded a module, staged a
@@ -301,6 +303,8 @@ def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
         _LEAST_NS, _LATENCIES * constants.launch_latency_ns
     )
     late[edges.target[edges.kind == QUEUE]] = False
+    if graph.shared is not None:  # they wait for a thread of their backend
+        late[graph.start[graph.shared.rows]] = False
     if not late.any():
         return graph
     binding = np.flatnonzero(late[edges.target] & (came == ready[edges.target]))
@@ -347,11 +351,12 @@ def build_graph(trace: Trace) -> ReplayGraph:
         raise ConvertError(f"{trace.file}: no node has a time, so there is nothing to replay; link the ET anew")
     trace, polling = without_polling(trace)
     trace, backend = without_backend_work(trace)
+    trace = with_settled_ends(trace)
     points, chains = host_chains(GraphEvents.of(trace))
     queue = find_queue(points)
     waits = Edges.joined([sync_waits(points), blocking_copies(points)])
     passed, chains = handoffs(points, chains)
-    collectives, chains = host_collectives(points, chains)
+    collectives, chains, shared, unbound = host_collectives(points, chains)
     chains = own_cost_only(points, chains, waits)
     chains = chains.at_most(np.isin(chains.owner, queue.blocked), queue.typical_ns)
     points, chains, submitted = with_submissions(points, chains, queue, waits)
@@ -367,7 +372,9 @@ def build_graph(trace: Trace) -> ReplayGraph:
     guessed = inferred_count(points)
     waits_between = "wait between streams is" if guessed == 1 else "waits between streams are"
     notes = [f"{guessed} {waits_between} inferred from calls, tensors or times"] if guessed else []
-    return with_unknown_waits(ordered_graph(points, edges, queue.limit, [*polling, *backend, *notes]))
+    graph = ordered_graph(points, edges, queue.limit, [*polling, *backend, *unbound, *notes])
+    graph = with_unknown_waits(replace(graph, shared=shared))
+    return graph if shared is None else replace(graph, shared=replace(shared, beside=time_beside(graph)))
 
 
 def ordered_graph(points: GraphEvents, edges: Edges, queue_limit: int | None, notes: Sequence[str]) -> ReplayGraph:

@@ -160,6 +160,9 @@ def on_network(graph: ReplayGraph, network: Network) -> ReplayGraph:
     if len(graph.traces) == 1:
         notes.append("the other ranks' side of communications is not in this trace: they are taken to be ready in time")
     graph = replace(graph, notes=(*graph.notes, *notes))
+    if graph.shared is not None:
+        alone = np.where(prices[graph.shared.rows] >= 0, 1.0, graph.shared.alone)
+        graph = replace(graph, shared=replace(graph.shared, alone=alone))
     return graph.with_durations(prices)
 
 
