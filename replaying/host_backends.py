@@ -45,8 +45,8 @@ _WORKERS = {"gloo": 2, "mpi": 1}
 def with_settled_ends(trace: Trace) -> Trace:
     """The trace with each collective on the host ended where its caller resumed, if the caller did so first.
 
-    A long pause that ends up to 5 ms before a collective that runs beside it is taken for the wait for it, unless
-    another collective ended just before the pause did, or the end falls into a later pause.
+    A long pause that ends up to 5 ms before a collective that runs beside it is taken for the wait for it, the
+    longest of several, unless another collective ended just before that pause did, or the end falls into a longer one.
     """
     points = GraphEvents.of(trace)
     rows = points.host_comm
@@ -63,9 +63,13 @@ def with_settled_ends(trace: Trace) -> Trace:
     for row, first, last in zip(rows.tolist(), start.tolist(), end.tolist(), strict=True):
         caller = int(trace.thread[calls.get(row, row)])
         near = np.flatnonzero((thread == caller) & (until < last) & (until >= last - _LATE_END_NS) & (until > first))
-        if not len(near) or np.any((thread == caller) & (begin < last) & (last <= until)):
+        if not len(near):
             continue
-        at = int(until[near].max())
+        longest = near[np.argmax((until - begin)[near])]
+        around = (thread == caller) & (begin < last) & (last <= until)
+        if np.any((until - begin)[around] >= (until - begin)[longest]):
+            continue
+        at = int(until[longest])
         if np.searchsorted(by_end, at, "right") == np.searchsorted(by_end, at - _JUST_BEFORE_NS):
             dur[row] -= last - at
     return trace.with_(dur=as_column(dur))
