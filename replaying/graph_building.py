@@ -202,13 +202,19 @@ def stream_edges(points: GraphEvents) -> Edges:
     ])  # fmt: skip
 
 
-def sync_waits(points: GraphEvents) -> Edges:
+def sync_waits(points: GraphEvents, *, assumed: bool = True) -> Edges:
     """GPU event's end → the end of a synchronising call, or the start of what comes after a wait without such a call.
 
     Copies are left to `blocking_copies`: the trace has them as waits of the call after the one that copies.
+
+    Args:
+        assumed: with the waits that only the order of calls suggests (`assumed_waits`).
     """
     trace = points.trace
     source, target = points.timed_edges("sync")
+    if not assumed:
+        sure = ~assumed_waits(points)
+        source, target = source[sure], target[sure]
     calls = named(trace.names, trace.name[target], SYNCHRONIZE)
     kept = (trace.kind[source] == GPU) & (calls | ~_copied_by_call(points, source))
     source, target, calls = source[kept], target[kept], calls[kept]
@@ -267,13 +273,29 @@ def event_waits(points: GraphEvents) -> Edges:
 
 def inferred_count(points: GraphEvents) -> int:
     """How many waits between streams the linker inferred, since no record states them."""
+    return int(np.count_nonzero(_inferred(points, *points.timed_edges("event", "graph"))))
+
+
+def assumed_waits(points: GraphEvents) -> npt.NDArray[np.bool_]:
+    """Which `sync` edges of timed rows no record states and no time shows: what they wait for had ended before. Where
+    several events could have been waited for the linker has taken the latest."""
+    trace = points.trace
+    source, target = points.timed_edges("sync")
+    over = trace.finish[source] <= trace.ts[target]
+    over &= named(trace.names, trace.name[target], SYNCHRONIZE)
+    over[over] = _inferred(points, source[over], target[over])
+    return over
+
+
+def _inferred(points: GraphEvents, source: IntColumn, target: IntColumn) -> npt.NDArray[np.bool_]:
+    """Which pairs of rows the linker inferred."""
     trace = points.trace
     listed = trace.summary.get("inferred_edges")
     if not isinstance(listed, list):
-        return 0
+        return np.zeros(len(source), np.bool_)
     guessed = {tuple(pair) for pair in listed if isinstance(pair, list | tuple) and {int}.issuperset(map(type, pair))}
-    source, target = points.timed_edges("event", "graph")
-    return sum(pair in guessed for pair in zip(trace.id[source].tolist(), trace.id[target].tolist(), strict=True))
+    pairs = zip(trace.id[source].tolist(), trace.id[target].tolist(), strict=True)
+    return np.array([pair in guessed for pair in pairs], np.bool_)
 
 
 _LEAST_NS, _LATENCIES = 20_000, 2
@@ -337,8 +359,12 @@ def _synchronising(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
     return found
 
 
-def build_graph(trace: Trace) -> ReplayGraph:
+def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
     """Make the replay graph of one rank.
+
+    Args:
+        assumed_waits: calls that synchronise wait for what the order of calls suggests, where no record states what
+            they wait for and it had ended before; without, they wait for nothing then.
 
     Raises:
         ConvertError: no row of the trace has a time.
@@ -354,7 +380,7 @@ def build_graph(trace: Trace) -> ReplayGraph:
     trace = with_settled_ends(trace)
     points, chains = host_chains(GraphEvents.of(trace))
     queue = find_queue(points)
-    waits = Edges.joined([sync_waits(points), blocking_copies(points)])
+    waits = Edges.joined([sync_waits(points, assumed=assumed_waits), blocking_copies(points)])
     passed, chains = handoffs(points, chains)
     collectives, chains, shared, unbound = host_collectives(points, chains)
     chains = own_cost_only(points, chains, waits)
