@@ -287,6 +287,11 @@ def assumed_waits(points: GraphEvents) -> npt.NDArray[np.bool_]:
     return over
 
 
+def has_assumed_waits(trace: Trace) -> bool:
+    """Whether the host of a trace waits for what nothing records; see `assumed_waits`."""
+    return bool(np.any(trace.timed)) and bool(assumed_waits(GraphEvents.of(trace)).any())
+
+
 def _inferred(points: GraphEvents, source: IntColumn, target: IntColumn) -> npt.NDArray[np.bool_]:
     """Which pairs of rows the linker inferred."""
     trace = points.trace

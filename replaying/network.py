@@ -92,14 +92,14 @@ def price(network: Network, trace: Trace, found: FoundComm, ranks: int | None = 
     Args:
         ranks: how many take part, None for as many as the trace says.
     """
-    ranks = ranks or _group_size(trace, found)
+    ranks = ranks or group_size(trace, found)
     size = 0 if found.kind == Type.BARRIER else found.bytes
     if found.kind is None or size is None or (ranks is None and found.kind >= 0):
         return -1
     return min(network.transfer_ns(found.kind, size, ranks or 2), MAX_NS)
 
 
-def _group_size(trace: Trace, found: FoundComm) -> int | None:
+def group_size(trace: Trace, found: FoundComm) -> int | None:
     """How many ranks take part: those that the group lists, else as many as the communication or the job has."""
     listed, comm = found.group[1], trace.comm.get(found.row)
     own = 0 if comm is None or comm.group_size is None else comm.group_size

@@ -36,7 +36,8 @@ def as_recorded(graph: ReplayGraph, network: Network) -> tuple[Network, list[str
         network = replace(network, library="gloo")
     found = _late_kinds(graph)
     known = {of.kind for of in found}
-    usual = [of for of in _GLOO_KINDS if of.kind not in known] if _over_sockets(graph) else []
+    used = {communication.kind for trace in graph.traces for communication in find_communications(trace)}
+    usual = [of for of in _GLOO_KINDS if of.kind in used - known and _over_sockets(graph)]
     kinds = (*found, *usual)
     notes = [
         f"{Type.Name(of.kind)} takes {of.times:.2f} times the formula ({of.low:.2f} to {of.high:.2f}), as in this job"
@@ -71,7 +72,7 @@ def _late_kinds(graph: ReplayGraph) -> tuple[Efficiency, ...]:
         for first, trace in zip(graph.first_row, graph.traces, strict=False)
         for communication in find_communications(trace)
     }
-    late = dict(zip(*_late_leaves(graph), strict=True))
+    late = dict(zip(*late_leaves(graph), strict=True))
     moves = np.flatnonzero((edges.kind == COMM) & (edges.owner >= 0) & (graph.row[edges.source] < 0))
     took: dict[int, tuple[int, int]] = {}  # by rendezvous: ns, edge
     most: dict[int, int] = {}
@@ -93,7 +94,7 @@ _LATE = 1.1
 """A kind whose last rank is usually done so many times as late as its first takes longer than the formula says."""
 
 
-def _late_leaves(graph: ReplayGraph) -> tuple[list[int], list[int]]:
+def late_leaves(graph: ReplayGraph) -> tuple[list[int], list[int]]:
     """Edges of transfers after which a rank takes some time by itself, and that time, ns."""
     edges = graph.edges
     arrival = (edges.kind == HANDOFF) & (graph.row[edges.source] < 0) & (edges.source > 0) & (edges.lag > 0)
