@@ -146,7 +146,8 @@ def source_table(trace: Trace) -> Table[SourceRow]:
     order = sorted(
         rows,
         key=lambda row: (
-            -row.device_self_ns, -row.device_total_ns, -row.host_ns, row.file, row.line, row.function, row.exact, row.own
+            -row.device_self_ns, -row.device_total_ns, -row.host_ns, row.file, row.line, row.function, row.exact,
+            row.own,
         ),
     )  # fmt: skip
     return Table(SourceRow, order)
