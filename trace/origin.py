@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ from .tables import ANNOTATION, MODULE, OP
 if TYPE_CHECKING:
     from .trace import Trace
 
-__all__ = ["PHASES", "THROUGH", "Origin", "origin_of"]
+__all__ = ["PHASES", "THROUGH", "Origin", "RowOrigin", "origin_of", "origin_of_rows"]
 
 _SEQUENCE = 1
 
@@ -44,7 +44,7 @@ _ACCUMULATES = re.compile(rf"(?:{_ENGINE})?(?:torch::autograd::)?AccumulateGrad"
 _REDUCES = re.compile(rf"(?:{_ENGINE})?RegisterPostBackwardFunctionBackward|FSDP::post_backward.*")
 """What shards gradients: FSDP's (torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _fsdp_param_group.py)."""
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#.*|(?:aten::)?_(?:fused|foreach)_(?:adam|adamw|sgd|adagrad)\w*")
-_DATA = re.compile(r"enumerate\(DataLoader\)#.*")
+_DATA = re.compile(r"enumerate\(DataLoader\)#.*|DataLoader")
 _BY_WORD = {
     phase: re.compile(rf"(?i)(?:.*[^a-z])?(?:{words})(?:[^a-z].*)?")
     for phase, words in (
@@ -334,3 +334,29 @@ def _module_paths(trace: Trace) -> tuple[list[tuple[str, ...]], IntColumn]:
         paths.append(path)
         code_of.append(known.setdefault(path, len(known)) if path else -1)
     return list(known), np.array(code_of, np.int64)[tree.path]
+
+
+class RowOrigin(NamedTuple):
+    """Origins by row of the trace, int64: the innermost entry of its stack and its module, −1 for none; its phase."""
+
+    entry: IntColumn
+    phase: IntColumn
+    module: IntColumn
+
+
+def origin_of_rows(trace: Trace) -> RowOrigin:
+    """Origins of calls, GPU events and runtime calls; a runtime call has those of the call around it."""
+    origin = trace.origin
+    entry = _by_row(trace, origin.entry, origin.gpu_entry, -1)
+    runtime, own = trace.runtime.source, trace.stacks.first_entry(trace.runtime.source)
+    entry[runtime] = np.where(own >= 0, own, entry[runtime])
+    phase = _by_row(trace, origin.phase, origin.gpu_phase, UNKNOWN)
+    return RowOrigin(entry, phase, _by_row(trace, origin.module, origin.gpu_module, -1))
+
+
+def _by_row(trace: Trace, of_calls: npt.NDArray[np.integer], of_gpu: npt.NDArray[np.integer], none: int) -> IntColumn:
+    column, on_gpu = np.full(len(trace), none, np.int64), trace.gpu.source >= 0
+    column[trace.calls.source] = of_calls
+    column[trace.runtime.source] = np.append(of_calls, none)[trace.runtime.call]
+    column[trace.gpu.source[on_gpu]] = of_gpu[on_gpu]
+    return column
