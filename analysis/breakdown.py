@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.call_tree import Hierarchy
 from ..trace.columns import IntColumn, StringTable, distinct_rows, matching
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.intervals import Intervals, Span, intersection, step_function, sums, union
+from ..trace.stacks import is_module
 from ..trace.steps import enclosing
 from ..trace.tables import ANNOTATION
 from ..trace.trace import Trace
@@ -29,7 +31,8 @@ class BreakdownRow(WithMean, Row):
 
     Attributes:
         device, stream: −1 where the trace has none.
-        modules: named regions around the operator, outermost first; () without any.
+        modules: named regions around the operator, outermost first; of backward also the forward operator's modules; ()
+            without any.
         op: topmost operator, "" for events that no operator is known to have launched. shapes: of its inputs, "" if
             not recorded.
         kernel: the event's name. category: one of `GPU_CATEGORIES`.
@@ -191,25 +194,41 @@ def breakdown(trace: Trace) -> Table[BreakdownRow]:
     op, signature = (np.append(column, -1)[top] for column in (calls.name, calls.signature))
     labels, label_of = shape_labels(trace)
     distinct, inverse = distinct_rows(
-        gpu.device, gpu.stream, path, op, label_of[signature], gpu.name, gpu.category, gpu.reason
-    )
+        gpu.device, gpu.stream, path, _modules_behind(trace, path), op, label_of[signature], gpu.name, gpu.category,
+        gpu.reason,
+    )  # fmt: skip
     count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(distinct))
     whole = max(int(total.sum()), 1)
     modules = {
-        number: tuple(trace.names[code] for code in tree.regions(number)) for number in set(distinct[:, 2].tolist())
+        pair: (*_names(trace, tree, pair[0]), *filter(is_module, _names(trace, tree, pair[1])))
+        for pair in set(map(tuple, distinct[:, 2:4].tolist()))
     }
     rows = [
         BreakdownRow(
-            device, stream, modules[where], trace.names[name] if name >= 0 else "", labels[label],
+            device, stream, modules[where, behind], trace.names[name] if name >= 0 else "", labels[label],
             trace.names[kernel], trace.categories[category], int(count[row]), int(total[row]), int(total[row]) / whole,
             UNATTACHED_REASONS[reason] if reason else "",
         )
-        for row, (device, stream, where, name, label, kernel, category, reason) in enumerate(distinct.tolist())
+        for row, (device, stream, where, behind, name, label, kernel, category, reason) in enumerate(distinct.tolist())
     ]  # fmt: skip
     rows.sort(  # the longest first; of equal ones an order that does not depend on the file's
         key=lambda row: (-row.total_ns, row.device, row.stream, row.modules, row.op, row.shapes, row.kernel)
     )
     return Table(BreakdownRow, rows)
+
+
+def _names(trace: Trace, tree: Hierarchy, path: int) -> tuple[str, ...]:
+    return tuple(trace.names[code] for code in tree.regions(path))
+
+
+def _modules_behind(trace: Trace, path: IntColumn) -> IntColumn:
+    """Of each GPU event that is in no module, the path of the forward call behind it; else 0."""
+    origin, tree = trace.origin, trace.attribution.hierarchy
+    behind = np.append(origin.forward, -1)[np.where(origin.gpu_call >= 0, origin.gpu_call, -1)]
+    in_module = [False]
+    for above, code in zip(tree.tree_parent.tolist()[1:], tree.tree_name.tolist()[1:], strict=True):
+        in_module.append(in_module[above] or is_module(trace.names[code]))
+    return np.where((behind >= 0) & ~np.array(in_module)[path], tree.path[np.maximum(behind, 0)], 0)
 
 
 def stream_use(trace: Trace) -> Table[StreamUse]:

@@ -128,7 +128,7 @@ def source_table(trace: Trace) -> Table[SourceRow]:
     lines = trace.source_table.lines
     if not lines:
         return Table(SourceRow)
-    work = _LineWork(trace)
+    work = LineWork(trace)
     count = len(lines)
     event, line, part = work.event, work.line, work.share
     duration = trace.gpu.dur[event] * part
@@ -167,7 +167,7 @@ def idle_before(trace: Trace) -> IntColumn:
     return idle
 
 
-class _LineWork:
+class LineWork:
     """Which line caused which calls and GPU events.
 
     Attributes:

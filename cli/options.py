@@ -32,6 +32,18 @@ def add_steps(parser: argparse._ActionsContainer, what: str, numbers: str = "suc
     parser.add_argument("--steps", metavar="A-B", help=f"{what} these iterations, by number from 0, {numbers}")
 
 
+def add_own(parser: argparse._ActionsContainer) -> None:
+    """Add --own; `with_own` does what it says."""
+    parser.add_argument("--own", action="append", default=[], metavar="PATTERN",
+        help="files with PATTERN in their paths (* for any text) are own code, whose innermost line work counts to; "
+        "repeatable (default: all but torch, Triton and the standard library)")  # fmt: skip
+
+
+def with_own(trace: Trace, arguments: argparse.Namespace) -> Trace:
+    """A trace whose own code is what --own says."""
+    return trace.with_(own_code=tuple(arguments.own)) if arguments.own else trace
+
+
 def add_analysis(parser: argparse.ArgumentParser, what: str) -> None:
     """Add the options of commands that analyse a trace; `what` is done with the part that is chosen, for the help."""
     from ..analysis.launch_queues import KERNEL_DELAY_NS  # for commands that analyse
@@ -41,6 +53,7 @@ def add_analysis(parser: argparse.ArgumentParser, what: str) -> None:
     add("--window", metavar="A-B",
         help=f"{what} this time after the trace's start, such as 10-12.5ms (ns, us, ms, s)")  # fmt: skip
     add_annotation(parser)
+    add_own(parser)
     add("--batch-size", type=_at_least_one, metavar="N", help="samples an iteration, for the throughput")
     add("--consecutive-kernel-delay", type=_nanoseconds, default=KERNEL_DELAY_NS, metavar="TIME",
         help="shorter gaps of a stream, before events that were not launched late, are the device's own delay between "

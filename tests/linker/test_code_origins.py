@@ -90,7 +90,7 @@ def _positions(trace: Trace, ops: list[Any]) -> np.ndarray[Any, Any]:
 
 
 def test_modules_of_compiled_code_are_those_around_it() -> None:
-    trace = link(*files(program("other") or Path()))
+    trace = link(*files(program("infer") or Path()))
     modules = {op.module for op in trace.ops if op.generated is not None}
     assert None not in modules
 
