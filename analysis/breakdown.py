@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.call_tree import Hierarchy
 from ..trace.columns import IntColumn, StringTable, distinct_rows, matching
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.intervals import Intervals, Span, intersection, step_function, sums, union
-from ..trace.stacks import is_module
+from ..trace.stacks import MODULE_FRAME, is_module
 from ..trace.steps import enclosing
 from ..trace.tables import ANNOTATION
 from ..trace.trace import Trace
@@ -38,6 +37,8 @@ class BreakdownRow(WithMean, Row):
         kernel: the event's name. category: one of `GPU_CATEGORIES`.
         count: number of events. total_ns: sum of their durations. share: part of all GPU events' durations, 0 to 1.
         reason: why no call is known to have launched them, one of `UNATTACHED_REASONS`; "" where one is.
+        repeated: the operator is that of their repetition (equivalent, by repetition); they were launched before the
+            trace.
     """
 
     device: int
@@ -51,6 +52,7 @@ class BreakdownRow(WithMean, Row):
     total_ns: int
     share: float
     reason: str = ""
+    repeated: bool = False
 
     derived = ("mean_ns",)
     joined = ("modules", " / ")
@@ -58,6 +60,8 @@ class BreakdownRow(WithMean, Row):
     @property
     def label(self) -> str:
         """The operator, or in brackets why there is none."""
+        if self.op and self.repeated:
+            return f"{self.op} (by repetition)"
         return self.op or (f"(not attached: {self.reason})" if self.reason else "(launched by no operator)")
 
 
@@ -190,26 +194,31 @@ def breakdown(trace: Trace) -> Table[BreakdownRow]:
     if not len(gpu):
         return Table(BreakdownRow)
     top = np.append(tree.top, -1)[owner.call]
-    path = np.append(tree.path, 0)[np.where(top >= 0, top, owner.call)]
+    path = np.append(tree.path, 0)[np.where(top >= 0, top, owner.call)] * owner.in_module
     op, signature = (np.append(column, -1)[top] for column in (calls.name, calls.signature))
     labels, label_of = shape_labels(trace)
     distinct, inverse = distinct_rows(
         gpu.device, gpu.stream, path, _modules_behind(trace, path), op, label_of[signature], gpu.name, gpu.category,
-        gpu.reason,
+        gpu.reason, (owner.repetition > 0).astype(np.int64),
     )  # fmt: skip
     count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(distinct))
     whole = max(int(total.sum()), 1)
     modules = {
-        pair: (*_names(trace, tree, pair[0]), *filter(is_module, _names(trace, tree, pair[1])))
-        for pair in set(map(tuple, distinct[:, 2:4].tolist()))
+        (where, behind): (
+            *(trace.names[code] for code in tree.regions(where)),
+            *(MODULE_FRAME + name for name in (trace.origin.modules[behind] if behind >= 0 else ())),
+        )
+        for where, behind in set(map(tuple, distinct[:, 2:4].tolist()))
     }
     rows = [
         BreakdownRow(
             device, stream, modules[where, behind], trace.names[name] if name >= 0 else "", labels[label],
             trace.names[kernel], trace.categories[category], int(count[row]), int(total[row]), int(total[row]) / whole,
-            UNATTACHED_REASONS[reason] if reason else "",
+            UNATTACHED_REASONS[reason] if reason else "", bool(repeated),
         )
-        for row, (device, stream, where, behind, name, label, kernel, category, reason) in enumerate(distinct.tolist())
+        for row, (device, stream, where, behind, name, label, kernel, category, reason, repeated) in enumerate(
+            distinct.tolist()
+        )
     ]  # fmt: skip
     rows.sort(  # the longest first; of equal ones an order that does not depend on the file's
         key=lambda row: (-row.total_ns, row.device, row.stream, row.modules, row.op, row.shapes, row.kernel)
@@ -217,18 +226,15 @@ def breakdown(trace: Trace) -> Table[BreakdownRow]:
     return Table(BreakdownRow, rows)
 
 
-def _names(trace: Trace, tree: Hierarchy, path: int) -> tuple[str, ...]:
-    return tuple(trace.names[code] for code in tree.regions(path))
-
-
 def _modules_behind(trace: Trace, path: IntColumn) -> IntColumn:
-    """Of each GPU event that is in no module, the path of the forward call behind it; else 0."""
+    """Of each GPU event that is in no module, the modules of the forward call behind it, into `Origin.modules`; else
+    −1."""
     origin, tree = trace.origin, trace.attribution.hierarchy
-    behind = np.append(origin.forward, -1)[np.where(origin.gpu_call >= 0, origin.gpu_call, -1)]
+    behind = np.append(origin.forward, -1)[origin.gpu_call]
     in_module = [False]
     for above, code in zip(tree.tree_parent.tolist()[1:], tree.tree_name.tolist()[1:], strict=True):
         in_module.append(in_module[above] or is_module(trace.names[code]))
-    return np.where((behind >= 0) & ~np.array(in_module)[path], tree.path[np.maximum(behind, 0)], 0)
+    return np.where(np.array(in_module)[path], -1, np.append(origin.module, -1)[behind])
 
 
 def stream_use(trace: Trace) -> Table[StreamUse]:

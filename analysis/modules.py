@@ -13,7 +13,7 @@ from ..trace.columns import IntColumn
 from ..trace.intervals import sums
 from ..trace.tables import OP
 from ..trace.trace import Trace
-from .table import SELF_COLUMNS, SELF_TIMES, Column, Row, Table, WithMean
+from .table import SELF_COLUMNS, SELF_TIMES, Column, Row, Table, WithMean, repeated
 
 _MODULE = re.compile(r"nn\.Module: (.+?)(?:_\d+)?")
 
@@ -31,6 +31,8 @@ class ModuleRow(WithMean, Row):
         backward_total_ns: GPU events of backward whose forward operator is inside (`Op.forward`). backward_self_ns:
             without those of modules and annotations inside. What was launched below an annotation is in that one's
             device time, too.
+        repeated_ns: of device_self_ns that of events which were launched before the trace and count to the modules of
+            their repetition (equivalent, by repetition).
     """
 
     path: tuple[str, ...]
@@ -42,10 +44,11 @@ class ModuleRow(WithMean, Row):
     device_total_ns: int
     backward_self_ns: int
     backward_total_ns: int
+    repeated_ns: int = 0
 
     title = f"modules by class, and annotations{SELF_TIMES}"
     columns = (
-        Column("module", lambda row: "  " * row.depth + row.label), *SELF_COLUMNS,
+        Column("module", lambda row: "  " * row.depth + row.label + repeated(row)), *SELF_COLUMNS,
         Column("backward", "backward_total_ns", "ms"),
     )  # fmt: skip
     derived = ("module", "depth", "mean_ns")
@@ -105,14 +108,15 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
         self_ns[by_stacks], total[by_stacks] = own_host[by_stacks], _with_inner(paths, own_host)[by_stacks]
         count[by_stacks] = _with_inner(paths, np.bincount(place[ops], minlength=len(paths)))[by_stacks]
         instances[by_stacks] = np.bincount(of_path, minlength=len(paths))[by_stacks]
-    launched = np.flatnonzero(owner.call >= 0)
-    own = sums(place[owner.call[launched]], trace.gpu.dur[launched], len(paths))
+    within = np.flatnonzero((owner.call >= 0) & owner.in_module)
+    of, dur = place[owner.call[within]], trace.gpu.dur[within]
+    own, again = (sums(of, ns, len(paths)) for ns in (dur, np.where(owner.repetition[within] > 0, dur, 0)))
     behind = np.append(trace.origin.forward, np.full(len(calls) - len(trace.calls) + 1, -1))[owner.call]
-    back = np.flatnonzero(behind >= 0)
+    back = np.flatnonzero((behind >= 0) & owner.in_module)
     backward = sums(place[behind[back]], trace.gpu.dur[back], len(paths))
     columns = (
         instances, count, np.maximum(self_ns, 0), total, own, _with_inner(paths, own), backward,
-        _with_inner(paths, backward),
+        _with_inner(paths, backward), again,
     )  # fmt: skip
     rows = [ModuleRow(names, *(int(column[row]) for column in columns)) for row, (_, names) in enumerate(paths)]
     return Table(ModuleRow, _in_tree_order(rows, [parent for parent, _ in paths]))

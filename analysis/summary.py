@@ -13,6 +13,7 @@ import numpy as np
 
 from ..trace.brief import brief
 from ..trace.columns import distinct_rows
+from ..trace.counterparts import repetition_sentences
 from ..trace.errors import EtplusError
 from ..trace.intervals import sums
 from ..trace.kernel_names import kernel_label
@@ -220,6 +221,8 @@ def _missing(trace: Trace) -> list[str]:
     if not len(trace.gpu):
         return ["the trace has no GPU events"]
     graphs = trace.captured.sentences if trace.captured is not None else []
+    link = trace.summary.get("link")
+    graphs = [*graphs, *repetition_sentences(link.get("gpu") if isinstance(link, dict) else None)]
     return graphs if trace.signatures else [*graphs, _NO_SHAPES]
 
 

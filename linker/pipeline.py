@@ -47,6 +47,7 @@ from .linked_rows import linked_trace
 from .lost_collectives import with_lost_collectives
 from .match import METHODS, match_calls
 from .match.result import REASONS, Match
+from .repetition import find_repetition
 from .segment import describe_windows, find_iterations
 
 _LOG = logging.getLogger("etplus")
@@ -255,7 +256,9 @@ def _trace_of_links(
     code = find_code_origins(join, _compile_files(pair.kineto, provenance))
     summary = _summary(join, report) | ({"nodes_from": "kineto"} if alone else {})
     summary |= {} if code.summary is None else {"compiled": code.summary}
-    return linked_trace(join, comm, dependencies, code, summary, renumber=options.renumber)
+    trace = linked_trace(join, comm, dependencies, code, summary, renumber=options.renumber)
+    launched_before = np.any(join.attachment.method < 0) and len(join.gpu_row)
+    return find_repetition(trace) if launched_before else trace
 
 
 def _compile_files(kineto: KinetoTrace, provenance: Sequence[Source] | None) -> CompileFiles:

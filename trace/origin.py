@@ -107,10 +107,12 @@ def origin_of(trace: Trace) -> Origin:
     has = gpu_call >= 0
     gpu_phase, gpu_module = np.zeros(len(gpu), np.int8), np.full(len(gpu), -1, np.int64)
     gpu_phase[has], gpu_module[has] = phase[gpu_call[has]], module[gpu_call[has]]
+    gpu_module[(other >= 0) & ~gpu.same_module] = -1
     inside = np.isin(gpu_phase, (BACKWARD, ACCUMULATION))
     gpu_phase[trace.is_comm & inside] = GRADIENT_COMMUNICATION
     gpu_phase[trace.is_comm & (gpu_phase == UNKNOWN)] = COMMUNICATION
     gpu_own = np.where(gpu.source >= 0, trace.stacks.first_entry(gpu.source), -1)
+    gpu_own = np.where(other >= 0, gpu_own[other], gpu_own)
     gpu_behind = np.full(len(gpu), -1, np.int64)
     gpu_behind[has] = behind[gpu_call[has]]
     stated = np.where(gpu.source >= 0, trace.stacks.stated(gpu.source), False) & _has_line(table, gpu_own)

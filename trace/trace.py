@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from .call_tree import CallTree, Hierarchy, nearest, place_calls
 from .captured import Attribution, CapturedGraphs, attribution_of
-from .columns import IntColumn, RowColumn, distinct_rows, matching, run_starts, scatter
+from .columns import IntColumn, RowColumn, distinct_rows, matching, positions, run_starts, scatter
 from .comm_kernels import Comm, is_comm_kernel
 from .conventions import EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PROFILER_STEP
+from .counterparts import Counterparts
 from .derive import device_properties, tables_of
 from .errors import ConvertError
 from .generated import GeneratedKernels
@@ -128,11 +129,12 @@ class Trace(Library):
         generated: kernels of compiled code, where something is known of them.
         notes: what had to be inferred or left out, in sentences.
         captured: the graphs that it replays, linked to the operators of their captures; None where no capture was read.
+        counterparts: repetitions of the GPU events that were launched before it.
         own_code: patterns of files that are own code, () for the default (`trace.stacks.own_by`).
     """
 
     file: str
-    header: Record
+    header: Mapping[str, msgspec.Raw]
     summary: dict[str, Any]
     flat: bool
     texts: RecordStore
@@ -183,6 +185,7 @@ class Trace(Library):
     generated: GeneratedKernels
     notes: tuple[str, ...] = ()
     captured: CapturedGraphs | None = None
+    counterparts: Counterparts = field(default_factory=Counterparts)
     own_code: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -320,9 +323,10 @@ class Trace(Library):
 
     @cached_property
     def counterpart(self) -> Positions[GpuIndex, GpuIndex]:
-        """int64, of each GPU event without a known launch the equal one of another iteration whose operator, module and
-        line it shares; −1 for none."""
-        return as_positions(np.full(len(self.gpu), -1, np.int64))
+        """int64, of each GPU event that was launched before the trace the one that repeats it in a later iteration,
+        whose operator and line it shares (and the module, by `GpuEvents.same_module`); −1 for none."""
+        found = positions(self.gpu.source, self.gpu.counterpart)
+        return as_positions(np.where(self.gpu.counterpart >= 0, found, -1))
 
     @cached_property
     def source_table(self) -> SourceTable:

@@ -243,6 +243,21 @@ class DeviceEvent(View[GpuIndex]):
         return _generated_at(self.trace, int(self.trace.gpu.call[self.index]))
 
     @property
+    def counterpart(self) -> DeviceEvent | None:
+        """Of work that was launched before the trace the same work of a later iteration, whose operator, shapes and
+        source line are its own, too (and the module, if `same_module`); None for other work, and where none is known.
+
+        The link is equivalent, by repetition, never certain; `op` remains None.
+        """
+        found = int(self.trace.counterpart[self.index])
+        return DeviceEvent(self.trace, GpuIndex(found)) if found >= 0 else None
+
+    @property
+    def same_module(self) -> bool:
+        """Whether the counterpart is at the same place of the model, not in another layer that is alike."""
+        return bool(self.trace.gpu.same_module[self.index])
+
+    @property
     def captured_by(self) -> CapturedOp | None:
         """Of a kernel of a replayed graph the call that launched it when the graph was captured, None if unknown."""
         op = int(self.trace.gpu.captured_by[self.index])

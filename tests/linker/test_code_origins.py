@@ -71,10 +71,11 @@ def test_the_time_of_kernels_has_a_line(name: str) -> None:
     assert known >= 0.95 * sum(op.duration_ns for op in found)
 
 
-def test_a_file_keeps_what_is_known_of_compiled_code(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["plus.json.gz", "plus.parquet"])
+def test_a_file_keeps_what_is_known_of_compiled_code(name: str, tmp_path: Path) -> None:
     trace = link(*files(program("other") or Path()))
-    trace.write(tmp_path / "plus.json.gz")
-    read = load(tmp_path / "plus.json.gz")
+    trace.save(tmp_path / name)
+    read = load(tmp_path / name)
     assert read.generated.kernels == trace.generated.kernels
     assert np.array_equal(read.generated.row, trace.generated.row)
     assert np.array_equal(read.generated.kernel, trace.generated.kernel)

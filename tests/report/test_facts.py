@@ -36,7 +36,8 @@ def facts(
         pytest.skip("Node is not installed")
     texts = {"categories": ["kernel"], "dtypes": ["float32"], "configs": [config], "comms": [comm or {}], "links": [],
              "evidence": {}, "captured": [], "reasons": [""], "steps": [],
-             "modules": [], "phases": [""], "stacks": None, "generated": [generated or {"name": "", "lines": []}]}  # fmt: skip
+             "modules": [], "phases": [""], "stacks": None,
+             "generated": [generated or {"name": "", "lines": []}]}  # fmt: skip
     given = [event or EVENT, texts, {"device": 0, "stream": 7}, None, {"0": DEVICE}]
     script = [
         "globalThis.matchMedia = () => ({ matches: false });",
