@@ -17,7 +17,7 @@ from ..trace.brief import brief
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, distinct, mask_at, matching, scatter
 from ..trace.errors import UNREADABLE
-from ..trace.generated import GeneratedKernel, GeneratedKernels
+from ..trace.generated import CompiledSummary, GeneratedKernel, GeneratedKernels
 from ..trace.index import as_positions
 from ..trace.stacks import COMPILED, GRAPH_ANNOTATION, MODULE_FRAME, Stacks
 from .compiled_calls import CompiledCalls, match_compiled
@@ -76,8 +76,7 @@ def find_code_origins(join: Join, files: CompileFiles) -> CodeOrigins:
     summary = None
     if files.files:
         matched = (0, 0, {}) if compiled is None else (compiled.graph_calls, len(compiled.call), compiled.refused)
-        keys = "graph_calls", "kernels", "refused"
-        summary = {"files": list(files.files), **dict(zip(keys, matched, strict=True)), "annotated": len(annotated)}
+        summary = msgspec.to_builtins(CompiledSummary(list(files.files), *matched, len(annotated)))
     return CodeOrigins(
         kernels, join.nodes.node[node[linked]], codes[linked],
         {evidence: found for evidence, found in stacks.items() if found}, summary,
