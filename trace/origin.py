@@ -42,7 +42,7 @@ _BACKWARD_SCOPE = 1
 """at::RecordScope::BACKWARD_FUNCTION"""
 _ACCUMULATES = re.compile(rf"(?:{_ENGINE})?(?:torch::autograd::)?AccumulateGrad")
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#.*|(?:aten::)?_(?:fused|foreach)_(?:adam|adamw|sgd|adagrad)\w*")
-_DATA = re.compile(r"enumerate\(DataLoader\)#.*")
+_DATA = re.compile(r"enumerate\(DataLoader\)#.*|DataLoader")
 _BY_WORD = {
     phase: re.compile(rf"(?i)(?:.*[^a-z])?(?:{words})(?:[^a-z].*)?")
     for phase, words in (
