@@ -71,7 +71,7 @@ def find_code_origins(join: Join, files: CompileFiles) -> CodeOrigins:
     linked = node >= 0
     stacks = {COMPILED: {} if compiled is None else _compiled_stacks(join, compiled)}
     written, annotated = _annotated_stacks(join, files.annotations)
-    stacks[COMPILED] = {**stacks[COMPILED], **written}
+    stacks[COMPILED] = {**written, **stacks[COMPILED]}  # the handler does not tell calls of one name apart
     stacks[GRAPH_ANNOTATION] = annotated
     summary = None
     if files.files:
