@@ -212,6 +212,17 @@ def test_annotations_of_graph_nodes_are_recorded_in_kernels_or_in_a_file() -> No
     assert_valid(trace.to_dict())
 
 
+def test_kernels_of_annotated_graphs_count_to_their_modules() -> None:
+    kernels = [("gemm", {"module_fqn": name, "graph node id": 5}) for name in ("layers.0.mlp.up", "layers.1.mlp.up")]
+    kernels += [("add", {"module_fqn": "layers.1", "graph node id": 6}), ("relu", {})]
+    rows = {row.path: row for row in load(gpu_trace(*kernels)).analyze().modules}
+    up = rows["layers[*]", "mlp", "up"]
+    assert (up.instances, up.count, up.device_self_ns, up.label) == (2, 2, 18_000, "up ×2")
+    assert rows["layers[*]", "mlp"].device_total_ns == 18_000 and rows["layers[*]", "mlp"].device_self_ns == 0
+    assert (rows["layers[*]",].device_self_ns, rows["layers[*]",].device_total_ns) == (9_000, 27_000)
+    assert rows["## Call CompiledFxGraph x ##",].device_total_ns == 9_000
+
+
 def test_a_bad_file_that_is_given_is_refused_and_one_beside_the_trace_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
