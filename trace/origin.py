@@ -41,8 +41,11 @@ _ENGINE = "autograd::engine::evaluate_function: "
 _BACKWARD_SCOPE = 1
 """at::RecordScope::BACKWARD_FUNCTION"""
 _ACCUMULATES = re.compile(rf"(?:{_ENGINE})?(?:torch::autograd::)?AccumulateGrad")
-_REDUCES = re.compile(rf"(?:{_ENGINE})?RegisterPostBackwardFunctionBackward|FSDP::post_backward.*")
-"""What shards gradients: FSDP's (torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _fsdp_param_group.py)."""
+_REDUCES = re.compile(
+    rf"(?:{_ENGINE})?RegisterPostBackwardFunctionBackward|FSDP::post_backward.*"
+    r"|torch\.distributed\.ddp\.reducer::.*"
+)
+"""What reduces gradients: FSDP's (torch/distributed/fsdp/_fully_shard), DDP's copies to and from buckets."""
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#.*|(?:aten::)?_(?:fused|foreach)_(?:adam|adamw|sgd|adagrad)\w*")
 _DATA = re.compile(r"enumerate\(DataLoader\)#.*")
 _BY_WORD = {

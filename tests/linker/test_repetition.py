@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from etplus.trace.unattached import with_unattached
 from hypothesis import given
 from hypothesis import strategies as st
 from repeated_steps import Step, Work, layer, recorded, training
-from support import examples
+from support import ROOT, examples, shared_trace
 
 
 def pairs(trace: Trace, truth: Sequence[Work]) -> Iterator[tuple[Work, Work | None]]:
@@ -174,3 +175,16 @@ def test_no_edge_comes_of_it() -> None:
     assert not launched & set(trace.counterparts.links.event.tolist())
     plain = trace.with_(counterparts=Counterparts())
     assert trace.replay().makespan_ns == plain.replay().makespan_ns and trace.replay().error == plain.replay().error
+
+
+REPEATS = ("gpu-pairs/resnet103.kineto.json.gz",)
+"""Of the shared GPU traces those that repeat themselves in their first 30% of time."""
+
+
+@pytest.mark.parametrize("name", [*REPEATS, "python-stacks/mi300_nsfw.json.gz", "gpu-kineto/h100_bert.json.gz"])
+def test_hidden_launches_of_real_traces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    found = importlib.import_module("orphans").score(shared_trace(name).read_bytes())
+    assert found.events and found.right >= 0.98 * found.paired and found.right_module >= 0.98 * found.in_module
+    assert not found.certain and found.replay_change == 0
+    assert name not in REPEATS or found.paired_time >= 0.85 * found.time
