@@ -317,13 +317,13 @@ def _numbered(symbol: IntColumn, windows: _Windows) -> list[tuple[int, npt.NDArr
 
 class _EqualRuns(NamedTuple):
     """Runs of a length: at which places ones with unknown events begin that occur among known ones; and where these
-    begin: from `first` on in `starts`, and how many there are, by place."""
+    begin: from `first` on in `starts`, so many `times`, by place."""
 
     length: int
     matched: Mask
     starts: IntColumn
     first: IntColumn
-    count: IntColumn
+    times: IntColumn
 
 
 def _occurrences(windows: _Windows, length: int, number: npt.NDArray[np.integer], wanted: Mask) -> _EqualRuns | None:
@@ -372,7 +372,7 @@ def _extend(
 
 def _compare(events: _GpuSequences, pairs: _RunPairs, event: IntColumn, runs: _EqualRuns, start: IntColumn) -> None:
     """Pair events with the first occurrence of the runs that begin at `start`, and compare it with the others."""
-    count, first, shift = runs.count[start], runs.first[start], event - start
+    count, first, shift = runs.times[start], runs.first[start], event - start
     new = pairs.partner[event] < 0
     pairs.partner[event[new]] = runs.starts[first[new]] + shift[new]
     for k in range(_CANDIDATES):
