@@ -132,7 +132,7 @@ class Trace(Library):
     """
 
     file: str
-    header: Record
+    header: Mapping[str, msgspec.Raw]
     summary: dict[str, Any]
     flat: bool
     texts: RecordStore

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -12,7 +12,6 @@ from ...trace.columns import IntColumn, positions
 from ...trace.counterparts import CounterpartLinks, Counterparts
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.kinds import GPU
-from ...trace.trace import Record
 
 _REMEDY = "make the file again with trace-link"
 
@@ -44,7 +43,7 @@ def counterpart_texts(links: CounterpartLinks, ids: Sequence[int]) -> dict[int, 
 
 
 def read_counterparts(
-    file: str, header: Record, found: dict[int, Counterpart], ids: IntColumn, kind: IntColumn
+    file: str, header: Mapping[str, msgspec.Raw], found: dict[int, Counterpart], ids: IntColumn, kind: IntColumn
 ) -> Counterparts:
     """The counterparts in an ET+ file.
 
