@@ -8,7 +8,7 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn, grouped
 from ..trace.intervals import sums
 from ..trace.kinds import ACCUMULATION, BACKWARD, GRADIENT_COMMUNICATION, PHASES, UNKNOWN
-from ..trace.stacks import SourceLine
+from ..trace.stacks import SourceLine, own_by
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .table import Column, Row, Table
@@ -122,10 +122,10 @@ def source_table(trace: Trace) -> Table[SourceRow]:
         >>> source_table(trace)
         []
     """
-    lines = trace.source_table.lines
-    if not lines:
+    if not trace.source_table.lines:
         return Table(SourceRow)
     work = LineWork(trace)
+    lines, total = work.totals()
     count = len(lines)
     event, line, part = work.event, work.line, work.share
     duration = trace.gpu.dur[event] * part
@@ -134,7 +134,7 @@ def source_table(trace: Trace) -> Table[SourceRow]:
     columns = (
         np.bincount(work.of_call[outer], minlength=count),
         sums(work.of_call[outer], (trace.calls.end - trace.calls.ts)[outer], count),
-        np.bincount(line, duration, count), work.totals(), np.bincount(line[back], duration[back], count),
+        np.bincount(line, duration, count), total, np.bincount(line[back], duration[back], count),
         np.bincount(line, minlength=count), np.bincount(line, idle_before(trace)[event] * part, count),
     )  # fmt: skip
     numbers = [np.rint(column).astype(np.int64).tolist() for column in columns]
@@ -144,7 +144,11 @@ def source_table(trace: Trace) -> Table[SourceRow]:
         if any(values)
     ]
     order = sorted(
-        rows, key=lambda row: (-row.device_self_ns, -row.device_total_ns, -row.host_ns, row.file, row.line)
+        rows,
+        key=lambda row: (
+            -row.device_self_ns, -row.device_total_ns, -row.host_ns, row.file, row.line, row.function, row.exact,
+            row.own,
+        ),
     )  # fmt: skip
     return Table(SourceRow, order)
 
@@ -201,18 +205,18 @@ class LineWork:
         inner = (above == self.of_call) & (np.where(calls.parent >= 0, calls.kind[calls.parent], -1) == OP)
         return np.flatnonzero((calls.kind == OP) & (self.of_call >= 0) & ~inner)
 
-    def totals(self) -> npt.NDArray[np.float64]:
-        """ns, by line the device time of the stacks in which it is, once each."""
-        table, stacks = self.trace.source_table, self.trace.stacks
-        known = {line[:3]: code for code, line in reversed(list(enumerate(table.lines)))}
+    def totals(self) -> tuple[list[SourceLine], npt.NDArray[np.float64]]:
+        """The lines of `Trace.source_table` and further ones of own code that called them; and by line, ns, the device
+        time of the stacks in which it is, once each."""
+        trace, stacks, is_own = self.trace, self.trace.stacks, own_by(self.trace.own_code)
         entries, at = np.unique(self.entry, return_inverse=True)
-        time = np.bincount(at.reshape(-1), self.trace.gpu.dur[self.event] * self.share, len(entries))
-        total = np.zeros(len(table.lines))
+        time = np.bincount(at.reshape(-1), trace.gpu.dur[self.event] * self.share, len(entries))
+        total = dict.fromkeys(trace.source_table.lines, 0.0)
         for entry, ns in zip(entries.tolist(), time.tolist(), strict=True):
-            codes = {known[line[:3]] for line in stacks.lines(entry) if line[:3] in known}
-            for code in codes | {int(table.of_entry[entry])}:
-                total[code] += ns
-        return total
+            own = {line for line in stacks.lines(entry) if is_own(line.file)}
+            for line in own | {trace.source_table.lines[trace.source_table.of_entry[entry]]}:
+                total[line] = total.get(line, 0.0) + ns
+        return list(total), np.array(list(total.values()))
 
 
 def _looked_up(of_entry: IntColumn, entry: IntColumn) -> IntColumn:

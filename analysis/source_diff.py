@@ -71,6 +71,13 @@ class LineRow(Row):
         return after - before
 
     @property
+    def what_changed(self) -> str:
+        """Why it is `changed`, "" if it is not."""
+        if self.a is None or self.b is None:
+            return "only in B" if self.a is None else "only in A"
+        return "other operators" if self.changed else ""
+
+    @property
     def place(self) -> str:
         """File, lines in both traces, and function."""
         numbers = [side.line for side in (self.a, self.b) if side is not None]
@@ -216,13 +223,7 @@ def lines_text(rows: list[LineRow], width: int, top: int) -> str:
             cell for side in (row.a, row.b)
             for cell in (("-", "-") if side is None else (number(side.calls, 1), number(getattr(side, key), 3, _MS)))
         ]  # fmt: skip
-        cells.append([_what_changed(row), *numbers, f"{row.change_ns / _MS:+,.3f}"])
+        cells.append([row.what_changed, *numbers, f"{row.change_ns / _MS:+,.3f}"])
     heads = ["", "A calls", f"A {what}", "B calls", f"B {what}", "B−A ms"]
     title = titled("source lines, those that call other operators first", len(worth), top)
     return render(title, heads, cells, width, above=[row.place for row in shown])
-
-
-def _what_changed(row: LineRow) -> str:
-    if row.a is None or row.b is None:
-        return "only in B" if row.a is None else "only in A"
-    return "other operators" if row.changed else ""

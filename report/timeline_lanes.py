@@ -21,7 +21,7 @@ from ..trace.errors import ConvertError
 from ..trace.index import as_column
 from ..trace.intervals import Intervals, sums, union
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
-from ..trace.kinds import LINK_NAMES
+from ..trace.kinds import LINK_NAMES, PHASES
 from ..trace.printable import shortened, stream_label, thread_label
 from ..trace.tables import OP
 from ..trace.tensors import Signature
@@ -283,6 +283,9 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
         "reason": gpu.reason,
         "link": np.append(trace.link[trace.calls.source], 0)[gpu.call],
         "step": trace.step_of_event,
+        "phase": trace.origin.gpu_phase,
+        "module": trace.origin.gpu_module,
+        "entry": trace.origin.gpu_entry,
     }
     shown = ("name", "kind", "shapes", "dtypes", "modules")
     ops = [CapturedOp(trace, op, 0) for op in captured.tolist()]
@@ -317,6 +320,9 @@ def _cpu_columns(trace: Trace) -> Columns:
         "link": np.concatenate([trace.link[calls.source], none]),
         "seq": np.concatenate([trace.seq_id[calls.source], none]),
         "step": trace.steps.of(np.concatenate([calls.ts, runtime.ts])),
+        "phase": np.concatenate([trace.origin.phase, zero]),
+        "module": np.concatenate([trace.origin.module, none]),
+        "entry": np.concatenate([trace.origin.entry, trace.stacks.first_entry(runtime.source)]),
     }
 
 
@@ -377,8 +383,21 @@ def _texts(trace: Trace) -> dict[str, Any]:
         "links": LINK_NAMES,
         "reasons": ["", *UNATTACHED_REASONS[1:]],
         "steps": trace.steps.names,
+        "phases": PHASES,
+        "modules": [" / ".join(path) for path in trace.origin.modules],
+        "stacks": _stacks(trace),
         "evidence": _evidence(trace),
     }
+
+
+def _stacks(trace: Trace) -> dict[str, Any] | None:
+    """The tree of stacks with the source line of each entry; None without any."""
+    stacks, table = trace.stacks, trace.source_table
+    if not len(stacks):
+        return None
+    names = [shortened(name, _LONGEST_NAME) for name in stacks.names]
+    columns = {"above": stacks.above, "name": stacks.name, "line": table.of_entry}
+    return {"names": names, "lines": list(map(str, table.lines)), **columns}
 
 
 def _signature(signature: Signature) -> dict[str, Any]:

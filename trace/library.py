@@ -84,16 +84,17 @@ class Library:
         return Database({trace.rank or 0: trace}, memory=memory).query(query)
 
     def critical_path(self, *what_ifs: str) -> CriticalPath:
-        """The longest path of the replay, by kind of time and by operator.
+        """The longest path of the replay, by kind of time, operator, source line and phase.
 
         Example:
             >>> path = trace.critical_path()
             >>> sum(path.by_kind.values()) == path.length_ns
             True
         """
-        from ..replaying.critical import critical_path
+        from ..replaying.critical import critical_path, with_origins
 
-        return critical_path(self.replay(*what_ifs))
+        replay = self.replay(*what_ifs)
+        return with_origins(critical_path(replay), replay, cast("Trace", self))
 
     def write_report(
         self, path: str | os.PathLike[str], *, title: str = "", steps: str | None = None, window: str | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ from .tables import ANNOTATION, MODULE, OP
 if TYPE_CHECKING:
     from .trace import Trace
 
-__all__ = ["PHASES", "THROUGH", "Origin", "origin_of"]
+__all__ = ["PHASES", "THROUGH", "Origin", "RowOrigin", "origin_of", "origin_of_rows"]
 
 _SEQUENCE = 1
 
@@ -302,3 +302,30 @@ def _module_paths(trace: Trace) -> tuple[list[tuple[str, ...]], IntColumn]:
         paths.append(path)
         code_of.append(known.setdefault(path, len(known)) if path else -1)
     return list(known), np.array(code_of, np.int64)[tree.path]
+
+
+class RowOrigin(NamedTuple):
+    """Origins by row of the trace, int64: the innermost entry of its stack and its module, −1 for none; its phase."""
+
+    entry: IntColumn
+    phase: IntColumn
+    module: IntColumn
+
+
+def origin_of_rows(trace: Trace) -> RowOrigin:
+    """Origins of calls, GPU events and runtime calls; a runtime call has those of the call around it."""
+    origin, rows = trace.origin, len(trace)
+    found = RowOrigin(np.full(rows, -1, np.int64), np.zeros(rows, np.int64), np.full(rows, -1, np.int64))
+    runtime, on_gpu = trace.runtime, trace.gpu.source >= 0
+    at = trace.calls.source, runtime.source, trace.gpu.source[on_gpu]
+    columns = (
+        (found.entry, origin.entry, -1, origin.gpu_entry), (found.phase, origin.phase, UNKNOWN, origin.gpu_phase),
+        (found.module, origin.module, -1, origin.gpu_module),
+    )  # fmt: skip
+    for column, of_calls, none, of_gpu in columns:
+        values = of_calls, np.append(of_calls, none)[runtime.call], of_gpu[on_gpu]
+        for place, value in zip(at, values, strict=True):
+            column[place] = value
+    own = trace.stacks.first_entry(runtime.source)
+    found.entry[runtime.source] = np.where(own >= 0, own, found.entry[runtime.source])
+    return found

@@ -290,6 +290,11 @@ def _place(name: str) -> SourceLine | None:
     return SourceLine(found[1], int(found[2]), found[3]) if found and found[1] else None
 
 
+def is_module(name: str) -> bool:
+    """Whether a frame or call is a module's forward."""
+    return name.startswith(MODULE_FRAME)
+
+
 def is_own_file(file: str) -> bool:
     """Whether a file is own code, by default: not of the standard library, torch or Triton, built in or compiled.
 

@@ -43,6 +43,22 @@ function regions(texts, path) {
   return found;
 }
 
+/** Phase, module, source line and stack of an event; `modules` are shown already. */
+function originFacts(event, texts, modules) {
+  const module = texts.modules[event.module],
+    lines = texts.stacks,
+    source = lines?.lines[lines.line[event.entry]],
+    stack = [];
+  for (let at = lines && event.entry >= 0 ? event.entry : -1; at >= 0; at = lines.above[at])
+    stack.unshift(lines.names[lines.name[at]]);
+  return [
+    event.phase > 0 ? fact("phase", "Phase", texts.phases[event.phase]) : null,
+    module && !modules.length ? fact("module", "Module", module) : null,
+    source ? fact("source", "Source line", source) : null,
+    stack.length ? fact("stack", "Python stack", stack, stack.join(" › ")) : null,
+  ];
+}
+
 function linkFacts(texts, link, whose) {
   const label = texts.links[link],
     evidence = texts.evidence[label]; // none where nothing was linked
@@ -62,6 +78,7 @@ function callFacts(event, texts) {
     event.device_ns > 0 ? time("device_ns", "Device time", event.device_ns) : null,
     ...signatureFacts(texts.signatures[event.signature]),
     modules.length ? fact("modules", "Modules", modules, modules.join(" / ")) : null,
+    ...originFacts(event, texts, modules),
     fact("correlation", "Correlation", event.correlation),
     fact("seq", "Sequence number", event.seq),
     fact("id", "Node id", event.id),
@@ -156,6 +173,7 @@ function deviceFacts(event, texts, lane, operator, devices) {
     operator ? fact("operator", "Operator", operator.full) : null,
     ...(operator ? signatureFacts(texts.signatures[operator.signature]) : []),
     modules.length ? fact("modules", "Modules", modules, modules.join(" / ")) : null,
+    ...originFacts(event, texts, modules),
     time("delay", "Launch delay", event.delay),
     fact("device", "Device", lane.device),
     fact("stream", "Stream", lane.stream),
