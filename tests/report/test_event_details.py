@@ -23,6 +23,7 @@ from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
 from etplus.trace.views import DeviceEvent, Op
 from pages import unpacked, unpacked_json
+from repeated_steps import recorded, training
 from support import shared_pair
 from traces import GPU_SHAPED, kernel, kineto_of, trace_of
 
@@ -166,6 +167,16 @@ def test_events_of_a_replayed_graph_name_the_captured_call() -> None:
             assert by.graph is not None and texts["graphs"][replayed["graph"]]["index"] == by.graph.index
             seen += 1
     assert seen == 4
+
+
+def test_events_that_were_launched_before_the_trace_name_the_operator_of_their_repetition() -> None:
+    blob, truth = recorded([training()] * 3, 30)
+    events, texts = events_of(link(None, blob))
+    on_device = sorted((event for event in events if event["lane"]["gpu"]), key=lambda event: event["ts"])
+    for event, work in zip(on_device, truth, strict=True):
+        said = texts["repeated"][event["repeated"]] if event["repeated"] >= 0 else ""
+        assert said == (f"{work.op} [{work.shape},4]" if event["reason"] else ""), (said, work)
+    assert sum(event["repeated"] >= 0 for event in on_device) == 30
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["linked", "Kineto alone"])
