@@ -112,6 +112,7 @@ def test_there_is_a_recording_of_each_kind() -> None:
     names = {path.name.partition(".")[0] for path in RECORDINGS}
     assert len(PAIRS) == len(RECORDINGS) + 4
     assert names == {
-        "linear", "conv", "lstm", "attention", "tied", "twice", "checkpoint", "checkpoint_reentrant", "other_thread",
+        "linear", "conv", "lstm", "attention", "tied", "twice", "checkpoint", "checkpoint_reentrant", "checkpoint_thread",
+        "other_thread",
         "ddp", "fsdp",
     }  # fmt: skip
