@@ -47,7 +47,7 @@ _REDUCES = re.compile(
 )
 """What reduces gradients: FSDP's (torch/distributed/fsdp/_fully_shard), DDP's copies to and from buckets."""
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#.*|(?:aten::)?_(?:fused|foreach)_(?:adam|adamw|sgd|adagrad)\w*")
-_DATA = re.compile(r"enumerate\(DataLoader\)#.*")
+_DATA = re.compile(r"enumerate\(DataLoader\)#.*|DataLoader")
 _BY_WORD = {
     phase: re.compile(rf"(?i)(?:.*[^a-z])?(?:{words})(?:[^a-z].*)?")
     for phase, words in (
@@ -314,18 +314,17 @@ class RowOrigin(NamedTuple):
 
 def origin_of_rows(trace: Trace) -> RowOrigin:
     """Origins of calls, GPU events and runtime calls; a runtime call has those of the call around it."""
-    origin, rows = trace.origin, len(trace)
-    found = RowOrigin(np.full(rows, -1, np.int64), np.zeros(rows, np.int64), np.full(rows, -1, np.int64))
-    runtime, on_gpu = trace.runtime, trace.gpu.source >= 0
-    at = trace.calls.source, runtime.source, trace.gpu.source[on_gpu]
-    columns = (
-        (found.entry, origin.entry, -1, origin.gpu_entry), (found.phase, origin.phase, UNKNOWN, origin.gpu_phase),
-        (found.module, origin.module, -1, origin.gpu_module),
-    )  # fmt: skip
-    for column, of_calls, none, of_gpu in columns:
-        values = of_calls, np.append(of_calls, none)[runtime.call], of_gpu[on_gpu]
-        for place, value in zip(at, values, strict=True):
-            column[place] = value
-    own = trace.stacks.first_entry(runtime.source)
-    found.entry[runtime.source] = np.where(own >= 0, own, found.entry[runtime.source])
-    return found
+    origin = trace.origin
+    entry = _by_row(trace, origin.entry, origin.gpu_entry, -1)
+    runtime, own = trace.runtime.source, trace.stacks.first_entry(trace.runtime.source)
+    entry[runtime] = np.where(own >= 0, own, entry[runtime])
+    phase = _by_row(trace, origin.phase, origin.gpu_phase, UNKNOWN)
+    return RowOrigin(entry, phase, _by_row(trace, origin.module, origin.gpu_module, -1))
+
+
+def _by_row(trace: Trace, of_calls: npt.NDArray[np.integer], of_gpu: npt.NDArray[np.integer], none: int) -> IntColumn:
+    column, on_gpu = np.full(len(trace), none, np.int64), trace.gpu.source >= 0
+    column[trace.calls.source] = of_calls
+    column[trace.runtime.source] = np.append(of_calls, none)[trace.runtime.call]
+    column[trace.gpu.source[on_gpu]] = of_gpu[on_gpu]
+    return column

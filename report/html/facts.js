@@ -45,7 +45,7 @@ function regions(texts, path) {
 
 /** Phase, module, source line and stack of an event; `modules` are shown already. */
 function originFacts(event, texts, modules) {
-  const module = texts.modules[event.module],
+  const module = texts.modules?.[event.module],
     lines = texts.stacks,
     source = lines?.lines[lines.line[event.entry]],
     stack = [];
