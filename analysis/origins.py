@@ -11,7 +11,7 @@ from ..trace.kinds import ACCUMULATION, BACKWARD, GRADIENT_COMMUNICATION, PHASES
 from ..trace.stacks import SourceLine, own_by
 from ..trace.tables import OP
 from ..trace.trace import Trace
-from .table import Column, Row, Table
+from .table import Column, Row, Table, repeated
 
 _BACKWARD = (BACKWARD, ACCUMULATION, GRADIENT_COMMUNICATION)
 
@@ -32,6 +32,8 @@ class SourceRow(Row):
         backward_ns: of device_self_ns those of backward. launches: number of the events in device_self_ns.
         idle_ns: time in which the device had nothing to run until an event that this line launched.
         fused: number of its calls and launches that do the work of other lines, too.
+        repeated_ns: of device_self_ns that of events which were launched before the trace and count to the line of
+            their repetition (equivalent, by repetition).
     """
 
     file: str
@@ -47,6 +49,7 @@ class SourceRow(Row):
     launches: int
     idle_ns: int
     fused: int
+    repeated_ns: int = 0
 
     title = "source lines: host and device time of what they call, device time with what is called from them, ms"
     columns = (
@@ -58,7 +61,7 @@ class SourceRow(Row):
 
     def above(self) -> str:
         """The line and its function."""
-        return str(self.source) + ("" if self.own else " (not own code)")
+        return str(self.source) + ("" if self.own else " (not own code)") + repeated(self)
 
     @property
     def source(self) -> SourceLine:
@@ -140,6 +143,7 @@ def source_table(trace: Trace) -> Table[SourceRow]:
         np.bincount(line, duration, count), total, np.bincount(line[back], duration[back], count),
         np.bincount(line, minlength=count), np.bincount(line, idle_before(trace)[event] * part, count),
         np.bincount(line[part < 1], minlength=count) + np.bincount(call_line[call_part < 1], minlength=count),
+        np.bincount(line, np.where(trace.attribution.repetition[event] > 0, duration, 0), count),
     )  # fmt: skip
     numbers = [np.rint(column).astype(np.int64).tolist() for column in columns]
     rows = [

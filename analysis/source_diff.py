@@ -120,7 +120,8 @@ def _lines_of(analysis: Analysis, per_iteration: bool) -> _Lines:
     if not count:
         return _Lines([], [])
     work, by = LineWork(trace), len(iterations) if per_iteration else 1
-    (outer, line, part), events = work.outermost_calls(), np.ones(len(work.event), np.bool_)
+    outer, line, part = work.outermost_calls()
+    events = np.ones(len(work.event), np.bool_)
     if per_iteration:
         inside = iteration_at(iterations, trace.calls.ts[outer]) >= 0
         outer, line, part = outer[inside], line[inside], part[inside]

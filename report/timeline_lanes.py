@@ -145,7 +145,8 @@ def _rows(trace: Trace) -> tuple[_EventRows, list[dict[str, Any]]]:
     ts = np.concatenate([gpu.ts, calls.ts, runtime.ts]) - trace.span.start
     end = np.concatenate([gpu.end, calls.end, runtime.end]) - trace.span.start
     owner = trace.attribution
-    launcher = np.append(owner.calls.name, -1)[np.append(owner.hierarchy.top, -1)[owner.call]]
+    recorded = np.where(owner.repetition > 0, -1, owner.call)
+    launcher = np.append(owner.calls.name, -1)[np.append(owner.hierarchy.top, -1)[recorded]]
     host = np.where(calls.kind == OP, 0, 1)
     kind = np.concatenate([_gpu_kinds(trace), len(GPU_KINDS) + host, np.full(len(runtime), len(GPU_KINDS) + 2)])
     name = np.concatenate([gpu.name, calls.name, runtime.name]).astype(np.int64)
@@ -289,6 +290,7 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
     comm = np.full(len(gpu), -1, np.int64)
     comm[comms] = np.arange(len(comms))
     captured = np.unique(gpu.captured_by[gpu.captured_by >= 0])
+    repeated, operators = _repeated(trace)
     columns = {
         "id": np.append(trace.id, -1)[row],
         "kineto_event": np.append(trace.kineto_event, -1)[row],
@@ -306,6 +308,7 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
         "replay": gpu.graph_replay,
         "generated": np.append(trace.generated_of_call, -1)[gpu.call],
         "reason": gpu.reason,
+        "repeated": repeated,
         "link": np.append(trace.link[trace.calls.source], 0)[gpu.call],
         "step": trace.step_of_event,
         "phase": trace.origin.gpu_phase,
@@ -320,8 +323,22 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
         "configs": [dict(zip(LAUNCH_ARGS, map(arg_value, config), strict=True)) for config in configs],
         "comms": [msgspec.to_builtins(gpu.comm[event]) for event in comms],
         "captured": [{key: getattr(op, key) for key in shown} for op in ops],
+        "repeated": operators,
     }
     return columns, texts
+
+
+def _repeated(trace: Trace) -> tuple[IntColumn, list[str]]:
+    """The operators of events that were launched before the trace, known by repetition: codes, −1 for other events, and
+    the operators with their shapes."""
+    owner, labels = trace.attribution, StringTable()
+    code = np.full(len(trace.gpu), -1, np.int64)
+    for event in np.flatnonzero(owner.repetition > 0).tolist():
+        call = int(owner.call[event])
+        signature = int(owner.calls.signature[call])
+        shapes = trace.signatures[signature].label if signature >= 0 else ""
+        code[event] = labels.codes([f"{trace.names[owner.calls.name[call]]} {shapes}".rstrip()])[0]
+    return code, labels.values
 
 
 def _cpu_columns(trace: Trace) -> Columns:

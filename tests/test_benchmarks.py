@@ -104,6 +104,13 @@ def test_every_bar_of_the_score_is_met_and_its_tables_are_current(tmp_path: Path
 
 
 @pytest.mark.slow
+def test_the_benchmarks_of_origins_print_their_tables() -> None:
+    trace = fixture_pair("pairs/gpu_shaped_from_cpu")[1]
+    assert "gpu_shaped_from_cpu" in execute("orphans.py", trace, "--share", "0.5")
+    assert execute("origins.py", trace).splitlines()[1].startswith("gpu_shaped_from_cpu")
+
+
+@pytest.mark.slow
 def test_the_benchmark_of_the_replay_finds_what_networkx_finds() -> None:
     text = execute("bench_replay.py", "--nodes", "4000")
     assert max(map(len, text.splitlines())) <= 80

@@ -255,6 +255,8 @@ class SourceTable(NamedTuple):
     lines: list[SourceLine]
     of_entry: IntColumn
 
+    __repr__ = brief
+
 
 def stacks_of_tree(
     names: list[str], parent: IntColumn, name: Codes, line: Codes, row: IntColumn, frame: IntColumn

@@ -194,6 +194,9 @@ function deviceFacts(event, texts, lane, operator, devices) {
     fact("kineto_event", "Kineto event", event.kineto_event),
     event.step >= 0 ? fact("step", "Iteration", texts.steps[event.step]) : null,
     event.reason > 0 ? fact("reason", "Not attached", texts.reasons[event.reason]) : null,
+    event.repeated >= 0
+      ? fact("repeated", "Operator, by repetition in a later iteration", texts.repeated[event.repeated])
+      : null,
     ...linkFacts(texts, event.link, "its operator"),
     ...capturedFacts(event, texts),
   ]);
