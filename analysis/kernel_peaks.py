@@ -60,7 +60,8 @@ class KernelRow(WithMean, Row):
 
     Attributes:
         ops: names of the operators that launched them, the most frequent first.
-        count: number of events. total_ns: sum of their durations.
+        count: number of events. total_ns: sum of their durations. repeated_ns: of it that of events whose operator is
+            that of their repetition (equivalent, by repetition); they were launched before the trace.
         flops, bytes: sums over the events where they are known (`flops_ns`, `bytes_ns`: those events' durations);
             None if they are known for none.
         operator_ns: durations of all kernels of the operators whose FLOPs these are, as far as they are shared out.
@@ -87,6 +88,7 @@ class KernelRow(WithMean, Row):
     flops_share: float | None
     bytes_share: float | None
     bound: str
+    repeated_ns: int = 0
 
     title = "kernels, and what of the device's peaks they reach"
     columns = (
@@ -101,7 +103,8 @@ class KernelRow(WithMean, Row):
 
     def above(self) -> str:
         """The operators that launched it and its name, which is long."""
-        return " ".join(filter(None, [",".join(self.ops), kernel_label(self.kernel)]))
+        mark = f"({100 * self.repeated_ns / self.total_ns:.1f}% by repetition)" if self.repeated_ns else ""
+        return " ".join(filter(None, [",".join(self.ops), mark, kernel_label(self.kernel)]))
 
     @property
     def flops_per_second(self) -> float | None:
@@ -212,14 +215,14 @@ def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
 
 
 def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask) -> list[IntColumn]:
-    """Events by call, those of a captured call by replay; in each group those named like a main kernel first, of them
-    the longest."""
+    """Events by call, those of a captured call by replay, those of a repetition apart; in each group those named like a
+    main kernel first, of them the longest."""
     if not len(events):
         return []
-    replay = trace.gpu.graph_replay[events]
-    order = np.lexsort((events, -trace.gpu.dur[events], ~named[events], replay, call[events]))
+    replay, repetition = trace.gpu.graph_replay[events], trace.attribution.repetition[events]
+    order = np.lexsort((events, -trace.gpu.dur[events], ~named[events], repetition, replay, call[events]))
     events = events[order]
-    return np.split(events, np.flatnonzero(run_starts(call[events], replay[order]))[1:])
+    return np.split(events, np.flatnonzero(run_starts(call[events], replay[order], repetition[order]))[1:])
 
 
 def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColumn]:
@@ -269,6 +272,7 @@ def kernel_table(
     ops = _ops_by_row(trace, inverse, len(keys))
     count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(keys))
     operator_ns = sums(inverse, work.operator_ns, len(keys))
+    by_repetition = sums(inverse, np.where(trace.attribution.repetition > 0, gpu.dur, 0), len(keys))
     judged = np.where(from_memory(trace, work.bytes, devices), work.bytes, -1)
     done, moved, passed = (
         _known_sums(inverse, column, gpu.dur, len(keys)) for column in (work.flops, work.bytes, judged)
@@ -283,7 +287,7 @@ def kernel_table(
             KernelRow(
                 number, trace.names[name], trace.categories[category], work.dtypes[dtype], ops[row], int(count[row]),
                 int(total[row]), work_done, done_ns, size, moved_ns, int(operator_ns[row]), peak,
-                *against_peaks(device, peak, done[row], moved[row], passed[row]),
+                *against_peaks(device, peak, done[row], moved[row], passed[row]), int(by_repetition[row]),
             )
         )  # fmt: skip
     return rows
@@ -404,7 +408,7 @@ def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Dev
         [('aten::addmm', 4, 8, 8)]
     """
     gpu, work, devices = trace.gpu, work or work_of_events(trace), find_devices(trace) if devices is None else devices
-    events = np.flatnonzero((work.flops >= 0) & (work.call >= 0))
+    events, repetition = np.flatnonzero((work.flops >= 0) & (work.call >= 0)), trace.attribution.repetition
     size, products = _products(trace, work.call[events])
     events, size = events[size >= 0], size[size >= 0]
     passed = from_memory(trace, work.bytes, devices)
@@ -416,7 +420,7 @@ def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Dev
         through = (moved if passed[mine].all() else None, total)
         of = devices.get(device)
         peak = of.peak_flops(work.dtypes[dtype]) if of is not None else None
-        count = len(np.unique(np.stack([work.call[mine], gpu.graph_replay[mine]]), axis=1).T)
+        count = len(np.unique(np.stack([work.call[mine], gpu.graph_replay[mine], repetition[mine]]), axis=1).T)
         op, extents = products[code]
         names = Counter(trace.names[name] for name in gpu.name[mine].tolist())
         rows.append(

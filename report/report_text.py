@@ -38,7 +38,8 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15, by_shape: bool = F
         parts += [table_text(analysis.serving_phases, width), table_text(analysis.serving_steps, width, top)]
     elif analysis.iterations:
         parts.append(_iterations(analysis, width, top))
-    parts += [table_text(table, width, top) for table in (analysis.operators, analysis.modules)]
+    by_place = (analysis.operators, analysis.modules, analysis.sources)
+    parts += [table_text(analysis.phases, width), *(table_text(table, width, top) for table in by_place)]
     outliving = sorted((row for device in analysis.memory for row in device.outliving), key=lambda row: -row.bytes)
     parts += [_memory(analysis, width), _holders(analysis, width, top), table_text(outliving, width, top)]
     if len(analysis.overhead_rows.value):
