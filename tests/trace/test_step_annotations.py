@@ -74,7 +74,7 @@ def test_forms_of_real_traces() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["execute_7_context_1(sq7)_generation", "execute_prefill_12_tokens", "execute_9_draft_3(sq1)", "step[]",
+    ["execute_7_context_1(sq7)_generation", "execute_prefill_12_tokens", "execute_9_draft_3(sq1)", "step[Extend: 9]",
      "step[decode 7]", "execute_" + "9" * 400 + "_context_1(1)_generation_0(0)", "step[DECODE bs=" + "9" * 90 + "]"],
 )  # fmt: skip
 def test_forms_that_are_not_known_are_steps(name: str) -> None:
@@ -89,7 +89,9 @@ def test_fields_that_are_not_known_are_left_out() -> None:
     assert parse_step("step[NEW_MODE bs=3 toks=x]") == StepBatch("unknown", requests=3, size=3, mode="NEW_MODE")
 
 
-@pytest.mark.parametrize("name", ["forward", "execute_model", "ProfilerStep#3", "steps[3]", "aten::mm", "", "capture"])
+@pytest.mark.parametrize(
+    "name", ["forward", "execute_model", "ProfilerStep#3", "steps[3]", "step[3]", "aten::mm", "", "capture"]
+)
 def test_other_annotations_are_no_steps(name: str) -> None:
     assert parse_step(name) is None
 
