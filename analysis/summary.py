@@ -235,13 +235,13 @@ def _missing(trace: Trace) -> list[str]:
     if not len(trace.gpu):
         return ["the trace has no GPU events", *known]
     graphs = [*known, *(trace.captured.sentences if trace.captured is not None else [])]
-    link = trace.summary.get("link")
-    graphs = [*graphs, *repetition_sentences(link.get("gpu") if isinstance(link, dict) else None)]
     if trace.steps.inferred:
         graphs = [
             *graphs,
             f"{len(trace.steps):,} iterations are inferred: no annotation marks them, the kernels repeat",
         ]
+    link = trace.summary.get("link")
+    graphs = [*graphs, *repetition_sentences(link.get("gpu") if isinstance(link, dict) else None)]
     return graphs if trace.signatures else [*graphs, _NO_SHAPES]
 
 

@@ -249,7 +249,8 @@ class Stacks:
         return dict(zip(keys, range(len(self)), strict=True))
 
 
-class SourceTable(NamedTuple):
+@dataclass(frozen=True)
+class SourceTable:
     """Distinct source lines, and by stack entry the code of its line, int64, −1 for none."""
 
     lines: list[SourceLine]
