@@ -15,7 +15,7 @@ from .trace.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .converters.convert import convert
-    from .converters.open import load
+    from .converters.job import Job, load
     from .jobs.batch import link_many
     from .linker import link
     from .measuring.measured import Measured
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
-    "EtplusError", "Layout", "Measured", "Trace", "__version__", "build_graph", "convert", "fit_constants", "link",
-    "link_many", "load", "measure", "replay", "reshard",
+    "EtplusError", "Job", "Layout", "Measured", "Trace", "__version__", "build_graph", "convert", "fit_constants",
+    "link", "link_many", "load", "measure", "replay", "reshard",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(
@@ -41,7 +41,7 @@ __getattr__, __dir__ = lazy_names(
         ".trace.errors": "EtplusError",
         ".trace.trace": "Trace",
         ".converters.convert": "convert",
-        ".converters.open": "load",
+        ".converters.job": "Job load",
         ".linker": "link",
         ".jobs.batch": "link_many",
         ".measuring.measured": "Measured",

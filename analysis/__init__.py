@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .launch_queues import idle_causes, launch_statistics, queue_lengths, queue_use
     from .modules import module_table
     from .operators import operator_table
+    from .origins import phase_table, source_table
     from .sequences import kernel_sequences
     from .summary import Analysis, analyse
     from .table import Column, Row, Table
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Analysis", "Column", "Finding", "Row", "Table", "analyse", "bandwidth_series", "copy_bandwidth", "device_use",
     "difference", "gemm_table", "idle_causes", "iterations", "kernel_sequences", "launch_statistics", "module_table",
-    "operator_table", "queue_lengths", "queue_use", "regressions", "stream_use",
+    "operator_table", "phase_table", "queue_lengths", "queue_use", "regressions", "source_table", "stream_use",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(
@@ -42,6 +43,7 @@ __getattr__, __dir__ = lazy_names(
         ".table": "Column Row Table",
         ".modules": "module_table",
         ".operators": "operator_table",
+        ".origins": "phase_table source_table",
     },
     __all__,
 )

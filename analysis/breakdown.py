@@ -35,6 +35,8 @@ class BreakdownRow(WithMean, Row):
         kernel: the event's name. category: one of `GPU_CATEGORIES`.
         count: number of events. total_ns: sum of their durations. share: part of all GPU events' durations, 0 to 1.
         reason: why no call is known to have launched them, one of `UNATTACHED_REASONS`; "" where one is.
+        repeated: the operator is that of their repetition (equivalent, by repetition); they were launched before the
+            trace.
     """
 
     device: int
@@ -48,6 +50,7 @@ class BreakdownRow(WithMean, Row):
     total_ns: int
     share: float
     reason: str = ""
+    repeated: bool = False
 
     derived = ("mean_ns",)
     joined = ("modules", " / ")
@@ -55,6 +58,8 @@ class BreakdownRow(WithMean, Row):
     @property
     def label(self) -> str:
         """The operator, or in brackets why there is none."""
+        if self.op and self.repeated:
+            return f"{self.op} (by repetition)"
         return self.op or (f"(not attached: {self.reason})" if self.reason else "(launched by no operator)")
 
 
@@ -187,11 +192,19 @@ def breakdown(trace: Trace) -> Table[BreakdownRow]:
     if not len(gpu):
         return Table(BreakdownRow)
     top = np.append(tree.top, -1)[owner.call]
-    path = np.append(tree.path, 0)[np.where(top >= 0, top, owner.call)]
+    path = np.append(tree.path, 0)[np.where(top >= 0, top, owner.call)] * owner.in_module
     op, signature = (np.append(column, -1)[top] for column in (calls.name, calls.signature))
     labels, label_of = shape_labels(trace)
     distinct, inverse = distinct_rows(
-        gpu.device, gpu.stream, path, op, label_of[signature], gpu.name, gpu.category, gpu.reason
+        gpu.device,
+        gpu.stream,
+        path,
+        op,
+        label_of[signature],
+        gpu.name,
+        gpu.category,
+        gpu.reason,
+        (owner.repetition > 0).astype(np.int64),
     )
     count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(distinct))
     whole = max(int(total.sum()), 1)
@@ -202,9 +215,11 @@ def breakdown(trace: Trace) -> Table[BreakdownRow]:
         BreakdownRow(
             device, stream, modules[where], trace.names[name] if name >= 0 else "", labels[label],
             trace.names[kernel], trace.categories[category], int(count[row]), int(total[row]), int(total[row]) / whole,
-            UNATTACHED_REASONS[reason] if reason else "",
+            UNATTACHED_REASONS[reason] if reason else "", bool(repeated),
         )
-        for row, (device, stream, where, name, label, kernel, category, reason) in enumerate(distinct.tolist())
+        for row, (device, stream, where, name, label, kernel, category, reason, repeated) in enumerate(
+            distinct.tolist()
+        )
     ]  # fmt: skip
     rows.sort(  # the longest first; of equal ones an order that does not depend on the file's
         key=lambda row: (-row.total_ns, row.device, row.stream, row.modules, row.op, row.shapes, row.kernel)

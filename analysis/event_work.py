@@ -193,6 +193,8 @@ class _WorkOfData:
         calls, names = self._trace.attribution.calls, self._trace.names
         signature = self._trace.signatures[calls.signature[call]]
         batches, step = self._trace.steps.batches, int(self._trace.step_of_event[kernels[0]])
+        if self._trace.attribution.repetition[kernels[0]] > 0:  # launched in a step before those of the trace
+            step = -1
         batch = batches[step] if batches and step >= 0 else StepBatch(UNKNOWN_PHASE)
         prefill, decode = batch.prefill, batch.decode
         key = int(calls.name[call]), int(calls.signature[call]), step
@@ -307,14 +309,14 @@ def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
 
 
 def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask) -> list[IntColumn]:
-    """Events by call, those of a captured call by replay; in each group those named like a main kernel first, of them
-    the longest."""
+    """Events by call, those of a captured call by replay, those of a repetition apart; in each group those named like a
+    main kernel first, of them the longest."""
     if not len(events):
         return []
-    replay = trace.gpu.graph_replay[events]
-    order = np.lexsort((events, -trace.gpu.dur[events], ~named[events], replay, call[events]))
+    replay, repetition = trace.gpu.graph_replay[events], trace.attribution.repetition[events]
+    order = np.lexsort((events, -trace.gpu.dur[events], ~named[events], repetition, replay, call[events]))
     events = events[order]
-    return np.split(events, np.flatnonzero(run_starts(call[events], replay[order]))[1:])
+    return np.split(events, np.flatnonzero(run_starts(call[events], replay[order], repetition[order]))[1:])
 
 
 def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColumn]:

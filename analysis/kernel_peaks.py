@@ -31,7 +31,8 @@ class KernelRow(WithMean, Row):
 
     Attributes:
         ops: names of the operators that launched them, the most frequent first.
-        count: number of events. total_ns: sum of their durations.
+        count: number of events. total_ns: sum of their durations. repeated_ns: of it that of events whose operator is
+            that of their repetition (equivalent, by repetition); they were launched before the trace.
         flops, bytes: sums over the events where they are known (`flops_ns`, `bytes_ns`: those events' durations);
             None if they are known for none. Of bytes that depend on what is not recorded (experts) those at least.
         most_bytes: as `bytes`, those at most; equal where they are known.
@@ -60,6 +61,7 @@ class KernelRow(WithMean, Row):
     flops_share: float | None
     bytes_share: float | None
     bound: str
+    repeated_ns: int = 0
 
     title = "kernels, and what of the device's peaks they reach"
     columns = (
@@ -77,7 +79,8 @@ class KernelRow(WithMean, Row):
 
     def above(self) -> str:
         """The operators that launched it and its name, which is long."""
-        return " ".join(filter(None, [",".join(self.ops), kernel_label(self.kernel)]))
+        mark = f"({100 * self.repeated_ns / self.total_ns:.1f}% by repetition)" if self.repeated_ns else ""
+        return " ".join(filter(None, [",".join(self.ops), mark, kernel_label(self.kernel)]))
 
     @property
     def flops_per_second(self) -> float | None:
@@ -158,6 +161,7 @@ def kernel_table(
     ops = _ops_by_row(trace, inverse, len(keys))
     count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(keys))
     operator_ns = sums(inverse, work.operator_ns, len(keys))
+    by_repetition = sums(inverse, np.where(trace.attribution.repetition > 0, gpu.dur, 0), len(keys))
     judged = np.where(from_memory(trace, work.bytes, devices), work.bytes, -1)
     done, moved, most, passed = (
         _known_sums(inverse, column, gpu.dur, len(keys)) for column in (work.flops, work.bytes, work.most_bytes, judged)
@@ -172,7 +176,7 @@ def kernel_table(
             KernelRow(
                 number, trace.names[name], trace.categories[category], work.dtypes[dtype], ops[row], int(count[row]),
                 int(total[row]), work_done, done_ns, size, most[row][0], moved_ns, int(operator_ns[row]), peak,
-                *against_peaks(device, peak, done[row], moved[row], passed[row]),
+                *against_peaks(device, peak, done[row], moved[row], passed[row]), int(by_repetition[row]),
             )
         )  # fmt: skip
     return rows
@@ -293,7 +297,7 @@ def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Dev
         [('aten::addmm', 4, 8, 8)]
     """
     gpu, work, devices = trace.gpu, work or work_of_events(trace), find_devices(trace) if devices is None else devices
-    events = np.flatnonzero((work.flops >= 0) & (work.call >= 0))
+    events, repetition = np.flatnonzero((work.flops >= 0) & (work.call >= 0)), trace.attribution.repetition
     size, products = _products(trace, work.call[events])
     events, size = events[size >= 0], size[size >= 0]
     passed = from_memory(trace, work.bytes, devices)
@@ -305,7 +309,7 @@ def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Dev
         through = (moved if passed[mine].all() else None, total)
         of = devices.get(device)
         peak = of.peak_flops(work.dtypes[dtype]) if of is not None else None
-        count = len(np.unique(np.stack([work.call[mine], gpu.graph_replay[mine]]), axis=1).T)
+        count = len(np.unique(np.stack([work.call[mine], gpu.graph_replay[mine], repetition[mine]]), axis=1).T)
         op, extents = products[code]
         names = Counter(trace.names[name] for name in gpu.name[mine].tolist())
         rows.append(

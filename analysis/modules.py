@@ -13,7 +13,7 @@ from ..trace.columns import IntColumn
 from ..trace.intervals import sums
 from ..trace.tables import OP
 from ..trace.trace import Trace
-from .table import SELF_COLUMNS, SELF_TIMES, Column, Row, Table, WithMean
+from .table import SELF_COLUMNS, SELF_TIMES, Column, Row, Table, WithMean, repeated
 
 _MODULE = re.compile(r"nn\.Module: (.+?)(?:_\d+)?")
 
@@ -23,10 +23,16 @@ class ModuleRow(WithMean, Row):
 
     Attributes:
         path: classes and annotations around it and its own, outermost first.
-        instances: number of distinct modules. count: number of their calls.
+        instances: number of distinct modules. count: number of their calls, of modules that are known by stacks alone
+            that of the outermost operators inside.
         total_ns: host time of the calls. self_ns: without the modules and annotations inside, on the same thread.
         device_total_ns: GPU events launched by operators inside. device_self_ns: without those of modules and
             annotations inside; the sum over all rows is that of all events launched below a module or annotation.
+        backward_total_ns: GPU events of backward whose forward operator is inside (`Op.forward`). backward_self_ns:
+            without those of modules and annotations inside. What was launched below an annotation is in that one's
+            device time, too.
+        repeated_ns: of device_self_ns that of events which were launched before the trace and count to the modules of
+            their repetition (equivalent, by repetition).
     """
 
     path: tuple[str, ...]
@@ -36,9 +42,15 @@ class ModuleRow(WithMean, Row):
     total_ns: int
     device_self_ns: int
     device_total_ns: int
+    backward_self_ns: int
+    backward_total_ns: int
+    repeated_ns: int = 0
 
     title = f"modules by class, and annotations{SELF_TIMES}"
-    columns = (Column("module", lambda row: "  " * row.depth + row.label), *SELF_COLUMNS)
+    columns = (
+        Column("module", lambda row: "  " * row.depth + row.label + repeated(row)), *SELF_COLUMNS,
+        Column("backward", "backward_total_ns", "ms"),
+    )  # fmt: skip
     derived = ("module", "depth", "mean_ns")
     joined = ("path", " / ")
 
@@ -70,7 +82,7 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
     """One row a place of the module tree, modules of one class folded; each row before those inside it, of rows at one
     place the longest device time first, then the longest host time.
 
-    The operators of the backward pass are outside of the modules, unless the user annotated it.
+    Modules are calls of the trace (`nn.Module: …`), or, where it has none, those of the stacks of its operators.
 
     Example:
         >>> [row.path for row in module_table(trace)][3:5]
@@ -79,24 +91,43 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
     owner = trace.attribution
     paths, of_path = _folded(trace, owner.hierarchy)
     calls, path = owner.calls, owner.hierarchy.path
+    place = of_path[path]
     above = np.where(calls.parent >= 0, path[calls.parent], 0) if len(calls) else path
     is_region = (calls.kind != OP) & (path != above)
     regions = np.flatnonzero(is_region)
-    place = of_path[path[regions]]
     host = (calls.end - calls.ts)[regions]
     inside = _inside(calls.parent, calls.thread, regions, is_region)
-    at = of_path[path[owner.call[owner.call >= 0]]]
-    own = sums(at, trace.gpu.dur[owner.call >= 0], len(paths))
-    device = own.copy()
-    for row in sorted(range(1, len(paths)), key=lambda row: -len(paths[row][1])):
-        device[paths[row][0]] += device[row]
-    total, self_ns = sums(place, host, len(paths)), sums(place, host, len(paths))
-    np.subtract.at(self_ns, of_path[path[regions[inside[inside >= 0]]]], host[inside >= 0])
-    count = np.bincount(place, minlength=len(paths))
+    total, self_ns = sums(place[regions], host, len(paths)), sums(place[regions], host, len(paths))
+    np.subtract.at(self_ns, place[regions[inside[inside >= 0]]], host[inside >= 0])
+    count = np.bincount(place[regions], minlength=len(paths))
     instances = np.bincount(of_path[np.unique(path[regions])], minlength=len(paths))
-    columns = (instances, count, np.maximum(self_ns, 0), total, own, device)
+    by_stacks = np.flatnonzero(instances == 0)[1:]  # but the empty path
+    if len(by_stacks):
+        ops = np.flatnonzero(owner.hierarchy.top == np.arange(len(calls)))
+        own_host = sums(place[ops], (calls.end - calls.ts)[ops], len(paths))
+        self_ns[by_stacks], total[by_stacks] = own_host[by_stacks], _with_inner(paths, own_host)[by_stacks]
+        count[by_stacks] = _with_inner(paths, np.bincount(place[ops], minlength=len(paths)))[by_stacks]
+        instances[by_stacks] = np.bincount(of_path, minlength=len(paths))[by_stacks]
+    within = np.flatnonzero((owner.call >= 0) & owner.in_module)
+    of, dur = place[owner.call[within]], trace.gpu.dur[within]
+    own, again = (sums(of, ns, len(paths)) for ns in (dur, np.where(owner.repetition[within] > 0, dur, 0)))
+    behind = np.append(trace.origin.forward, np.full(len(calls) - len(trace.calls) + 1, -1))[owner.call]
+    back = np.flatnonzero((behind >= 0) & owner.in_module)
+    backward = sums(place[behind[back]], trace.gpu.dur[back], len(paths))
+    columns = (
+        instances, count, np.maximum(self_ns, 0), total, own, _with_inner(paths, own), backward,
+        _with_inner(paths, backward), again,
+    )  # fmt: skip
     rows = [ModuleRow(names, *(int(column[row]) for column in columns)) for row, (_, names) in enumerate(paths)]
     return Table(ModuleRow, _in_tree_order(rows, [parent for parent, _ in paths]))
+
+
+def _with_inner(paths: list[tuple[int, tuple[str, ...]]], own: IntColumn) -> IntColumn:
+    """By path what it and all paths inside it have."""
+    total = own.copy()
+    for row in sorted(range(1, len(paths)), key=lambda row: -len(paths[row][1])):
+        total[paths[row][0]] += total[row]
+    return total
 
 
 def _folded(trace: Trace, tree: Hierarchy) -> tuple[list[tuple[int, tuple[str, ...]]], IntColumn]:

@@ -11,7 +11,7 @@ from ..trace.intervals import sums
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .breakdown import shape_labels
-from .table import SELF_COLUMNS, SELF_TIMES, Column, Row, Table, WithMean
+from .table import SELF_COLUMNS, SELF_TIMES, Column, Row, Table, WithMean, repeated
 
 
 class OperatorRow(WithMean, Row):
@@ -24,7 +24,8 @@ class OperatorRow(WithMean, Row):
             alone took. total_ns: host time with them; a call inside one of the same row counts once.
         device_self_ns: GPU events that it launched itself, with no operator between; the sum over all rows is that of
             all events launched by operators. device_total_ns: with those launched inside it.
-        launches: number of the events in device_self_ns.
+        launches: number of the events in device_self_ns. repeated_ns: of device_self_ns that of events which were
+            launched before the trace and count to the operator of their repetition (equivalent, by repetition).
     """
 
     op: str
@@ -35,9 +36,10 @@ class OperatorRow(WithMean, Row):
     device_self_ns: int
     device_total_ns: int
     launches: int
+    repeated_ns: int = 0
 
     title = f"operators{SELF_TIMES}"
-    columns = (Column("operator", lambda row: f"{row.op} {row.shapes}".rstrip()), *SELF_COLUMNS)
+    columns = (Column("operator", lambda row: f"{row.op} {row.shapes}".rstrip() + repeated(row)), *SELF_COLUMNS)
     derived = ("mean_ns",)
 
 
@@ -45,7 +47,8 @@ def operator_table(trace: Trace, *, by_shape: bool = False) -> Table[OperatorRow
     """One row an operator, the longest device time by itself first, then the longest host time by itself.
 
     GPU events of replayed graphs count to the operators of the capture, where it was read (`Trace.attribution`); calls
-    of captures have no host time and are counted once, as they were captured.
+    of captures have no host time and are counted once, as they were captured. Those that were launched before the
+    trace count to the operators of their counterparts.
 
     Args:
         by_shape: one row an operator and the shapes of its inputs.
@@ -76,6 +79,7 @@ def operator_table(trace: Trace, *, by_shape: bool = False) -> Table[OperatorRow
         np.bincount(key[ops], minlength=count), sums(key[ops], own[ops], count),
         sums(key[outer], (calls.end - calls.ts)[outer], count), sums(of, trace.gpu.dur[launched], count),
         sums(key[outer], below[outer], count), np.bincount(of, minlength=count),
+        sums(of, np.where(owner.repetition > 0, trace.gpu.dur, 0)[launched], count),
     )  # fmt: skip
     rows = [
         OperatorRow(trace.names[name], labels[shapes], *values)

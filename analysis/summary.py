@@ -13,6 +13,7 @@ import numpy as np
 
 from ..trace.brief import brief
 from ..trace.columns import distinct_rows
+from ..trace.counterparts import repetition_sentences
 from ..trace.errors import EtplusError
 from ..trace.intervals import sums
 from ..trace.kernel_names import kernel_label
@@ -41,6 +42,7 @@ from .kernel_peaks import GemmRow, KernelRow, find_devices, gemm_table, kernel_t
 from .launch_queues import KERNEL_DELAY_NS, IdleCauses, idle_causes, launch_statistics, queue_use
 from .modules import module_table
 from .operators import OperatorRow, operator_table
+from .origins import phase_table, source_table
 from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
 from .sequences import kernel_sequences
 from .serving_steps import ServingPhase, ServingStep, serving_phases, serving_steps
@@ -79,10 +81,10 @@ class Analysis:
         kernel_delay_ns: gaps below this are the device's own delay in `idle_causes`.
         batch_size: samples an iteration, None if it was not given.
         notes: what is missing, in sentences.
-        idle_causes, launches, queues, copies, communication, memory, sequences, modules, gemms, serving_steps,
-            serving_phases: see the functions `idle_causes`, `launch_statistics`, `queue_use`, `copy_bandwidth`,
-            `communication`, `device_memory`, `kernel_sequences`, `module_table`, `gemm_table`, `serving_steps` and
-            `serving_phases`.
+        idle_causes, launches, queues, copies, communication, memory, sequences, modules, phases, sources, gemms,
+            serving_steps, serving_phases: see the functions `idle_causes`, `launch_statistics`, `queue_use`,
+            `copy_bandwidth`, `communication`, `device_memory`, `kernel_sequences`, `module_table`, `phase_table`,
+            `source_table`, `gemm_table`, `serving_steps` and `serving_phases`.
     """
 
     trace: Trace
@@ -120,6 +122,8 @@ class Analysis:
     memory = _of_trace(device_memory)
     sequences = _of_trace(kernel_sequences)
     modules = _of_trace(module_table)
+    phases = _of_trace(phase_table)
+    sources = _of_trace(source_table)
 
     @cached_property
     def gemms(self) -> Table[GemmRow]:
@@ -152,8 +156,8 @@ class Analysis:
 
 
 _BY_NAME = (
-    "breakdown", "kernels", "gemms", "host_ops", "operators", "modules", "idle_causes", "launches", "queues", "copies",
-    "communication", "sequences", "memory", "serving_steps", "serving_phases",
+    "breakdown", "kernels", "gemms", "host_ops", "operators", "modules", "phases", "sources", "idle_causes", "launches",
+    "queues", "copies", "communication", "sequences", "memory", "serving_steps", "serving_phases",
 )  # fmt: skip
 TABLES: dict[str, Callable[[Analysis], Sequence[Any]]] = {
     "streams": attrgetter("streams"),
@@ -228,6 +232,13 @@ def _missing(trace: Trace) -> list[str]:
     if not len(trace.gpu):
         return ["the trace has no GPU events"]
     graphs = trace.captured.sentences if trace.captured is not None else []
+    if trace.steps.inferred:
+        graphs = [
+            *graphs,
+            f"{len(trace.steps):,} iterations are inferred: no annotation marks them, the kernels repeat",
+        ]
+    link = trace.summary.get("link")
+    graphs = [*graphs, *repetition_sentences(link.get("gpu") if isinstance(link, dict) else None)]
     return graphs if trace.signatures else [*graphs, _NO_SHAPES]
 
 

@@ -116,6 +116,13 @@ SELF_COLUMNS = (
 )  # fmt: skip
 """Of rows that are called: operators and modules."""
 
+
+def repeated(row: Any) -> str:
+    """The mark of a row with device time (`device_self_ns`) whose operator is known by repetition alone
+    (`repeated_ns`), "" for others."""
+    return f" ({share(row.repeated_ns / row.device_self_ns)} by repetition)" if row.repeated_ns else ""
+
+
 R = TypeVar("R", bound=Row)
 
 

@@ -6,6 +6,7 @@ import argparse
 
 from ..converters.augment import ARGUMENTS, augment
 from ..schemas.nsys import is_nsys
+from ..schemas.parquet import is_stored
 from ..trace.errors import UsageError
 from .inputs import add_inputs, find_inputs, input_files, read_input
 from .options import add_device_spec, own_devices
@@ -45,7 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
     own = own_devices(arguments)
     outputs = [arguments.output, arguments.json]
     (one,) = inputs = find_inputs(arguments, 1, outputs=outputs, reads=[arguments.device_spec])
-    as_etplus = not isinstance(one, str) or one.endswith((".et", ".et.gz")) or is_nsys(one)  # no text of its own
+    as_etplus = (
+        not isinstance(one, str) or one.endswith((".et", ".et.gz")) or is_nsys(one) or is_stored(one)
+    )  # no text of its own
     source = b"".join(read_input(one).chunks()) if as_etplus else input_files(inputs)[0]
     done = augment(source, arguments.output, own, progress=True)
     warn_of_damage([done])

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..converters.convert import convert
 from ..converters.exporter import Conversion
+from ..converters.folder import InputPair
 from ..converters.registry import exporter_for, exporters, names_a_file, suffixes
+from ..schemas.parquet import is_stored
 from ..schemas.text.transaction import check_folder, check_outputs
 from ..trace.errors import UsageError
-from .inputs import InputPair, add_inputs, find_inputs, input_files, read_input
+from .inputs import add_inputs, find_inputs, input_files, read_input
 from .options import add_steps, options_of
 from .outputs import add_json, write_json
 from .parser import hidden_alias
@@ -95,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     inputs = find_inputs(arguments, rank_of_job=True)
     exporter = exporter_for(output, arguments.to)
     is_file = names_a_file(output, exporter.name)
-    check_outputs([arguments.json, output if is_file else None], input_files(inputs))
+    check_outputs([arguments.json, output if is_file and not is_stored(output) else None], input_files(inputs))
     if is_file or exporter.name in _SETS:
         check_folder(output)
     settings: dict[str, Any] = dict(map(_option, arguments.option))

@@ -4,43 +4,21 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ..jobs.job_report import read_job_report
+from ..converters.folder import InputPair, traces_in
 from ..schemas.nsys import NsysRank, choose, find_ranks, is_nsys, only
+from ..schemas.parquet import StoredRank, is_stored, stored_ranks
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .terminal import print_warnings, warn_of_damage
 
-if TYPE_CHECKING:
-    from ..schemas.text.storage import Folder
-
 _STDIN = "-"
-_JOB_REPORT = "job_report.json"
-_ETPLUS = re.compile(r"(?:\.etplus|_plus)\.json(?:\.gz)?$")
-_CHAKRA = re.compile(r"\.et(?:\.gz)?$")
 
 
-@dataclass(frozen=True)
-class InputPair:
-    """An Execution Trace and a recorded timeline to link.
-
-    Attributes:
-        rank: of both, where an option or the folder says it.
-    """
-
-    et: str
-    kineto: str | NsysRank
-    rank: int | None = None
-
-
-TraceInput = str | InputPair | NsysRank
+TraceInput = str | InputPair | NsysRank | StoredRank
 """A file that is a trace by itself ("-" is standard input), one rank of a file with several, or a pair."""
 
 
@@ -101,16 +79,18 @@ def find_inputs(
     elif arguments.et_file is not None:
         raise UsageError(f"--et-file {arguments.et_file}: --kineto-file is missing; give the trace to link it with")
     for file in [*getattr(arguments, "first_files", ()), *arguments.files]:
-        in_folder = os.path.isdir(file) and not is_nsys(file)  # noqa: PTH112 (False for impossible names)
-        for given in _in_folder(file) if in_folder else [file]:
+        in_folder = os.path.isdir(file) and not is_stored(file) and not is_nsys(file)  # noqa: PTH112 (or impossible)
+        for given in _listed(file) if in_folder else [file]:
             found += _ranks(arguments, given) if isinstance(given, str) else [given]
     if not found:
         raise UsageError("no trace was given; give a FILE, a folder, or --et-file and --kineto-file")
     if count is not None and len(found) != count:
-        several = "; choose among the ranks with --rank, --pid or --gpu" * any(isinstance(f, NsysRank) for f in found)
+        several = "; choose among the ranks with --rank, --pid or --gpu" * any(
+            isinstance(given, (NsysRank, StoredRank)) for given in found
+        )
         raise UsageError(f"{len(found)} trace{'s were' if len(found) > 1 else ' was'} given; give {count}{several}")
     chosen = [arguments.pid, arguments.gpu, None if rank_of_job else arguments.rank]
-    if chosen != [None] * 3 and not any(isinstance(given, (NsysRank, InputPair)) for given in found):
+    if chosen != [None] * 3 and not any(isinstance(given, (NsysRank, StoredRank, InputPair)) for given in found):
         raise UsageError(
             "--rank, --pid and --gpu choose among the ranks of a Nsight Systems export, and no FILE has several; "
             "leave them out"
@@ -123,6 +103,12 @@ def find_inputs(
 
 def _ranks(arguments: argparse.Namespace, file: str) -> Sequence[TraceInput]:
     """A file, or those of its ranks that the options choose."""
+    if os.path.isdir(file) and is_stored(file):  # noqa: PTH112 (False for impossible names)
+        stored = stored_ranks(file)
+        chosen = [found for found in stored if arguments.rank in (None, found.rank)]
+        if stored and not chosen:
+            raise UsageError(f"{file}: no rank {arguments.rank}; it has {', '.join(one.label for one in stored)}")
+        return chosen or [file]
     if not is_nsys(file):
         return [file]
     ranks = find_ranks(file)
@@ -177,66 +163,8 @@ def read_input(one: TraceInput) -> Trace:
     return trace
 
 
-def _in_folder(folder: str) -> Sequence[TraceInput]:
-    """The traces in a folder and below, those of one kind: ET+, else .et, else pairs and Kineto traces.
-
-    The other kinds are, as a rule, what these were made of or made into; how many are left out is printed.
-    """
-    if (Path(folder) / _JOB_REPORT).is_file():
-        return _of_batch(Path(folder))
-    from ..linker.naming import KINETO, look_at
-    from ..schemas.text.storage import open_folder
-
-    place = open_folder(folder)
-    names = sorted((name for name in place.files() if not name.startswith(".")), key=_by_number)
-    etplus, chakra = ([name for name in names if kind.search(name)] for kind in (_ETPLUS, _CHAKRA))
-    raw = {name: look_at(place, name).kind for name in names if name not in {*etplus, *chakra}}
-    recorded = [name for name, kind in raw.items() if kind]
-    kinds = [(etplus, "ET+"), (chakra, "Chakra traces"), (recorded, "recorded traces")]
-    present = [(files, kind) for files, kind in kinds if files]
-    if not present:
-        raise UsageError(f"{folder}: no ET+, Kineto or Chakra trace among {len(names)} files; give a trace")
-    (files, kind), *others = present
-    if others:
-        left = " and ".join(f"{len(those)} {what}" for those, what in others)
-        print_warnings([f"{folder}: its {len(files)} {kind} are read, its {left} are not"])
-    if files is recorded and any(raw[name] != KINETO for name in recorded):
-        return _pairs(place)
-    return [str(Path(folder) / name) for name in files]
-
-
-def _of_batch(folder: Path) -> Sequence[TraceInput]:
-    """The ranks that `etplus batch` linked; those that it could not link are named."""
-    job = read_job_report(folder / _JOB_REPORT)
-    lacking = [f"rank {rank.rank} ({rank.reason})" for rank in job.failed]
-    lacking += [f"ranks {job.missing} (no files)"] if job.missing else []
-    print_warnings(f"{folder}: {what} was not linked and is left out" for what in lacking)
-    found = [str(folder / Path(rank.output).name) for rank in job.ranks if rank.output and rank.status == "linked"]
-    if not found:
-        raise UsageError(f"{folder}: no rank of this job was linked; see {_JOB_REPORT}")
+def _listed(folder: str) -> Sequence[TraceInput]:
+    """The traces in a folder and below; what is left out is printed."""
+    found, notes = traces_in(folder)
+    print_warnings(notes)
     return found
-
-
-def _pairs(place: Folder) -> Sequence[TraceInput]:
-    """Pairs of an Execution Trace and a Kineto trace, as `etplus batch` finds them."""
-    from ..jobs.pairing import find_pairs
-    from ..linker.naming import ET
-
-    folder = place.root
-    pairing = find_pairs(place)
-    print_warnings(f"{folder}: rank {rank.rank}: {rank.problem}" for rank in pairing.ranks if rank.problem)
-    print_warnings(f"{folder}: {note}" for note in pairing.notes)
-    found = [
-        InputPair(str(Path(folder) / rank.et), str(Path(folder) / rank.kineto), rank.rank if rank.settled else None)
-        for rank in pairing.ranks
-        if not rank.problem
-    ]
-    if not found:
-        raise UsageError(f"{folder}: no {ET} and Kineto trace belong together; give the files, or run etplus batch")
-    return found
-
-
-def _by_number(name: str) -> list[tuple[int, int, str]]:
-    """Key of an order in which rank_2 precedes rank_10."""
-    parts = re.split(r"(\d+)", name)
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]

@@ -9,6 +9,7 @@ from pathlib import Path
 from ..linker import link
 from ..linker.match import METHODS
 from ..linker.segment import DEFAULT_ANNOTATION
+from ..schemas.parquet import check_place
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.text_tables import rewrap
@@ -102,7 +103,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("only one of the two files can come from standard input")
     inputs = [file for file in (et, kineto) if file is not None]
     output = _default_output(inputs[0], arguments.rank) if arguments.output is None else arguments.output
-    check_outputs([output, arguments.json], [*inputs, *arguments.graph_capture])
+    columns = output.endswith(".parquet")
+    if columns:
+        check_place(output)
+    check_outputs([None if columns else output, arguments.json], [*inputs, *arguments.graph_capture])
     result = link(
         et, chosen_file(arguments, kineto), progress=not arguments.no_progress, graph_captures=arguments.graph_capture,
         **options_of(arguments, f"jobs rank {LINK_OPTIONS}"),
@@ -110,10 +114,10 @@ def run(arguments: argparse.Namespace) -> int:
     graphs = result.captured
     counts = {} if graphs is None else {"captured_graphs": graphs.counts | {"notes": graphs.sentences}}
     write_json(arguments.json, result.report.to_dict() | counts)
-    if output.endswith((".et", ".et.gz")):
+    if columns or output.endswith((".et", ".et.gz")):
         from ..converters.convert import convert  # with all it needs, it takes longer to import than the linker
 
-        convert(result, output, to="chakra", as_prefix=False)
+        convert(result, output, to="parquet" if columns else "chakra", as_prefix=None if columns else False)
     else:
         result.write(output, jobs=arguments.jobs)
     say(report_text(result, output))

@@ -36,6 +36,7 @@ COMMANDS = {
     "report": "one HTML page: timeline, device time, kernels, roofline, overheads, communication",
     "augment": "write FLOPs, bytes and shares of peaks into a Kineto trace or ET+",
     "redact": "copy a trace without tokens, passwords and, on request, host names, user names and paths",
+    "sql": "query the tables of traces with SQL (needs the extra frames)",
     "diff": "compare two traces by operator and by kernel",
     "demo": "link and convert a bundled real pair, and show the report",
     "completion": "print a script that completes commands and options in a shell",

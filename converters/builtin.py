@@ -366,12 +366,34 @@ def _messages(traces: Traces) -> tuple[str, GlobalMetadata, Iterator[Node], Coun
     return trace.file, *chakra_messages(trace)
 
 
+class ParquetFolder:
+    """Columns on disk, a folder for one rank or for all ranks of a job."""
+
+    name, suffixes, options = "parquet", (".parquet",), NoOptions
+    summary = "columns: a folder of Parquet files that DuckDB, polars, pandas and every command of etplus read"
+    inputs: Inputs = "ranks"
+
+    def write(self, traces: Traces, path: str, options: NoOptions) -> Conversion:
+        """See `write_parquet`."""
+        from ..schemas.parquet import stored_ranks, write_parquet
+
+        rows, many = 0, len(traces) > 1
+        left = {found.rank for found in stored_ranks(path)} - set(traces if many else ())
+        if left:
+            raise UsageError(f"{path}: holds rank {min(left)}, which is not given; choose another name or remove it")
+        for rank, trace in traces.items():
+            write_parquet(trace, path, rank=rank if many else None)
+            rows += len(trace)
+        return Conversion((path,), rows)
+
+
 BUILT_IN: tuple[Exporter, ...] = (
     Chakra(),
     AstraSim(),
     ChakraJson("json", (), "a Chakra trace as one JSON array"),
     ChakraJson("jsonl", with_gz(".jsonl"), "the same, one JSON object a line"),
     EtPlusFile(),
+    ParquetFolder(),
     Chrome(),
     Perfetto(),
     GraphFile("graphml", with_gz(".graphml"), "graph for networkx, yEd, Cytoscape"),

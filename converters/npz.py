@@ -142,7 +142,7 @@ def _features(trace: Trace, rows: IntColumn) -> npt.NDArray[np.float32]:
     known: dict[tuple[int, int], list[float]] = {}
     for i, row in enumerate(rows.tolist()):
         event = event_of.get(row, -1)
-        call = int(owner.call[event]) if event >= 0 else call_of.get(row, -1)
+        call = (-1 if owner.repetition[event] else int(owner.call[event])) if event >= 0 else call_of.get(row, -1)
         key = (int(owner.calls.name[call]), int(owner.calls.signature[call])) if call >= 0 else (-1, -1)
         if key not in known:
             signature = trace.signatures[key[1]] if key[1] >= 0 else None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..schemas import nsys
 from ..schemas.etplus.read_etplus import parse_etplus
+from ..schemas.parquet import StoredRank, is_stored, read_parquet
 from ..schemas.text.files import Blob, Source
 from ..schemas.text.files import load as load_bytes
 from ..schemas.text.gc_control import gc_disabled
@@ -19,6 +20,7 @@ from ..schemas.text.sniff import begins_like_kineto, begins_like_nodes, head_of,
 from ..trace.errors import EtplusError, TraceFormatError
 from ..trace.plugins import Plugin, plugins
 from ..trace.trace import Trace
+from .folder import InputPair
 
 if TYPE_CHECKING:
     from ..schemas.kineto.read_kineto import KinetoTrace
@@ -105,6 +107,17 @@ class Reader(Protocol):
         """
 
 
+class _Columns:
+    name = "parquet"
+
+    def reads(self, head: bytes, name: str) -> bool:
+        return os.path.isdir(name) and is_stored(name)  # noqa: PTH112 (False for impossible names)
+
+    def read(self, source: Opened) -> Trace:
+        given = source.source
+        return read_parquet(given if isinstance(given, StoredRank) else source.path, rank=source.rank)
+
+
 class _Chakra:
     name = "chakra"
 
@@ -144,7 +157,7 @@ class _Timeline:
         return parse_trace(blob, progress=source.progress)
 
 
-_BUILT_IN: tuple[Reader, ...] = (_Chakra(), _NsightSystems(), _Timeline())
+_BUILT_IN: tuple[Reader, ...] = (_Columns(), _Chakra(), _NsightSystems(), _Timeline())
 
 
 @cache
@@ -188,7 +201,11 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
 
 
 def open_trace(source: str | os.PathLike[str] | Trace) -> Trace:
-    """The trace in a file of any format, or the trace itself."""
+    """The trace in a file of any format, that of a pair, which is linked, or the trace itself."""
+    if isinstance(source, InputPair):
+        from ..linker import link
+
+        return link(source.et, source.kineto, rank=source.rank)
     return source if isinstance(source, Trace) else load(source)
 
 

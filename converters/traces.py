@@ -8,9 +8,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from ..jobs.job_report import JobReport
 from ..linker.naming import file_rank, number_before_suffix
 from ..schemas.nsys import NsysRank
+from ..schemas.parquet import StoredRank
 from ..trace.errors import UsageError
 from ..trace.row_selection import rows_of_steps
 from ..trace.trace import Trace
+from .folder import InputPair
 from .open import open_trace
 
 Source = str | os.PathLike[str] | Trace
@@ -111,7 +113,13 @@ class Traces(Mapping[int, Trace]):
         own = position if self._independent else _rank_of(trace, source, position)
         if own in self._positions:
             other = self._sources[self._positions[own]]
-            name = other.file if isinstance(other, Trace) else os.fspath(other)
+            name = (
+                other.file
+                if isinstance(other, Trace)
+                else other.et
+                if isinstance(other, InputPair)
+                else os.fspath(other)
+            )
             raise UsageError(f"{name} and {trace.file} are both of rank {own}; give one of them")
         self._ranks.append(own)
         self._positions[own] = position
@@ -129,7 +137,9 @@ def _rank_of(trace: Trace, source: Source, position: int) -> int:
         return trace.rank
     if isinstance(source, NsysRank) and not source.alone:
         return source.rank
+    if isinstance(source, (StoredRank, InputPair)) and source.rank is not None:
+        return source.rank
     if isinstance(source, Trace):
         return position
-    path = os.fspath(source)
-    return next((rank for rank in (file_rank(path), number_before_suffix(path)) if rank is not None), position)
+    name = os.fspath(source)
+    return next((rank for rank in (file_rank(name), number_before_suffix(name)) if rank is not None), position)

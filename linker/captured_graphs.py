@@ -494,7 +494,7 @@ def _steps(trace: Trace, launches: IntColumn) -> tuple[list[int], list[tuple[int
     """Of each launch call what it shares with the others of its step, and the batch sizes of the annotations around it,
     the innermost first."""
     sizes = [batch_size_in(name) for name in trace.names]
-    ordinal = trace.steps.of(trace.ts[launches]).tolist()
+    ordinal = [-1] * len(launches) if trace.steps.inferred else trace.steps.of(trace.ts[launches]).tolist()
     steps, batches = [], []
     for launch, step in zip(launches.tolist(), ordinal, strict=True):
         found, row, outermost = [], int(trace.parent_row[launch]), -1

@@ -22,11 +22,13 @@ from ..trace.comm_kernels import Comm
 from ..trace.conventions import OUTSIDE_WINDOW
 from ..trace.index import as_positions
 from ..trace.kinds import CERTAIN, CPU, EQUIVALENT, GPU, RUNTIME, UNLINKED
+from ..trace.stacks import Stacks
 from ..trace.tables import MemoryEvents, UnattachedEvents
 from ..trace.trace import Trace
 from .calls import exclusive_durations
 from .dependencies import Dependencies
 from .join import Join, linked_caller
+from .stacks import find_stacks
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def _build(rows: LinkedRows, records: LinkedRecords) -> Trace:
     builder.sync_dep, builder.comm = rows.sync_dep, records.comm
     return builder.build(
         records, summary=records.summary, header=records.header, flat=rows.flat, edges=rows.edges,
-        unattached=rows.unattached_events(0, len(rows.unattached)), memory=rows.memory,
+        unattached=rows.unattached_events(0, len(rows.unattached)), memory=rows.memory, stacks=rows.stacks,
     )  # fmt: skip
 
 
@@ -140,7 +142,7 @@ class LinkedRows:
         link: int8, how sure the link of each ET node is. exclusive: int64 ns, of each.
         waiting: ET nodes that wait for an operator on another thread. waits_for: the ids of these.
         left: event rows of the GPU events without a row. reason: int8, as in `UnattachedEvents`.
-        kind, sync_dep, edges, memory: see `RowSource`.
+        kind, sync_dep, edges, memory, stacks: see `RowSource`.
     """
 
     et: ExecutionTrace
@@ -158,6 +160,7 @@ class LinkedRows:
     sync_dep: dict[int, list[int]]
     edges: IntColumn
     memory: MemoryEvents
+    stacks: Stacks
 
     __repr__ = brief
 
@@ -191,6 +194,7 @@ class LinkedRows:
             },
             edges=numbers.edges(dependencies.edges),
             memory=_memory(join, numbers),
+            stacks=find_stacks(join, numbers.rows(np.arange(len(kind)))),
         )
 
     @property

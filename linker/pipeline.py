@@ -45,6 +45,7 @@ from .linked_rows import linked_trace
 from .lost_collectives import with_lost_collectives
 from .match import METHODS, match_calls
 from .match.result import REASONS, Match
+from .repetition import find_repetition
 from .segment import describe_windows, find_iterations
 
 _LOG = logging.getLogger("etplus")
@@ -241,7 +242,9 @@ def _trace_of_links(
         dependencies=dependencies.counts(),
     )  # fmt: skip
     summary = _summary(join, report) | ({"nodes_from": "kineto"} if alone else {})
-    return linked_trace(join, comm, dependencies, summary, renumber=options.renumber)
+    trace = linked_trace(join, comm, dependencies, summary, renumber=options.renumber)
+    launched_before = np.any(join.attachment.method < 0) and len(join.gpu_row)
+    return find_repetition(trace) if launched_before else trace
 
 
 def _joined(pair: TracePair, found: Match, *, alone: bool) -> Join:

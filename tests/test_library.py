@@ -27,8 +27,8 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return {"etplus": etplus, "et": et, "kineto": kineto, "trace": etplus.link(et, kineto, rank=0)}
 
 
-def test_there_are_ten_tasks() -> None:
-    assert len(TASKS) == 10 and all(len(code.strip().splitlines()) <= MOST_LINES for code in TASKS.values())
+def test_there_are_twelve_tasks() -> None:
+    assert len(TASKS) == 12 and all(len(code.strip().splitlines()) <= MOST_LINES for code in TASKS.values())
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -16,9 +16,11 @@ from .captured import CapturedGraphs
 from .columns import IntColumn, RowColumn, StringTable, int_column, matching, positions
 from .comm_kernels import Comm
 from .conventions import EDGE_KINDS, MAX_NS, STRUCTURAL
+from .counterparts import Counterparts
 from .errors import TraceFormatError
 from .index import Column, Positions, Row, as_column, as_positions
 from .kinds import CPU, GPU, RUNTIME
+from .stacks import Stacks
 from .tables import MemoryEvents, UnattachedEvents
 from .trace import RecordStore, Trace
 
@@ -129,12 +131,17 @@ class TraceBuilder:
         edges: IntColumn | None = None,
         unattached: UnattachedEvents | None = None,
         memory: MemoryEvents | None = None,
+        stacks: Stacks | None = None,
         captured: CapturedGraphs | None = None,
+        counterparts: Counterparts | None = None,
+        thread: Column[Row, np.int64] | None = None,
+        notes: tuple[str, ...] = (),
     ) -> Trace:
         """The trace of the rows, with what follows from all of them.
 
         Args:
             edges: int64 (m, 3): source id, target id, index into EDGE_KINDS. The others are those of `Trace`.
+            thread: found by an earlier build of the same rows; then `tid` is not looked at.
 
         Raises:
             TraceFormatError: an edge that does not join two rows.
@@ -144,18 +151,21 @@ class TraceBuilder:
         tid, same_tids = columns.pop("tid"), summary.get("nodes_from") == "kineto"
         kind, parent_row = columns["kind"], parent_rows(columns["id"], columns["parent"])
         tids = self.tids.values if isinstance(self.tids, StringTable) else self.tids
-        thread = threads_of_rows(kind, tid, parent_row, tid[kind == RUNTIME], tids, same_tids=same_tids)
+        if thread is None:
+            thread = threads_of_rows(kind, tid, parent_row, tid[kind == RUNTIME], tids, same_tids=same_tids)
         structural = matching(columns["name"], self.names.values, STRUCTURAL.fullmatch) & (kind == CPU)
         joined = np.zeros((0, 3), np.int64) if edges is None else self._rows_of(edges, columns["id"])
         unattached = UnattachedEvents.none() if unattached is None else unattached
         self.names.codes([*unattached.names, *(captured.names if captured is not None else [])])
+        self.names.codes(stacks.module_names if stacks is not None else [])
         self.categories.codes(unattached.categories)
         return Trace(
-            file=self.file, header=dict(header or {}), summary=summary, flat=flat, texts=texts,
+            file=self.file, header={} if header is None else header, summary=summary, flat=flat, texts=texts,
             structural=as_column(structural), parent_row=parent_row, thread=thread, names=self.names.values,
             categories=self.categories.values, sync_dep=self.sync_dep, comm=self.comm, edges=joined,
-            unattached=unattached, memory=MemoryEvents.none() if memory is None else memory, captured=captured,
-            **columns,
+            unattached=unattached, memory=MemoryEvents.none() if memory is None else memory,
+            stacks=Stacks.none() if stacks is None else stacks, captured=captured,
+            counterparts=Counterparts() if counterparts is None else counterparts, notes=notes, **columns,
         )  # fmt: skip
 
     def _rows_of(self, edges: IntColumn, ids: IntColumn) -> IntColumn:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from .brief import brief
 from .call_tree import Hierarchy
-from .columns import IntColumn, StringTable, positions
+from .columns import IntColumn, StringTable, positions, run_starts
 from .comm_kernels import Comm
 from .index import as_column, as_positions
 from .kinds import LINK_NAMES, UNLINKED
@@ -302,30 +302,48 @@ class CapturedOp(CalledWith):
 @dataclass(frozen=True)
 class Attribution:
     """Which operator the time of each device event counts to: where a graph was replayed the one that launched the
-    event when the graph was captured, else the one that launched it.
+    event when the graph was captured, else the one that launched it; of an event that was launched before the trace
+    that of its counterpart.
 
     Attributes:
         calls: the calls of the trace, then those of its captured graphs, which have no time (0).
         call: int64, for each device event a position in `calls`, −1 for none.
         hierarchy: of `calls`.
+        repetition: int64, for each device event 0, or, where `call` is that of its counterpart (equivalent, by
+            repetition), a number from 1 that it shares with no other event of the same counterpart.
+        in_module: bool, for each device event whether the modules around `call` are its own, too.
     """
 
     calls: Calls
     call: IntColumn
     hierarchy: Hierarchy
+    repetition: IntColumn
+    in_module: npt.NDArray[np.bool_]
 
     __repr__ = brief
 
 
 def attribution_of(trace: Trace) -> Attribution:
-    """See `Attribution`; without captured graphs these are the trace's own columns."""
+    """See `Attribution`; without captured graphs and counterparts these are the trace's own columns."""
     calls, gpu, captured = trace.calls, trace.gpu, trace.tables.captured
     if not len(captured):
-        return Attribution(calls, gpu.call, trace.hierarchy)
+        return _with_counterparts(trace, calls, gpu.call, trace.hierarchy)
     shifted = replace(captured, parent=as_positions(np.where(captured.parent >= 0, captured.parent + len(calls), -1)))
     joined = calls.joined(shifted)
     call = np.where(gpu.captured_by >= 0, gpu.captured_by + len(calls), gpu.call)
-    return Attribution(joined, call, trace.hierarchy_of(joined))
+    return _with_counterparts(trace, joined, call, trace.hierarchy_of(joined))
+
+
+def _with_counterparts(trace: Trace, calls: Calls, call: IntColumn, hierarchy: Hierarchy) -> Attribution:
+    gpu, other = trace.gpu, trace.counterpart
+    of_other = np.where(other >= 0, call[other], -1)
+    repeated = np.flatnonzero((call < 0) & (of_other >= 0))
+    order = repeated[np.argsort(gpu.counterpart[repeated], kind="stable")]
+    begins = np.flatnonzero(run_starts(gpu.counterpart[order]))
+    repetition = np.zeros(len(gpu), np.int64)
+    repetition[order] = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order))) + 1
+    in_module = (repetition == 0) | gpu.same_module
+    return Attribution(calls, np.where(repetition > 0, of_other, call), hierarchy, repetition, in_module)
 
 
 def captured_calls(trace: Trace, table: SignatureTable) -> Calls:

@@ -90,10 +90,11 @@ def _gpu_events(
     call, runtime = caller[rows], launcher[rows]
     links = trace.captured.links if trace.captured else CaptureLinks.none()
     by, link, replay = links.of(rows)
+    counterpart, same_module = trace.counterparts.links.of(rows)
     return GpuEvents(
         trace.name[rows], trace.category[rows], trace.ts[rows], trace.dur[rows], trace.device[rows],
         trace.stream[rows], call, runtime, as_column(reasons(call, runtime)), as_column(sizes), comm, rows,
-        as_column(by), as_column(link), as_column(replay),
+        as_column(by), as_column(link), as_column(replay), as_positions(counterpart), as_column(same_module),
     )  # fmt: skip
 
 

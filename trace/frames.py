@@ -17,12 +17,12 @@ Frame = dict[str, Any]
 
 def to_pandas(columns: Frame) -> Any:
     """A `pandas.DataFrame`; UsageError if pandas is not installed."""
-    return _library("pandas").DataFrame(columns)
+    return library("pandas").DataFrame(columns)
 
 
 def to_arrow(columns: Frame) -> Any:
     """A `pyarrow.Table`; UsageError if pyarrow is not installed."""
-    return _library("pyarrow").table(columns)
+    return library("pyarrow").table(columns)
 
 
 def to_networkx(trace: Trace) -> Any:
@@ -36,7 +36,7 @@ def to_networkx(trace: Trace) -> Any:
         >>> graph.number_of_nodes() == len(trace)
         True
     """
-    graph = _library("networkx").MultiDiGraph()
+    graph = library("networkx").MultiDiGraph()
     kinds = ("cpu", "gpu", "runtime")
     columns = (trace.id, trace.name, trace.kind, trace.ts, trace.dur, trace.parent_row)
     ids = trace.id.tolist()
@@ -52,7 +52,8 @@ def to_networkx(trace: Trace) -> Any:
     return graph
 
 
-def _library(name: str) -> Any:
+def library(name: str) -> Any:
+    """An optional library; UsageError where it is not installed."""
     try:
         return import_module(name)
     except ImportError:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, cast
 
 from .frames import to_networkx
 
 if TYPE_CHECKING:
+    from ..analysis.sql import QueryResult
     from ..analysis.summary import Analysis
     from ..replaying.critical import CriticalPath
     from ..replaying.graph_replay import Replay
@@ -65,6 +66,22 @@ class Library:
         if network is not None:
             graph = on_network(graph, parse_network(network))
         return replay(apply_what_ifs(graph, [parse_what_if(text) for text in what_ifs], constants), constants)
+
+    def sql(self, query: str, *, memory: str = "2GB") -> QueryResult:
+        """The rows that a SELECT finds in the tables `calls`, `device`, `runtime`, `edges`, `communications`, `memory`
+        and `steps`; see docs/sql.md for their columns.
+
+        Raises:
+            UsageError: an error in the query, or DuckDB is not installed.
+
+        Example:
+            >>> trace.sql("select count(*) as n, sum(dur_ns) as ns from device where category = 'kernel'").rows
+            [(92, 3003502)]
+        """
+        from ..analysis.sql import Database
+
+        trace = cast("Trace", self)
+        return Database({trace.rank or 0: trace}, memory=memory).query(query)
 
     def critical_path(self, *what_ifs: str) -> CriticalPath:
         """The longest path of the replay, by kind of time and by operator.
@@ -145,9 +162,33 @@ class Library:
         rows.append(("calls", f"{len(trace.calls):,} on {len(set(trace.calls.thread.tolist())):,} threads"))
         rows.append(("device", f"{len(trace.gpu):,} events, {int(trace.gpu.dur.sum()) / _MS:,.3f} ms"))
         if len(trace.steps):
-            rows.append(("steps", f"{len(trace.steps):,}: {trace.steps.names[0]} to {trace.steps.names[-1]}"))
+            how = ", inferred from the kernels" if trace.steps.inferred else ""
+            rows.append(("steps", f"{len(trace.steps):,}: {trace.steps.names[0]} to {trace.steps.names[-1]}{how}"))
         if trace.link_report is not None:
             ops = trace.link_report.ops
             rows.append(("linked", f"{ops['linked']:,} of {ops['total']:,} ({ops['certain']:,} certain)"))
         rows += [("damage", sentence) for sentence in trace.damage[:3]]
         return rows
+
+
+def write_job_report(ranks: Mapping[int, Trace], path: str | os.PathLike[str], *, title: str = "") -> None:
+    """Write one self-contained HTML page about the ranks of a job, read one after the other.
+
+    Raises:
+        UsageError: the traces are not of one job, or the file cannot be written or has another suffix than .html.
+    """
+    from ..analysis.summary import analyse
+    from ..jobs.job_ranks import check_job, job_trace
+    from ..replaying.critical import critical_chain
+    from ..report.html_page import check_page_name
+    from ..report.report_html import rank_report, report_html
+    from ..schemas.text.files import open_output
+
+    check_page_name(path)
+    reports, facts = [], []
+    for trace in ranks.values():
+        reports.append(rank_report(analyse(trace), len(ranks), chain=critical_chain(trace)))
+        facts.append(job_trace(trace))
+    page = report_html(reports, title, check_job(facts))
+    with open_output(path) as out:
+        out.write(page)

@@ -7,6 +7,7 @@ from textwrap import fill
 from typing import Any, Literal
 
 from .brief import brief
+from .counterparts import repetition_sentences
 from .printable import printable
 
 Verdict = Literal["proved", "refuted", "stated", "unknown"]
@@ -138,6 +139,7 @@ class LinkReport:
             lines += [("", f"{count:,} not: {reason}") for reason, count in counts["unattached"].items()]
         if gpu["time_ns"]:
             lines.append(("", f"{100 * gpu['attached_time_ns'] / gpu['time_ns']:.2f}% of GPU time attached"))
+        lines += [("", sentence) for sentence in repetition_sentences(gpu)]
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.dependencies["edges"].items())
         lines.append(("edges", kinds or "none"))
         lines += [

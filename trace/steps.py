@@ -15,8 +15,9 @@ from .brief import brief
 from .columns import IntColumn
 from .conventions import PROFILER_STEP
 from .errors import UsageError
+from .frames import Frame, to_arrow, to_pandas
 from .index import CallIndex, Positions, as_positions
-from .step_annotations import CAPTURE, PHASES, UNKNOWN_PHASE, StepBatch, parse_step
+from .step_annotations import CAPTURE, PHASES, UNKNOWN_PHASE, RequestSums, StepBatch, parse_step
 
 DATA_LOADER = "DataLoader"
 """Part of the names of PyTorch's data loaders' annotations (`enumerate(DataLoader)#….__next__`), one an iteration."""
@@ -77,6 +78,7 @@ class Step:
         name: that of the profiler's step ("ProfilerStep#3"), else its number.
         start_ns, end_ns: on the trace's clock.
         batch: of a serving engine's step its phase, requests and tokens, as its annotation says; None of others.
+        inferred: nothing marks it; it is one repetition of a sequence of kernels.
     """
 
     number: int
@@ -84,6 +86,7 @@ class Step:
     start_ns: int
     end_ns: int
     batch: StepBatch | None = None
+    inferred: bool = False
 
     __repr__ = brief
 
@@ -112,6 +115,8 @@ class Steps(Sequence[Step]):
         names: those of the profiler's steps ("ProfilerStep#3"), else ordinals from "0".
         thread: int64, that of each one's annotation.
         batches: of a serving engine's steps what each works on; () of others.
+        inferred: nothing marks them; they are repetitions of a sequence of kernels, and `call` has the outermost call
+            in which each one's first kernel is launched.
     """
 
     call: Positions[Any, CallIndex]
@@ -120,6 +125,7 @@ class Steps(Sequence[Step]):
     names: tuple[str, ...]
     thread: IntColumn
     batches: tuple[StepBatch, ...] = ()
+    inferred: bool = False
 
     __repr__ = brief
 
@@ -135,7 +141,7 @@ class Steps(Sequence[Step]):
             return tuple(self[number] for number in range(len(self))[at])
         number = range(len(self))[at]
         batch = self.batches[number] if self.batches else None
-        return Step(number, self.names[number], int(self.start[number]), int(self.end[number]), batch)
+        return Step(number, self.names[number], int(self.start[number]), int(self.end[number]), batch, self.inferred)
 
     def of(self, ts: IntColumn, thread: IntColumn | None = None) -> IntColumn:
         """int64, for each time (ns) the ordinal of the step that it is in, −1 for none; of several the last begun.
@@ -154,6 +160,27 @@ class Steps(Sequence[Step]):
             found[here] = np.append(mine, -1)[inner]
         return found
 
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame, one row a step; needs pandas (`pip install 'etplus[frames]'`)."""
+        return to_pandas(self._columns())
+
+    def to_arrow(self) -> Any:
+        """A pyarrow Table, one row a step; needs pyarrow (`pip install 'etplus[frames]'`)."""
+        return to_arrow(self._columns())
+
+    def _columns(self) -> Frame:
+        batches = self.batches or [None] * len(self)
+        columns: Frame = {
+            "number": np.arange(len(self)), "name": list(self.names),
+            "start_ns": self.start, "duration_ns": self.end - self.start,
+        }  # fmt: skip
+        for key in ("phase", "mode", "requests", "tokens", "size"):
+            columns[key] = [None if batch is None else getattr(batch, key) for batch in batches]
+        for part in ("prefill", "decode"):
+            sums = [RequestSums() if batch is None else getattr(batch, part) for batch in batches]
+            columns |= {f"{part}_{key}": [getattr(of, key) for of in sums] for key in (*RequestSums._fields, "pairs")}
+        return columns
+
     def take(self, numbers: IntColumn, places: Positions[CallIndex, CallIndex]) -> Steps:
         """Some of the steps, by ordinals.
 
@@ -164,7 +191,7 @@ class Steps(Sequence[Step]):
         return Steps(
             as_positions(np.asarray(places)[self.call[numbers]]), self.start[numbers], self.end[numbers],
             tuple(self.names[k] for k in at), self.thread[numbers],
-            tuple(self.batches[k] for k in at) if self.batches else (),
+            tuple(self.batches[k] for k in at) if self.batches else (), self.inferred,
         )  # fmt: skip
 
     @property

@@ -119,6 +119,8 @@ class GpuEvents(_Table):
         captured_by: int64, position in `Tables.captured` of the call that launched the event when its graph was
             captured, −1 for none. captured_link: int8, EQUIVALENT or CERTAIN where there is one, else UNLINKED.
         graph_replay: int64, position in `CapturedGraphs.replays` where there is one, else −1.
+        counterpart: int64, of an event whose launch precedes the trace the row of the GPU event that repeats it, −1 for
+            none; see `trace.counterparts`. same_module: bool, whether that is at the same place of the model.
     """
 
     name: Column[GpuIndex, np.int32]
@@ -136,6 +138,8 @@ class GpuEvents(_Table):
     captured_by: Column[GpuIndex, np.int64]
     captured_link: Column[GpuIndex, np.int8]
     graph_replay: Column[GpuIndex, np.int64]
+    counterpart: Positions[GpuIndex, Row]
+    same_module: Column[GpuIndex, np.bool_]
 
     __repr__ = brief
 

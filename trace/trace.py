@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from .call_tree import CallTree, Hierarchy, place_calls
 from .captured import Attribution, CapturedGraphs, attribution_of
-from .columns import IntColumn, RowColumn, distinct_rows, matching, run_starts, scatter
+from .columns import IntColumn, RowColumn, distinct_rows, matching, positions, run_starts, scatter
 from .comm_kernels import Comm, is_comm_kernel
 from .conventions import EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PROFILER_STEP
+from .counterparts import Counterparts
 from .derive import device_properties, tables_of
 from .errors import ConvertError
 from .host_waits import MAX_SKEW_NS
@@ -28,6 +29,10 @@ from .kernel_kinds import is_device_copy, is_device_wait
 from .kinds import GPU
 from .library import Library
 from .link_report import LinkReport
+from .origin import Origin, origin_of
+from .repeated_steps import repeated_steps
+from .stack_regions import module_regions
+from .stacks import SourceTable, Stacks, own_by
 from .steps import Steps, find_marks
 from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, MemoryEvents, RuntimeCalls, Tables, UnattachedEvents
 from .tensors import Signature, SignatureTable
@@ -119,12 +124,15 @@ class Trace(Library):
         edges: int64 (m, 3): source row, target row, index into EDGE_KINDS.
         unattached: GPU events of the ET's window that have no row; none in files of format 1.0 and of other linkers.
         memory: what allocators did, where it was recorded.
+        stacks: in which frames of the program rows were called, where it was recorded.
         notes: what had to be inferred or left out, in sentences.
         captured: the graphs that it replays, linked to the operators of their captures; None where no capture was read.
+        counterparts: repetitions of the GPU events that were launched before it.
+        own_code: patterns of files that are own code, () for the default (`trace.stacks.own_by`).
     """
 
     file: str
-    header: Record
+    header: Mapping[str, msgspec.Raw]
     summary: dict[str, Any]
     flat: bool
     texts: RecordStore
@@ -171,8 +179,11 @@ class Trace(Library):
     edges: IntColumn
     unattached: UnattachedEvents
     memory: MemoryEvents
+    stacks: Stacks
     notes: tuple[str, ...] = ()
     captured: CapturedGraphs | None = None
+    counterparts: Counterparts = field(default_factory=Counterparts)
+    own_code: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.id)
@@ -307,16 +318,50 @@ class Trace(Library):
         """Which operator the time of each device event counts to."""
         return attribution_of(self)
 
+    @cached_property
+    def counterpart(self) -> Positions[GpuIndex, GpuIndex]:
+        """int64, of each GPU event that was launched before the trace the one that repeats it in a later iteration,
+        whose operator and line it shares (and the module, by `GpuEvents.same_module`); −1 for none."""
+        found = positions(self.gpu.source, self.gpu.counterpart)
+        return as_positions(np.where(self.gpu.counterpart >= 0, found, -1))
+
+    @cached_property
+    def source_table(self) -> SourceTable:
+        """The source lines of the entries of `stacks`, as `own_code` says what is own."""
+        return self.stacks.table_of(own_by(self.own_code))
+
+    @cached_property
+    def origin(self) -> Origin:
+        """Where its calls and GPU events came from: phase, forward operator, module, stack."""
+        return origin_of(self)
+
     def hierarchy_of(self, calls: Calls) -> Hierarchy:
         """The hierarchy of a table of calls whose names are codes of `names`."""
-        is_op = calls.kind == OP
-        named, steps = (matching(calls.name, self.names, form.fullmatch) for form in (_NAMED_REGION, PROFILER_STEP))
-        return place_calls(calls.parent, calls.name, is_op, ~is_op & named, steps)
+        parent, name, kind = calls.parent, calls.name, calls.kind
+        if len(self.stacks) and not np.any(kind == MODULE):
+            entry = self.stacks.first_entry(calls.source)
+            around, added = module_regions(self.stacks, entry, calls.parent, self.name_codes)
+            parent, name = as_positions(around), as_column(np.concatenate([name, added]))
+            kind = as_column(np.append(kind, np.full(len(added), MODULE, np.int8)))
+        is_op = kind == OP
+        named, steps = (matching(name, self.names, form.fullmatch) for form in (_NAMED_REGION, PROFILER_STEP))
+        found = place_calls(parent, name, is_op, ~is_op & named, steps)
+        top, path = found.top[: len(calls)], found.path[: len(calls)]
+        return Hierarchy(as_positions(top), as_column(path), found.tree_parent, found.tree_name)
+
+    @cached_property
+    def name_codes(self) -> Mapping[str, int]:
+        """By text its code in `names`."""
+        return {name: code for code, name in reversed(list(enumerate(self.names)))}
 
     @cached_property
     def steps(self) -> Steps:
         """The iterations, found as `trace.steps.find_marks` says; each lasts as long as its annotation where that
-        encloses it, else until the next one begins."""
+        encloses it, else until the next one begins.
+
+        Where no annotation marks them and the sequence of kernels repeats, each repetition is one; they are marked
+        `inferred` (`trace.repeated_steps`).
+        """
         calls = self.calls
         rows = np.flatnonzero(calls.kind == ANNOTATION)
         rows = rows[np.argsort(calls.ts[rows], kind="stable")]
@@ -324,6 +369,8 @@ class Trace(Library):
         own = calls.kind != MODULE
         last = int(calls.end[own].max(initial=0))
         found = find_marks(names, calls.ts[rows], calls.end[rows], calls.thread[rows], calls.ts[own], last)
+        if not len(found) and (inferred := repeated_steps(self)) is not None:
+            return inferred
         marked = rows[found.mark]
         end = calls.end[marked] if found.encloses else found.end
         labels = tuple(found.labels(names))

@@ -59,6 +59,7 @@ def _gpu_events(events: UnattachedEvents, rows: IntColumn, trace: Trace) -> GpuE
     columns = {key: as_column(getattr(events, key)[rows]) for key in ("ts", "dur", "device", "stream", "reason")}
     links = trace.captured.unattached if trace.captured else CaptureLinks.none()
     by, link, replay = links.of(rows)
+    counterpart, same_module = trace.counterparts.unattached.of(rows)
     correlation = events.correlation[rows]
     runtime = np.where(correlation > 0, positions(trace.correlation[trace.runtime.source], correlation), -1)
     return GpuEvents(
@@ -66,6 +67,7 @@ def _gpu_events(events: UnattachedEvents, rows: IntColumn, trace: Trace) -> GpuE
         category=as_column(categories.codes([events.categories[row] for row in chosen])),
         call=none, runtime=as_positions(runtime), bytes=sizes, comm=comm, source=none, **columns,
         captured_by=as_column(by), captured_link=as_column(link), graph_replay=as_column(replay),
+        counterpart=as_positions(counterpart), same_module=as_column(same_module),
     )  # fmt: skip
 
 

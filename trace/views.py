@@ -15,10 +15,12 @@ from .columns import IntColumn, matching
 from .frames import Frame, to_arrow, to_pandas
 from .index import CallIndex, GpuIndex
 from .kinds import LINK_NAMES
+from .origin import PHASES, THROUGH
 from .printable import shortened
 
 if TYPE_CHECKING:
     from .comm_kernels import Comm
+    from .stacks import SourceLine
     from .tensors import Signature
     from .trace import Trace
 
@@ -106,6 +108,45 @@ class Op(View[CallIndex], CalledWith):
         return tuple(self.trace.names[code] for code in tree.regions(int(tree.path[self.index])))
 
     @property
+    def module(self) -> str | None:
+        """The innermost module that it is part of ("Linear_3"), of a backward operator that of its forward operator;
+        None where that is not known."""
+        return _module_name(self.trace, int(self.trace.origin.module[self.index]))
+
+    @property
+    def phase(self) -> str:
+        """What it is part of, one of `trace.origin.PHASES`: "forward", "backward", "optimizer", …; "" if not known."""
+        return PHASES[int(self.trace.origin.phase[self.index])]
+
+    @property
+    def forward(self) -> Op | None:
+        """The forward operator behind a backward one, None if there is none or it is not known."""
+        call = CallIndex(int(self.trace.origin.forward[self.index]))
+        return Op(self.trace, call) if call >= 0 else None
+
+    @property
+    def through(self) -> str:
+        """How `forward` is known, one of `trace.origin.THROUGH`: "fw_parent" (recorded), "sequence number"
+        (inferred)."""
+        return THROUGH[int(self.trace.origin.through[self.index])]
+
+    @property
+    def source(self) -> SourceLine | None:
+        """The line of own code that called it, of a backward operator that of its forward operator; None where no stack
+        is recorded."""
+        return _source_at(self.trace, int(self.trace.origin.entry[self.index]))
+
+    @property
+    def sources(self) -> tuple[SourceLine, ...]:
+        """All lines that called for it: a compiled operator may do the work of several."""
+        return _all_sources(self.trace, int(self.trace.calls.source[self.index]), self.source)
+
+    @property
+    def stack(self) -> tuple[str, ...]:
+        """Names of the frames that were open when it began, outermost first; () where none are recorded."""
+        return _frames_at(self.trace, int(self.trace.calls.source[self.index]))
+
+    @property
     def step(self) -> str | None:
         """The iteration that it is in ("ProfilerStep#3", or an ordinal), None outside."""
         at = int(self.trace.step_of_call[self.index])
@@ -166,6 +207,46 @@ class DeviceEvent(View[GpuIndex]):
         return Op(self.trace, call) if call >= 0 else None
 
     @property
+    def module(self) -> str | None:
+        """The innermost module that it is part of ("Linear_3"); see `Op.module`."""
+        return _module_name(self.trace, int(self.trace.origin.gpu_module[self.index]))
+
+    @property
+    def phase(self) -> str:
+        """What it is part of: "forward", "backward", …; see `Op.phase`."""
+        return PHASES[int(self.trace.origin.gpu_phase[self.index])]
+
+    @property
+    def source(self) -> SourceLine | None:
+        """The line of own code that launched it; see `Op.source`."""
+        return _source_at(self.trace, int(self.trace.origin.gpu_entry[self.index]))
+
+    @property
+    def sources(self) -> tuple[SourceLine, ...]:
+        """All lines that called for it; see `Op.sources`."""
+        return _all_sources(self.trace, int(self.trace.gpu.source[self.index]), self.source)
+
+    @property
+    def stack(self) -> tuple[str, ...]:
+        """Names of the frames that were open at its launch, outermost first; () where none are recorded."""
+        return _frames_at(self.trace, int(self.trace.gpu.source[self.index]))
+
+    @property
+    def counterpart(self) -> DeviceEvent | None:
+        """Of work that was launched before the trace the same work of a later iteration, whose operator, shapes and
+        source line are its own, too (and the module, if `same_module`); None for other work, and where none is known.
+
+        The link is equivalent, by repetition, never certain; `op` remains None.
+        """
+        found = int(self.trace.counterpart[self.index])
+        return DeviceEvent(self.trace, GpuIndex(found)) if found >= 0 else None
+
+    @property
+    def same_module(self) -> bool:
+        """Whether the counterpart is at the same place of the model, not in another layer that is alike."""
+        return bool(self.trace.gpu.same_module[self.index])
+
+    @property
     def captured_by(self) -> CapturedOp | None:
         """Of a kernel of a replayed graph the call that launched it when the graph was captured, None if unknown."""
         op = int(self.trace.gpu.captured_by[self.index])
@@ -187,6 +268,34 @@ class DeviceEvent(View[GpuIndex]):
 
     def __repr__(self) -> str:
         return f"<{self.category} {shortened(self.name, _NAME_WIDTH)} {self.duration_ns / 1000:,.1f} µs>"
+
+
+def _module_name(trace: Trace, code: int) -> str | None:
+    return trace.origin.modules[code][-1] if code >= 0 else None
+
+
+def _source_at(trace: Trace, entry: int) -> SourceLine | None:
+    code = int(trace.source_table.of_entry[entry]) if entry >= 0 else -1
+    return trace.source_table.lines[code] if code >= 0 else None
+
+
+def _module_text(trace: Trace, code: int) -> str:
+    return " / ".join(trace.origin.modules[code]) if code >= 0 else ""
+
+
+def _source_text(trace: Trace, entry: int) -> str:
+    line = _source_at(trace, entry)
+    return "" if line is None else f"{line.file}:{line.line}"
+
+
+def _all_sources(trace: Trace, row: int, first: SourceLine | None) -> tuple[SourceLine, ...]:
+    found = (_source_at(trace, entry) for entry in trace.stacks.entries(row))
+    return tuple(dict.fromkeys(line for line in (first, *found) if line is not None))
+
+
+def _frames_at(trace: Trace, row: int) -> tuple[str, ...]:
+    entries = trace.stacks.entries(row) if row >= 0 else []
+    return tuple(trace.stacks.frames(entries[0])) if entries else ()
 
 
 Row = TypeVar("Row", bound=View[Any])
@@ -271,6 +380,9 @@ class Ops(_Rows[Op]):
             "self_ns": trace.self_ns[at],
             "device_ns": trace.device_ns[at],
             "parent": calls.parent[at],
+            "phase": [PHASES[code] for code in trace.origin.phase[at].tolist()],
+            "module": [_module_text(trace, code) for code in trace.origin.module[at].tolist()],
+            "source": [_source_text(trace, entry) for entry in trace.origin.entry[at].tolist()],
             "shapes": [signature.label if signature is not None else "" for signature in signatures],
             "index": at,
         }
@@ -295,5 +407,9 @@ class DeviceEvents(_Rows[DeviceEvent]):
             "duration_ns": gpu.dur[at],
             "op": gpu.call[at],
             "op_name": [trace.names[trace.calls.name[call]] if call >= 0 else "" for call in gpu.call[at].tolist()],
+            "phase": [PHASES[code] for code in trace.origin.gpu_phase[at].tolist()],
+            "module": [_module_text(trace, code) for code in trace.origin.gpu_module[at].tolist()],
+            "source": [_source_text(trace, entry) for entry in trace.origin.gpu_entry[at].tolist()],
+            "correlation": np.where(gpu.source[at] >= 0, trace.correlation[gpu.source[at]], -1),
             "index": at,
         }

@@ -61,6 +61,7 @@ OWN_MEMBERS = {
     "args": "string_val",  # Kineto's, as JSON
     "comm": "string_val",  # the whole `comm` object of ET+, as JSON
     "captured_by": "string_val",  # that of ET+, as JSON; `captured_graphs` is in the header
+    "counterpart": "string_val",  # that of ET+, as JSON
     "captured_op": "string_val",  # name of the operator that launched a replayed graph's kernel when it was captured
     "captured_shapes": "string_val",  # shapes of that operator's inputs, as JSON
     "captured_types": "string_val",  # and their types

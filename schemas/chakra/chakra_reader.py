@@ -22,6 +22,7 @@ from ...trace.conventions import EDGE_KINDS, MAX_DURATION_NS, MAX_NS
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.trace import Trace
 from ..etplus.captured_graphs import CapturedBy
+from ..etplus.counterpart_links import Counterpart
 from ..etplus.read_etplus import Node as EtPlusNode
 from ..etplus.read_etplus import NodeRows
 from ..etplus.record_store import TextRecords
@@ -44,7 +45,7 @@ _OF_OP = ("kineto_event", "link", "inter_thread_dep", "sync_dep")
 """Attributes that are columns of a `Trace` of ops; EVENT_NUMBERS are those of GPU events."""
 _REPEATED = re.compile(f'"(?:{"|".join(ATTRIBUTES)})"')
 """In further attributes: one that is a column."""
-_OBJECTS = {"comm": Comm | None, "captured_by": CapturedBy | None}
+_OBJECTS = {"comm": Comm | None, "captured_by": CapturedBy | None, "counterpart": Counterpart | None}
 """Those that hold JSON objects."""
 
 _encode = msgspec.json.Encoder().encode
@@ -301,7 +302,7 @@ class _Form:
             return record | waits
         record = {"cat": values["cat"], "ph": "X", **self._times(values, _TIMES)}
         record |= {name: values[name] for name in EVENT_NUMBERS if name in values}
-        for name in ("args", "comm", "captured_by"):
+        for name in ("args", "comm", "captured_by", "counterpart"):
             if name in values:
                 record[name] = self._raw(values[name], node)
         if "comm" in record:

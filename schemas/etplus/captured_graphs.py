@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,7 +14,7 @@ from ...trace.columns import IntColumn
 from ...trace.comm_kernels import Comm
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.kinds import LINK_NAMES
-from ...trace.trace import Record, Trace
+from ...trace.trace import Trace
 from ..execution_trace.arguments import ABSENT, WholeSides, decode_whole_sides
 from .record_store import FileRecords, decode_record, offset_in
 
@@ -80,7 +80,7 @@ def captured_by_texts(links: CaptureLinks) -> dict[int, bytes]:
     }
 
 
-def read_captured(file: str, header: Record, found: dict[int, CapturedBy]) -> CapturedGraphs | None:
+def read_captured(file: str, header: Mapping[str, msgspec.Raw], found: dict[int, CapturedBy]) -> CapturedGraphs | None:
     """The captured graphs of an ET+ file, None where it has none; `found` has `captured_by` by row.
 
     Raises:

@@ -29,7 +29,9 @@ from ..execution_trace.arguments import ATTRIBUTES, Attr, attribute_type
 from ..text.files import Blob, Source, load
 from ..text.records import decode_raws
 from .captured_graphs import CapturedBy, read_captured
+from .counterpart_links import Counterpart, read_counterparts
 from .inferred import infer_edges
+from .python_stacks import read_stacks
 from .record_store import EVENT_NUMBERS, TIMES, FileRecords, decode_record, offset_in
 
 T = TypeVar("T")
@@ -87,6 +89,7 @@ class Node(_Times, kw_only=True, gc=False):
     link: str | None = None
     comm: Comm | None = None
     captured_by: CapturedBy | None = None
+    counterpart: Counterpart | None = None
     pg_name: str | int | None = None
 
 
@@ -282,6 +285,7 @@ class NodeRows:
     def __init__(self, file: str) -> None:
         self.builder = TraceBuilder(file)
         self.captured_by: dict[int, CapturedBy] = {}
+        self.counterpart: dict[int, Counterpart] = {}
         self.flat = self.usual = True
 
     def add(self, nodes: list[Node], times: dict[str, IntColumn], *, runtime: bool) -> None:
@@ -292,6 +296,8 @@ class NodeRows:
                 builder.sync_dep[row] = node.sync_dep
             if node.captured_by is not None:
                 self.captured_by[row] = node.captured_by
+            if node.counterpart is not None:
+                self.counterpart[row] = node.counterpart
             if node.comm is not None:
                 builder.comm[row] = node.comm
             elif node.pg_name is not None and node.cat is not None:  # Chakra's linker writes no more than that
@@ -325,9 +331,11 @@ class NodeRows:
         unattached = read_unattached(file, bytes(header.get("unattached", b"[]")))
         captured = read_captured(file, header, self.captured_by)
         memory = read_memory(file, bytes(header.get("memory", b"[]")), builder.column("id"))
+        stacks = read_stacks(file, bytes(header.get("stacks", b"null")), builder.column("id"))
+        counterparts = read_counterparts(file, header, self.counterpart, builder.column("id"), builder.column("kind"))
         trace = builder.build(
             texts, summary=report, header=header, flat=self.flat, edges=None if edges is None else edges(),
-            unattached=unattached, memory=memory, captured=captured,
+            unattached=unattached, memory=memory, stacks=stacks, captured=captured, counterparts=counterparts,
         )  # fmt: skip
         return infer_edges(trace) if edges is None else trace
 

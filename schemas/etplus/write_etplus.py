@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
 from pickle import PickleBuffer
@@ -21,8 +21,10 @@ from ...trace.captured import CapturedGraphs
 from ...trace.columns import IntColumn, StringTable, scatter
 from ...trace.comm_kernels import Comm
 from ...trace.conventions import EDGE_KINDS, GPU_ANNOTATION_CATEGORY, PYTHON_CATEGORY, UNATTACHED_REASONS
+from ...trace.counterparts import Counterparts
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME
+from ...trace.stacks import Stacks
 from ...trace.tables import MemoryEvents, UnattachedEvents
 from ...trace.trace import Record, Trace
 from ..execution_trace.arguments import ET_ATTRIBUTES, listed_attributes, tensor_members
@@ -34,6 +36,8 @@ from ..text.json_text import Part, choice, integers, joined_rows, microseconds, 
 from ..text.json_text import rows as texts_of_rows
 from ..text.parallel import parallel_map, processes
 from .captured_graphs import CAPTURED_VERSION, captured_by_texts, edited_file, section_of
+from .counterpart_links import counterpart_texts
+from .python_stacks import stacks_section
 from .record_store import EVENT_NUMBERS, NODE_KEYS, RUNTIME_KEYS, TIMES, FileRecords, Key, TextRecords
 
 FORMAT_VERSION = "1.1"
@@ -69,7 +73,7 @@ class RowSource(Protocol):
         kind: int8, one entry a row. flat: as in `Trace`.
         names, categories: texts by the codes of these columns. tids: JSON texts of Kineto's threads.
         sync_dep: as in `Trace`. edges: between ids, as `TraceBuilder.build` takes them.
-        memory: as in `Trace`.
+        memory, stacks: as in `Trace`.
         unattached: index of each unattached event in Kineto's `traceEvents`, in the order of `unattached_events`.
     """
 
@@ -90,6 +94,8 @@ class RowSource(Protocol):
     @property
     def memory(self) -> MemoryEvents: ...
     @property
+    def stacks(self) -> Stacks: ...
+    @property
     def unattached(self) -> IntColumn: ...
 
     def column(self, name: str, rows: IntColumn) -> npt.NDArray[Any]:
@@ -109,7 +115,7 @@ class LinkedRecords(TextRecords):
     Attributes:
         rows: the rows that the records are of.
         summary: the root's `etplus`.
-        comm: as in `Trace`. captured: as in `Trace`.
+        comm, captured, counterparts: as in `Trace`.
         nodes: the ET's nodes, whose bytes are copied. before, after: the ET around them, masked.
         et_id: int64, the ids that `nodes` had before all were numbered anew; None where they keep them.
         events: the Kineto trace's events, by their index.
@@ -124,6 +130,7 @@ class LinkedRecords(TextRecords):
     et_id: IntColumn | None
     events: EventRecords
     captured: CapturedGraphs | None = None
+    counterparts: Counterparts = field(default_factory=Counterparts)
 
     __repr__ = brief
 
@@ -176,6 +183,7 @@ class LinkedRecords(TextRecords):
         sections |= {"memory": self._memory_pieces()} if len(self.rows.memory) else {}
         found = {key: value for key, value in header.items() if key != "nodes"}
         found |= {key: msgspec.Raw(b"[%b]" % b"".join(make() for make in made)) for key, made in sections.items()}
+        found |= {"stacks": msgspec.Raw(self._stacks())} if len(self.rows.stacks) else {}
         captured = self.captured
         return found if captured is None else found | {"captured_graphs": msgspec.Raw(section_of(captured))}
 
@@ -202,7 +210,8 @@ class LinkedRecords(TextRecords):
             lambda: b"]" + b',\n  "unattached": [',
             *self._unattached_pieces(),
             *([lambda: b"]" + b',\n  "memory": [', *self._memory_pieces()] if len(trace.memory) else []),
-            lambda: b"]" + (b"" if captured is None else b',\n  "captured_graphs": ' + section_of(captured)),
+            lambda: b"]" + (b',\n  "stacks": ' + self._stacks() if len(trace.stacks) else b""),
+            lambda: b"" if captured is None else b',\n  "captured_graphs": ' + section_of(captured),
             lambda: b',\n  "etplus": ' + orjson.dumps(self.summary) + b"\n}\n",
         ]
 
@@ -289,8 +298,8 @@ class LinkedRecords(TextRecords):
         category = StringTable(self.rows.categories).codes(events.categories)
         names = [b'{"name": ' + orjson.dumps(name) for name in events.names]
         fields = self._event_fields(category, columns, [reason])
-        captured = self._captured_by[1]
-        ends = [captured.get(i, b"") + _END for i in range(begin, end)]
+        captured, counterpart = self._captured_by[1], self._counterpart[1]
+        ends = [counterpart.get(i, b"") + captured.get(i, b"") + _END for i in range(begin, end)]
         return _joined((names, texts_of_rows(len(index), fields), events.args, ends))
 
     @cached_property
@@ -300,6 +309,13 @@ class LinkedRecords(TextRecords):
         if captured is None:
             return {}, {}
         return captured_by_texts(captured.links), captured_by_texts(captured.unattached)
+
+    @cached_property
+    def _counterpart(self) -> tuple[dict[int, bytes], dict[int, bytes]]:
+        """The same of device events with a counterpart."""
+        parts = self.counterparts.links, self.counterparts.unattached
+        own, others = (counterpart_texts(of, self.rows.column("id", of.row).tolist()) for of in parts)
+        return own, others
 
     def _memory_pieces(self) -> list[_Piece]:
         return _separated([partial(self._memory, *span) for span in _spans(len(self.rows.memory), _ROWS)])
@@ -313,6 +329,10 @@ class LinkedRecords(TextRecords):
         parts += [part for column in numbers for part in (b", ", signed(column[of]))]
         parts += [b", ", integers(parents, b"null"), b", ", integers(memory.kineto_event[of]), b"]", _SEPARATOR]
         return joined_rows(end - begin, parts)
+
+    def _stacks(self) -> bytes:
+        stacks = self.rows.stacks
+        return stacks_section(stacks, self.rows.column("id", stacks.row))
 
     def _event_fields(
         self, category: npt.NDArray[np.int32], columns: Mapping[str, npt.NDArray[Any]], more: list[Part]
@@ -331,8 +351,10 @@ class LinkedRecords(TextRecords):
 
     def _ends(self, gpu: IntColumn) -> list[bytes]:
         """What ends each of some GPU nodes: its `comm` if it has one, and further members."""
-        captured = self._captured_by[0]
-        ends = [captured.get(row, b"") + _END for row in gpu.tolist()] if captured else [_END] * len(gpu)
+        captured, counterpart = self._captured_by[0], self._counterpart[0]
+        ends = [_END] * len(gpu)
+        if captured or counterpart:
+            ends = [counterpart.get(row, b"") + captured.get(row, b"") + _END for row in gpu.tolist()]
         for k in np.flatnonzero(np.isin(gpu, self._communicating)).tolist():
             comm = msgspec.to_builtins(self.comm[int(gpu[k])])
             if self.captured is None:  # as files of version 1.1 have it
@@ -388,6 +410,14 @@ def with_captured(trace: Trace, captured: CapturedGraphs) -> Trace:
         records = read_etplus(b"".join(records.chunks())).texts
         assert isinstance(records, FileRecords)
     return edited_file(trace, records, captured)
+
+
+def with_counterparts(trace: Trace, counterparts: Counterparts, summary: dict[str, Any]) -> Trace:
+    """A trace that was linked just now with counterparts and another summary, in its file as well."""
+    records, summary = trace.texts, summary_as_read(summary)
+    assert isinstance(records, LinkedRecords)
+    records = replace(records, summary=summary, counterparts=counterparts)
+    return trace.with_(texts=records, header=records.header, summary=summary, counterparts=counterparts)
 
 
 def _fields(

@@ -93,6 +93,31 @@ def launch_args(text: bytes) -> LaunchArgs:
     return _read(text, LaunchArgs) or LaunchArgs()
 
 
+class _WorkArgs(msgspec.Struct, gc=False):
+    """What tells device events of one name apart, undecoded."""
+
+    grid: msgspec.Raw = msgspec.Raw(b"")
+    block: msgspec.Raw = msgspec.Raw(b"")
+    shared_memory: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="shared memory")
+    bytes: msgspec.Raw = msgspec.Raw(b"")
+    collective: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Collective name")
+    dtype: msgspec.Raw = msgspec.Raw(b"")
+    in_nelems: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="In msg nelems")
+    out_nelems: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Out msg nelems")
+    group: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Process Group Name")
+
+
+def work_args(text: bytes) -> tuple[bytes, ...]:
+    """JSON texts of what tells device events of one name apart: sizes of the launch, bytes of a copy, what is
+    communicated; b"" for what is not recorded.
+
+    Example:
+        >>> work_args(b'{"grid": [8, 1, 1], "block": [128, 1, 1], "bytes": 64}')[:4]
+        (b'[8, 1, 1]', b'[128, 1, 1]', b'', b'64')
+    """
+    return tuple(map(bytes, msgspec.structs.astuple(_read(text, _WorkArgs) or _WorkArgs())))
+
+
 def launch_sizes(trace: Trace) -> IntColumn:
     """(n, 2), int64: blocks of the grid and threads of a block of each GPU event; 0 where they are not recorded.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from functools import reduce
-from itertools import compress
+from itertools import compress, count
 from operator import attrgetter, not_, or_
 from typing import Any
 
@@ -45,6 +45,9 @@ _LONGEST_NAME = 60
 _NO_OBJECT, _NEGATIVE = "an event whose `args` are not an object", "a negative time stamp"
 _TOO_LATE = "a time of over 146 years"
 _NONE = np.zeros(0, np.int64)
+_LATEST_US = MAX_NS / 1000
+_Placed = tuple[list[Any], IntColumn]
+"""Events and their positions in a block."""
 
 
 def _args_type(number: Any, none: float) -> type[msgspec.Struct]:
@@ -154,7 +157,7 @@ def decode_plain(array: bytes | memoryview, columns: EventColumns, *, modules: b
         return False
     kinds = list(map(type, decoded))
     complete = [kind is _Complete for kind in kinds]
-    events, at = _kept(decoded, complete, modules)
+    events, at, frames = _kept(decoded, complete, modules)
     numbers = _number_rows.columns(list(map(_ARGS, events)))
     others = list(compress(decoded, map(not_, complete)))
     flows = [
@@ -163,27 +166,35 @@ def decode_plain(array: bytes | memoryview, columns: EventColumns, *, modules: b
     instants = np.flatnonzero([kind is _Instant for kind in kinds]) if _Instant in set(kinds) else _NONE
     memory_at = instants[[decoded[k].name == _MEMORY for k in instants.tolist()]] if len(instants) else _NONE
     memory = [decoded[k] for k in memory_at.tolist()]
-    of_times = ((_TS, events), (_DUR, events), (_TS, flows), (_TS, memory))
+    of_times = ((_TS, events), (_DUR, events), (_TS, flows), (_TS, memory), (_TS, frames[0]), (_DUR, frames[0]))
     times = [np.fromiter(map(get, of), np.float64, len(of)) for get, of in of_times]
     if numbers is None or any(np.abs(us).max(initial=0.0) >= EXACT_US for us in times):
         return False
     times_ns = list(map(exact_ns, times))
     try:
-        allocated = _allocations([event.args for event in memory], times_ns[-1])
+        allocated = _allocations([event.args for event in memory], times_ns[3])
     except msgspec.ValidationError:
         return False
     starts = [type(e) is _Start for e in flows]
-    _add(columns, len(decoded), (events, at), (flows, starts), (memory, memory_at), times_ns, numbers, allocated)
+    kept = (events, at), frames, (flows, starts), (memory, memory_at)
+    _add(columns, len(decoded), kept, times_ns, numbers, allocated)
     return True
 
 
-def _kept(decoded: list[Any], complete: list[bool], modules: bool) -> tuple[list[Any], IntColumn]:
-    """The duration events that matter, and their positions."""
+def _kept(decoded: list[Any], complete: list[bool], modules: bool) -> tuple[list[Any], IntColumn, _Placed]:
+    """The duration events that matter, and their positions; and the Python calls, which are both if they are modules'
+    forwards that are wanted."""
     events, at = list(compress(decoded, complete)), np.flatnonzero(complete)
-    if PYTHON_CATEGORY in map(_CATEGORY, events):
-        wanted = [e.cat != PYTHON_CATEGORY or (modules and e.name.startswith(MODULE)) for e in events]
-        return list(compress(events, wanted)), at[wanted]
-    return events, at
+    categories = list(map(_CATEGORY, events))
+    if PYTHON_CATEGORY not in categories:
+        return events, at, ([], _NONE)
+    python = list(map(PYTHON_CATEGORY.__eq__, categories))
+    frames, others = list(compress(events, python)), np.logical_not(python)
+    frames_at = at[~others]
+    if modules:
+        positioned = zip(compress(count(), python), frames, strict=False)
+        others[[i for i, of in positioned if of.name.startswith(MODULE)]] = True
+    return list(compress(events, others.tolist())), at[others], (frames, frames_at)
 
 
 def _ends_launch(flow: Any) -> bool:
@@ -225,21 +236,23 @@ def decode_any(array: bytes | memoryview, columns: EventColumns, *, modules: boo
     if ts and max(ts) >= EXACT_US and float in set(map(type, ts)):
         decoded = _decode_exact(array)
     complete = [event.ph == "X" for event in decoded]
-    events, at = _kept(decoded, complete, modules)
+    events, at, (frames, frames_at) = _kept(decoded, complete, modules)
+    possible = [0 <= e.ts < _LATEST_US and 0 <= e.dur < _LATEST_US for e in frames]
+    frames, frames_at = list(compress(frames, possible)), frames_at[possible]
     flows = [e for e in decoded if e.ph == "s" or (e.ph == "f" and not _ends_launch(e))]
     args = [_NO_ARGS if event.args is None else event.args for event in events]
     if not all(isinstance(a, _AnyArgs) for a in args):
         raise msgspec.ValidationError(_NO_OBJECT)
     memory_at = [k for k, e in enumerate(decoded) if e.ph == "i" and e.name == _MEMORY]
     memory = [decoded[k] for k in memory_at]
-    of_times = ((_TS, events), (_DUR, events), (_TS, flows), (_TS, memory))
+    of_times = ((_TS, events), (_DUR, events), (_TS, flows), (_TS, memory), (_TS, frames), (_DUR, frames))
     times = [_nanoseconds(of, get) for get, of in of_times]
     numbers = {name: int_column(list(map(attrgetter(name), args)), -1) for name in NUMBERS}
     texts: list[Any] = _decode_raw_args(array) if memory else []  # decoded again, which files without them need not be
-    allocated = _allocations([texts[k].args for k in memory_at], times[-1])
-    kept_memory = memory, np.array(memory_at, np.int64)
+    allocated = _allocations([texts[k].args for k in memory_at], times[3])
     starts = [e.ph == "s" for e in flows]
-    _add(columns, len(decoded), (events, at), (flows, starts), kept_memory, times, numbers, allocated)
+    kept = (events, at), (frames, frames_at), (flows, starts), (memory, np.array(memory_at, np.int64))
+    _add(columns, len(decoded), kept, times, numbers, allocated)
 
 
 def _decode_sound(
@@ -288,19 +301,19 @@ def _too_long(us: int, name: str) -> msgspec.ValidationError:
 
 
 def _add(
-    columns: EventColumns, count: int, kept: tuple[list[Any], IntColumn], arrows: tuple[list[Any], list[bool]],
-    instants: tuple[list[Any], IntColumn], times: list[IntColumn], numbers: dict[str, IntColumn],
-    allocated: dict[str, IntColumn],
+    columns: EventColumns, total: int, kept: tuple[_Placed, _Placed, tuple[list[Any], list[bool]], _Placed],
+    times: list[IntColumn], numbers: dict[str, IntColumn], allocated: dict[str, IntColumn],
 ) -> None:  # fmt: skip
-    """What both decoders do with a block of `count` events.
+    """What both decoders do with a block of `total` events.
 
     Args:
-        kept: duration events and their positions. arrows: flow events, and which of them are starts.
-        instants: memory events and their positions.
-        times: ns, the duration events' ts and dur, the flows' ts, the memory events' ts.
+        kept: duration events and Python calls with their positions; flow events, and which of them are starts; memory
+            events and their positions.
+        times: ns, the duration events' ts and dur, the flows' ts, the memory events' ts, the Python calls' ts and dur.
         numbers, allocated: columns of the duration events' and of the memory events' arguments.
     """
-    (events, at), (flows, starts), (memory, memory_at), (ts, dur, flow_ts, memory_ts) = kept, arrows, instants, times
+    (events, at), (frames, frames_at), (flows, starts), (memory, memory_at) = kept
+    ts, dur, flow_ts, memory_ts, frame_ts, frame_dur = times
     if ts.min(initial=0) < 0:
         raise msgspec.ValidationError(_NEGATIVE)
     if dur.max(initial=0) >= MAX_DURATION_NS:
@@ -311,7 +324,9 @@ def _add(
     arrow_ids, arrow_threads = int_column([e.id for e in flows], -1), list(map(_THREAD, flows))
     columns.add_flows(np.array(starts, np.bool_), list(map(_CATEGORY, flows)), arrow_threads, arrow_ids, flow_ts)
     columns.add_memory(memory_at, memory_ts, list(map(_THREAD, memory)), allocated)
-    columns.count += count
+    if frames:
+        columns.add_frames(frames_at, list(map(_NAME, frames)), list(map(_THREAD, frames)), frame_ts, frame_dur)
+    columns.count += total
 
 
 def _allocations(texts: list[msgspec.Raw], ts: IntColumn) -> dict[str, IntColumn]:

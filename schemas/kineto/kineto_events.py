@@ -9,12 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.columns import IntColumn, StringTable, joined_columns
-from ...trace.conventions import CPU_CATEGORIES
+from ...trace.conventions import CPU_CATEGORIES, MAX_DURATION_NS
 
 NUMBERS = ("external_id", "rf_id", "seq", "correlation", "stream", "device", "original_stream")
 """The arguments that linking needs; all are numbers, −1 for none."""
 MEMORY_NUMBERS = ("bytes", "address", "allocated", "reserved", "device_type", "device")
 """The arguments of memory events, integers; −1 for none."""
+INTERNED = ("category", "name", "thread", "frame", "frame_thread")
+"""Columns of codes; Python calls have their own, so that the codes of others are what they are without such calls."""
 _HOST_SIDE = frozenset({"hpu_op"})
 """Runtime calls by Kineto's definition ("HPU host side runtime event") whose category does not say so."""
 _ON_CPU_ONLY, _ELSEWHERE_ONLY = ("rf_id", "seq"), ("correlation", "stream", "device")
@@ -32,15 +34,16 @@ class EventPart:
 
     Attributes:
         spans: begin, end and number of events of each block.
-        events, flows, memory: columns of `EventTable`, `FlowTable` and `MemoryTable`; `index` counts from the part's
-            first event.
-        values: the texts of the codes of `category`, `name` and `thread` in this part.
+        events, flows, memory, frames: columns of `EventTable`, `FlowTable`, `MemoryTable` and `FrameTable`; `index`
+            counts from the part's first event.
+        values: the texts of the codes of `category`, `name`, `thread`, `frame` and `frame_thread` in this part.
     """
 
     spans: list[tuple[int, int, int]]
     events: _Columns
     flows: _Columns
     memory: _Columns
+    frames: _Columns
     values: dict[str, list[Any]]
 
 
@@ -53,15 +56,17 @@ class EventColumns:
 
     def __init__(self) -> None:
         self.count = self._blocks_end = 0
-        self._texts = {kind: StringTable() for kind in ("category", "name", "thread")}
+        self._texts = {kind: StringTable() for kind in INTERNED}
         self._events: list[_Columns] = []
         self._flows: list[_Columns] = []
         self._memory: list[_Columns] = []
+        self._frames: list[_Columns] = []
         self._spans: list[tuple[int, int, int]] = []
         none = np.zeros(0, np.int64)  # so that there are columns, whatever is added
         self.add([], [], [], none, none)
         self.add_flows(none.astype(np.bool_), [], [], none, none)
         self.add_memory(none, none, [], dict.fromkeys(MEMORY_NUMBERS, none))
+        self.add_frames(none, [], [], none, none)
 
     def add(
         self, category: Values, name: Values, thread: Values, ts: IntColumn, dur: IntColumn, *,
@@ -101,6 +106,21 @@ class EventColumns:
         """
         self._memory.append({"index": at + self.count, "ts": ts, "thread": self._codes("thread", thread), **numbers})
 
+    def add_frames(self, at: IntColumn, name: list[str], thread: Values, ts: IntColumn, dur: IntColumn) -> None:
+        """Append calls of Python functions; those with a time that cannot be are left out.
+
+        Args:
+            at, thread: see `add`. name: texts. ts, dur: int64 ns.
+        """
+        columns: _Columns = {
+            "index": at + self.count, "ts": ts, "dur": dur, "frame": self._codes("frame", name),
+            "frame_thread": self._codes("frame_thread", thread),
+        }  # fmt: skip
+        if ts.min(initial=0) < 0 or dur.min(initial=0) < 0 or dur.max(initial=0) >= MAX_DURATION_NS:
+            possible = (ts >= 0) & (dur >= 0) & (dur < MAX_DURATION_NS)
+            columns = {key: column[possible] for key, column in columns.items()}
+        self._frames.append(columns)
+
     def end_block(self, begin: int, end: int) -> None:
         """What was added since the last call is a block of the file that begins and ends there."""
         self._spans.append((begin, end, self.count - self._blocks_end))
@@ -108,7 +128,7 @@ class EventColumns:
 
     @property
     def values(self) -> dict[str, list[Any]]:
-        """The texts of the codes of `category`, `name` and `thread`."""
+        """The texts of the codes of `INTERNED`."""
         return {kind: table.values for kind, table in self._texts.items()}
 
     def events(self) -> dict[str, npt.NDArray[Any]]:
@@ -123,7 +143,8 @@ class EventColumns:
         on_cpu = np.array([name in CPU_CATEGORIES for name in values["category"]], np.bool_)[events["category"]]
         for have, only in ((on_cpu, _ON_CPU_ONLY), (~on_cpu, _ELSEWHERE_ONLY)):
             events |= {name: np.where(have, events[name], -1) for name in only}
-        return EventPart(self._spans, events, joined_columns(self._flows), joined_columns(self._memory), values)
+        flows, memory, frames = map(joined_columns, (self._flows, self._memory, self._frames))
+        return EventPart(self._spans, events, flows, memory, frames, values)
 
     def _codes(self, kind: str, values: Values) -> Codes:
         if isinstance(values, list):

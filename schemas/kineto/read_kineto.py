@@ -31,7 +31,7 @@ from ..text.text import Text
 from ..text.tolerant import Document, read_tolerantly
 from .cuspy import whole_us, with_copy_names
 from .kineto_decode import read_events
-from .kineto_events import Codes, EventPart, is_runtime
+from .kineto_events import INTERNED, Codes, EventPart, is_runtime
 
 _WORTH_A_PROCESS = 1000
 """Events whose arguments are read as one piece."""
@@ -169,6 +169,37 @@ class FlowTable:
 
 
 @dataclass(frozen=True)
+class FrameTable:
+    """Calls of Python functions (recorded with_stack=True), in file order; a module's forward is one of them.
+
+    Attributes:
+        index: int64, position in the file's `traceEvents`.
+        ts, end: int64 ns.
+        name: int32 code into `names`, such as "train.py(12): step", "nn.Module: Linear_0" or "<built-in method add …>".
+        thread: int32 code into `threads`, distinct (pid, tid) pairs; not those of `EventTable.thread`.
+    """
+
+    index: IntColumn
+    ts: IntColumn
+    end: IntColumn
+    name: Codes
+    thread: Codes
+    names: list[str]
+    threads: list[tuple[int | str, int | str]]
+
+    __repr__ = brief
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @staticmethod
+    def none() -> FrameTable:
+        """A table without calls."""
+        none, codes = np.zeros(0, np.int64), np.zeros(0, np.int32)
+        return FrameTable(none, none, none, codes, codes, [], [])
+
+
+@dataclass(frozen=True)
 class MemoryTable:
     """What allocators did (instant events "[memory]", recorded with profile_memory=True), in file order.
 
@@ -218,6 +249,7 @@ class KinetoTrace:
         recorder: what recorded it.
         machine_pids: process ids of all ranks that were recorded with this one, its own among them; () if not known.
         memory: allocations and frees.
+        frames: calls of Python functions.
     """
 
     file: str
@@ -231,6 +263,7 @@ class KinetoTrace:
     recorder: Literal["Kineto", "Nsight Systems"] = "Kineto"
     machine_pids: tuple[int, ...] = ()
     memory: MemoryTable = field(default_factory=MemoryTable.none)
+    frames: FrameTable = field(default_factory=FrameTable.none)
 
     def header_value(self, key: str) -> Any:
         """A decoded header field, None if there is none that can be read.
@@ -256,13 +289,13 @@ class KinetoTrace:
 def read_kineto(source: Source, *, strict: bool = False, progress: bool = False, modules: bool = False) -> KinetoTrace:
     """Read a Kineto trace of any generation, or a Perfetto trace (.pftrace), gzipped or not, in one pass.
 
-    Python calls are left out.
+    Calls of Python functions are in a table of their own (`KinetoTrace.frames`).
 
     Args:
         source: path, "-", bytes or binary file object.
         strict: refuse a broken file instead of recovering what can be read.
         progress: show a bar for reading that takes over two seconds.
-        modules: keep the Python calls "nn.Module: …" of a trace recorded with_stack.
+        modules: have the Python calls "nn.Module: …" of a trace recorded with_stack among the events, too.
 
     Raises:
         TraceFormatError: not a Kineto trace, or broken beyond (or, if strict, before) recovery.
@@ -308,32 +341,37 @@ def _build(
         raise TraceFormatError(name, "", "the trace has no events", "record it again with the profiler active")
     base = msgspec.json.decode(header["baseTimeNanoseconds"]) if "baseTimeNanoseconds" in header else 0
     known = type(base) is int and 0 <= base < MAX_NS
-    tables = {kind: StringTable() for kind in ("category", "name", "thread")}
+    tables = {kind: StringTable() for kind in INTERNED}
     first = 0
     for part in parts:
         part.events["index"] += first
         part.memory["index"] += first
+        part.frames["index"] += first
         first += sum(count for _, _, count in part.spans)
         for kind, table in tables.items():
             codes = table.codes(part.values[kind])
-            for columns in (part.events, part.flows, part.memory):
+            for columns in (part.events, part.flows, part.memory, part.frames):
                 if kind in columns:
                     columns[kind] = codes[columns[kind]]
-    of_kinds = ("events", "flows", "memory")
-    events, flows, memory = (joined_columns([getattr(part, of) for part in parts]) for of in of_kinds)
+    of_kinds = ("events", "flows", "memory", "frames")
+    events, flows, memory, frames = (joined_columns([getattr(part, of) for part in parts]) for of in of_kinds)
     if base == 0 and known and "baseTimeNanoseconds" in header:
-        for columns in (events, flows, memory):
+        for columns in (events, flows, memory, frames):
             columns["ts"] = np.where(columns["ts"] > EPOCH_NS, whole_us(columns["ts"]), columns["ts"])
     if np.maximum(events["dur"], 0).sum(dtype=np.float64) >= MAX_NS:
         raise TraceFormatError(name, "", "durations of over 146 years together", "record it again")
     if not known:
         losses = (*losses, Loss("header", 1, -1, f"baseTimeNanoseconds {str(base)[:40]}, taken as 0"))
-    categories, names, threads = (table.values for table in tables.values())
+    categories, names, threads, frame_names, frame_threads = (table.values for table in tables.values())
     of_events = EventTable(**events, categories=categories, names=names, threads=threads, _texts=texts)
     return KinetoTrace(
         file=name, header={key: msgspec.Raw(bytes(value)) for key, value in header.items()},
         base_time_ns=base if known else 0, event_count=len(texts), events=with_copy_names(of_events),
         flows=FlowTable(**flows), losses=losses, memory=MemoryTable(**memory),
+        frames=FrameTable(
+            frames["index"], frames["ts"], frames["ts"] + frames["dur"], frames["frame"], frames["frame_thread"],
+            frame_names, frame_threads,
+        ),
     )  # fmt: skip
 
 

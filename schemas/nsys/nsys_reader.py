@@ -80,7 +80,7 @@ def _read(database: Database, rank: NsysRank, machine_pids: tuple[int, ...]) -> 
     ranges = add_ranges(database, rank.process, columns)
     add_calls(database, rank, columns)
     gpu = [*add_gpu_work(database, rank, columns), add_synchronisation(database, rank, columns)]
-    categories, names, threads = columns.values.values()
+    categories, names, threads, *_ = columns.values.values()
     events = EventTable(
         **columns.events(), categories=categories, names=names, threads=threads, _texts=_EventArguments(ranges, gpu)
     )

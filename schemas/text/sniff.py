@@ -54,7 +54,7 @@ _BEGINNINGS = (
     (rb"\x7fELF", "a program", _READ),
     (rb"\x93NUMPY", "a numpy array", _READ),
     (rb"\x89HDF\r\n", "an HDF5 file", f"export it as SQLite: nsys export --type sqlite FILE; {_READ}"),
-    (rb"PAR1", "a parquet file", f"give the folder of all of them (nsys export --type parquetdir); {_READ}"),
+    (rb"PAR1", "a parquet file", f"give the folder that it is in; {_READ}"),
     (rb"NVR\0", "a report of Nsight Compute", f"profile with Nsight Systems; {_READ}"),
     (rb'(?s)\x80[\x02-\x05].{0,200}?(?:segments|device_traces|allocator_settings)', *_SNAPSHOT),
     (rb"\x80[\x02-\x05](?=[\x95}\](c])", "a Python pickle", _READ),

@@ -31,9 +31,9 @@ def launched() -> list[dict[str, Any]]:
 def test_modules_by_class() -> None:
     found = module_table(read_trace(kineto_of([*EVENTS, *launched()])))
     assert found == [
-        ModuleRow(("## step ##",), 1, 1, 50_000, 50_000, 16_000, 16_000),
-        ModuleRow(("Net",), 1, 1, 40_000, 100_000, 8_000, 15_000),
-        ModuleRow(("Net", "Layer"), 2, 3, 60_000, 60_000, 7_000, 7_000),
+        ModuleRow(("## step ##",), 1, 1, 50_000, 50_000, 16_000, 16_000, 0, 0),
+        ModuleRow(("Net",), 1, 1, 40_000, 100_000, 8_000, 15_000, 0, 0),
+        ModuleRow(("Net", "Layer"), 2, 3, 60_000, 60_000, 7_000, 7_000, 0, 0),
     ]
     assert [(row.label, row.depth) for row in found] == [("## step ##", 0), ("Net", 0), ("Layer ×2", 1)]
     assert found[2].mean_ns == 20_000 and found[2].module == "Layer ×2"

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from etplus.cli.inputs import InputPair, _by_number, _in_folder, chosen_file, find_inputs, input_files, read_input
+from etplus.cli.inputs import _listed, chosen_file, find_inputs, input_files, read_input
 from etplus.cli.main import main
+from etplus.converters.folder import InputPair, _by_number
 from etplus.trace.errors import UsageError
 from support import call, fixture_pair, plain, run
 
@@ -266,15 +267,15 @@ def test_traces_in_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     for name in ("r10_plus.json.gz", "r9.etplus.json", ".r1.etplus.json", "r2.et", "r3.et.gz", "x_plus.jsonl", "e.etc"):
         (tmp_path / name).touch()
     where = str(tmp_path)
-    assert _in_folder(where) == [f"{where}/r9.etplus.json", f"{where}/r10_plus.json.gz"]
+    assert _listed(where) == [f"{where}/r9.etplus.json", f"{where}/r10_plus.json.gz"]
     assert capsys.readouterr().err == f"warning: {where}: its 2 ET+ are read, its 2 Chakra traces are not\n"
     for name in ("r10_plus.json.gz", "r9.etplus.json"):
         (tmp_path / name).unlink()
-    assert _in_folder(where) == [f"{where}/r2.et", f"{where}/r3.et.gz"] and capsys.readouterr().err == ""
+    assert _listed(where) == [f"{where}/r2.et", f"{where}/r3.et.gz"] and capsys.readouterr().err == ""
     for name in ("r2.et", "r3.et.gz"):
         (tmp_path / name).unlink()
     with pytest.raises(UsageError, match="no ET\\+, Kineto or Chakra trace among 2 files; give a trace"):
-        _in_folder(where)
+        _listed(where)
 
 
 def test_numbers_in_names_are_compared_as_numbers() -> None:

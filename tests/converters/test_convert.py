@@ -16,7 +16,7 @@ import pytest
 from etplus.converters.builtin import ChakraOptions, GraphOptions
 from etplus.converters.chakra import write_et
 from etplus.converters.convert import convert
-from etplus.converters.open import open_trace
+from etplus.converters.open import load, open_trace
 from etplus.converters.registry import exporters, format_of, suffixes
 from etplus.linker import link
 from etplus.schemas.etplus.read_etplus import read_etplus
@@ -49,11 +49,18 @@ def opens(path: Path, to: str) -> None:
         assert path.read_bytes().startswith(b"digraph")
     elif to == "pftrace":
         assert len(read_kineto(path).events) > 100
+    elif to == "parquet":
+        assert len(load(path)) > 100
     elif to == "npz":
         with np.load(path, allow_pickle=False) as arrays:
             assert arrays["node_feat"].shape == (len(arrays["node_opcode"]), 140)
     else:
         assert {"graphml": nx.read_graphml, "gexf": nx.read_gexf}[to](path)
+
+
+def content(path: Path) -> list[bytes]:
+    """Of a file, or of the files of a folder."""
+    return [file.read_bytes() for file in (sorted(path.rglob("*.*")) if path.is_dir() else [path])]
 
 
 @pytest.mark.parametrize("to", exporters())
@@ -67,9 +74,9 @@ def test_every_format_from_both_kinds_of_files(pair: tuple[Path, Path], to: str,
         assert first == (out.with_name(f"{out.name}.0.et") if more else out) and bool(others) == bool(more)
         opens(first, to)
         results.append(done.nodes)
-        before = first.read_bytes()
+        before = content(first)
         convert(source, out, to=to, **more)
-        assert first.read_bytes() == before, "not deterministic"
+        assert content(first) == before, "not deterministic"
     assert results[0] == results[1] > 0
 
 

@@ -24,7 +24,7 @@ def test_columns_of_two_blocks() -> None:
     assert columns.count == 7 and part.spans == [(100, 200, 5), (210, 300, 2)]
     assert part.values == {
         "category": ["cpu_op", "kernel", "ac2g", "cuda_sync"], "name": ["a", "b", "c"],
-        "thread": [(1, 2), (0, 7), (9, 9)],
+        "thread": [(1, 2), (0, 7), (9, 9)], "frame": [], "frame_thread": [],
     }  # fmt: skip
     found = {name: column.tolist() for name, column in part.events.items()}
     assert found == {

@@ -165,3 +165,12 @@ def test_real_traces(name: str, phase: str, sums: tuple[RequestSums, RequestSums
     (step,) = trace.steps
     assert step.batch is not None and (step.phase, (step.batch.prefill, step.batch.decode)) == (phase, sums)
     assert not trace.step_of_event.any()
+
+
+def test_steps_as_a_data_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    batches = [Batch(prefill=[(3, 3)]), Batch(decode=[(1, 6), (1, 2)])]
+    frame = trace_of(serve(batches)).steps.to_pandas()
+    assert isinstance(frame, pandas.DataFrame) and frame["phase"].tolist() == ["prefill", "decode"]
+    assert frame["prefill_pairs"].tolist() == [6, 0] and frame["decode_pairs"].tolist() == [0, 8]
+    assert frame["tokens"].tolist() == [3, 2] and frame["duration_ns"].min() > 0

@@ -1,0 +1,220 @@
+"""Time by where it came from: by source line, with what a line's callees take, and by phase."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ..trace.columns import IntColumn, grouped
+from ..trace.intervals import sums
+from ..trace.origin import ACCUMULATION, BACKWARD, GRADIENT_COMMUNICATION, PHASES, UNKNOWN
+from ..trace.stacks import SourceLine
+from ..trace.tables import OP
+from ..trace.trace import Trace
+from .table import Column, Row, Table
+
+_BACKWARD = (BACKWARD, ACCUMULATION, GRADIENT_COMMUNICATION)
+
+
+class SourceRow(Row):
+    """A line of the program; times in ns.
+
+    What a line causes is what was called or launched while it is the innermost line of own code in the stack
+    (`Op.source`); of backward work that of its forward operator. Work that no line of own code caused is at the
+    innermost line at all. A fused kernel counts to each of its lines in equal parts.
+
+    Attributes:
+        file, line, function: see `SourceLine`. own: in own code. exact: `line` is that of the call, not the function's
+            first.
+        calls: outermost operators that it called. host_ns: host time of what it called, callees included, without
+            Python's own.
+        device_self_ns: GPU events that it caused. device_total_ns: with those that lines called from it caused.
+        backward_ns: of device_self_ns those of backward. launches: number of the events in device_self_ns.
+        idle_ns: time in which the device had nothing to run until an event that this line launched.
+    """
+
+    file: str
+    line: int
+    function: str
+    own: bool
+    exact: bool
+    calls: int
+    host_ns: int
+    device_self_ns: int
+    device_total_ns: int
+    backward_ns: int
+    launches: int
+    idle_ns: int
+
+    title = "source lines: host and device time of what they call, device time with what is called from them, ms"
+    columns = (
+        Column("", lambda row: ""), Column("calls", "calls"), Column("host", "host_ns", "ms"),
+        Column("GPU self", "device_self_ns", "ms"), Column("GPU", "device_total_ns", "ms"),
+        Column("backward", "backward_ns", "ms"), Column("launches", "launches"), Column("idle caused", "idle_ns", "ms"),
+    )  # fmt: skip
+
+    def above(self) -> str:
+        """The line and its function."""
+        return str(self.source) + ("" if self.own else " (not own code)")
+
+    @property
+    def source(self) -> SourceLine:
+        """The line."""
+        return SourceLine(self.file, self.line, self.function, self.exact, self.own)
+
+
+class PhaseRow(Row):
+    """Everything of one phase; times in ns.
+
+    Attributes:
+        phase: one of `trace.origin.PHASES`, "not known" for what is of none of them.
+        calls: operators. host_ns: their host time, without the calls inside.
+        device_ns: GPU events. share: of the device time of all. launches: number of the events.
+        idle_ns: see `SourceRow`.
+    """
+
+    phase: str
+    calls: int
+    host_ns: int
+    device_ns: int
+    share: float | None
+    launches: int
+    idle_ns: int
+
+    title = "phases"
+    columns = (
+        Column("phase", "phase"), Column("calls", "calls"), Column("host ms", "host_ns", "ms"),
+        Column("GPU ms", "device_ns", "ms"), Column("share", "share", "share"), Column("launches", "launches"),
+        Column("idle caused", "idle_ns", "ms"),
+    )  # fmt: skip
+
+
+def phase_table(trace: Trace) -> Table[PhaseRow]:
+    """One row a phase that occurs, in the order of `PHASES`, what is not known last.
+
+    Example:
+        >>> [row.phase for row in phase_table(trace)][:2]
+        ['forward', 'backward']
+    """
+    origin, ops, count = trace.origin, np.flatnonzero(trace.calls.kind == OP), len(PHASES)
+    phase = origin.phase[ops].astype(np.int64)
+    on_gpu = origin.gpu_phase.astype(np.int64)
+    columns = (
+        np.bincount(phase, minlength=count), sums(phase, trace.self_ns[ops], count),
+        sums(on_gpu, trace.gpu.dur, count), np.bincount(on_gpu, minlength=count),
+        sums(on_gpu, idle_before(trace), count),
+    )  # fmt: skip
+    whole = int(trace.gpu.dur.sum())
+    rows = []
+    for code in (*range(UNKNOWN + 1, count), UNKNOWN):
+        calls, host, device, launches, idle = (int(column[code]) for column in columns)
+        if calls or launches:
+            part = device / whole if whole else None
+            rows.append(PhaseRow(PHASES[code] or "not known", calls, host, device, part, launches, idle))
+    return Table(PhaseRow, rows)
+
+
+def source_table(trace: Trace) -> Table[SourceRow]:
+    """One row a source line, the longest device time by itself first, then the longest host time; empty where no stacks
+    are recorded.
+
+    Example:
+        >>> source_table(trace)
+        []
+    """
+    lines = trace.source_table.lines
+    if not lines:
+        return Table(SourceRow)
+    work = _LineWork(trace)
+    count = len(lines)
+    event, line, part = work.event, work.line, work.share
+    duration = trace.gpu.dur[event] * part
+    back = np.isin(trace.origin.gpu_phase[event], _BACKWARD)
+    outer = work.outermost_calls()
+    columns = (
+        np.bincount(work.of_call[outer], minlength=count),
+        sums(work.of_call[outer], (trace.calls.end - trace.calls.ts)[outer], count),
+        np.bincount(line, duration, count), work.totals(), np.bincount(line[back], duration[back], count),
+        np.bincount(line, minlength=count), np.bincount(line, idle_before(trace)[event] * part, count),
+    )  # fmt: skip
+    numbers = [np.rint(column).astype(np.int64).tolist() for column in columns]
+    rows = [
+        SourceRow(text.file, text.line, text.function, text.own, text.exact, *values)
+        for text, *values in zip(lines, *numbers, strict=True)
+        if any(values)
+    ]
+    order = sorted(
+        rows, key=lambda row: (-row.device_self_ns, -row.device_total_ns, -row.host_ns, row.file, row.line)
+    )  # fmt: skip
+    return Table(SourceRow, order)
+
+
+def idle_before(trace: Trace) -> IntColumn:
+    """int64 ns, by GPU event how long its device had nothing to run until it began, if it was launched meanwhile; else
+    0: then the host is not what the device waited for."""
+    gpu, idle = trace.gpu, np.zeros(len(trace.gpu), np.int64)
+    launched = np.append(trace.runtime.ts, -1)[gpu.runtime]
+    for _, events in grouped(gpu.device):
+        events = events[np.argsort(gpu.ts[events], kind="stable")]
+        reach = np.maximum.accumulate(gpu.end[events])[:-1]
+        after = events[1:]
+        gap = np.maximum(gpu.ts[after] - reach, 0)
+        idle[after] = np.where(launched[after] > reach, gap, 0)
+    return idle
+
+
+class _LineWork:
+    """Which line caused which calls and GPU events.
+
+    Attributes:
+        of_call: int64, by call the code of its line in `Trace.source_table`, −1 for none.
+        event, line, share: a row each pair of a GPU event and a line that caused it, and the part of it that counts.
+        entry: int64, of each pair the entry of the stack.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        of_entry = trace.source_table.of_entry
+        self.of_call = _looked_up(of_entry, trace.origin.entry)
+        stacks, source = trace.stacks, trace.gpu.source
+        begin = np.searchsorted(stacks.row, source)
+        several = np.flatnonzero((source >= 0) & (np.searchsorted(stacks.row, source, side="right") - begin > 1))
+        first = trace.origin.gpu_entry
+        kept = np.ones(len(first), np.bool_)
+        kept[several] = False
+        event, entry, share = [np.flatnonzero(kept)], [first[kept]], [np.ones(int(np.count_nonzero(kept)))]
+        for at in several.tolist():
+            of_event = stacks.entries(int(source[at]))
+            event.append(np.full(len(of_event), at))
+            entry.append(np.array(of_event, np.int64))
+            share.append(np.full(len(of_event), 1 / len(of_event)))
+        entries = np.concatenate(entry)
+        line = _looked_up(of_entry, entries)
+        has = line >= 0
+        self.event, self.entry, self.line = np.concatenate(event)[has], entries[has], line[has]
+        self.share = np.concatenate(share)[has]
+
+    def outermost_calls(self) -> IntColumn:
+        """Operators that a line called: not called by another operator of the same line."""
+        calls = self.trace.calls
+        above = np.where(calls.parent >= 0, self.of_call[calls.parent], -1) if len(calls) else self.of_call
+        inner = (above == self.of_call) & (np.where(calls.parent >= 0, calls.kind[calls.parent], -1) == OP)
+        return np.flatnonzero((calls.kind == OP) & (self.of_call >= 0) & ~inner)
+
+    def totals(self) -> npt.NDArray[np.float64]:
+        """ns, by line the device time of the stacks in which it is, once each."""
+        table, stacks = self.trace.source_table, self.trace.stacks
+        known = {line[:3]: code for code, line in reversed(list(enumerate(table.lines)))}
+        entries, at = np.unique(self.entry, return_inverse=True)
+        time = np.bincount(at.reshape(-1), self.trace.gpu.dur[self.event] * self.share, len(entries))
+        total = np.zeros(len(table.lines))
+        for entry, ns in zip(entries.tolist(), time.tolist(), strict=True):
+            codes = {known[line[:3]] for line in stacks.lines(entry) if line[:3] in known}
+            for code in codes | {int(table.of_entry[entry])}:
+                total[code] += ns
+        return total
+
+
+def _looked_up(of_entry: IntColumn, entry: IntColumn) -> IntColumn:
+    """The codes of entries, −1 for none."""
+    return np.where(entry >= 0, np.append(of_entry, -1)[entry], -1)

@@ -1,0 +1,175 @@
+"""SQL over the tables of one or several ranks: DuckDB, which sees these tables and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..schemas.parquet.arrow_tables import ArrowTables
+from ..schemas.parquet.read_parquet import read_meta
+from ..schemas.parquet.stored_tables import META, VIEWS, Place
+from ..trace.brief import brief
+from ..trace.errors import UsageError
+from ..trace.frames import library
+from ..trace.text_tables import render, terminal_width
+from ..trace.trace import Trace
+
+_ALLOWED = ("SELECT", "EXPLAIN")
+_SANDBOX = {
+    "enable_external_access": "false", "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
+    "python_enable_replacements": "false", "temp_directory": "", "allow_community_extensions": "false",
+}  # fmt: skip
+"""No file, no network, no Python variable, no extension, no spilling to disk."""
+MEMORY = "2GB"
+"""What queries may take, unless another limit is given."""
+_SHOWN = 20
+
+
+@dataclass(frozen=True, eq=False)
+class QueryResult:
+    """The rows that a query found.
+
+    Attributes:
+        arrow: the rows as a `pyarrow.Table`.
+    """
+
+    arrow: Any
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return list(self.arrow.column_names)
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The rows as Python values."""
+        return list(self)
+
+    def __len__(self) -> int:
+        return int(self.arrow.num_rows)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        for batch in self.arrow.to_batches():
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`; UsageError if pandas is not installed."""
+        library("pandas")
+        return self.arrow.to_pandas()
+
+    def to_arrow(self) -> Any:
+        """The `pyarrow.Table`."""
+        return self.arrow
+
+    def to_text(self, width: int | None = None) -> str:
+        """The rows as a table for the terminal."""
+        rows = [[_cell(value) for value in row] for row in self]
+        return render("", self.columns, rows, width or terminal_width()).removeprefix("\n")
+
+    def __repr__(self) -> str:
+        more = len(self) - _SHOWN
+        shown = QueryResult(self.arrow.slice(0, _SHOWN)).to_text()
+        return shown + (f"\n… and {more:,} more rows" if more > 0 else "")
+
+
+class Database:
+    """The tables of some ranks: `VIEWS`, each with a column `rank`, and `ranks` with a row a rank.
+
+    Args:
+        traces: by rank; of these the tables are made. stored: folders of Parquet files, whose columns are read as far
+            as a query needs them.
+        memory: what queries may take, in DuckDB's form.
+
+    Raises:
+        UsageError: DuckDB or pyarrow is not installed.
+
+    Example:
+        >>> Database({0: trace}).query("select count(*) as kernels from device where category = 'kernel'").rows
+        [(92,)]
+    """
+
+    __repr__ = brief
+
+    def __init__(
+        self, traces: Mapping[int, Trace], stored: Iterable[str | os.PathLike[str]] = (), *, memory: str = MEMORY
+    ) -> None:
+        duckdb, self._arrow = library("duckdb"), library("pyarrow")
+        self._error = duckdb.Error
+        try:
+            self._connection = duckdb.connect(":memory:", config={**_SANDBOX, "memory_limit": memory})
+        except duckdb.Error as error:
+            raise UsageError(f"memory {memory!r}: {_first_line(error)}; give a size such as 4GB") from None
+        tables = {rank: ArrowTables(trace) for rank, trace in traces.items()}
+        folders = [Path(folder) for folder in stored]
+        for view in VIEWS:
+            parts = [self._ranked(made.table(view), rank) for rank, made in tables.items()]
+            self._add(view, [*parts, *(self._dataset(folder, view) for folder in folders)])
+        self._add_ranks()
+        self._connection.execute("set lock_configuration = true")
+
+    def query(self, sql: str) -> QueryResult:
+        """The rows that a SELECT finds.
+
+        Raises:
+            UsageError: not one SELECT (or EXPLAIN), an error in it, or it takes more memory than it may.
+        """
+        try:
+            statements = self._connection.extract_statements(sql)
+            if len(statements) != 1:
+                raise UsageError(f"{len(statements)} statements; give one SELECT")
+            kind = statements[0].type.name
+            if kind not in _ALLOWED:
+                raise UsageError(f"{kind} is not allowed, traces are only read; give a SELECT")
+            return QueryResult(self._with_int64(self._connection.sql(sql).to_arrow_table()))
+        except self._error as error:
+            raise UsageError(f"SQL: {_first_line(error)}; the tables are {', '.join((*VIEWS, 'ranks'))}") from None
+
+    def _with_int64(self, table: Any) -> Any:
+        """Sums of whole numbers, which DuckDB makes 128 bits wide, as int64 where they fit."""
+        for at, field in enumerate(table.schema):
+            if self._arrow.types.is_decimal(field.type) and field.type.scale == 0:
+                with contextlib.suppress(self._arrow.ArrowInvalid):
+                    table = table.set_column(at, field.name, table.column(at).cast(self._arrow.int64()))
+        return table
+
+    def _ranked(self, table: Any, rank: int) -> Any:
+        numbers = self._arrow.array([rank], self._arrow.int64()).take(self._arrow.array([0] * len(table), "int64"))
+        return table.append_column("rank", numbers)
+
+    def _dataset(self, folder: Path, view: str) -> Any:
+        """The files of a table."""
+        dataset = library("pyarrow.dataset")
+        try:
+            if (folder / META).is_file():
+                info = read_meta(Place(folder), str(folder)).summary.get("kineto", {}).get("distributed_info") or {}
+                rank = info.get("rank")
+                table = library("pyarrow.parquet").read_table(Place(folder).of(view))
+                return self._ranked(table, rank if type(rank) is int else 0)
+            hive = dataset.partitioning(self._arrow.schema([("rank", self._arrow.int64())]), flavor="hive")
+            return dataset.dataset(folder / view, format="parquet", partitioning=hive)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{folder}: {view} cannot be read ({_first_line(error)}); write it again") from None
+
+    def _add(self, view: str, parts: list[Any]) -> None:
+        for number, part in enumerate(parts):
+            self._connection.register(f"_{view}_{number}", part)
+        union = " union all by name ".join(f"select * from _{view}_{number}" for number in range(len(parts)))
+        self._connection.execute(f"create view {view} as {union}")
+
+    def _add_ranks(self) -> None:
+        self._connection.execute(
+            "create view ranks as select rank, count(*) as device_events, sum(dur_ns)::bigint as device_ns, "
+            "min(ts_ns) as start_ns, max(ts_ns + dur_ns) as end_ns from device group by rank"
+        )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _cell(value: Any) -> str | int | float | None:
+    return value if value is None or type(value) in (str, int, float) else str(value)

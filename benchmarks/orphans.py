@@ -1,0 +1,167 @@
+"""Counterparts by repetition: hides the launches of the first part of traces, and counts what is paired and right.
+
+    python benchmarks/orphans.py ../shared/traces/*/*.json.gz
+
+Every event of the host that starts in the first 30% of the recording is removed, as if the recording had begun there;
+what launched the kernels is known of the whole trace. Printed are, of each trace that has kernels with an operator: its
+kernels without a launch, the share of their time that got a counterpart, how many of these have the right operator and
+shapes (and, where `same_module` says so, the right module), how many links are certain, and the error of the replay
+with and without counterparts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from etplus import link
+from etplus.trace.call_tree import nearest
+from etplus.trace.conventions import GPU_CATEGORIES
+from etplus.trace.counterparts import Counterparts
+from etplus.trace.errors import EtplusError
+from etplus.trace.tables import MODULE
+from etplus.trace.trace import Trace
+from etplus.trace.unattached import with_unattached
+
+HIDDEN = 0.3
+_HOST = ("cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver")
+
+
+@dataclass(frozen=True)
+class Score:
+    """What became of a trace's hidden launches; times in ns.
+
+    Attributes:
+        events, time: GPU events whose operator is known of the whole trace and no longer. paired, paired_time: those
+            with a counterpart. right: of these those with the right operator and shapes. in_module: how many are said
+            to be at the same place of the model; right_module: of these those with the right module.
+        certain: links of counterparts that are called certain.
+        replay_change: of the replay's length by counterparts, which must be 0; None where nothing can be replayed.
+    """
+
+    events: int
+    time: int
+    paired: int
+    paired_time: int
+    right: int
+    in_module: int
+    right_module: int
+    certain: int
+    replay_change: float | None
+
+
+def hide(document: dict[str, Any], share: float = HIDDEN) -> dict[str, Any]:
+    """A Kineto trace without the host's events that start in the first part of it, and the arrows from them."""
+    events = document["traceEvents"]
+    timed = [event for event in events if event.get("ph") == "X" and event.get("cat") in (*_HOST, *GPU_CATEGORIES)]
+    first = min(float(event["ts"]) for event in timed)
+    last = max(float(event["ts"]) + float(event.get("dur") or 0) for event in timed)
+    cut = first + share * (last - first)
+    gpu_threads = {(event["pid"], event["tid"]) for event in timed if event["cat"] in GPU_CATEGORIES}
+
+    def stays(event: dict[str, Any]) -> bool:
+        if event.get("ph") not in ("X", "s", "f", "t", "i") or "ts" not in event:
+            return True
+        of_gpu = event.get("cat") in GPU_CATEGORIES or (event.get("pid"), event.get("tid")) in gpu_threads
+        return of_gpu or float(event["ts"]) >= cut or (event.get("ph") == "X" and event.get("cat") not in _HOST)
+
+    return {**document, "traceEvents": [event for event in events if stays(event)]}
+
+
+def score(kineto: bytes, et: Path | None = None, share: float = HIDDEN) -> Score | None:
+    """Hide launches of a Kineto trace, link it (with its ET) and compare with the whole; None without kernels."""
+    document = orjson.loads(gzip.decompress(kineto) if kineto[:2] == b"\x1f\x8b" else kineto)
+    whole = with_unattached(link(et, orjson.dumps(document)))
+    if not np.any(whole.gpu.call >= 0):
+        return None
+    linked = link(et, orjson.dumps(hide(document, share)))
+    return _compare(_operators(whole), linked)
+
+
+def _operators(trace: Trace) -> dict[tuple[int, int, int], tuple[str, str, str]]:
+    """By start, stream and name's hash of each GPU event with a launch its operator, shapes and innermost module."""
+    gpu, calls = trace.gpu, trace.calls
+    module = nearest(gpu.call, calls.parent, calls.kind == MODULE)
+    found = {}
+    for event in np.flatnonzero(gpu.call >= 0).tolist():
+        call, inside = int(gpu.call[event]), int(module[event])
+        signature = trace.signature_of(call)
+        found[_key(trace, event)] = (
+            trace.names[calls.name[call]],
+            signature.label if signature is not None else "",
+            trace.names[calls.name[inside]] if inside >= 0 else "",
+        )
+    return found
+
+
+def _key(trace: Trace, event: int) -> tuple[int, int, int]:
+    gpu = trace.gpu
+    return int(gpu.ts[event]) + trace.base_time_ns, int(gpu.stream[event]), int(gpu.device[event])
+
+
+def _compare(truth: dict[tuple[int, int, int], tuple[str, str, str]], linked: Trace) -> Score:
+    trace = with_unattached(linked)
+    known, gpu = _operators(trace), trace.gpu
+    hidden = [e for e in np.flatnonzero(gpu.call < 0).tolist() if _key(trace, e) in truth]
+    position = {int(row): at for at, row in enumerate(gpu.source.tolist()) if row >= 0}
+    paired = {e: position[int(gpu.counterpart[e])] for e in hidden if gpu.counterpart[e] >= 0}
+    said = {e: (known[_key(trace, other)], truth[_key(trace, e)]) for e, other in paired.items()}
+    inside = [e for e in paired if gpu.same_module[e]]
+    return Score(
+        len(hidden), int(gpu.dur[hidden].sum()), len(paired), int(gpu.dur[list(paired)].sum()) if paired else 0,
+        sum(found[:2] == true[:2] for found, true in said.values()), len(inside),
+        sum(said[e][0][2] == said[e][1][2] for e in inside),
+        sum(trace.device_events[e].op is not None for e in paired), _replay_change(linked),
+    )  # fmt: skip
+
+
+def _replay_change(trace: Trace) -> float | None:
+    """How much counterparts change the length of the replay."""
+    try:
+        lengths = [of.replay().makespan_ns for of in (trace, without_counterparts(trace))]
+    except EtplusError:
+        return None
+    return lengths[0] / lengths[1] - 1
+
+
+def without_counterparts(trace: Trace) -> Trace:
+    """The trace without counterparts."""
+    return trace.with_(counterparts=Counterparts())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kineto", nargs="+", type=Path, help="Kineto traces; ETs beside them are linked with them")
+    parser.add_argument("--share", type=float, default=HIDDEN, help="of the recording whose launches are hidden")
+    args = parser.parse_args()
+    print(
+        f"{'trace':34} {'events':>7} {'paired':>7} {'time':>7} {'right':>7} {'module':>13} {'certain':>7} {'replay':>7}"
+    )
+    for path in args.kineto:
+        if ".et." in path.name:
+            continue
+        et = path.with_name(path.name.replace(".kineto.", ".et."))
+        for beside in [None, et] if et != path and et.exists() else [None]:
+            try:
+                found = score(path.read_bytes(), beside, args.share)
+            except (EtplusError, KeyError, ValueError, orjson.JSONDecodeError):
+                continue  # no Kineto trace
+            if found is not None and found.events:
+                _print(path.name.removesuffix(".json.gz") + (" + ET" if beside else ""), found)
+
+
+def _print(name: str, of: Score) -> None:
+    right = f"{100 * of.right / of.paired:.1f}%" if of.paired else "-"
+    module = f"{of.right_module}/{of.in_module}" if of.in_module else "-"
+    change = "-" if of.replay_change is None else f"{100 * of.replay_change:.2f}%"
+    share = 100 * of.paired_time / max(of.time, 1)
+    print(f"{name:34} {of.events:7,} {of.paired:7,} {share:6.1f}% {right:>7} {module:>13} {of.certain:7} {change:>7}")
+
+
+if __name__ == "__main__":
+    main()

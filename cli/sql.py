@@ -1,0 +1,125 @@
+"""`etplus sql`: queries over the tables of traces."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+import orjson
+
+from ..analysis.sql import MEMORY, Database, QueryResult
+from ..converters.folder import InputPair
+from ..converters.traces import Source, Traces
+from ..schemas.parquet import is_stored, stored_ranks
+from ..schemas.text.files import open_output
+from ..trace.errors import UsageError
+from ..trace.frames import library
+from ..trace.printable import escaped
+from .inputs import add_inputs, find_inputs, read_input
+from .terminal import say
+
+_EPILOG = """\
+examples:
+  etplus sql trace.json "select name, sum(dur_ns) from device group by 1 order by 2 desc limit 10"
+  etplus sql job.parquet "select rank, sum(dur_ns) from device group by rank" --csv
+  etplus sql trace.json "select * from device" -o device.parquet
+  etplus sql trace.json                        # a prompt; an empty line or Ctrl-D ends it
+
+Tables: calls, device, runtime, edges, communications, memory, steps, ranks; times are ns. `describe device` lists the
+columns of one. Only SELECT is allowed; a query reaches nothing but these tables. Needs the extra frames.
+"""
+_SUFFIXES = {".csv": "csv", ".json": "json", ".parquet": "parquet", ".txt": "text"}
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Query the tables of traces with SQL (DuckDB)."
+    parser.epilog = _EPILOG
+    add_inputs(parser, "the last argument is the query; without one they are read from standard input, line by line")
+    add = parser.add_argument
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--csv", action="store_const", dest="form", const="csv", help="print comma-separated values")
+    form.add_argument("--json", action="store_const", dest="form", const="json", help="print an array of objects")
+    add("-o", "--output", metavar="FILE", help="write the rows to FILE: .csv, .json, .parquet or .txt")
+    add("--memory", default=MEMORY, metavar="SIZE", help="what a query may take (default: %(default)s)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Query, and print or write the rows; returns the exit status."""
+    files = arguments.files
+    query = files.pop() if files and not os.path.lexists(files[-1]) and " " in files[-1].strip() else None
+    form = _form(arguments)
+    inputs = find_inputs(arguments, outputs=[arguments.output])
+    stored: dict[str, None] = {}
+    sources: list[Source] = []
+    for given in inputs:
+        if isinstance(given, InputPair):
+            sources.append(read_input(given))
+        elif is_stored(given):
+            stored[os.fspath(given)] = None
+        else:
+            sources.append(given)
+    traces = dict(Traces(sources)) if sources else {}
+    there = Counter([*traces, *(found.rank for folder in stored for found in stored_ranks(folder))])
+    twice = [rank for rank, count in there.items() if count > 1]
+    if twice:
+        raise UsageError(f"two inputs are of rank {twice[0]}; give one of them")
+    database = Database(traces, stored, memory=arguments.memory)
+    if query is not None:
+        with open_output("-" if arguments.output is None else arguments.output) as file:
+            file.write(_bytes(database.query(query), form))
+        return 0
+    return _prompt(database, form, arguments.output)
+
+
+def _form(arguments: argparse.Namespace) -> str:
+    if arguments.output is None or arguments.form:
+        return arguments.form or "text"
+    form = _SUFFIXES.get(Path(arguments.output).suffix.lower())
+    if form is None:
+        known = ", ".join(_SUFFIXES)
+        raise UsageError(f"{arguments.output}: unknown extension; one of {known}, or give --csv or --json")
+    return form
+
+
+def _prompt(database: Database, form: str, output: str | None) -> int:
+    """Queries line by line: of a person with a prompt, where an error does not end it; else of standard input."""
+    person = sys.stdin.isatty()
+    if output is not None:
+        raise UsageError(f"{output}: needs a query on the command line")
+    while True:
+        try:
+            line = input("sql> ") if person else sys.stdin.readline()
+        except EOFError:
+            return 0
+        if not line.strip():
+            if person or not line:
+                return 0
+            continue
+        try:
+            print(_bytes(database.query(line), form).decode(), end="", flush=True)
+        except UsageError as error:
+            if not person:
+                raise
+            say(f"etplus sql: {error}")
+
+
+def _bytes(found: QueryResult, form: str) -> bytes:
+    if form == "parquet":
+        packed = io.BytesIO()
+        library("pyarrow.parquet").write_table(found.arrow, packed, compression="zstd")
+        return packed.getvalue()
+    if form == "json":
+        rows = [dict(zip(found.columns, row, strict=True)) for row in found]
+        return orjson.dumps(rows, default=str, option=orjson.OPT_INDENT_2) + b"\n"
+    if form == "csv":
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(found.columns)
+        writer.writerows(found)
+        return text.getvalue().encode()
+    return escaped(found.to_text()).encode() + b"\n"

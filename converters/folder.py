@@ -1,0 +1,109 @@
+"""The traces in a folder: what `etplus batch` wrote, ET+ files, Chakra traces, or pairs and timelines to be linked."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..jobs.job_report import read_job_report
+from ..schemas.nsys import NsysRank
+from ..trace.errors import UsageError
+
+if TYPE_CHECKING:
+    from ..schemas.text.storage import Folder
+
+_JOB_REPORT = "job_report.json"
+_ETPLUS = re.compile(r"(?:\.etplus|_plus)\.json(?:\.gz)?$")
+_CHAKRA = re.compile(r"\.et(?:\.gz)?$")
+
+
+@dataclass(frozen=True)
+class InputPair:
+    """An Execution Trace and a recorded timeline to link; a path wherever one trace is read.
+
+    Attributes:
+        rank: of both, where an option or the folder says it.
+    """
+
+    et: str
+    kineto: str | NsysRank
+    rank: int | None = None
+
+    def __fspath__(self) -> str:
+        return os.fspath(self.kineto)
+
+
+Found = tuple[list[str | InputPair], list[str]]
+"""Traces, and what was left out, in sentences."""
+
+
+def traces_in(folder: str) -> Found:
+    """The traces in a folder and below, those of one kind: ET+, else .et, else pairs and Kineto traces.
+
+    The other kinds are, as a rule, what these were made of or made into; the notes say how many are left out.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if (Path(folder) / _JOB_REPORT).is_file():
+        return _of_batch(Path(folder))
+    from ..linker.naming import KINETO, look_at
+    from ..schemas.text.storage import open_folder
+
+    place = open_folder(folder)
+    names = sorted((name for name in place.files() if not name.startswith(".")), key=_by_number)
+    etplus, chakra = ([name for name in names if kind.search(name)] for kind in (_ETPLUS, _CHAKRA))
+    raw = {name: look_at(place, name).kind for name in names if name not in {*etplus, *chakra}}
+    recorded = [name for name, kind in raw.items() if kind]
+    kinds = [(etplus, "ET+"), (chakra, "Chakra traces"), (recorded, "recorded traces")]
+    present = [(files, kind) for files, kind in kinds if files]
+    if not present:
+        raise UsageError(f"{folder}: no ET+, Kineto or Chakra trace among {len(names)} files; give a trace")
+    notes: list[str] = []
+    (files, kind), *others = present
+    if others:
+        left = " and ".join(f"{len(those)} {what}" for those, what in others)
+        notes.append(f"{folder}: its {len(files)} {kind} are read, its {left} are not")
+    if files is recorded and any(raw[name] != KINETO for name in recorded):
+        pairs, more = _pairs(place)
+        return pairs, notes + more
+    return [str(Path(folder) / name) for name in files], notes
+
+
+def _of_batch(folder: Path) -> Found:
+    """The ranks that `etplus batch` linked; those that it could not link are named."""
+    job = read_job_report(folder / _JOB_REPORT)
+    lacking = [f"rank {rank.rank} ({rank.reason})" for rank in job.failed]
+    lacking += [f"ranks {job.missing} (no files)"] if job.missing else []
+    found = [str(folder / Path(rank.output).name) for rank in job.ranks if rank.output and rank.status == "linked"]
+    if not found:
+        raise UsageError(f"{folder}: no rank of this job was linked; see {_JOB_REPORT}")
+    return [*found], [f"{folder}: {what} was not linked and is left out" for what in lacking]
+
+
+def _pairs(place: Folder) -> Found:
+    """Pairs of an Execution Trace and a Kineto trace, as `etplus batch` finds them."""
+    from ..jobs.pairing import find_pairs
+    from ..linker.naming import ET
+
+    folder = place.root
+    pairing = find_pairs(place)
+    notes = [f"{folder}: rank {rank.rank}: {rank.problem}" for rank in pairing.ranks if rank.problem]
+    notes += [f"{folder}: {note}" for note in pairing.notes]
+    found = [
+        InputPair(str(Path(folder) / rank.et), str(Path(folder) / rank.kineto), rank.rank if rank.settled else None)
+        for rank in pairing.ranks
+        if not rank.problem
+    ]
+    if not found:
+        raise UsageError(f"{folder}: no {ET} and Kineto trace belong together; give the files, or run etplus batch")
+    return [*found], notes
+
+
+def _by_number(name: str) -> list[tuple[int, int, str]]:
+    """Key of an order in which rank_2 precedes rank_10."""
+    parts = re.split(r"(\d+)", name)
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]

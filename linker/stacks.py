@@ -1,0 +1,131 @@
+"""The Python stack in which every call began and every GPU event was launched: the innermost frame open then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ..schemas.kineto.kineto_calls import CpuCalls, enclosing_call
+from ..schemas.kineto.read_kineto import EventRecords, FrameTable, KinetoTrace
+from ..trace.call_tree import nesting
+from ..trace.columns import IntColumn, StringTable
+from ..trace.errors import UNREADABLE
+from ..trace.stacks import Codes, Stacks, stacks_of_tree
+from .join import Join
+
+_STRICT_NS = 1 << 20
+"""Longer than what `enclosing_call` forgives an interval that begins when a call ends."""
+
+
+def find_stacks(join: Join, row: IntColumn) -> Stacks:
+    """The stacks of linked ET nodes, GPU events and runtime calls.
+
+    Frames nest by time. That a frame is open means that it began at or before a time, on the same thread, and ends
+    after it.
+
+    Args:
+        row: int64, by place (see `Join`) the row of the trace.
+    """
+    if not len(join.kineto.frames):
+        return Stacks.none()
+    place, thread, ts = _moments(join)
+    frames = _nested(join.kineto)
+    frame = enclosing_call(frames, thread, ts, ts + _STRICT_NS)
+    found = np.flatnonzero(frame >= 0)
+    rows = row[place[found]]
+    order = np.argsort(rows, kind="stable")
+    found = found[order]
+    return _stacks_of(join.kineto, frames, rows[order], frame[found])
+
+
+def _moments(join: Join) -> tuple[IntColumn, IntColumn, IntColumn]:
+    """Place, thread and time of what has a stack: the start of a call, the launch of a GPU event."""
+    events, calls, et = join.kineto.events, join.calls, len(join.et)
+    at = np.flatnonzero(join.node_of_call >= 0)
+    node = join.nodes.node[join.node_of_call[at]]
+    caller = join.call_of_node[join.gpu_parent]
+    launched, called = join.gpu_launcher >= 0, (join.gpu_launcher < 0) & (caller >= 0)
+    launcher, caller = join.gpu_launcher[launched], caller[called]
+    row = np.concatenate([calls.row[at], launcher, calls.row[caller], join.runtime_row])
+    gpu = et + np.concatenate([np.flatnonzero(launched), np.flatnonzero(called)])
+    return np.concatenate([node, gpu, join.runtime_places]), events.thread[row].astype(np.int64), events.ts[row]
+
+
+def _nested(kineto: KinetoTrace) -> CpuCalls:
+    """The frames in call order, with the threads of the events; `row` is the position in the `FrameTable`."""
+    frames, threads = kineto.frames, StringTable(kineto.events.threads)
+    thread = np.array([threads.code(name) for name in frames.threads], np.int64)[frames.thread]
+    ts, end = frames.ts, frames.end
+    row = np.arange(len(frames))
+    if len(thread) and thread.min() < 0:  # a thread on which nothing else ran
+        row = np.flatnonzero(thread >= 0)
+        thread, ts, end = thread[row], ts[row], end[row]
+    step, longer = np.diff(ts), np.diff(end) <= 0
+    same = np.diff(thread) == 0
+    if not np.all(np.where(same, (step > 0) | ((step == 0) & longer), np.diff(thread) > 0)):
+        order = np.lexsort((-end, ts, thread))
+        row, thread, ts, end = row[order], thread[order], ts[order], end[order]
+    return CpuCalls(row, nesting(thread, ts, end), thread, ts, end, frames.name[row].astype(np.int64), row)
+
+
+def _stacks_of(kineto: KinetoTrace, frames: CpuCalls, row: IntColumn, frame: IntColumn) -> Stacks:
+    """The stacks of rows that were called in frames (positions in `frames`)."""
+    used = np.zeros(len(frames), np.bool_)
+    fresh = np.unique(frame)
+    while len(fresh):
+        used[fresh] = True
+        fresh = np.unique(frames.parent[fresh])
+        fresh = fresh[fresh >= 0]
+        fresh = fresh[~used[fresh]]
+    kept = np.flatnonzero(used)
+    place = np.cumsum(used) - 1
+    parent = np.where(frames.parent[kept] >= 0, place[frames.parent[kept]], -1)
+    name = kineto.frames.name[frames.row[kept]]
+    line = _called_from(kineto.events.records, kineto.frames, frames.row[kept], name, parent)
+    return stacks_of_tree(kineto.frames.names, parent, name, line, row, place[frame])
+
+
+_LOOKED_AT = 16
+"""Frames that say whether a trace's have `CallFrom`: each of a recorder's frames has it, or none."""
+
+
+class _FrameArgs(msgspec.Struct, gc=False):
+    CallFrom: Any = None
+
+
+class _FrameEvent(msgspec.Struct, gc=False):
+    args: _FrameArgs | None = None
+
+
+_decode = msgspec.json.Decoder(_FrameEvent).decode
+
+
+def _call_from(text: bytes) -> str:
+    try:
+        args = _decode(text).args
+    except UNREADABLE:
+        return ""
+    return args.CallFrom if args is not None and isinstance(args.CallFrom, str) else ""
+
+
+def _called_from(records: EventRecords, frames: FrameTable, at: IntColumn, name: Codes, parent: IntColumn) -> Codes:
+    """Of each of some frames the line in its caller from which it was called, −1 if that is not recorded.
+
+    PyTorch 2.14 and later write it (`CallFrom`, the line that the innermost Python frame is at): it is the caller's
+    only if it is in the caller's file, since built-in functions and modules have no lines.
+
+    Args:
+        at: positions in `frames`. name: their codes. parent: positions among them of their callers, −1 for none.
+    """
+    none = np.full(len(at), -1, np.int32)
+    if not any(records.read(frames.index[at[:_LOOKED_AT]], _call_from)):
+        return none
+    texts = records.read(frames.index[at], _call_from)
+    callers = [frames.names[code] for code in name.tolist()]
+    for k, (text, above) in enumerate(zip(texts, parent.tolist(), strict=True)):
+        file, _, number = text.rpartition(":")
+        if above >= 0 and callers[above].startswith(f"{file}(") and number.isdecimal() and len(number) < 10:
+            none[k] = int(number)
+    return none

@@ -1,0 +1,219 @@
+"""The tables of a trace as Arrow has them, for Parquet files and for SQL."""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.build import ROW_COLUMNS
+from ...trace.columns import IntColumn, RowColumn, inverse_positions, scatter
+from ...trace.conventions import COPY_CATEGORIES
+from ...trace.frames import library
+from ...trace.kinds import CPU, GPU, LINK_NAMES
+from ...trace.trace import Trace
+from ...trace.views import DeviceEvents
+from ..execution_trace.arguments import tensor_members
+from .stored_tables import (
+    COLUMNS,
+    COMM_FIELDS,
+    COMM_LISTS,
+    COMM_TEXTS,
+    FORMAT,
+    KINDS,
+    MEMORY,
+    REASONS,
+    ROW_TABLES,
+    SIGNATURES,
+    STORED,
+    described,
+    null_of,
+    nulls,
+    stored_name,
+    texts_of,
+)  # fmt: skip
+
+VERSION = {"etplus_columns": str(FORMAT)}
+"""Metadata of every table."""
+
+
+class ArrowTables:
+    """The tables of a trace, each made when it is asked for; `stored_tables` says what their columns hold.
+
+    Args:
+        spans: where in the ET+ file's text the record of each row begins and ends, int64; None to leave that out.
+    """
+
+    def __init__(self, trace: Trace, spans: tuple[IntColumn, IntColumn] | None = None) -> None:
+        self.trace, self._spans = trace, spans
+        self._arrow = library("pyarrow")
+
+    def table(self, name: str) -> Any:
+        """One of `TABLES` but for the records, as a `pyarrow.Table`."""
+        make = {
+            "edges": self._edges, "communications": self._communications, "memory": self._memory,
+            SIGNATURES: self._signatures, "steps": self._steps,
+        }  # fmt: skip
+        make |= {table: partial(self._rows, kind) for kind, table in ROW_TABLES.items()}
+        columns, own = make[name](), MEMORY if name == "memory" else {}
+        fields = [
+            self._arrow.field(stored_name(key), column.type, metadata=described(key, own.get(key)))
+            for key, column in columns.items()
+        ]
+        return self._arrow.table(list(columns.values()), schema=self._arrow.schema(fields, metadata=VERSION))
+
+    def _rows(self, kind: int) -> dict[str, Any]:
+        """The columns of the rows of a kind; of GPU events those without a row follow."""
+        trace, table, rows = self.trace, ROW_TABLES[kind], np.flatnonzero(self.trace.kind == kind)
+        values = {name: getattr(trace, name)[rows] for name in STORED}
+        more = [name for name in STORED if name not in COLUMNS[table] and np.any(values[name] != null_of(name))]
+        columns: dict[str, Any] = {"row": self._numbers(rows)}
+        columns |= {name: self._column(name, values[name]) for name in (*COLUMNS[table], *more)}
+        if self._spans is not None:
+            start, end = (of[rows] for of in self._spans)
+            columns |= {"text_at": self._numbers(start), "text_size": self._numbers(end - start)}
+        if kind == CPU:
+            columns |= self._of_calls(rows)
+        return self._of_device(rows, columns) if kind == GPU else columns
+
+    @cached_property
+    def _signature_codes(self) -> tuple[IntColumn, list[bytes]]:
+        """Of each CPU row a code of its inputs and outputs, and their texts by code."""
+        codes: dict[bytes, int] = {}
+        of_text: dict[int, int] = {}  # equal texts are often one object
+        texts = self.trace.texts.tensor_texts(np.flatnonzero(self.trace.kind == CPU))
+        found = np.empty(len(texts), np.int64)
+        for i, text in enumerate(texts):
+            code = of_text.get(id(text))
+            if code is None:
+                members = b"{%b}" % tensor_members(text, flat=self.trace.flat)
+                code = of_text[id(text)] = codes.setdefault(members, len(codes))
+            found[i] = code
+        return found, list(codes)
+
+    def _signatures(self) -> dict[str, Any]:
+        texts = self._signature_codes[1]
+        return {"code": self._numbers(np.arange(len(texts))), "text": self._texts(texts)}
+
+    def _of_calls(self, rows: IntColumn) -> dict[str, Any]:
+        """The signature, what they wait for, and the step."""
+        trace, arrow = self.trace, self._arrow
+        waits = [trace.sync_dep.get(row) for row in rows.tolist()] if trace.sync_dep else [None] * len(rows)
+        step = scatter(len(trace), trace.calls.source, trace.step_of_call)[rows]
+        return {
+            "signature": self._numbers(self._signature_codes[0]),
+            "sync_dep": arrow.array(waits, arrow.list_(arrow.int64())), "step": self._numbers(step, step < 0),
+        }  # fmt: skip
+
+    def _of_device(self, rows: IntColumn, columns: dict[str, Any]) -> dict[str, Any]:
+        """With what follows from other tables, and the events without a row."""
+        trace, arrow = self.trace, self._arrow
+        count = len(trace.unattached)
+        attached = {**columns, "bytes": self._sizes(rows), **self._launched(rows)}
+        attached["reason"] = self._coded(np.zeros(len(rows), np.int8), REASONS)
+        attached["args"] = arrow.nulls(len(rows), arrow.string())
+        loose = self._unattached()
+        if len(trace.counterparts):
+            attached |= self._counterparts(*trace.counterparts.links.of(rows))
+            loose |= self._counterparts(*trace.counterparts.unattached.of(np.arange(count)))
+        if trace.captured is not None:
+            attached |= self._captured(*trace.captured.links.of(rows))
+            loose |= self._captured(*trace.captured.unattached.of(np.arange(count)))
+        return {
+            name: arrow.chunked_array([column, loose[name] if name in loose else arrow.nulls(count, column.type)])
+            for name, column in attached.items()
+        }
+
+    def _sizes(self, rows: IntColumn) -> Any:
+        trace = self.trace
+        is_copy = np.array([category in COPY_CATEGORIES for category in trace.categories], np.bool_)
+        copies = np.flatnonzero(is_copy[trace.category[rows]])
+        sizes = scatter(len(rows), copies, trace.texts.copy_sizes(rows[copies]))
+        return self._numbers(sizes, sizes < 0)
+
+    def _launched(self, rows: IntColumn) -> dict[str, Any]:
+        """When, in which step, and by which call each event was launched."""
+        trace = self.trace
+        own = trace.gpu.source >= 0 if trace.tables.whole else np.ones(len(trace.gpu), np.bool_)
+        gpu = trace.gpu.take(own)
+        name, at = _taken(trace.calls.name, gpu.call), _taken(trace.runtime.ts, gpu.runtime)
+        at = np.where(at >= 0, at, _taken(trace.calls.ts, gpu.call))
+        step = np.where(at >= 0, trace.step_of_event[own], -1)
+        name, launch, ordinal = (scatter(len(trace), gpu.source, values)[rows] for values in (name, at, step))
+        at = self._arrow.array(inverse_positions(len(trace), gpu.source)[rows])
+        events = DeviceEvents(trace, np.arange(len(gpu))).to_arrow().take(at)
+        return {
+            "op": self._coded(np.where(name < 0, len(trace.names), name), [*trace.names, ""]),
+            "launch": self._numbers(launch, launch < 0), "step": self._numbers(ordinal, ordinal < 0),
+            **{key: events.column(key).combine_chunks().dictionary_encode() for key in ("phase", "module", "source")},
+        }  # fmt: skip
+
+    def _unattached(self) -> dict[str, Any]:
+        events, arrow = self.trace.unattached, self._arrow
+        numbers = ("ts", "dur", "device", "stream", "correlation")
+        columns = {name: self._column(name, getattr(events, name)) for name in numbers}
+        for name, texts in (("name", events.names), ("category", events.categories)):
+            columns[name] = arrow.array(texts, arrow.string()).dictionary_encode()
+        return columns | {"reason": self._coded(events.reason, REASONS), "args": self._texts(events.args)}
+
+    def _captured(self, op: IntColumn, link: npt.NDArray[np.int8], replay: IntColumn) -> dict[str, Any]:
+        return {
+            "captured_op": self._numbers(op, op < 0), "captured_link": self._coded(link, LINK_NAMES),
+            "captured_replay": self._numbers(replay, replay < 0),
+        }  # fmt: skip
+
+    def _counterparts(self, row: IntColumn, same_module: npt.NDArray[np.bool_]) -> dict[str, Any]:
+        ids = _taken(self.trace.id, row)
+        return {"counterpart": self._numbers(ids, row < 0), "same_module": self._numbers(same_module, row < 0)}
+
+    def _edges(self) -> dict[str, Any]:
+        (source, target, kind), ids = self.trace.edges.T, self.trace.id
+        return {
+            "source": self._numbers(ids[source]), "target": self._numbers(ids[target]),
+            "kind": self._coded(kind, KINDS),
+        }  # fmt: skip
+
+    def _communications(self) -> dict[str, Any]:
+        rows, arrow = list(self.trace.comm), self._arrow
+        columns = {"row": self._numbers(np.array(rows, np.int64))}
+        for field in COMM_FIELDS:
+            kind = arrow.list_(arrow.int64()) if field in COMM_LISTS else arrow.int64()
+            values = [getattr(self.trace.comm[row], field) for row in rows]
+            columns[field] = arrow.array(values, arrow.string() if field in COMM_TEXTS else kind)
+        return columns
+
+    def _memory(self) -> dict[str, Any]:
+        columns = {name: (getattr(self.trace.memory, name), column) for name, column in MEMORY.items()}
+        return {name: self._numbers(values, nulls(values, column)) for name, (values, column) in columns.items()}
+
+    def _steps(self) -> dict[str, Any]:
+        steps = self.trace.steps
+        names = self._arrow.array(list(steps.names), self._arrow.string())
+        numbers = {"step": np.arange(len(steps)), "ts": steps.start, "dur": steps.end - steps.start}
+        return {"name": names, **{name: self._numbers(values) for name, values in numbers.items()}}
+
+    def _column(self, name: str, values: npt.NDArray[Any]) -> Any:
+        """A column of rows: texts for codes, nulls for what is none."""
+        texts = {"name": self.trace.names, "category": self.trace.categories, "link": LINK_NAMES}.get(name)
+        if texts is not None:
+            return self._coded(values, texts)
+        column: RowColumn | None = ROW_COLUMNS.get(name)
+        return self._numbers(values, nulls(values, column))
+
+    def _numbers(self, values: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None = None) -> Any:
+        return self._arrow.array(np.ascontiguousarray(values), mask=null)
+
+    def _texts(self, values: list[bytes]) -> Any:
+        return self._arrow.array(values, self._arrow.binary()).cast(self._arrow.string())
+
+    def _coded(self, codes: npt.NDArray[np.integer], values: Any) -> Any:
+        used, texts = texts_of(codes, values)
+        texts = self._arrow.array(texts, self._arrow.string())
+        return self._arrow.DictionaryArray.from_arrays(self._arrow.array(used, self._arrow.int32()), texts)
+
+
+def _taken(column: npt.NDArray[np.integer], at: IntColumn) -> IntColumn:
+    """A column at some positions, −1 where there is none."""
+    return scatter(len(at), at >= 0, column[at[at >= 0]].astype(np.int64))

@@ -1,0 +1,393 @@
+"""Reader of a trace that was written as Parquet files: its columns at once, the texts of its rows when asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.build import GIVEN_COLUMNS, TraceBuilder
+from ...trace.columns import IntColumn, StringTable
+from ...trace.comm_kernels import Comm
+from ...trace.errors import UNREADABLE, TraceFormatError, UsageError
+from ...trace.frames import library
+from ...trace.index import as_column, as_positions
+from ...trace.kinds import LINK_NAMES, UNLINKED
+from ...trace.tables import MemoryEvents, UnattachedEvents
+from ...trace.trace import Trace
+from ..etplus.captured_graphs import CapturedBy, read_captured
+from ..etplus.counterpart_links import Counterpart, read_counterparts
+from ..etplus.python_stacks import read_stacks
+from ..etplus.record_store import TextRecords
+from ..text.gc_control import gc_disabled
+from ..text.transaction import protect
+from .stored_tables import (
+    COMM_FIELDS,
+    FORMAT,
+    KINDS,
+    MEMORY,
+    META,
+    REASONS,
+    RECORDS,
+    ROW_TABLES,
+    SIGNATURES,
+    STORED,
+    TABLES,
+    Meta,
+    Place,
+    stored_name,
+)  # fmt: skip
+
+_SPOILT = "write it again with etplus"
+_RANK = re.compile(r"rank=(\d{1,9})", re.ASCII)
+_PIECES_KEPT = 4
+
+
+@dataclass(frozen=True)
+class StoredRank:
+    """One rank of several in a folder; a path wherever one is read.
+
+    Example:
+        >>> StoredRank("job.parquet", 3).label
+        'rank 3'
+    """
+
+    path: str
+    rank: int
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    @property
+    def label(self) -> str:
+        """The rank in words."""
+        return f"rank {self.rank}"
+
+
+def is_stored(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a folder that `write_parquet` wrote."""
+    try:
+        return (Path(path) / META).is_file() or bool(stored_ranks(path))
+    except (OSError, ValueError):
+        return False
+
+
+def stored_ranks(path: str | os.PathLike[str]) -> list[StoredRank]:
+    """The ranks in a folder, ascending; none where it holds a single trace."""
+    folder = Path(path) / "trace"
+    if not folder.is_dir():
+        return []
+    found = [match for entry in folder.iterdir() if (match := _RANK.fullmatch(entry.name)) and (entry / META).is_file()]
+    return [StoredRank(os.fspath(path), rank) for rank in sorted(int(match[1]) for match in found)]
+
+
+@gc_disabled()
+def read_parquet(path: str | os.PathLike[str] | StoredRank, *, rank: int | None = None) -> Trace:
+    """Read a trace from a folder of Parquet files.
+
+    Args:
+        rank: the one to read where the folder has several.
+
+    Raises:
+        TraceFormatError: a file is missing, cut off, edited, or of another form.
+        UsageError: it holds several ranks and none or another one is chosen, or pyarrow is not installed.
+
+    Example:
+        >>> from etplus.schemas.parquet import read_parquet, write_parquet
+        >>> files = write_parquet(trace, "x.parquet")
+        >>> len(read_parquet("x.parquet").kernels) == len(trace.kernels)
+        True
+    """
+    ranks = [path] if isinstance(path, StoredRank) else stored_ranks(path)
+    wanted = [found for found in ranks if rank in (None, found.rank)]
+    if ranks and len(wanted) != 1:
+        there = f"has ranks {ranks[0].rank} to {ranks[-1].rank}" if len(ranks) > 1 else f"has rank {ranks[0].rank} only"
+        raise UsageError(f"{os.fspath(path)}: {there}; choose one of them with --rank (rank= in Python)")
+    return _Reader(Place(Path(path), wanted[0].rank if ranks else None)).read()
+
+
+def read_meta(place: Place, name: str) -> Meta:
+    """What is not in a table; `name` is the folder's in messages.
+
+    Raises:
+        TraceFormatError: it is missing, or of another form.
+    """
+    try:
+        protect(place.meta)
+        meta = msgspec.json.decode(place.meta.read_bytes(), type=Meta)
+    except OSError as error:
+        raise TraceFormatError(name, META, f"cannot be read ({error.strerror})", _SPOILT) from None
+    except UNREADABLE as error:
+        raise TraceFormatError(name, META, f"no trace as columns ({error})", _SPOILT) from None
+    if meta.etplus_columns > FORMAT:
+        raise TraceFormatError(name, META, f"version {meta.etplus_columns} of the form", "update etplus")
+    if len(set(meta.names)) < len(meta.names) or len(set(meta.categories)) < len(meta.categories):
+        raise TraceFormatError(name, META, "names a text twice", _SPOILT)
+    if not set(TABLES[:-1]) <= set(meta.digests):
+        raise TraceFormatError(name, META, "does not name all tables", _SPOILT)
+    return meta
+
+
+class _Reader:
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.name = os.fspath(place.folder) + ("" if place.rank is None else f" (rank {place.rank})")
+        self.parquet, self.arrow = library("pyarrow.parquet"), library("pyarrow")
+        self.meta = read_meta(place, self.name)
+
+    def read(self) -> Trace:
+        try:
+            return self._trace()
+        except (KeyError, IndexError, ValueError, TypeError, OverflowError, self.arrow.ArrowException) as error:
+            problem = f"its tables do not fit together ({type(error).__name__})"
+            raise TraceFormatError(self.name, "", problem, _SPOILT) from None
+
+    def _trace(self) -> Trace:
+        meta = self.meta
+        builder = TraceBuilder(self.name)
+        builder.names, builder.categories = StringTable(meta.names), StringTable(meta.categories)
+        tables = {kind: self._table(table) for kind, table in ROW_TABLES.items()}
+        device, loose = self._split(tables[1])
+        tables[1] = device
+        order = np.concatenate([_numbers(table, "row") for table in tables.values()])
+        if not np.array_equal(np.sort(order), np.arange(meta.rows)):
+            raise ValueError
+        place = np.argsort(order)
+        kinds = np.concatenate([np.full(len(table), kind, np.int8) for kind, table in tables.items()])[place]
+        columns = {name: self._joined(name, tables)[place] for name in STORED}
+        thread = as_column(columns.pop("thread"))
+        builder.add(kinds, id=columns.pop("id"), **columns)
+        self._fill(builder, tables[0], loose)
+        spans = [np.concatenate([_numbers(table, key) for table in tables.values()])[place]
+                 for key in ("text_at", "text_size")]  # fmt: skip
+        codes = np.full(meta.rows, -1, np.int64)
+        codes[_numbers(tables[0], "row")] = _numbers(tables[0], "signature")
+        sizes = np.full(meta.rows, -1, np.int64)
+        sizes[_numbers(device, "row")] = _numbers(device, "bytes", -1)
+        texts = StoredRecords(_Text(self), spans[0], spans[0] + spans[1], codes, self.signatures, sizes)
+        header = _Header(texts.text, meta.header)
+        captured = read_captured(self.name, header, self._captured(device))
+        ids = builder.column("id")
+        stacks = read_stacks(self.name, bytes(header["stacks"]) if "stacks" in header else b"null", ids)
+        counterparts = read_counterparts(self.name, header, self._counterparts(device), ids, builder.column("kind"))
+        return builder.build(
+            texts, summary=meta.summary, header=header, flat=meta.flat, edges=self._edges(), thread=thread,
+            unattached=self._unattached(loose), memory=self._memory(), captured=captured,
+            stacks=stacks, counterparts=counterparts, notes=tuple(meta.notes),
+        )  # fmt: skip
+
+    @cached_property
+    def signatures(self) -> list[bytes]:
+        """The texts of inputs and outputs, by code."""
+        table = self._table(SIGNATURES)
+        return list(table.column("text").cast(self.arrow.binary()).to_pylist())
+
+    def _table(self, table: str) -> Any:
+        path = self.place.of(table)
+        try:
+            protect(path)
+            content = path.read_bytes()
+        except OSError as error:
+            raise TraceFormatError(os.fspath(path), "", f"cannot be read ({error.strerror})", _SPOILT) from None
+        if hashlib.blake2b(content, digest_size=16).hexdigest() != self.meta.digests[table]:
+            raise TraceFormatError(os.fspath(path), "", "cut off or edited since it was written", _SPOILT)
+        return self.parquet.ParquetFile(self.arrow.BufferReader(content)).read(use_threads=False)
+
+    def _split(self, device: Any) -> tuple[Any, Any]:
+        """The rows, and the events without a row, which follow them."""
+        rows = len(device) - device.column("row").null_count
+        return device.slice(0, rows), device.slice(rows)
+
+    def _joined(self, name: str, tables: Mapping[int, Any]) -> npt.NDArray[Any]:
+        return np.concatenate([self._column(name, table) for table in tables.values()])
+
+    def _column(self, name: str, table: Any) -> npt.NDArray[Any]:
+        """A column of rows, its nulls as the trace has them."""
+        dtype, none = (np.int64, -1) if name == "thread" else GIVEN_COLUMNS[name][:2]
+        stored = stored_name(name)
+        if stored not in table.column_names:
+            return np.full(len(table), none or 0, dtype)
+        if name in ("name", "category", "link"):
+            values = {"name": self.meta.names, "category": self.meta.categories}.get(name, list(LINK_NAMES))
+            return _codes(table.column(stored), values).astype(dtype)
+        return _numbers(table, stored, none or 0).astype(dtype)
+
+    def _fill(self, builder: TraceBuilder, calls: Any, loose: Any) -> None:
+        waits = calls.column("sync_dep")
+        if waits.null_count < len(calls):
+            listed = zip(_numbers(calls, "row").tolist(), waits.to_pylist(), strict=True)
+            builder.sync_dep.update({row: ids for row, ids in listed if ids is not None})
+        table = self._table("communications")
+        fields = [table.column(field).to_pylist() for field in COMM_FIELDS]
+        for row, *values in zip(_numbers(table, "row").tolist(), *fields, strict=True):
+            builder.comm[row] = Comm(*values)
+
+    def _edges(self) -> IntColumn:
+        table = self._table("edges")
+        kinds = _codes(table.column("kind"), KINDS).astype(np.int64)
+        return np.stack([_numbers(table, "source"), _numbers(table, "target"), kinds], axis=1)
+
+    def _memory(self) -> MemoryEvents:
+        table = self._table("memory")
+        columns: dict[str, Any] = {
+            name: _numbers(table, stored_name(name), -1 if column.none is None else column.none)
+            for name, column in MEMORY.items()
+        }
+        row = as_positions(columns.pop("row"))
+        return MemoryEvents(row=row, **columns)
+
+    def _unattached(self, loose: Any) -> UnattachedEvents:
+        columns = {key: _numbers(loose, key, -1) for key in ("device", "stream", "correlation")}
+        return UnattachedEvents(
+            names=loose.column("name").to_pylist(), categories=loose.column("category").to_pylist(),
+            ts=_numbers(loose, "ts_ns"), dur=_numbers(loose, "dur_ns"),
+            reason=_codes(loose.column("reason"), REASONS).astype(np.int8),
+            args=loose.column("args").cast(self.arrow.binary()).to_pylist(), **columns,
+        )  # fmt: skip
+
+    def _captured(self, device: Any) -> dict[int, CapturedBy]:
+        if "captured_op" not in device.column_names:
+            return {}
+        keys = ("row", "captured_op", "captured_link", "captured_replay")
+        rows, *found = (device.column(key).to_pylist() for key in keys)
+        return {
+            row: CapturedBy(op, link, replay)
+            for row, op, link, replay in zip(rows, *found, strict=True)
+            if op is not None and link != LINK_NAMES[UNLINKED]
+        }
+
+    def _counterparts(self, device: Any) -> dict[int, Counterpart]:
+        if "counterpart" not in device.column_names:
+            return {}
+        columns = (device.column(key).to_pylist() for key in ("row", "counterpart", "same_module"))
+        return {row: Counterpart(of, same) for row, of, same in zip(*columns, strict=True) if of is not None}
+
+
+class _Text:
+    """The text of the ET+ file, read a piece at a time and checked."""
+
+    def __init__(self, reader: _Reader) -> None:
+        self._parquet, self._path = reader.parquet, reader.place.of(RECORDS)
+        self._chunks, self.size = reader.meta.chunks, reader.meta.size
+        self._begin = np.array([at for at, _ in self._chunks], np.int64)
+        self._kept: dict[int, bytes] = {}
+
+    def part(self, begin: int, end: int) -> bytes:
+        """Some of it."""
+        first = int(np.searchsorted(self._begin, begin, side="right")) - 1
+        last = int(np.searchsorted(self._begin, max(end - 1, begin), side="right")) - 1
+        at = int(self._begin[first])
+        text = self._piece(first) if first == last else b"".join(map(self._piece, range(first, last + 1)))
+        return text[begin - at : end - at]
+
+    def pieces(self) -> Iterator[bytes]:
+        """All of it, in order."""
+        return map(self._piece, range(len(self._chunks)))
+
+    @cached_property
+    def _file(self) -> Any:
+        try:
+            protect(self._path)
+            return self._parquet.ParquetFile(self._path)
+        except OSError as error:
+            raise self._spoilt(error) from None
+        except ValueError as error:  # of which ArrowInvalid is one
+            raise self._spoilt(error) from None
+
+    def _piece(self, number: int) -> bytes:
+        text = self._kept.get(number)
+        if text is None:
+            try:
+                text = self._file.read_row_group(number).column("text")[0].as_py()
+            except (OSError, ValueError, KeyError, IndexError) as error:
+                raise self._spoilt(error) from None
+            if hashlib.blake2b(text, digest_size=16).hexdigest() != self._chunks[number][1]:
+                raise self._spoilt(None)
+            if len(self._kept) >= _PIECES_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[number] = text
+        return text
+
+    def _spoilt(self, error: Exception | None) -> TraceFormatError:
+        why = f" ({str(error).splitlines()[0]})" if error is not None and str(error) else ""
+        return TraceFormatError(os.fspath(self._path), "", f"cut off or edited since it was written{why}", _SPOILT)
+
+
+class _Header(Mapping[str, msgspec.Raw]):
+    """The root's other keys, read when they are asked for."""
+
+    def __init__(self, text: _Text, spans: Mapping[str, tuple[int, int]]) -> None:
+        self._text, self._spans = text, spans
+
+    def __getitem__(self, key: str) -> msgspec.Raw:
+        return msgspec.Raw(self._text.part(*self._spans[key]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._spans)
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
+
+@dataclass(frozen=True)
+class StoredRecords(TextRecords):
+    """The records of a stored trace: of each row the span from `start` to `end` (int64) of its text.
+
+    Attributes:
+        code: int64, of each row its signature, −1 for none. signatures: texts by code.
+        sizes: int64, of each row the size of a copy, −1 for none.
+    """
+
+    text: _Text
+    start: IntColumn
+    end: IntColumn
+    code: IntColumn
+    signatures: Sequence[bytes]
+    sizes: IntColumn
+
+    def texts(self, rows: IntColumn) -> list[bytes]:
+        """The JSON objects of rows, braces included."""
+        spans = zip(self.start[rows].tolist(), self.end[rows].tolist(), strict=True)
+        return [self.text.part(begin, end) for begin, end in spans]
+
+    def tensor_texts(self, rows: IntColumn) -> list[bytes]:
+        """The inputs and outputs of ET nodes."""
+        return [self.signatures[code] if code >= 0 else b"{}" for code in self.code[rows].tolist()]
+
+    def copy_sizes(self, rows: IntColumn) -> IntColumn:
+        """The `bytes` of copies and memsets, −1 where they are not recorded."""
+        return self.sizes[rows]
+
+    def chunks(self) -> Iterator[bytes]:
+        """The file's text."""
+        return self.text.pieces()
+
+
+def _numbers(table: Any, name: str, none: int | None = None) -> npt.NDArray[Any]:
+    column = table.column(name)
+    if none is not None:
+        column = column.fill_null(none)
+    elif column.null_count:
+        raise ValueError(name)
+    found: npt.NDArray[Any] = column.to_numpy()
+    return found
+
+
+def _codes(column: Any, values: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Codes of a column of texts into a list of distinct ones."""
+    known = {value: code for code, value in enumerate(values)}
+    parts = [np.zeros(0, np.int64)]
+    for part in column.chunks:
+        coded = part if hasattr(part, "dictionary") else part.dictionary_encode()
+        codes = np.array([known[text] for text in coded.dictionary.to_pylist()], np.int64)
+        parts.append(codes[coded.indices.to_numpy()] if len(coded) else parts[0])
+    return np.concatenate(parts)

@@ -1,0 +1,177 @@
+"""Which Parquet files a trace is stored in, and what their columns hold; writer and reader share it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.build import GIVEN_COLUMNS, ROW_COLUMNS
+from ...trace.columns import RowColumn
+from ...trace.comm_kernels import Comm
+from ...trace.conventions import EDGE_KINDS, UNATTACHED_REASONS
+from ...trace.kinds import CPU, GPU, RUNTIME
+from ...trace.tables import MemoryEvents
+
+FORMAT = 1
+"""Version of the stored form; a reader refuses later ones."""
+META = "trace.json"
+"""Of each rank: version, names, digests of the files, the root's own keys."""
+RECORDS, SIGNATURES = "records", "signatures"
+"""The text of the ET+ file in pieces, and the distinct inputs and outputs of operators."""
+
+ROW_TABLES = {CPU: "calls", GPU: "device", RUNTIME: "runtime"}
+"""Tables that hold the rows of a trace, by kind."""
+TABLES = (*ROW_TABLES.values(), "edges", "communications", "memory", "steps", SIGNATURES, RECORDS)
+VIEWS = tuple(table for table in TABLES if table not in (SIGNATURES, RECORDS))
+"""Tables that queries see."""
+
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "calls": (
+        "id", "parent", "name", "ts", "dur", "exclusive", "thread", "link", "rf_id", "fw_parent", "seq_id", "scope",
+        "fw_tid", "kineto_event", "inter_thread_dep",
+    ),
+    "device": ("id", "parent", "name", "category", "ts", "dur", "stream", "device", "correlation", "kineto_event"),
+    "runtime": ("id", "parent", "name", "ts", "dur", "thread", "correlation", "kineto_event"),
+}  # fmt: skip
+"""Columns of rows that each table has in any case; others of `ROW_COLUMNS` where a row has a value there."""
+STORED = tuple(name for name in (*GIVEN_COLUMNS, "thread") if name not in ("kind", "tid"))
+"""Columns of rows that are stored; the others follow from them."""
+
+MEMORY: dict[str, RowColumn] = {
+    name: RowColumn(np.int64, none, unit, about)
+    for name, none, unit, about in (
+        ("ts", None, "ns", "when"),
+        ("bytes", None, "bytes", "allocated, or freed if negative"),
+        ("address", -1, "", "of the block"),
+        ("allocated", -1, "bytes", "of the device's allocator after the event"),
+        ("reserved", -1, "bytes", "of the device's allocator after the event"),
+        ("device_type", None, "", "value of c10::DeviceType"),
+        ("device", -1, "", "number of the device"),
+        ("row", -1, "", "row of the innermost linked operator around it"),
+        ("kineto_event", -1, "", "index in Kineto's traceEvents"),
+    )
+}
+COMM_FIELDS = tuple(Comm.__struct_fields__)
+COMM_LISTS = ("pg_ranks", "in_split", "out_split")
+COMM_TEXTS = ("collective", "dtype", "pg_name", "pg_desc")
+REASONS, KINDS = list(UNATTACHED_REASONS), list(EDGE_KINDS)
+
+ABOUT = {
+    "row": "position among all rows of the trace; null for a GPU event that could not be attached",
+    "reason": "why no operator is known to have launched the event",
+    "bytes": "size of a copy or memset",
+    "args": "Kineto's arguments of an event without a row, JSON",
+    "signature": "code of its inputs and outputs in the table signatures",
+    "sync_dep": "ids of the GPU events that the call waits for",
+    "captured_op": "captured call that launched the event when its graph was captured",
+    "captured_link": "how sure that is",
+    "captured_replay": "replay of the graph",
+    "text_at": "where the row's JSON begins in the ET+ file",
+    "text_size": "length of the row's JSON",
+    "source": "of an edge: id of the row that is waited for; of an event: source line, empty where that is not known",
+    "target": "id of the row that waits",
+    "kind": "kind of the dependency",
+    "op": "call that launched the event; empty where that is not known",
+    "launch": "when it was launched",
+    "phase": "forward, backward, optimizer and so on",
+    "module": "module that it was launched in, or whose backward it is; empty where that is not known",
+    "counterpart": "id of the event that repeats this one, which was launched before the recording",
+    "same_module": "the counterpart is at the same place of the model",
+    "step": "ordinal of the step, from 0",
+    "code": "number of the signature",
+    "text": "JSON",
+}
+_UNITS = {"bytes": "bytes", "text_size": "bytes", "text_at": "bytes"}
+
+assert set(MEMORY) == set(MemoryEvents.__dataclass_fields__)
+
+
+class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
+    """What is not in a table.
+
+    Attributes:
+        etplus_columns: the version, see FORMAT.
+        rows, size: number of rows, and bytes of the ET+ file's text.
+        names, categories: texts by the codes of the columns.
+        flat, notes: as in `Trace`.
+        summary: the root's `etplus`. header: begin and end of the values of the root's other keys in the text.
+        digests: blake2b of each file but the records, hexadecimal.
+        chunks: where the pieces of the text begin, and blake2b of each.
+    """
+
+    etplus_columns: int
+    rows: int
+    size: int
+    names: list[str]
+    categories: list[str]
+    flat: bool
+    notes: list[str]
+    summary: dict[str, Any]
+    header: dict[str, tuple[int, int]]
+    digests: dict[str, str]
+    chunks: list[tuple[int, str]]
+
+
+class Place(NamedTuple):
+    """Where the files of a rank are: in the folder itself, or in one a table and rank (`device/rank=3/part-0.parquet`).
+
+    Example:
+        >>> Place(Path("x.parquet"), 3).of("device").as_posix()
+        'x.parquet/device/rank=3/part-0.parquet'
+    """
+
+    folder: Path
+    rank: int | None = None
+
+    @property
+    def meta(self) -> Path:
+        """The file of what is not in a table."""
+        return self.folder / META if self.rank is None else self.folder / "trace" / f"rank={self.rank}" / META
+
+    def of(self, table: str) -> Path:
+        """The file of a table."""
+        if self.rank is None:
+            return self.folder / f"{table}.parquet"
+        return self.folder / table / f"rank={self.rank}" / "part-0.parquet"
+
+
+def null_of(name: str) -> int:
+    """What a column of rows holds where there is nothing."""
+    return ROW_COLUMNS[name].none or 0
+
+
+def stored_name(name: str) -> str:
+    """The stored name of a column of rows: with its unit if that is a time, as "dur_ns"."""
+    column = ROW_COLUMNS.get(name) or MEMORY.get(name)
+    return f"{name}_ns" if name == "launch" or (column is not None and column.unit == "ns") else name
+
+
+def described(name: str, column: RowColumn | None = None) -> dict[str, str]:
+    """Metadata of a stored column: unit and meaning."""
+    found = column or ROW_COLUMNS.get(name)
+    unit, about = (_UNITS.get(name, ""), ABOUT.get(name, "")) if found is None else (found.unit, found.about)
+    return {key: value for key, value in (("unit", unit), ("about", about)) if value}
+
+
+def nulls(values: npt.NDArray[Any], column: RowColumn | None) -> npt.NDArray[np.bool_] | None:
+    """Which values are the null of their column; None where it has none that is no value, too (0 is one)."""
+    if column is None or column.none is None or column.none >= 0:
+        return None
+    return np.asarray(values == column.none)
+
+
+def texts_of(codes: npt.NDArray[np.integer], values: Sequence[str]) -> tuple[npt.NDArray[np.int32], list[str]]:
+    """Codes and texts without those that are not used, in the order of the codes.
+
+    Example:
+        >>> codes, texts = texts_of(np.array([2, 0, 2]), ["a", "b", "c"])
+        >>> codes.tolist(), texts
+        ([1, 0, 1], ['a', 'c'])
+    """
+    used, back = np.unique(codes, return_inverse=True)
+    return back.reshape(-1).astype(np.int32), [values[code] for code in used.tolist()]

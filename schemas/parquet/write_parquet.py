@@ -1,0 +1,155 @@
+"""Writer of a trace as Parquet files: the columns of its rows, its edges, and the ET+ file's text in pieces."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import orjson
+
+from ...trace.columns import IntColumn
+from ...trace.errors import ConvertError, UsageError
+from ...trace.frames import library
+from ...trace.trace import Trace
+from ..etplus.record_store import FileRecords, decode_record, offset_in
+from ..text.files import open_output
+from ..text.gc_control import gc_disabled
+from ..text.records import decode_raws
+from ..text.transaction import check_folder, make_folder
+from .arrow_tables import VERSION, ArrowTables
+from .stored_tables import FORMAT, META, RECORDS, TABLES, Meta, Place
+
+_CHUNK = 4 << 20
+"""Bytes of text that are packed together, the least that is read."""
+_FOREIGN = "give a folder that is not there yet, or one that etplus wrote"
+
+
+@gc_disabled()
+def write_parquet(trace: Trace, folder: str | os.PathLike[str], *, rank: int | None = None) -> list[str]:
+    """Write a trace as a folder of Parquet files, which read back is the same trace, its ET+ file the same bytes.
+
+    Args:
+        rank: write one rank of several that are in the folder: each table is a folder of its own with a partition
+            `rank=…` as Hive has them.
+
+    Returns:
+        The names of the files.
+
+    Raises:
+        UsageError: the folder holds something else, or pyarrow is not installed.
+        ConvertError: the trace has no records to be written.
+    """
+    check_place(folder, rank=rank)
+    return _Writer(trace, Place(Path(folder), rank)).write()
+
+
+def check_place(folder: str | os.PathLike[str], *, rank: int | None = None) -> None:
+    """Refuse at once a folder in which `write_parquet` would refuse to write, or pyarrow that is not installed."""
+    library("pyarrow")
+    check_folder(folder)
+    try:
+        there = {path.name for path in Path(folder).iterdir()}
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(f"{os.fspath(folder)}: cannot be written ({error.strerror}); {_FOREIGN}") from None
+    if there and (META if rank is None else "trace") not in there:
+        raise UsageError(f"{os.fspath(folder)}: the folder holds something else; {_FOREIGN}")
+
+
+class _Writer:
+    def __init__(self, trace: Trace, place: Place) -> None:
+        self.trace, self.place = trace, place
+        self.arrow, self.parquet = library("pyarrow"), library("pyarrow.parquet")
+        self.digests: dict[str, str] = {}
+        self.files: list[str] = []
+
+    def write(self) -> list[str]:
+        data, start, end = _text_of(self.trace)
+        tables = ArrowTables(self.trace, (start, end))
+        for name in TABLES:
+            if name != RECORDS:
+                self._write(name, tables.table(name))
+        self._write_meta(data, self._write_records(data))
+        return self.files
+
+    def _write(self, name: str, table: Any) -> None:
+        packed = io.BytesIO()
+        self.parquet.write_table(table, packed, compression="zstd", **self._encodings(table.schema))
+        self.digests[name] = _digest(packed.getbuffer())
+        self._put(self.place.of(name), packed.getbuffer())
+
+    def _encodings(self, schema: Any) -> dict[str, Any]:
+        """Numbers, which mostly count up, as differences; texts by dictionary."""
+        numbers = [field.name for field in schema if self.arrow.types.is_integer(field.type)]
+        others = [field.name for field in schema if field.name not in numbers]
+        return {"use_dictionary": others, "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED")}
+
+    def _write_records(self, data: bytes) -> list[tuple[int, str]]:
+        """The text, a row and row group a piece."""
+        chunks = []
+        schema = self.arrow.schema([("text", self.arrow.binary())], metadata=VERSION)
+        path = self.place.of(RECORDS)
+        with self._open(path) as file, self.parquet.ParquetWriter(
+            file, schema, compression="zstd", use_dictionary=False, write_statistics=False
+        ) as writer:  # fmt: skip
+            for at in range(0, len(data), _CHUNK):
+                text = data[at : at + _CHUNK]
+                chunks.append((at, _digest(text)))
+                writer.write_table(self.arrow.table([self.arrow.array([text], self.arrow.binary())], schema=schema))
+        return chunks
+
+    def _write_meta(self, data: bytes, chunks: list[tuple[int, str]]) -> None:
+        trace = self.trace
+        root = decode_record(data)
+        header = {}
+        for key, value in root.items():
+            if key not in ("nodes", "runtime", "edges", "etplus"):
+                at = offset_in(data, value)
+                header[key] = (at, at + len(memoryview(value)))
+        summary = orjson.loads(bytes(root.get("etplus", b"{}")))
+        meta = Meta(
+            FORMAT, len(trace), len(data), trace.names, trace.categories, trace.flat, list(trace.notes), summary,
+            header, self.digests, chunks,
+        )  # fmt: skip
+        self._put(self.place.meta, memoryview(msgspec.json.encode(meta)))
+
+    def _put(self, path: Path, content: memoryview) -> None:
+        with self._open(path) as file:
+            file.write(content)
+
+    def _open(self, path: Path) -> Any:
+        make_folder(path.parent)
+        self.files.append(os.fspath(path))
+        return open_output(path)
+
+
+def _digest(content: bytes | memoryview) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _text_of(trace: Trace) -> tuple[bytes, IntColumn, IntColumn]:
+    """The text of the ET+ file, and where in it the record of each row begins and ends."""
+    if isinstance(trace.texts, FileRecords):
+        return trace.texts.data, trace.texts.start, trace.texts.end
+    data = b"".join(trace.chunks())
+    if not data:
+        raise ConvertError(f"{trace.file}: has no records to write; load it from a file, or link it")
+    spans = np.array(list(_spans(data)), np.int64).reshape(-1, 2)
+    assert len(spans) == len(trace)
+    return data, spans[:, 0], spans[:, 1]
+
+
+def _spans(data: bytes) -> Iterator[tuple[int, int]]:
+    """Begin and end of each node and runtime call in the text of an ET+ file."""
+    root = decode_record(data)
+    for key in ("nodes", "runtime"):
+        for record in decode_raws(memoryview(root[key])) if key in root else ():
+            at = offset_in(data, record)
+            yield at, at + len(memoryview(record))

@@ -1,0 +1,96 @@
+"""SQL over traces: sums equal those of the tables, and a query reaches nothing else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from etplus import convert
+from etplus.analysis.sql import VIEWS, Database
+from etplus.trace.errors import UsageError
+from support import ROOT, linked
+
+NAME = "pairs/gpu_shaped_from_cpu"
+
+
+def test_sums_by_name_equal_those_of_the_table() -> None:
+    trace = linked(NAME)
+    expected: dict[str, int] = {}
+    for event in trace.device_events:
+        expected[event.name] = expected.get(event.name, 0) + event.duration_ns
+    attached = "select name, sum(dur_ns) from device where row is not null group by 1"
+    assert dict(trace.sql(attached).rows) == expected
+    loose = trace.sql("select reason, dur_ns from device where row is null order by ts_ns").rows
+    assert [ns for _, ns in loose] == trace.unattached.dur.tolist()
+    assert "attached" not in dict(loose)
+
+
+def test_every_table_has_the_rows_of_the_trace() -> None:
+    trace = linked(NAME)
+    sizes = {
+        "calls": int((trace.kind == 0).sum()), "device": len(trace.gpu) + len(trace.unattached),
+        "runtime": len(trace.runtime), "edges": len(trace.edges), "communications": len(trace.comm),
+        "memory": len(trace.memory), "steps": len(trace.steps),
+    }  # fmt: skip
+    assert set(sizes) == set(VIEWS)
+    for view, size in sizes.items():
+        assert trace.sql(f"select count(*) from {view}").rows == [(size,)], view
+
+
+def test_stored_and_loaded_ranks_give_the_same(tmp_path: Path) -> None:
+    traces = {rank: linked(f"gpu-pairs/dlrm.rank{rank}") for rank in (0, 1)}
+    convert(list(traces.values()), tmp_path / "job.parquet")
+    for query in (
+        "select rank, name, sum(dur_ns) from device group by all order by all",
+        "select * from ranks order by rank",
+        "select e.rank, e.kind, count(*) from edges e join device d on d.id = e.target and d.rank = e.rank "
+        "group by all order by all",
+    ):
+        assert Database({}, [tmp_path / "job.parquet"]).query(query).rows == Database(traces).query(query).rows
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select * from read_csv('/etc/passwd')", "select * from '/etc/passwd'",
+        "select * from read_text('/etc/passwd')",
+        "select * from glob('/*')", "copy device to 'x.csv'", "copy (select 1) to 'x.parquet'", "attach 'x.db'",
+        "install httpfs", "load httpfs", "create table t as select 1", "drop view device", "set memory_limit='90GB'",
+        "insert into device values (1)", "export database 'x'", "select 1; select 2", "", "pragma database_list",
+        "select * from traces", "call pragma_version()",
+    ],
+)  # fmt: skip
+def test_whatever_is_no_query_of_the_tables_is_refused(
+    query: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    traces = [1]  # a Python variable, which DuckDB could replace a table by
+    with pytest.raises(UsageError) as caught:
+        linked(NAME).sql(query)
+    assert "\n" not in str(caught.value)
+    assert traces
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_query_takes_no_more_memory_than_it_may() -> None:
+    with pytest.raises(UsageError, match="SQL"):
+        linked(NAME).sql("select count(*) from (select distinct random() from range(100000000))", memory="50MB")
+    with pytest.raises(UsageError, match="give a size"):
+        linked(NAME).sql("select 1", memory="much")
+
+
+def test_results_convert_and_print() -> None:
+    found = linked(NAME).sql("select name, dur_ns from device order by ts_ns limit 30")
+    assert found.columns == ["name", "dur_ns"]
+    assert found.to_pandas()["dur_ns"].tolist() == [ns for _, ns in found]
+    assert found.to_arrow().num_rows == len(found) == 30
+    assert repr(found).splitlines()[-1] == "… and 10 more rows"
+
+
+def test_every_query_of_the_docs_runs() -> None:
+    text = (ROOT / "docs" / "columns.md").read_text("utf-8")
+    queries = re.findall(r"^\|[^|]*\| `(select .*)` \|$", text, re.MULTILINE)
+    assert len(queries) >= 13
+    for query in queries:
+        linked(NAME).sql(query)

@@ -1,0 +1,176 @@
+"""GPU events that were launched before the recording: generated programs whose every kernel's operator is known."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from etplus import Trace, link
+from etplus.analysis.operators import operator_table
+from etplus.trace.counterparts import Counterparts
+from etplus.trace.unattached import with_unattached
+from hypothesis import given
+from hypothesis import strategies as st
+from repeated_steps import Step, Work, layer, recorded, training
+from support import examples
+
+
+def pairs(trace: Trace, truth: Sequence[Work]) -> Iterator[tuple[Work, Work | None]]:
+    """Each kernel without a launch, and what its counterpart is."""
+    trace = with_unattached(trace)
+    row = {int(source): at for at, source in enumerate(trace.gpu.source) if source >= 0}
+    for at in np.flatnonzero(trace.gpu.call < 0).tolist():
+        other = int(trace.gpu.counterpart[at])
+        yield truth[at], truth[row[other]] if other >= 0 else None
+
+
+def linked(steps: Sequence[Step], queued: int, **options: Any) -> tuple[Trace, list[tuple[Work, Work | None]]]:
+    blob, truth = recorded(steps, queued, **options)
+    trace = link(None, blob)
+    return trace, list(pairs(trace, truth))
+
+
+def alike(a: Work, b: Work) -> bool:
+    return (a.op, a.shape) == (b.op, b.shape)
+
+
+def share(found: Sequence[tuple[Work, Work | None]]) -> float:
+    """Of the time that is paired."""
+    return sum(a.us for a, b in found if b is not None) / sum(a.us for a, _ in found)
+
+
+@pytest.mark.parametrize("queued", [12, 40, 70, 100])
+def test_every_kernel_of_a_periodic_program_has_its_repetition(queued: int) -> None:
+    trace, found = linked([training()] * 4, queued)
+    assert len(found) == queued and share(found) == 1
+    assert all(b is not None and alike(a, b) and a.module == b.module for a, b in found)
+    assert trace.gpu.same_module[trace.gpu.counterpart >= 0].all()
+    kernel = trace.kernels[0]
+    assert kernel.op is None and kernel.counterpart is not None and kernel.counterpart.op is not None
+    assert kernel.counterpart.start_ns > kernel.start_ns and kernel.counterpart.counterpart is None
+
+
+def test_module_and_line_follow_from_the_repetition() -> None:
+    trace, found = linked([training()] * 4, 60)
+    for kernel, (work, _) in zip(trace.kernels, found, strict=False):
+        assert (kernel.module or "") == work.module.removeprefix("nn.Module: ")
+        assert kernel.counterpart is not None and kernel.phase == kernel.counterpart.phase
+
+
+def other_size(step: Step, at: int = 20) -> list[Work]:
+    """The step with another operator in one place, whose kernel looks the same."""
+    return [*step[:at], step[at]._replace(op="aten::other"), *step[at + 1 :]]
+
+
+PROGRAMS: dict[str, Callable[[], tuple[list[Step], int]]] = {
+    "the recording begins in the middle of a step": lambda: ([training()[17:], *[training()] * 3], 40),
+    "another step first": lambda: ([training()[:20] + training(3), *[training()] * 3], 50),
+    "steps that evaluate now and then": lambda: (
+        [training() + ([Work("aten::eval", 3, "reduce", 7)] * 9 if k % 2 else []) for k in range(6)], 90,
+    ),
+    "two branches": lambda: (
+        [training() if k % 2 else [*layer(size=32), *training()[9:]] for k in range(7)], 100,
+    ),
+    "two streams": lambda: (
+        [[w._replace(stream=5) if w.op == "aten::add_" else w for w in training()]] * 4, 80,
+    ),
+    "longer and longer sequences": lambda: (
+        [[w._replace(shape=w.shape + k) if w.op == "aten::attention" else w for w in training()] for k in range(5)], 70,
+    ),
+    "one step is not like the others": lambda: ([training(), other_size(training()), training(), training()], 75),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_paired_is_right(name: str, seed: int) -> None:
+    steps, queued = PROGRAMS[name]()
+    _, found = linked(steps, queued, seed=seed, jitter=0.8)
+    wrong = [(a, b) for a, b in found if b is not None and not alike(a, b)]
+    assert len(wrong) <= 0.02 * len(found)
+    least = {"another step first": 0.5, "longer and longer sequences": 0.6, "two branches": 0.6}.get(name, 0.85)
+    assert share(found) >= least, share(found)
+
+
+def test_layers_that_are_alike_say_nothing_of_the_module() -> None:
+    """One pass alone: its layers repeat, but their modules do not."""
+    step = [work for k in range(24) for work in layer(f"nn.Module: Layer_{k}")]
+    trace, found = linked([step], 40)
+    gpu = with_unattached(trace).gpu
+    assert share(found) > 0.8 and all(alike(a, b) for a, b in found if b is not None)
+    assert not gpu.same_module.any()
+
+
+@given(st.integers(0, 2**32), st.integers(2, 9), st.integers(20, 200))
+@examples(40)
+def test_nothing_is_paired_where_nothing_repeats(seed: int, names: int, queued: int) -> None:
+    """Kernels in random order, of operators that have nothing to do with them."""
+    rng = random.Random(seed)
+    step = [Work(f"aten::op{rng.randrange(40)}", rng.randrange(9), f"k{rng.randrange(names)}") for _ in range(400)]
+    _, found = linked([step], queued, seed=seed)
+    right = sum(b is not None and alike(a, b) for a, b in found)
+    paired = sum(b is not None for _, b in found)
+    assert paired == 0 or right >= 0.98 * paired
+
+
+@given(st.integers(0, 2**32), st.integers(8, 60), st.integers(2, 5))
+@examples(40)
+def test_random_steps_are_paired_rightly(seed: int, length: int, repeats: int) -> None:
+    """A random step again and again, kernels of few names, an operator now and then chosen by chance."""
+    rng = random.Random(seed)
+    step = [Work(f"aten::op{rng.randrange(4)}", rng.randrange(3), f"k{rng.randrange(3)}") for _ in range(length)]
+    steps = [step] * repeats
+    _, found = linked(steps, rng.randrange(1, length * repeats // 2 + 1), seed=seed)
+    assert all(b is None or alike(a, b) for a, b in found)
+
+
+def test_an_event_of_another_duration_is_left_out() -> None:
+    first = [work._replace(us=work.us * 30) if k == 20 else work for k, work in enumerate(training())]
+    trace, found = linked([first, training(), training(), training()], 60)
+    assert [k for k, (_, b) in enumerate(found) if b is None] == [20]
+    assert repetition(trace)["unpaired"] == {"another duration than its repetition": 1}
+
+
+def test_what_no_operator_launches_has_no_counterpart() -> None:
+    steps = [training()] * 4
+    blob, truth = recorded(steps, 70)
+    document = orjson.loads(blob)
+    document["traceEvents"] = [e for e in document["traceEvents"] if e["name"] != "aten::loss"]
+    trace = link(None, orjson.dumps(document))
+    found = [(a, b) for a, b in pairs(trace, truth) if a.op == "aten::loss"]
+    assert found[0][1] is None and repetition(trace)["unpaired"] == {"no operator launched its repetition": 1}
+
+
+def repetition(trace: Trace) -> dict[str, Any]:
+    found: dict[str, Any] = trace.summary["link"]["gpu"]["repetition"]
+    return found
+
+
+def test_the_report_and_the_tables() -> None:
+    trace, found = linked([training()] * 4, 60)
+    report = repetition(trace)
+    time = sum(trace.gpu.dur[:60].tolist())
+    assert report == {
+        "events": 60, "time_ns": time, "paired": 60, "paired_time_ns": time, "same_module": 60, "unpaired": {},
+        "trial": {"events": 60, "paired": 60, "right": 60},
+    }  # fmt: skip
+    text = trace.report.to_text().replace("\n        ", " ")
+    assert "60 of 60 GPU events that were launched before the trace (100.0% of their time)" in text
+    rows, without = (operator_table(of) for of in (trace, trace.with_(counterparts=Counterparts())))
+    assert sum(row.device_self_ns for row in rows) == int(trace.gpu.dur.sum())
+    assert sum(row.repeated_ns for row in rows) == time and not any(row.repeated_ns for row in without)
+    assert sum(row.device_self_ns for row in without) == int(trace.gpu.dur.sum()) - time
+    attribution = trace.attribution
+    assert np.count_nonzero(attribution.repetition) == len(found) and attribution.in_module.all()
+
+
+def test_no_edge_comes_of_it() -> None:
+    trace, _ = linked([training()] * 4, 60)
+    launched = set(trace.edges_of("launch")[:, 1].tolist())
+    assert not launched & set(trace.counterparts.links.event.tolist())
+    plain = trace.with_(counterparts=Counterparts())
+    assert trace.replay().makespan_ns == plain.replay().makespan_ns and trace.replay().error == plain.replay().error

@@ -1,0 +1,188 @@
+"""Stacks of rows: against the innermost frame that is open then, found one by one in the file."""
+
+from __future__ import annotations
+
+import bisect
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from etplus import link
+from etplus.trace.kinds import CPU, GPU, RUNTIME
+from etplus.trace.stacks import PYTHON_FRAMES, is_own_file
+from etplus.trace.trace import Trace
+from support import assert_valid, kineto_document, ns, read_json, shared_trace
+from traces import kernel, kineto_of, launch, op
+
+TRACES = (
+    "python-stacks/mi300_nsfw", "gpu-kineto/h100_bert", "gpu-kineto/mi300_bert", "gpu-kineto/sglang_decode_graph",
+    "compiled/mlp.kineto", "compiled/convnet.kineto", "graph-capture/sglang_decode.replay",
+)  # fmt: skip
+LARGE = (
+    "python-stacks/mi300_timesformer", "graph-capture/vllm_piecewise.replay", "serving/sglang_prefilldecode",
+    "graph-capture/sglang_decode.capture", "graph-capture/vllm_piecewise.capture",
+)  # fmt: skip
+PAIRS = ("ckpt_nonre_stack", "compiled_infer_stack", "conv_stack", "tf_stack_mem")
+
+
+class PlainFrames:
+    """The Python calls of a file, by thread in order of start."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.events = document["traceEvents"]
+        self.calls: defaultdict[tuple[Any, Any], list[tuple[int, int, int]]] = defaultdict(list)
+        for index, event in enumerate(self.events):
+            if event.get("cat") == "python_function":
+                start = ns(event["ts"])
+                self.calls[event["pid"], event["tid"]].append((start, -start - ns(event["dur"]), index))
+        for calls in self.calls.values():
+            calls.sort()
+
+    def open_at(self, event: dict[str, Any]) -> list[dict[str, Any]]:
+        """Those open when an event begins, on its thread, outermost first."""
+        calls, at = self.calls[event["pid"], event["tid"]], ns(event["ts"])
+        before = calls[: bisect.bisect(calls, (at, 1, 0))]
+        return [self.events[index] for _, end, index in before if -end > at]
+
+
+def launching_event(trace: Trace, row: int, events: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The event at whose start the stack of a row is taken: its own, or of a GPU event its launch."""
+    if trace.kind[row] != GPU:
+        return events[trace.kineto_event[row]]
+    at = int(np.flatnonzero(trace.gpu.source == row)[0])
+    launcher, call = int(trace.gpu.runtime[at]), int(trace.gpu.call[at])
+    source = trace.runtime.source[launcher] if launcher >= 0 else trace.calls.source[call] if call >= 0 else -1
+    return events[trace.kineto_event[source]] if source >= 0 else None
+
+
+def plain_source(frames: list[dict[str, Any]]) -> tuple[str, int, bool] | None:
+    """File and line of the innermost own frame, that of the call in it where it is recorded, else of any frame."""
+    found = []
+    for frame, inner in zip(frames, [*frames[1:], None], strict=False):
+        name = frame["name"]
+        if name.startswith(("<built-in", "nn.Module: ")) or "): " not in name:
+            continue
+        file, _, rest = name.partition("): ")[0].rpartition("(")
+        called = inner["args"].get("CallFrom", "") if inner else ""
+        of_call = called.rpartition(":")[0] == file
+        found.append((file, int(called.rpartition(":")[2]) if of_call else int(rest), is_own_file(file)))
+    own = [line for line in found if line[2]]
+    return own[-1] if own else found[-1] if found else None
+
+
+def check(trace: Trace, document: dict[str, Any], every: int) -> int:
+    """Hold some rows against the file; returns how many of those looked at have a stack."""
+    frames = PlainFrames(document)
+    timed = np.flatnonzero((trace.kineto_event >= 0) & (trace.ts >= 0) & np.isin(trace.kind, (CPU, GPU, RUNTIME)))
+    known = 0
+    for row in timed[::every].tolist():
+        event = launching_event(trace, row, frames.events)
+        wanted = [] if event is None else frames.open_at(event)
+        entry = int(trace.stacks.first_entry(np.array([row]))[0])
+        assert [frame["name"] for frame in wanted] == (trace.stacks.frames(entry) if entry >= 0 else [])
+        source = trace.stacks.source(entry) if entry >= 0 else None
+        assert (source and (source.file, source.line, source.own)) == plain_source(wanted)
+        code = int(trace.source_table.of_entry[entry]) if entry >= 0 else -1
+        assert source == (trace.source_table.lines[code] if code >= 0 else None)
+        known += entry >= 0
+    return known
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_kineto_traces(name: str) -> None:
+    path = shared_trace(f"{name}.json.gz")
+    trace = link(None, path)
+    assert check(trace, read_json(path), 3) > 0
+    attached = trace.gpu.call >= 0
+    assert np.all(trace.stacks.first_entry(trace.gpu.source[attached]) >= 0)
+    assert set(trace.stacks.evidence.tolist()) == {PYTHON_FRAMES}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LARGE)
+def test_large_kineto_traces(name: str) -> None:
+    path = shared_trace(f"{name}.json.gz")
+    assert check(link(None, path), read_json(path), 11) > 0
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_pairs(name: str) -> None:
+    paths = (shared_trace(f"cpu-pairs/{name}.{kind}.json.gz") for kind in ("et", "kineto"))
+    et, kineto = paths
+    assert check(link(et, kineto), read_json(kineto), 3) > 0
+
+
+@pytest.mark.parametrize("name", ["compiled/mlp.kineto", "python-stacks/mi300_nsfw"])
+def test_files_hold_them(name: str, tmp_path: Path) -> None:
+    trace = link(None, shared_trace(f"{name}.json.gz"))
+    trace.write(tmp_path / "plus.json")
+    document = read_json(tmp_path / "plus.json")
+    assert_valid(document)
+    from etplus import load
+
+    found = load(tmp_path / "plus.json")
+    for column in ("above", "name", "line", "row", "entry", "evidence"):
+        assert np.array_equal(getattr(found.stacks, column), getattr(trace.stacks, column))
+    assert found.stacks.names == trace.stacks.names
+    without = len(b"".join(trace.chunks())) - len(str(document["stacks"]))
+    assert len(str(document["stacks"])) < 0.1 * without
+
+
+def frame(name: str, ts: float, dur: float, **args: Any) -> dict[str, Any]:
+    return {
+        "ph": "X", "cat": "python_function", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur,
+        "args": {"Python id": 1, "Python parent id": None, **args},
+    }  # fmt: skip
+
+
+def test_lines_of_calls() -> None:
+    """`CallFrom` is the line in the frame above only if it is in that one's file."""
+    events = [
+        frame("train.py(1): step", 0, 90),
+        frame("<built-in method linear>", 5, 20, CallFrom="train.py:7"),
+        frame("nn.Module: Net_0", 40, 40, CallFrom="train.py:9"),
+        frame("torch/nn/modules/module.py(10): _call_impl", 41, 38, CallFrom="torch/nn/modules/module.py:8"),
+        {**op("aten::linear", 6, 5), "pid": 1, "tid": 1}, {**op("aten::relu", 50, 5), "pid": 1, "tid": 1},
+        {**op("aten::add", 85, 1), "pid": 1, "tid": 1}, {**op("aten::free", 95, 1), "pid": 1, "tid": 1},
+    ]  # fmt: skip
+    trace = link(None, kineto_of(events))
+    assert [op.source and (op.source.line, op.source.exact) for op in trace.ops] == [
+        (7, True), (9, True), (1, False), None
+    ]  # fmt: skip
+    assert [op.module for op in trace.ops] == [None, "Net_0", None, None]
+    assert trace.ops[1].stack[1] == "nn.Module: Net_0" and trace.ops[3].stack == ()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"ts": -5}, {"dur": -1}, {"ts": 1e300}, {"dur": 1e300}, {"ts": 2**70}, {"args": None}, {"args": {}},
+        {"name": ""}, {"name": "nn.Module: "}, {"name": "(1): f"}, {"name": "a(99999999999): f"}, {"tid": "x"},
+        {"args": {"CallFrom": 7}}, {"args": {"CallFrom": "a.py:x"}},
+    ],
+)  # fmt: skip
+def test_frames_that_cannot_be(bad: dict[str, Any]) -> None:
+    events = [
+        frame("a.py(3): main", 0, 100), {**frame("b.py(5): inner", 10, 50), **bad},
+        {**op("aten::mm", 20, 5), "pid": 1, "tid": 1}, launch(7, 22), kernel("gemm", 7, 60, 5),
+    ]  # fmt: skip
+    events[3] |= {"pid": 1, "tid": 1}
+    for header in ({}, {"baseTimeNanoseconds": 1}):
+        trace = link(None, str.encode(__import__("json").dumps(kineto_document(events, **header))))
+        assert trace.kernels[0].source is not None
+        assert trace.kernels[0].source.file in ("a.py", "b.py", "(1): f", "")
+
+
+def test_threads_do_not_mix() -> None:
+    other = {**frame("b.py(5): worker", 0, 100), "tid": 2}
+    work = [{**op("aten::mm", 20, 5), "pid": 1, "tid": tid} for tid in (1, 2, 3)]
+    trace = link(None, kineto_of([other, *work]))
+    assert sorted(len(op.stack) for op in trace.ops) == [0, 0, 1]
+
+
+def test_no_frames_no_key(tmp_path: Path) -> None:
+    trace = link(None, kineto_of([op("aten::mm", 0, 5)]))
+    trace.write(tmp_path / "plus.json")
+    assert "stacks" not in read_json(tmp_path / "plus.json") and not len(trace.stacks)

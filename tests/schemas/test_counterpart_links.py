@@ -1,0 +1,101 @@
+"""`counterpart` in ET+ and Chakra files: written, read again, and refused where it points to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from etplus import Trace, convert, link, load
+from etplus.schemas.etplus.read_etplus import read_etplus
+from etplus.trace.errors import TraceFormatError
+from etplus.trace.unattached import with_unattached
+from repeated_steps import recorded, training
+from support import assert_valid, et_document, ns, run
+
+QUEUED = 60
+
+
+@pytest.fixture(scope="module")
+def kineto() -> bytes:
+    return recorded([training()] * 4, QUEUED)[0]
+
+
+def with_et(kineto: bytes) -> Trace:
+    """Linked with an ET, so that events without a launch have no row."""
+    calls = [event for event in orjson.loads(kineto)["traceEvents"] if event["cat"] == "cpu_op"]
+    nodes: list[dict[str, Any]] = [
+        {"id": k, "name": event["name"], "rf_id": event["args"]["External id"], "tid": 1}
+        for k, event in enumerate(calls, 3)
+    ]
+    return link(orjson.dumps(et_document(nodes)), kineto, whole_job=True)
+
+
+def found(trace: Trace) -> list[tuple[int, int, bool]]:
+    """Each event and its counterpart, by index in the Kineto trace, and whether its module is known."""
+    event, links, loose = trace.kineto_event, trace.counterparts.links, trace.counterparts.unattached
+    columns = zip(links.event.tolist(), links.row.tolist(), links.same_module.tolist(), strict=True)
+    rows = [(int(event[own]), int(event[row]), same) for own, row, same in columns]
+    columns = zip(loose.event.tolist(), loose.row.tolist(), loose.same_module.tolist(), strict=True)
+    return sorted(rows + [(-1 - own, int(event[row]), same) for own, row, same in columns])
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_file_says_what_the_linker_found(kineto: bytes, alone: bool, tmp_path: Path) -> None:
+    trace = link(None, kineto) if alone else with_et(kineto)
+    document = trace.to_dict()
+    assert_valid(document)
+    assert (
+        len(trace.counterparts) == QUEUED == len(trace.counterparts.links if alone else trace.counterparts.unattached)
+    )
+    events = [event for event in (*document["nodes"], *document["unattached"]) if "counterpart" in event]
+    by_id = {node["id"]: node for node in document["nodes"]}
+    assert len(events) == QUEUED
+    for event in events:
+        other = by_id[event["counterpart"]["node"]]
+        assert (event["name"], event["args"]["grid"]) == (other["name"], other["args"]["grid"])
+        assert ns(event["ts"]) < ns(other["ts"]) and "counterpart" not in other
+    blob = b"".join(trace.chunks())
+    read = read_etplus(blob)
+    assert found(read) == found(trace)
+    assert np.array_equal(with_unattached(trace).gpu.counterpart, with_unattached(read).gpu.counterpart)
+    assert b"".join(read.chunks()) == blob
+    convert(read, tmp_path / "a.et")
+    back = load(tmp_path / "a.et")
+    assert found(back) == found(trace)
+    assert back.to_dict()["unattached"] == document["unattached"]
+
+
+def test_what_is_no_counterpart_is_refused(kineto: bytes) -> None:
+    document = link(None, kineto).to_dict()
+
+    def read(change: Callable[[dict[str, Any]], None]) -> Trace:
+        changed = orjson.loads(orjson.dumps(document))
+        change(changed)
+        return read_etplus(orjson.dumps(changed))
+
+    def linked(changed: dict[str, Any]) -> dict[str, Any]:
+        return next(node for node in changed["nodes"] if "counterpart" in node)
+
+    assert len(read(lambda d: None).counterparts) == QUEUED
+    for change in (
+        lambda d: linked(d)["counterpart"].update(node=10**9),
+        lambda d: linked(d)["counterpart"].update(node=-1),
+        lambda d: linked(d)["counterpart"].update(node=linked(d)["id"]),
+        lambda d: linked(d)["counterpart"].update(node=d["nodes"][4]["id"]),
+        lambda d: linked(d).update(counterpart=7),
+        lambda d: d["nodes"][4].update(counterpart=linked(d)["counterpart"]),
+    ):
+        with pytest.raises(TraceFormatError, match=r"counterpart|node"):
+            read(change)
+
+
+def test_the_commands_say_it(kineto: bytes, tmp_path: Path) -> None:
+    (tmp_path / "kineto.json").write_bytes(kineto)
+    done = run("etplus", "analyze", "kineto.json", "--csv", "tables", cwd=tmp_path)
+    text = " ".join(done.stdout.decode().split())
+    assert done.returncode == 0 and "60 of 60 GPU events that were launched before the trace" in text, text
+    assert "by repetition)" in (tmp_path / "tables" / "breakdown.csv").read_text() or "% by repetition)" in text

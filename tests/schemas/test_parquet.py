@@ -1,0 +1,197 @@
+"""Traces as Parquet files: the same trace and the same bytes back, and what of a broken folder is refused."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import orjson
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from etplus import Trace, convert, link
+from etplus.converters.open import load
+from etplus.schemas.parquet import StoredRank, is_stored, read_parquet, stored_ranks, write_parquet
+from etplus.schemas.parquet.stored_tables import COLUMNS, ROW_TABLES, TABLES
+from etplus.trace.errors import TraceFormatError, UsageError
+from support import FIXTURE_PAIRS, cpu_pairs, gpu_traces, linked, shared_pair, shared_trace
+
+PAIRS = [*FIXTURE_PAIRS, "gpu-pairs/linear", "gpu-pairs/dlrm.rank1"]
+
+
+def assert_same(a: Any, b: Any, at: str = "") -> None:
+    """Equal, columns with their types."""
+    if isinstance(b, np.ndarray):
+        assert a.dtype == b.dtype, at
+        assert np.array_equal(a, b), at
+    elif isinstance(b, Mapping):
+        assert list(a) == list(b), at
+        for key in b:
+            assert_same(a[key], b[key], f"{at}.{key}")
+    elif isinstance(b, msgspec.Raw):
+        assert bytes(a) == bytes(b), at
+    elif hasattr(b, "__dataclass_fields__"):
+        for field in fields(b):
+            if field.name not in ("file", "texts"):
+                assert_same(getattr(a, field.name), getattr(b, field.name), f"{at}.{field.name}")
+    else:
+        assert a == b, at
+
+
+def assert_round_trip(trace: Trace, folder: Path) -> None:
+    write_parquet(trace, folder / "x.parquet")
+    found = read_parquet(folder / "x.parquet")
+    text = b"".join(trace.chunks())
+    assert b"".join(found.chunks()) == text
+    from_text = load(text)
+    assert_same(found, from_text)
+    assert_same(found.tables, from_text.tables)
+    rows = np.random.default_rng(1).permutation(len(found))[:200]
+    assert found.texts.texts(rows) == from_text.texts.texts(rows)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_pair_comes_back_as_its_file_gives_it(name: str, tmp_path: Path) -> None:
+    assert_round_trip(linked(name), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", cpu_pairs())
+def test_a_recorded_pair_comes_back(name: str, tmp_path: Path) -> None:
+    assert_round_trip(linked(f"cpu-pairs/{name}"), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", gpu_traces("gpu-kineto", "python-stacks", "serving"))
+def test_a_timeline_alone_comes_back(path: Path, tmp_path: Path) -> None:
+    assert_round_trip(load(path), tmp_path)
+
+
+def test_replayed_graphs_come_back(tmp_path: Path) -> None:
+    folder = shared_trace("graph-capture")
+    replay = next(folder.rglob("*sglang_decode*replay*.json.gz"), None) or next(folder.rglob("*decode*.json.gz"))
+    captures = [path for path in folder.rglob("*.json.gz") if "capture" in path.name and "sglang" in str(path)]
+    trace = link(None, replay, graph_captures=captures)
+    assert trace.captured is not None
+    assert_round_trip(trace, tmp_path)
+
+
+def test_a_file_of_another_linker_with_inferred_edges_comes_back(tmp_path: Path) -> None:
+    document = linked("demo/train_cpu").to_dict()
+    for key in ("edges", "runtime", "etplus", "unattached"):
+        document.pop(key, None)
+    trace = load(orjson.dumps(document))
+    assert trace.notes
+    write_parquet(trace, tmp_path / "x.parquet")
+    assert_same(read_parquet(tmp_path / "x.parquet"), trace)
+
+
+def test_columns_have_units_and_other_readers_see_the_same_sums(tmp_path: Path) -> None:
+    trace = linked("pairs/gpu_shaped_from_cpu")
+    write_parquet(trace, tmp_path / "x.parquet")
+    device = pq.read_table(tmp_path / "x.parquet" / "device.parquet")
+    assert device.schema.field("dur_ns").metadata[b"unit"] == b"ns"
+    assert sum(device.column("dur_ns").to_pylist()) == int(trace.gpu.dur.sum() + trace.unattached.dur.sum())
+    assert {"ts_ns", "name", "stream", "op", "step"} <= set(device.column_names)
+    names = device.column("op").to_pylist()[: len(trace.gpu)]
+    assert names == [trace.calls.name[call] >= 0 and trace.names[trace.calls.name[call]] for call in _calls_of(trace)]
+
+
+def _calls_of(trace: Trace) -> list[int]:
+    by_row = dict(zip(trace.gpu.source.tolist(), trace.gpu.call.tolist(), strict=True))
+    return [by_row[row] for row in sorted(by_row)]
+
+
+def test_ranks_are_partitions_that_a_dataset_finds(tmp_path: Path) -> None:
+    pairs = [shared_pair(f"gpu-pairs/dlrm.rank{rank}") for rank in (0, 1)]
+    assert pairs
+    traces = [linked(f"gpu-pairs/dlrm.rank{rank}") for rank in (0, 1)]
+    convert(traces, tmp_path / "job.parquet")
+    assert [rank.rank for rank in stored_ranks(tmp_path / "job.parquet")] == [0, 1]
+    table = ds.dataset(tmp_path / "job.parquet" / "device", partitioning="hive").to_table()
+    for rank, trace in enumerate(traces):
+        own = table.filter(ds.field("rank") == rank)
+        assert sum(own.column("dur_ns").to_pylist()) == int(trace.gpu.dur.sum() + trace.unattached.dur.sum())
+        assert_same(
+            load(StoredRank(str(tmp_path / "job.parquet"), rank)), read_parquet(tmp_path / "job.parquet", rank=rank)
+        )
+    with pytest.raises(UsageError, match="has ranks 0 to 1; choose one"):
+        load(tmp_path / "job.parquet")
+    with pytest.raises(UsageError, match="choose one"):
+        load(tmp_path / "job.parquet", rank=7)
+    with pytest.raises(UsageError, match="holds rank 0, which is not given"):
+        convert([traces[1]], tmp_path / "job.parquet")
+
+
+def test_every_column_of_rows_that_is_written_is_declared() -> None:
+    assert set(COLUMNS) == set(ROW_TABLES.values())
+    assert set(ROW_TABLES.values()) < set(TABLES)
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    write_parquet(linked("demo/train_cpu"), tmp_path / "x.parquet")
+    return tmp_path / "x.parquet"
+
+
+def _last_byte_changed(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+@pytest.mark.parametrize("damage", [_last_byte_changed, _cut, Path.unlink])
+@pytest.mark.parametrize("table", [table for table in TABLES if table not in ("steps",)])
+def test_a_broken_file_is_refused_in_one_line(table: str, damage: Any, stored: Path) -> None:
+    damage(stored / f"{table}.parquet")
+    with pytest.raises(TraceFormatError) as caught:
+        b"".join(load(stored).chunks())
+    assert "\n" not in str(caught.value)
+    assert f"{table}.parquet" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"etplus_columns": 99}, "version 99"), ({"names": ["a", "a"]}, "names a text twice"),
+        ({"digests": {}}, "does not name all tables"), ({"rows": 1}, "do not fit together"),
+        ({"names": []}, "do not fit together"), ({"rows": "x"}, "no trace as columns"),
+    ],
+)  # fmt: skip
+def test_a_broken_description_is_refused(change: dict[str, Any], problem: str, stored: Path) -> None:
+    meta = stored / "trace.json"
+    meta.write_bytes(orjson.dumps(orjson.loads(meta.read_bytes()) | change))
+    with pytest.raises(TraceFormatError, match=problem):
+        load(stored)
+
+
+def test_a_folder_of_something_else_is_never_written_to(tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").mkdir()
+    (tmp_path / "x.parquet" / "notes.txt").write_text("mine")
+    assert not is_stored(tmp_path / "x.parquet")
+    with pytest.raises(UsageError, match="holds something else"):
+        linked("demo/train_cpu").save(tmp_path / "x.parquet")
+    assert [path.name for path in (tmp_path / "x.parquet").iterdir()] == ["notes.txt"]
+
+
+def test_a_trace_may_be_written_again_but_not_over_its_own_input(stored: Path) -> None:
+    before = {path.name: path.read_bytes() for path in stored.iterdir()}
+    linked("demo/train_cpu").save(stored)
+    assert {path.name: path.read_bytes() for path in stored.iterdir()} == before
+    with pytest.raises(UsageError, match="would replace"):
+        convert(stored, stored)
+
+
+def test_one_parquet_file_alone_is_no_trace(stored: Path, tmp_path: Path) -> None:
+    shutil.copy(stored / "device.parquet", tmp_path / "device.parquet")
+    with pytest.raises(TraceFormatError, match="parquet"):
+        load(tmp_path / "device.parquet")

@@ -1,0 +1,114 @@
+"""Counterparts: GPU events that were launched before the recording, and the same work of a later iteration.
+
+Such an event has no launcher in the trace. Where the same sequence of events is repeated later with its launches, what
+launched the later one launched this one an iteration earlier: a link by repetition, never certain, and no edge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from .brief import brief
+from .columns import IntColumn, positions
+
+UNPAIRED_REASONS = (
+    "the trace does not repeat itself",
+    "no such sequence is launched in the trace",
+    "several operators are possible",
+    "another duration than its repetition",
+    "no operator launched its repetition",
+)
+"""Why a GPU event without a launcher has no counterpart: keys of the report's `gpu.repetition.unpaired`."""
+
+
+@dataclass(frozen=True)
+class CounterpartLinks:
+    """Which device events have a counterpart; all arrays have one entry a link.
+
+    Attributes:
+        event: int64, ascending: rows of the `Trace`, or positions in `Trace.unattached`.
+        row: int64, row of the counterpart, a GPU event with an operator.
+        same_module: bool, the counterpart is at the same place of the model, not in another layer that is alike: its
+            module is that of the event, not its operator, shapes and source line alone.
+    """
+
+    event: IntColumn
+    row: IntColumn
+    same_module: npt.NDArray[np.bool_]
+
+    __repr__ = brief
+
+    def __len__(self) -> int:
+        return len(self.event)
+
+    @staticmethod
+    def none() -> CounterpartLinks:
+        """No links."""
+        empty = np.zeros(0, np.int64)
+        return CounterpartLinks(empty, empty, np.zeros(0, np.bool_))
+
+    def of(self, events: IntColumn) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
+        """`row` and `same_module` of some events; −1 and False for those without a counterpart."""
+        at = positions(self.event, events)
+        has = at >= 0
+        row, same = np.full(len(events), -1, np.int64), np.zeros(len(events), np.bool_)
+        row[has], same[has] = self.row[at[has]], self.same_module[at[has]]
+        return row, same
+
+
+@dataclass(frozen=True)
+class Counterparts:
+    """The counterparts of a trace's device events.
+
+    Attributes:
+        links: of device events that are rows of the trace. unattached: of those of `Trace.unattached`.
+    """
+
+    links: CounterpartLinks = field(default_factory=CounterpartLinks.none)
+    unattached: CounterpartLinks = field(default_factory=CounterpartLinks.none)
+
+    __repr__ = brief
+
+    def __len__(self) -> int:
+        return len(self.links) + len(self.unattached)
+
+
+class _RepetitionReport(msgspec.Struct):
+    """`gpu.repetition` of the link report; see docs/report.md."""
+
+    events: int
+    time_ns: int
+    paired: int
+    paired_time_ns: int
+    same_module: int
+    unpaired: dict[str, int]
+
+
+class _GpuReport(msgspec.Struct):
+    repetition: _RepetitionReport | None = None
+
+
+def repetition_sentences(gpu: object) -> list[str]:
+    """What the link report's `gpu` says of counterparts, for readers; [] where every event has a launcher."""
+    try:
+        found = msgspec.convert(gpu, _GpuReport).repetition
+    except msgspec.ValidationError:  # of a file that says nothing of it
+        return []
+    if found is None:
+        return []
+    share = f" ({100 * found.paired_time_ns / found.time_ns:.1f}% of their time)" if found.time_ns else ""
+    elsewhere = found.paired - found.same_module
+    apart = f", {elsewhere:,} of them in a layer that is alike" if elsewhere else ""
+    unpaired = sorted(found.unpaired.items(), key=lambda item: (-item[1], item[0]))
+    return [
+        f"{found.paired:,} of {found.events:,} GPU events that were launched before the trace{share} have the operator"
+        f" of their repetition in it (equivalent, by repetition){apart}",
+        *(
+            f"{count:,} GPU events that were launched before the trace have no operator: {why}"
+            for why, count in unpaired
+        ),
+    ]

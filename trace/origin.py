@@ -1,0 +1,285 @@
+"""Where every call and GPU event came from: phase, forward operator behind a backward one, module, source line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from .brief import brief
+from .call_tree import nearest
+from .columns import IntColumn, matching, positions, run_starts, scatter
+from .comm_kernels import is_comm_kernel
+from .index import CallIndex, Column, GpuIndex, Positions, as_column, as_positions
+from .stacks import MODULE_FRAME, SourceTable
+from .tables import ANNOTATION, MODULE, OP
+
+if TYPE_CHECKING:
+    from .trace import Trace
+
+PHASES = (
+    "", "forward", "backward", "recomputation", "gradient accumulation", "gradient communication", "communication",
+    "optimizer", "data loading",
+)  # fmt: skip
+"""What a call is part of, by code; "" for what is not known to be part of any.
+
+"recomputation" is forward work that runs again inside of backward (activation checkpointing). "gradient
+communication" is communication inside of backward; other communication outside of forward is "communication".
+"""
+(
+    UNKNOWN, FORWARD, BACKWARD, RECOMPUTATION, ACCUMULATION, GRADIENT_COMMUNICATION, COMMUNICATION, OPTIMIZER, DATA,
+) = range(len(PHASES))  # fmt: skip
+THROUGH = ("", "fw_parent", "sequence number")
+"""How the forward operator of a backward one is known: `Origin.through`.
+
+"fw_parent": recorded, by the ET or by a flow of the Kineto trace. "sequence number": inferred, the last operator on the
+forward thread that began with the number before the backward one did, as PyTorch's own profiler finds it.
+"""
+_FW_PARENT, _SEQUENCE = 1, 2
+
+_ENGINE = "autograd::engine::evaluate_function: "
+_BACKWARD_SCOPE = 1
+"""at::RecordScope::BACKWARD_FUNCTION"""
+_ACCUMULATES = re.compile(rf"(?:{_ENGINE})?(?:torch::autograd::)?AccumulateGrad")
+_OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#.*|(?:aten::)?_(?:fused|foreach)_(?:adam|adamw|sgd|adagrad)\w*")
+_DATA = re.compile(r"enumerate\(DataLoader\)#.*")
+_BY_WORD = {
+    phase: re.compile(rf"(?i)(?:.*[^a-z])?(?:{words})(?:[^a-z].*)?")
+    for phase, words in (
+        (FORWARD, "forward|fwd"),
+        (BACKWARD, "backward|bwd"),
+        (OPTIMIZER, "optimi[sz]er|zero_grad"),
+    )
+}
+"""What annotations of the user's own say."""
+_FRAMES = ((OPTIMIZER, re.compile(r"(?:.*/)?torch/optim/.*")), (DATA, re.compile(r"(?:.*/)?torch/utils/data/.*")))
+_COMPILED = re.compile(r"Torch-Compiled Region: .*|## Call CompiledFxGraph .* ##|CompiledFunction")
+_MANY_TENSORS = re.compile(r"aten::_(?:foreach|fused)_.*")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the calls and GPU events of a trace came from.
+
+    Attributes:
+        phase: int8, by call an index into `PHASES`.
+        forward: int64, by call the forward call behind it (of a backward call and of those below it), −1 for none.
+        through: int8, by call how `forward` is known, an index into `THROUGH`.
+        entry: int64, by call the innermost entry (in `Trace.stacks`) of its stack, of a backward call that of its
+            forward call; −1 for none.
+        module: int64, by call a code into `modules`, that of the innermost module; −1 for none.
+        modules: paths of modules and named regions, outermost first, without "nn.Module: ".
+        gpu_phase: int8, by GPU event. gpu_entry, gpu_module: int64, by GPU event.
+        gpu_call: int64, by GPU event the call that it belongs to: the one that launched it, or, where that is not
+            known, the one that launched its counterpart in another iteration; −1 for none.
+    """
+
+    phase: Column[CallIndex, np.int8]
+    forward: Positions[CallIndex, CallIndex]
+    through: Column[CallIndex, np.int8]
+    entry: Column[CallIndex, np.int64]
+    module: Column[CallIndex, np.int64]
+    modules: list[tuple[str, ...]]
+    gpu_phase: Column[GpuIndex, np.int8]
+    gpu_entry: Column[GpuIndex, np.int64]
+    gpu_module: Column[GpuIndex, np.int64]
+    gpu_call: Positions[GpuIndex, CallIndex]
+
+    __repr__ = brief
+
+
+def origin_of(trace: Trace) -> Origin:
+    """Derive the origins of a trace's calls and GPU events, once for all of them."""
+    calls, gpu = trace.calls, trace.gpu
+    own_entry = trace.stacks.first_entry(calls.source)
+    backward = _backward_roots(trace)
+    forward, through = _forward_of(trace, backward)
+    phase = _phases(trace, backward, forward, own_entry)
+    behind = _inherited(trace, forward, phase)
+    table = trace.source_table
+    entry = _with_forward(own_entry, behind, table)
+    paths, module = _module_paths(trace)
+    module = np.where((module < 0) & (behind >= 0), module[behind], module) if len(module) else module
+    gpu_call = gpu.call.copy()
+    other = trace.counterpart
+    gpu_call[other >= 0] = gpu.call[other[other >= 0]]
+    has = gpu_call >= 0
+    gpu_phase, gpu_module = np.zeros(len(gpu), np.int8), np.full(len(gpu), -1, np.int64)
+    gpu_phase[has], gpu_module[has] = phase[gpu_call[has]], module[gpu_call[has]]
+    gpu_module[(other >= 0) & ~gpu.same_module] = -1
+    inside = np.isin(gpu_phase, (BACKWARD, ACCUMULATION))
+    gpu_phase[trace.is_comm & inside] = GRADIENT_COMMUNICATION
+    gpu_phase[trace.is_comm & (gpu_phase == UNKNOWN)] = COMMUNICATION
+    gpu_own = np.where(gpu.source >= 0, trace.stacks.first_entry(gpu.source), -1)
+    gpu_own = np.where(other >= 0, gpu_own[other], gpu_own)
+    gpu_behind = np.full(len(gpu), -1, np.int64)
+    gpu_behind[has] = behind[gpu_call[has]]
+    as_call = has & ((gpu_behind >= 0) | ~_has_own(table, gpu_own))
+    gpu_entry = np.where(as_call, scatter(len(gpu), has, entry[gpu_call[has]]), gpu_own)
+    through_all = np.where(behind >= 0, _nearest_value(trace, through), 0).astype(np.int8)
+    return Origin(
+        as_column(phase), as_positions(behind), as_column(through_all), as_column(entry), as_column(module), paths,
+        as_column(gpu_phase), as_column(gpu_entry), as_column(gpu_module), as_positions(gpu_call),
+    )  # fmt: skip
+
+
+def _backward_roots(trace: Trace) -> npt.NDArray[np.bool_]:
+    """Which calls are an autograd function that the engine runs, gradient accumulation included."""
+    calls = trace.calls
+    named = matching(calls.name, trace.names, _is_backward)
+    found: npt.NDArray[np.bool_] = (named & (calls.kind == OP)) | (trace.scope[calls.source] == _BACKWARD_SCOPE)
+    return found
+
+
+def _is_backward(name: str) -> bool:
+    function = name.rpartition("::")[2]
+    return name.startswith((_ENGINE, "torch::autograd::")) or ("Backward" in function and function.isidentifier())
+
+
+def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColumn, npt.NDArray[np.int8]]:
+    """Of each backward root the forward call, −1 for none, and how it is known."""
+    calls, rows = trace.calls, trace.calls.source
+    forward, through = np.full(len(calls), -1, np.int64), np.zeros(len(calls), np.int8)
+    recorded = np.flatnonzero(backward & (trace.fw_parent[rows] > 0))
+    found = positions(trace.id[rows], trace.fw_parent[rows[recorded]])
+    known = (found >= 0) & ~backward[np.maximum(found, 0)]
+    forward[recorded[known]], through[recorded[known]] = found[known], _FW_PARENT
+    seq, fw_tid = trace.seq_id[rows], trace.fw_tid[rows]
+    wanted = np.flatnonzero(backward & (forward < 0) & (seq >= 0))
+    first = np.flatnonzero(~backward & (seq >= 0) & (calls.kind == OP))
+    if len(wanted) and len(first):
+        for same_thread in (True, False):
+            open_ = wanted[forward[wanted] < 0]
+            open_ = open_[(fw_tid[open_] > 0) == same_thread]
+            thread = fw_tid if same_thread else np.zeros(len(calls), np.int64)
+            of_forward = calls.thread if same_thread else np.zeros(len(calls), np.int64)
+            found = _last_before(trace, first, of_forward, open_, thread)
+            forward[open_] = found
+            through[open_[found >= 0]] = _SEQUENCE
+    return forward, through
+
+
+def _last_before(
+    trace: Trace, first: IntColumn, thread: IntColumn, wanted: IntColumn, fw_thread: IntColumn
+) -> IntColumn:
+    """Of each wanted backward call the last of some forward calls with its number and thread that began before it."""
+    calls, seq = trace.calls, trace.seq_id[trace.calls.source]
+    both = np.concatenate([first, wanted])
+    of = np.concatenate([thread[first], fw_thread[wanted]])
+    is_wanted = np.arange(len(both)) >= len(first)
+    order = np.lexsort((both, is_wanted, calls.ts[both], seq[both], of))
+    last = np.where(is_wanted[order], -1, np.arange(len(both)))
+    starts = run_starts(seq[both][order], of[order])
+    group = np.maximum.accumulate(np.where(starts, np.arange(len(both)), 0))
+    last = np.maximum.accumulate(last)
+    at = np.where(last >= group, both[order][np.maximum(last, 0)], -1)
+    found = np.full(len(both), -1, np.int64)
+    found[order] = at
+    return found[len(first) :]
+
+
+def _phases(
+    trace: Trace, backward: npt.NDArray[np.bool_], forward: IntColumn, entry: IntColumn
+) -> npt.NDArray[np.int8]:
+    """`Origin.phase`: what a call, or else the nearest call around it, says that it is part of."""
+    calls, names = trace.calls, trace.names
+    named = calls.kind != OP
+    mark = np.full(len(calls), -1, np.int8)
+    for code, words in _BY_WORD.items():
+        mark[(calls.kind == ANNOTATION) & matching(calls.name, names, words.fullmatch)] = code
+    mark[calls.kind == MODULE] = FORWARD
+    mark[matching(calls.name, names, _OPTIMIZER.fullmatch)] = OPTIMIZER
+    mark[named & matching(calls.name, names, _DATA.fullmatch)] = DATA
+    mark[backward] = BACKWARD
+    mark[matching(calls.name, names, _ACCUMULATES.fullmatch)] = ACCUMULATION
+    seq = trace.seq_id[calls.source]
+    differentiable = (calls.kind == OP) & ~backward & (seq >= 0)
+    around = nearest(calls.parent, calls.parent, backward)
+    again = (around >= 0) & ((differentiable & (seq > seq[np.maximum(around, 0)])) | (calls.kind == MODULE))
+    mark[again] = RECOMPUTATION
+    _mark_stacks(trace, mark, entry)
+    behind = forward[forward >= 0]
+    mark[behind[mark[behind] < 0]] = FORWARD
+    free = nearest(np.arange(len(calls)), calls.parent, mark >= 0) < 0
+    mark[free & (differentiable | matching(calls.name, names, _COMPILED.fullmatch))] = FORWARD
+    if backward.any():
+        mark[free & matching(calls.name, names, _MANY_TENSORS.fullmatch)] = OPTIMIZER
+    at = nearest(np.arange(len(calls)), calls.parent, mark >= 0)
+    phase = np.where(at >= 0, mark[at], UNKNOWN).astype(np.int8)
+    communicates = matching(calls.name, names, _communicates)
+    phase[communicates & np.isin(phase, (BACKWARD, ACCUMULATION))] = GRADIENT_COMMUNICATION
+    phase[communicates & (phase == UNKNOWN)] = COMMUNICATION
+    return phase
+
+
+def _communicates(name: str) -> bool:
+    return is_comm_kernel(name) or name.startswith(("nccl:", "c10d::", "gloo:", "mpi:", "record_param_comms"))
+
+
+def _mark_stacks(trace: Trace, mark: npt.NDArray[np.int8], entry: IntColumn) -> None:
+    """Mark the calls whose stacks are in a module's forward, in an optimizer or in a loader of data; nothing that is
+    marked already, or below what is."""
+    stacks = trace.stacks
+    if not len(stacks):
+        return
+    of_name = np.full(len(stacks.names), -1, np.int8)
+    for code, name in enumerate(stacks.names):
+        if name.startswith(MODULE_FRAME):
+            of_name[code] = FORWARD
+        for phase, files in _FRAMES:
+            if files.fullmatch(name):
+                of_name[code] = phase
+    of_entry = of_name[stacks.name]
+    innermost = nearest(np.arange(len(stacks)), stacks.above, of_entry >= 0)
+    marked = nearest(np.arange(len(mark)), trace.calls.parent, mark >= 0) >= 0
+    at = np.flatnonzero((entry >= 0) & ~marked)
+    found = innermost[entry[at]]
+    mark[at] = np.where(found >= 0, of_entry[np.maximum(found, 0)], -1)
+
+
+def _inherited(trace: Trace, forward: IntColumn, phase: npt.NDArray[np.int8]) -> IntColumn:
+    """The forward call behind each call: that of the nearest backward root at or above it; none of what runs forward
+    again, or accumulates gradients."""
+    at = nearest(np.arange(len(phase)), trace.calls.parent, forward >= 0)
+    inside = (at >= 0) & np.isin(phase, (BACKWARD,))
+    return np.where(inside, forward[np.maximum(at, 0)], -1) if len(forward) else forward
+
+
+def _nearest_value(trace: Trace, values: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
+    at = nearest(np.arange(len(values)), trace.calls.parent, values > 0)
+    return np.where(at >= 0, values[np.maximum(at, 0)], 0).astype(np.int8) if len(values) else values
+
+
+def _has_own(table: SourceTable, entry: IntColumn) -> npt.NDArray[np.bool_]:
+    """Which entries (−1 for none) have a line in own code."""
+    own = np.array([line.own for line in table.lines], np.bool_)
+    code = np.where(entry >= 0, table.of_entry[np.maximum(entry, 0)], -1) if len(table.of_entry) else entry
+    found: npt.NDArray[np.bool_] = np.zeros(len(entry), np.bool_)
+    found[code >= 0] = own[code[code >= 0]]
+    return found
+
+
+def _with_forward(entry: IntColumn, behind: IntColumn, table: SourceTable) -> IntColumn:
+    """The stack of each call, of one that has a forward call behind it that one's if it has a line in own code."""
+    if not len(entry):
+        return entry
+    of_forward = np.where(behind >= 0, entry[np.maximum(behind, 0)], -1)
+    return np.where(_has_own(table, of_forward), of_forward, entry)
+
+
+def _module_paths(trace: Trace) -> tuple[list[tuple[str, ...]], IntColumn]:
+    """Paths of modules, and by call the code of its own, −1 for none."""
+    tree, known = trace.hierarchy, dict[tuple[str, ...], int]()
+    paths: list[tuple[str, ...]] = [()]
+    code_of = [-1]
+    columns = tree.tree_parent.tolist()[1:], tree.tree_name.tolist()[1:]
+    for above, code in zip(*columns, strict=True):
+        name = trace.names[code]
+        path: tuple[str, ...] = paths[above]
+        path = (*path, name.removeprefix(MODULE_FRAME)) if name.startswith(MODULE_FRAME) else path
+        paths.append(path)
+        code_of.append(known.setdefault(path, len(known)) if path else -1)
+    return list(known), np.array(code_of, np.int64)[tree.path]

@@ -1,0 +1,61 @@
+"""Modules around calls that are known by stacks alone, as further regions of the call tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from .call_tree import nearest
+from .columns import IntColumn, distinct_rows, matching
+from .stacks import MODULE_FRAME, Stacks
+
+
+def module_regions(
+    stacks: Stacks, entry: IntColumn, parent: IntColumn, codes: Mapping[str, int]
+) -> tuple[IntColumn, npt.NDArray[np.int32]]:
+    """Put between calls and their callers the modules in whose forward the call began, and the caller did not.
+
+    Args:
+        entry: int64, by call the innermost entry of its stack, −1 for none.
+        parent: int64, by call its caller's position, −1 for none.
+        codes: of names, those of the modules' frames among them.
+
+    Returns:
+        `parent` anew, of the calls and after them of the regions that are added, whose callers may come after them; and
+        of these the codes of their names.
+
+    Example:
+        >>> stacks = Stacks.none().with_stacks({5: [["nn.Module: Net_0", "nn.Module: Linear_0", "a.py(1): f"]]})
+        >>> codes = {"nn.Module: Net_0": 3, "nn.Module: Linear_0": 4}
+        >>> parent, name = module_regions(stacks, np.array([-1, 2]), np.array([-1, 0]), codes)
+        >>> parent.tolist(), name.tolist()
+        ([-1, 2, 3, 0], [4, 3])
+    """
+    is_module = matching(stacks.name, stacks.names, lambda name: name.startswith(MODULE_FRAME))
+    innermost = nearest(np.arange(len(stacks)), stacks.above, is_module)
+    around = nearest(stacks.above, stacks.above, is_module)  # of a module the next one outside of it
+    inner = np.where(entry >= 0, np.append(innermost, -1)[entry], -1)
+    outer = np.where(parent >= 0, np.append(inner, -1)[parent], -1)
+    at = np.flatnonzero((inner >= 0) & (inner != outer))
+    pairs, of = distinct_rows(parent[at], inner[at])
+    callers = np.where(pairs[:, 0] >= 0, np.append(inner, -1)[pairs[:, 0]], -1).tolist()
+    found, count = np.array(parent, np.int64), len(parent)
+    first, above, module = [-1] * len(pairs), list[int](), list[int]()
+    for pair, ((caller, innermost_one), stop) in enumerate(zip(pairs.tolist(), callers, strict=True)):
+        chain, one = list[int](), innermost_one
+        while one >= 0 and one != stop:
+            chain.append(one)
+            one = int(around[one])
+        if one != stop:
+            continue  # the caller is in another module, such as that of another thread's call
+        first[pair] = count + len(module)
+        above += [*range(first[pair] + 1, first[pair] + len(chain)), caller]
+        module += chain
+    begin = np.array(first, np.int64)[of]
+    found[at[begin >= 0]] = begin[begin >= 0]
+    name_codes = np.array(
+        [codes[stacks.names[code]] for code in stacks.name[np.array(module, np.int64)].tolist()], np.int32
+    )
+    return np.concatenate([found, np.array(above, np.int64)]), name_codes
