@@ -134,7 +134,7 @@ def _sentence(count: int, why: str) -> str:
 def _give_data_work(trace: Trace, work: Work, of_data: _WorkOfData, call: int, events: IntColumn, named: Mask) -> None:
     """Give the kernels of one call of attention or of experts its work, as far as it is known."""
     if of_data.attention[call]:
-        attending = named[events] & ~matching(trace.gpu.name[events], trace.names, _JOINS_PARTS.search)
+        attending = named[events] & ~of_data.joining[events]
         kernels = events[attending] if attending.any() else events[:1]
         done = of_data.of_attention(call, kernels)
         parts = [] if done is None else [(kernels, done)]
@@ -183,6 +183,11 @@ class _WorkOfData:
         self._done: dict[tuple[object, ...], ExpertWork | None] = {}
         self._attended: dict[tuple[int, int, int], AttentionWork] = {}
         self._inside: dict[int, tuple[int, ...]] = {}
+
+    @cached_property
+    def joining(self) -> Mask:
+        """Which GPU events only join what kernels of attention have computed."""
+        return matching(self._trace.gpu.name, self._trace.names, _JOINS_PARTS.search)
 
     @cached_property
     def _tree(self) -> CallTree:
