@@ -173,7 +173,8 @@ class Library:
         rows.append(("calls", f"{len(trace.calls):,} on {len(set(trace.calls.thread.tolist())):,} threads"))
         rows.append(("device", f"{len(trace.gpu):,} events, {int(trace.gpu.dur.sum()) / _MS:,.3f} ms"))
         if len(trace.steps):
-            rows.append(("steps", f"{len(trace.steps):,}: {trace.steps.names[0]} to {trace.steps.names[-1]}"))
+            how = ", inferred from the kernels" if trace.steps.inferred else ""
+            rows.append(("steps", f"{len(trace.steps):,}: {trace.steps.names[0]} to {trace.steps.names[-1]}{how}"))
         if trace.link_report is not None:
             ops = trace.link_report.ops
             rows.append(("linked", f"{ops['linked']:,} of {ops['total']:,} ({ops['certain']:,} certain)"))

@@ -65,6 +65,8 @@ OWN_MEMBERS = {
     "captured_by": "string_val",  # that of ET+, as JSON; `captured_graphs` is in the header
     "counterpart": "string_val",  # that of ET+, as JSON
     "captured_op": "string_val",  # name of the operator that launched a replayed graph's kernel when it was captured
+    "captured_shapes": "string_val",  # shapes of that operator's inputs, as JSON
+    "captured_types": "string_val",  # and their types
     "input_strides": "string_val",
     "output_strides": "string_val",
     "et_attrs": "string_val",  # further attributes of the ET node, as JSON

@@ -13,7 +13,8 @@ from etplus.trace.build import NO_RECORDS, TraceBuilder
 from etplus.trace.errors import UsageError
 from etplus.trace.intervals import Span
 from etplus.trace.kinds import CPU, GPU, RUNTIME
-from etplus.trace.selection import call_between, parse_window, part_of, step_range
+from etplus.trace.selection import call_between, parse_window, part_of
+from etplus.trace.steps import chosen_steps
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
 from made_trace import launches, made_trace
@@ -179,13 +180,13 @@ def test_the_first_call_is_kept_for_what_it_launched() -> None:
 
 @pytest.mark.parametrize(("text", "steps"), [("0", (0, 0)), ("3", (3, 3)), ("0-3", (0, 3)), ("2-2", (2, 2))])
 def test_ranges_of_steps(text: str, steps: tuple[int, int]) -> None:
-    assert step_range(made_trace(), text, 4) == steps
+    assert chosen_steps(text, 4, (), "").tolist() == list(range(steps[0], steps[1] + 1))
 
 
 @pytest.mark.parametrize("text", ["4", "0-4", "3-2", "-1", "a", "1-b", "", "1-2-3", "0" * 20])
 def test_ranges_that_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="iterations '"):
-        step_range(made_trace(), text, 4)
+        chosen_steps(text, 4, (), "")
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
