@@ -55,7 +55,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_inputs(parser, "the model is fitted on all")
     add("-o", "--output", required=True, metavar="MODEL", help="model to write, JSON; gzipped if it ends in .gz")
-    add("--steps", metavar="A-B", help="take only these iterations of each trace, from 0, such as 0-19")
+    add(
+        "--steps",
+        metavar="A-B",
+        help="take only these iterations of each trace, from 0, such as 0-19, or a phase such as decode",
+    )
     hidden_alias(parser, "--iterations", "--steps")
     add("--keep-outliers", action="store_true", help="fit on iterations that are not like the others, too")
     add("--measured", metavar="MEASURED", help="what `etplus measure` wrote; its times come before all others")

@@ -24,7 +24,7 @@ from ..replaying.replay_summary import BaseError, summarize
 from ..replaying.whatif import GRAMMAR, apply_what_ifs, parse_what_if
 from ..trace.errors import UsageError
 from ..trace.printable import shortened
-from ..trace.selection import step_range
+from ..trace.steps import chosen_steps
 from ..trace.text_tables import number, render, rewrap, terminal_width
 from ..trace.trace import Trace
 from .execute import add_execution, run_execution
@@ -66,7 +66,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--network", metavar="SPEC",
         help="price communications on another network: bandwidth=GB/s, latency=us of a step, algorithm=ring, direct or "
         "halving-doubling; several traces are the ranks of one job")  # fmt: skip
-    add_steps(parser, "predict from the times of the others each of", "such as 3, 2-5, or all")
+    add_steps(
+        parser, "predict from the times of the others each of", "such as 3, 2-5 or all, or of a phase such as decode"
+    )
     hidden_alias(parser, "--predict-iteration", "--steps")
     add("--what-if", action="append", default=[], metavar="CHANGE", help="see below")
     add("--keep-outliers", action="store_true", help="predict iterations from those that are not like the others, too")
@@ -144,8 +146,7 @@ def _held_out(graph: ReplayGraph, which: str, keep_outliers: bool) -> _HeldOut:
     if which == "all":
         chosen = [k for k in range(len(found)) if k not in {outlier.iteration for outlier in set_apart}]
     else:
-        low, high = step_range(graph.trace, which, len(found))
-        chosen = list(range(low, high + 1))
+        chosen = chosen_steps(which, len(found), found.phases, graph.trace.file).tolist()
     done = [predict_iteration(graph, k, constants, keep_outliers=keep_outliers) for k in chosen]
     return _HeldOut(graph.trace.file, graph.trace.damage, BaseError.of(replay(graph, constants)), done, set_apart)
 

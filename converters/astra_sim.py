@@ -124,6 +124,7 @@ def write_astra_sim(
     skew_ns: int = 0,
     transferred: Mapping[int, int] | None = None,
     roofline: float | None = None,
+    memory: bool = False,
 ) -> Written:
     """Write one rank: GPU nodes, and the host's time as delays beside them.
 
@@ -133,6 +134,7 @@ def write_astra_sim(
         transferred: see `fold`.
         roofline: memory bandwidth of a roofline simulation, GB/s: all computations on the GPU get `num_ops` and
             `tensor_size`, see `roofline_work`.
+        memory: all nodes get the tensors that they read and write, see `TensorLists`.
 
     Raises:
         UsageError: an invalid `roofline` bandwidth, or the file cannot be written.
@@ -147,7 +149,7 @@ def write_astra_sim(
     nodes = fold(trace, comms.found, transferred)
     if skew_ns >= 500:
         nodes = after_start(nodes, (skew_ns + 500) // 1000)
-    return Written(write_nodes(trace, path, nodes, comms.rank, roofline), comms.counts)
+    return Written(write_nodes(trace, path, nodes, comms.rank, roofline, memory), comms.counts)
 
 
 def _unable(comm: Communication, own: RankComms, agreement: Agreement) -> str:

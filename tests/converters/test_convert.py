@@ -23,6 +23,7 @@ from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.errors import UsageError
 from etplus_files import DLRM, cpu, document_of, etplus, gpu, linked, normal
+from loggop import parse_goal
 from plain_chakra import read_plain
 from support import assert_valid, call, fixture_pair, run
 
@@ -47,6 +48,8 @@ def opens(path: Path, to: str) -> None:
         assert all(map(json.loads, path.read_text(encoding="utf-8").splitlines()))
     elif to == "dot":
         assert path.read_bytes().startswith(b"digraph")
+    elif to == "goal":
+        assert len(parse_goal(path.read_text())[0].operations) > 100
     elif to == "pftrace":
         assert len(read_kineto(path).events) > 100
     elif to == "parquet":
@@ -175,7 +178,10 @@ def test_a_document_is_opened_by_its_content(pair: tuple[Path, Path], tmp_path: 
         (["{json}", "{json}"], "exists, it may be a second input; give the output with -o OUTPUT"),
         (["{json}", "-o", "{json}", "--to", "chrome"], "the output would replace an input"),
         (["{json}", "{et}", "other"], "3 FILEs and no output; give it with -o OUTPUT"),
-        (["{json}", "-o", "foo.bar"], "foo.bar: unknown extension; choose a format with --to, or one of .et, .jsonl"),
+        (
+            ["{json}", "-o", "foo.bar"],
+            "foo.bar: unknown extension; choose a format with --to, or one of .et, .goal, .jsonl",
+        ),
         (["{json}", "-o", "foo.json"], "foo.json: unknown extension"),
         (["{json}", "new.bar"], "new.bar: unknown extension"),
         (["{json}", "-o", ""], "unknown extension"),
