@@ -44,7 +44,7 @@ Without -o there may be two FILEs, the second of which is written and must not e
 Exit status: 0 written, 1 written, but etplus check finds errors in it, 2 bad input or usage, nothing written.
 """
 
-_OPTIONS = "host memory_nodes skew renumber_ranks replicate roofline schema split subtree max_nodes degrade"
+_OPTIONS = "host memory_nodes network skew renumber_ranks replicate roofline schema split subtree max_nodes degrade"
 
 _SETS: dict[str, Profile] = {"chakra": "chakra", "astra-sim": "astra-sim"}
 """Formats that are checked when they are written, and for what."""
@@ -73,6 +73,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="astra-sim: N ranks that all run the one trace given, its process groups laid out over them")  # fmt: skip
     add("--roofline", type=float, metavar="GB/S",
         help="astra-sim: num_ops and tensor_size for a roofline simulation with this local-mem-bw")  # fmt: skip
+    add("--network", metavar="SPEC",
+        help="astra-sim: what the network file beside the set says, as in etplus replay (default: "
+        "bandwidth=25,latency=5us)")  # fmt: skip
     add("--rank", type=int, metavar="N",
         help="of the inputs, or of an export of several ranks, only this rank of the job; with --et-file: the rank "
         "that the pair is of")  # fmt: skip

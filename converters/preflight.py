@@ -71,7 +71,7 @@ def check_written(files: Sequence[str], *, profile: Profile) -> PreflightReport 
     """
     if not all(staged(name).is_file() for name in files):
         return None
-    ranks = [_rank_file(Path(name)) for name in files if not name.endswith(".json")]
+    ranks = [_rank_file(Path(name)) for name in files if name.endswith((".et", ".et.gz"))]
     groups = next((name for name in files if name.endswith(GROUPS_SUFFIX)), None)
     known = None if groups is None else read_groups(str(staged(groups)))
     placed = sorted((RankFile(staged(file.path), file.rank) for file in ranks), key=lambda file: file.rank)

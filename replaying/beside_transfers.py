@@ -6,14 +6,18 @@ Estimated from operators with the same name and shapes, of which some ran beside
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from ..schemas.kineto.host_calls import WAIT
 from ..trace.columns import IntColumn, matching
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.index import Row
-from ..trace.intervals import sums, union
+from ..trace.intervals import Intervals, sums, union
+from ..trace.trace import Trace
 from .replay_graph import COMM, DURATION, HOST, ReplayGraph
 
 _MOSTLY, _HARDLY = 0.9, 0.1
@@ -62,23 +66,57 @@ def transfer_edges(graph: ReplayGraph) -> IntColumn:
     return np.flatnonzero(np.isin(edges.kind, (DURATION, COMM)) & np.isin(edges.owner, shared.rows))
 
 
+def plain_traces(traces: Sequence[Trace], graph: ReplayGraph) -> list[Callable[[IntColumn], IntColumn]]:
+    """For each rank a function from times of its trace, ns, to those that they would be if nothing took longer beside
+    transfers. It keeps the order of times; waits shrink, too, but these are no work.
+
+    Args:
+        graph: of these traces, joined if they are several.
+    """
+    slowdown = 1.0 if graph.shared is None else graph.shared.slowdown
+    clocks: list[Callable[[IntColumn], IntColumn]] = []
+    for k, (trace, of_graph, windows) in enumerate(zip(traces, graph.traces, _windows(graph), strict=True)):
+        row = int(np.flatnonzero(of_graph.timed)[0])
+        ahead = int(graph.measured[graph.start[graph.first_row[k] + row]] - trace.ts[row])
+        clocks.append(partial(_shrunk, windows, ahead, 1 - 1 / slowdown))
+    return clocks
+
+
+def _shrunk(windows: Intervals, ahead: int, by: float, times: IntColumn) -> IntColumn:
+    return times - np.rint(_within(windows, times + ahead) * by).astype(np.int64)
+
+
 def _covered(graph: ReplayGraph, work: IntColumn) -> IntColumn:
     """Of some edges of host work for how long, as measured, transfers of their rank were under way, ns."""
-    shared, edges, measured = graph.shared, graph.edges, graph.measured
-    assert shared is not None
-    linked = shared.rows[np.array([bool(links) for links in shared.links], np.bool_)]
-    moves = transfer_edges(graph)
-    moves = moves[np.isin(edges.owner[moves], linked)]
-    rank, moving = graph.rank_of_row[graph.row[edges.target[work]]], graph.rank_of_row[edges.owner[moves]]
-    begin, end = measured[edges.source[moves]], measured[edges.target[moves]]
+    edges, measured = graph.edges, graph.measured
+    rank = graph.rank_of_row[graph.row[edges.target[work]]]
     until = measured[edges.target[work]]
     since = until - np.minimum(edges.lag[work], until - measured[edges.source[work]])
     found = np.zeros(len(work), np.int64)
-    for k in range(len(graph.traces)):
-        joined = union(begin[moving == k], end[moving == k])
-        if len(joined.start):
-            at = np.stack([joined.start, joined.end], axis=1).reshape(-1)
-            length = np.stack([np.zeros_like(joined.start), joined.end - joined.start], axis=1).reshape(-1)
-            covered = np.interp(until, at, np.cumsum(length)) - np.interp(since, at, np.cumsum(length))
-            found = np.where(rank == k, np.rint(covered).astype(np.int64), found)
+    for k, windows in enumerate(_windows(graph)):
+        covered = np.rint(_within(windows, until) - _within(windows, since))
+        found = np.where(rank == k, covered.astype(np.int64), found)
+    return found
+
+
+def _windows(graph: ReplayGraph) -> list[Intervals]:
+    """Of each rank when transfers of its links were under way, as measured."""
+    shared, edges, measured = graph.shared, graph.edges, graph.measured
+    if shared is None:
+        return [union(np.zeros(0, np.int64), np.zeros(0, np.int64)) for _ in graph.traces]
+    linked = shared.rows[np.array([bool(links) for links in shared.links], np.bool_)]
+    moves = transfer_edges(graph)
+    moves = moves[np.isin(edges.owner[moves], linked)]
+    moving = graph.rank_of_row[edges.owner[moves]]
+    begin, end = measured[edges.source[moves]], measured[edges.target[moves]]
+    return [union(begin[moving == k], end[moving == k]) for k in range(len(graph.traces))]
+
+
+def _within(windows: Intervals, times: IntColumn) -> npt.NDArray[np.float64]:
+    """How much of some windows lies before each time, ns."""
+    if not len(windows.start):
+        return np.zeros(len(times))
+    at = np.stack([windows.start, windows.end], axis=1).reshape(-1)
+    length = np.stack([np.zeros_like(windows.start), windows.end - windows.start], axis=1).reshape(-1)
+    found: npt.NDArray[np.float64] = np.interp(times, at, np.cumsum(length))
     return found

@@ -29,7 +29,7 @@ from ..trace.trace import Trace
 from .graph_events import GraphEvents
 from .replay_graph import COMM, DURATION, HANDOFF, HOST, Edges, SharedTransfers
 from .shared_links import Links, share_alone
-from .thread_edges import host_chains
+from .thread_edges import host_chains, without_backend_work
 
 _LATE_END_NS = 5_000_000
 """A caller may resume so long before the end that its backend records: the backend's thread marks the collective as
@@ -73,6 +73,16 @@ def with_settled_ends(trace: Trace) -> Trace:
         if np.searchsorted(by_end, at, "right") == np.searchsorted(by_end, at - _JUST_BEFORE_NS):
             dur[row] -= last - at
     return trace.with_(dur=as_column(dur))
+
+
+def long_pauses(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
+    """Thread, begin and end (ns, by the trace's clock) of each long pause of a thread of the host outside operators, or
+    in one that waits."""
+    trace, _ = without_backend_work(trace)
+    points, chains = host_chains(GraphEvents.of(trace))
+    paused, first = _pauses(points, chains), int(trace.ts[trace.timed].min())
+    source, target = chains.source[paused], chains.target[paused]
+    return trace.thread[points.row[target]], points.measured[source] + first, points.measured[target] + first
 
 
 def _pauses(points: GraphEvents, chains: Edges) -> IntColumn:

@@ -80,10 +80,11 @@ class Network:
             return 0
         else:
             found = collective_ns(kind, size, ranks, self.bandwidth, self.latency_ns, self.algorithm, self.library)
-        of = self._efficiency_of(SEND if kind == RECV else kind, size)
+        of = self.efficiency_of(SEND if kind == RECV else kind, size)
         return round(found * (1 if of is None else getattr(of, at)))
 
-    def _efficiency_of(self, kind: int, size: int) -> Efficiency | None:
+    def efficiency_of(self, kind: int, size: int) -> Efficiency | None:
+        """What is said of communications of a kind (SEND for messages) and size, None for nothing."""
         known = [of for of in self.efficiency if of.kind == kind and (size > of.over_bytes or not of.over_bytes)]
         return max(known, key=lambda of: of.over_bytes, default=None)
 

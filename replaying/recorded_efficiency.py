@@ -84,7 +84,7 @@ def _late_kinds(graph: ReplayGraph) -> tuple[Efficiency, ...]:
     for point, (lag, edge) in took.items():
         kind = kinds.get(int(edges.owner[edge]))
         if kind is not None and kind >= 0 and lag > _SLOW_NS:
-            own = most[point] if most[point] > _OWN_NS else 0
+            own = most[point] if most[point] > OWN_NS else 0
             ratios.setdefault(kind, []).append(1 + own / lag)
     found = [(kind, *np.quantile(of, [0.5, 0.1, 0.9]).tolist()) for kind, of in sorted(ratios.items())]
     return tuple(Efficiency(kind, 64 << 10, times, low, high) for kind, times, low, high in found if times > _LATE)
@@ -105,7 +105,7 @@ def late_leaves(graph: ReplayGraph) -> tuple[list[int], list[int]]:
     return into[edges.source[late]].tolist(), edges.lag[late].tolist()
 
 
-_OWN_NS = 4_000_000
+OWN_NS = 4_000_000
 """A rank that leaves a collective on the host so much later than the first one had no processor for a time slice."""
 
 
@@ -118,4 +118,4 @@ def left_together(graph: ReplayGraph, prices: IntColumn) -> ReplayGraph:
     move[edges.target[moves]] = edges.owner[moves]
     own = (edges.kind == HANDOFF) & (graph.row[edges.source] < 0) & (move[edges.source] >= 0)
     own[own] = prices[move[edges.source[own]]] >= 0
-    return graph.with_latencies(np.where(own, np.minimum(edges.lag, _OWN_NS), edges.lag))
+    return graph.with_latencies(np.where(own, np.minimum(edges.lag, OWN_NS), edges.lag))

@@ -113,6 +113,8 @@ def test_a_whole_set_is_not_changed_by_degrade(tmp_path: Path) -> None:
         plain, degraded = (convert(traces, tmp_path / f"{name}-{to}", to=to, degrade=name == "b") for name in "ab")
         assert plain.notes == degraded.notes
         for one, other in zip(plain.files, degraded.files, strict=True):
+            if one.endswith(".run.sh"):  # it names the set
+                continue
             assert Path(one).read_bytes() == Path(other).read_bytes()
 
 
