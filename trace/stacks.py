@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -170,7 +170,22 @@ class Stacks:
     def _located(self, entry: int, inner: int) -> SourceLine | None:
         place = _place(self.names[self.name[entry]])
         called = int(self.line[inner]) if inner >= 0 else -1
-        return place if place is None or called < 0 else place._replace(line=called, exact=True)
+        if place is None or called >= 0:
+            return place and place._replace(line=called, exact=True)
+        return place._replace(exact=bool(self._exact[entry]))
+
+    @cached_property
+    def _exact(self) -> npt.NDArray[np.bool_]:
+        """bool, by entry: its frame's name has the line that it was at, as compilers and annotations write it, and not
+        the first one of the function."""
+        exact = np.zeros(len(self), np.bool_)
+        fresh = self.entry[np.isin(self.evidence, (COMPILED, GRAPH_ANNOTATION))]
+        while len(fresh):
+            exact[fresh] = True
+            fresh = self.above[fresh]
+            fresh = fresh[fresh >= 0]
+            fresh = fresh[~exact[fresh]]
+        return exact
 
     def table_of(self, is_own: Callable[[str], bool]) -> SourceTable:
         """The source line of every entry, in time linear in their number; the same as `source` of each."""
@@ -185,8 +200,11 @@ class Stacks:
         """By entry the code in `lines` of the line in the innermost frame that has a place, by name."""
         found = list[int]()
         names = self.name.tolist()
-        for name, above, line in zip(names, self.above.tolist(), self.line.tolist(), strict=True):
+        columns = names, self.above.tolist(), self.line.tolist(), self._exact.tolist()
+        for name, above, line, exact in zip(*columns, strict=True):
             place = places[name]
+            if place is not None and exact:
+                place = place._replace(exact=True)
             if place is None and above >= 0 and line >= 0:
                 caller = places[names[above]]
                 place = caller and caller._replace(line=line, exact=True)
