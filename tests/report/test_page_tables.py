@@ -115,8 +115,11 @@ def test_the_flame_graph(browser: Page, tmp_path: Path) -> None:
     browser.evaluate("document.querySelector('.flame [tabindex=\"0\"]').focus()")
     press(browser, "ArrowDown")
     assert browser.evaluate(current).startswith("record.py")
-    press(browser, "ArrowDown")
-    longest = browser.evaluate(current)
+    for _ in range(20):  # through Python functions
+        press(browser, "ArrowDown")
+        longest = browser.evaluate(current)
+        if longest.startswith("Optimizer.step"):
+            break
     assert longest.startswith("Optimizer.step")
     press(browser, "ArrowRight")
     module = browser.evaluate("document.activeElement.title")
