@@ -15,6 +15,7 @@ import numpy.typing as npt
 from .brief import brief
 from .columns import IntColumn, distinct_rows, inverse_positions
 from .index import Positions, Row, as_positions
+from .printable import shortened
 
 Codes = npt.NDArray[np.int32]
 EVIDENCE_OF_STACKS = ("Python frames", "compiled code", "graph annotation", "repetition")
@@ -26,6 +27,7 @@ equal kernel of another iteration, inferred.
 """
 PYTHON_FRAMES, COMPILED, GRAPH_ANNOTATION, REPETITION = range(len(EVIDENCE_OF_STACKS))
 
+_WIDTH = 70
 MODULE_FRAME = "nn.Module: "
 _LOCATED = r"(?s)(.*)\((\d{1,9})\): (.*)"
 _LIBRARY = (
@@ -52,6 +54,9 @@ class SourceLine(NamedTuple):
     function: str = ""
     exact: bool = False
     own: bool = True
+
+    def __repr__(self) -> str:
+        return f"<line {shortened(str(self), _WIDTH)}>"
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" + (f" ({self.function})" if self.function else "")
