@@ -24,13 +24,13 @@ from .derive import device_properties, tables_of
 from .errors import ConvertError
 from .host_waits import MAX_SKEW_NS
 from .index import CallIndex, Column, GpuIndex, Positions, Row, as_column, as_positions
+from .inferred_steps import repeated_steps
 from .intervals import Span
 from .kernel_kinds import is_device_copy, is_device_wait
 from .kinds import GPU
 from .library import Library
 from .link_report import LinkReport
 from .origin import Origin, origin_of
-from .repeated_steps import repeated_steps
 from .stack_regions import module_regions
 from .stacks import SourceTable, Stacks, own_by
 from .steps import Steps, find_marks
@@ -360,7 +360,7 @@ class Trace(Library):
         encloses it, else until the next one begins.
 
         Where no annotation marks them and the sequence of kernels repeats, each repetition is one; they are marked
-        `inferred` (`trace.repeated_steps`).
+        `inferred` (`trace.inferred_steps`).
         """
         calls = self.calls
         rows = np.flatnonzero(calls.kind == ANNOTATION)
