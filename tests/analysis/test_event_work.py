@@ -10,6 +10,8 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from captured import capture_events, encode, replay_events
+from etplus import link
 from etplus.analysis.event_work import work_of_events
 from etplus.analysis.kernel_peaks import kernel_table
 from etplus.analysis.summary import analyse
@@ -148,11 +150,12 @@ def step(prefill: Sequence[tuple[int, int]], decode: Sequence[tuple[int, int]]) 
 
 
 BF = "c10::BFloat16"
+ATTENTION = "vllm::unified_attention_with_output"
 
 
 def attention(rows: int, ts: float) -> Document:
     shapes = [([rows, 8, 64], BF), ([rows, 2, 64], BF), ([rows, 2, 64], BF), ([rows, 8, 64], BF)]
-    return op("vllm::unified_attention_with_output", ts, 10, shapes)
+    return op(ATTENTION, ts, 10, shapes)
 
 
 def two_steps(duration: float, first: str | None = None, device: str = "NVIDIA H100 80GB HBM3") -> Trace:
@@ -173,6 +176,24 @@ def test_each_step_has_its_own_sums() -> None:
     assert work.flops.tolist() == [4 * 64 * 8 * one for one in pairs]
     assert work.bytes.tolist() == [2 * 2 * 64 * (q * 8 + k * 2) for q, k in ((2, 400), (10, 412))]
     assert work.most_bytes.tolist() == work.bytes.tolist() and not work.notes
+
+
+def test_replays_of_one_graph_have_the_sums_of_their_steps() -> None:
+    """A decode graph captured for four sequences, replayed in two steps of three."""
+    captured = capture_events([[("flash", ATTENTION), ("gemm", "aten::mm")]])
+    for event in captured:
+        if event["name"] == ATTENTION:
+            event["args"] |= {key: attention(4, 0)["args"][key] for key in ("Input Dims", "Input type")}
+    replayed = replay_events([[("flash", 7), ("gemm", 7)]] * 2)
+    batches = [[(1, 100), (1, 200), (1, 300)], [(1, 7), (1, 8), (1, 9)]]
+    launches = [event for event in replayed if event["name"] == "hipGraphLaunch"]
+    for batch, one in zip(batches, launches, strict=True):
+        replayed.append({"pid": 1, "tid": 1} | one | annotation(step([], batch), one["ts"] - 1, 3))
+    trace = link(None, encode(replayed), graph_captures=[encode(captured)])
+    work = work_of_events(trace)
+    found = kernels_of(trace, "flash")
+    assert work.flops[found].tolist() == [4 * 64 * 8 * sum(k for _, k in batch) for batch in batches]
+    assert work.bytes[found].tolist() == [2 * 2 * 64 * (3 * 8 + 2 * sum(k for _, k in batch)) for batch in batches]
 
 
 def test_what_is_not_known_is_said() -> None:
