@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from types import ModuleType
 
@@ -202,6 +203,14 @@ def test_what_is_not_known_is_said() -> None:
     assert work.flops[0] == work.bytes[0] == -1 and work.flops[1] > 0
     assert work.notes == ("calls without FLOPs: 1; the annotation of the step has no sums of lengths",)
     assert work.notes[0] in analyse(trace).notes
+
+
+def test_kernels_that_were_launched_before_the_trace_have_no_sums() -> None:
+    """Their operator is that of a kernel which repeats them in a later step, the lengths are not."""
+    trace = two_steps(50)
+    trace.__dict__["attribution"] = replace(trace.attribution, repetition=np.array([1, 0]))
+    work = work_of_events(trace)
+    assert work.flops[0] == -1 and work.flops[1] > 0 and "no sums of lengths" in work.notes[0]
 
 
 def test_sums_that_no_device_can_do_in_the_time_are_left_out() -> None:
