@@ -53,6 +53,9 @@ class SourceLine(NamedTuple):
     exact: bool = False
     own: bool = True
 
+    def __repr__(self) -> str:
+        return brief(self)
+
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" + (f" ({self.function})" if self.function else "")
 
@@ -272,6 +275,9 @@ class SourceTable(NamedTuple):
 
     lines: list[SourceLine]
     of_entry: IntColumn
+
+    def __repr__(self) -> str:
+        return brief(self)
 
 
 def stacks_of_tree(
