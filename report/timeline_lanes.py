@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..analysis.event_relations import RELATIONS, relations_of
-from ..analysis.kernel_peaks import Work
+from ..analysis.event_work import Work
 from ..replaying.critical import CriticalChain
 from ..schemas.kineto.event_args import ArgsReader, arg_value
 from ..trace.captured import CapturedOp
@@ -300,12 +300,14 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
         "delay": np.where(gpu.runtime >= 0, delay, -1),
         "flops": work.flops,
         "bytes": work.bytes,
+        "most_bytes": work.most_bytes,
         "dtype": work.dtype,
         "config": config,
         "comm": comm,
         "captured": np.where(gpu.captured_by >= 0, np.searchsorted(captured, gpu.captured_by), -1),
         "captured_link": gpu.captured_link,
         "replay": gpu.graph_replay,
+        "generated": np.append(trace.generated_of_call, -1)[gpu.call],
         "reason": gpu.reason,
         "repeated": repeated,
         "link": np.append(trace.link[trace.calls.source], 0)[gpu.call],
@@ -358,9 +360,10 @@ def _cpu_columns(trace: Trace) -> Columns:
         "device_events": np.concatenate([events, np.bincount(started, minlength=len(runtime))[: len(runtime)]]),
         "signature": np.concatenate([calls.signature, none]),
         "path": np.concatenate([trace.hierarchy.path, none]),
+        "generated": np.concatenate([trace.generated_of_call, none]),
         "link": np.concatenate([trace.link[calls.source], none]),
         "seq": np.concatenate([trace.seq_id[calls.source], none]),
-        "step": trace.steps.of(np.concatenate([calls.ts, runtime.ts])),
+        "step": np.concatenate([trace.step_of_call, trace.steps.of(runtime.ts, runtime.thread)]),
         "phase": origin.phase[row],
         "module": origin.module[row],
         "entry": origin.entry[row],
@@ -418,6 +421,7 @@ def _texts(trace: Trace) -> dict[str, Any]:
     return {
         "replays": msgspec.to_builtins(captured.replays) if captured is not None else [],
         "graphs": msgspec.to_builtins(captured.graphs) if captured is not None else [],
+        "generated": _generated(trace),
         "signatures": [_signature(signature) for signature in trace.signatures],
         "path_parents": tree.tree_parent,
         "path_names": [trace.names[code] if code >= 0 else "" for code in tree.tree_name.tolist()],
@@ -429,6 +433,19 @@ def _texts(trace: Trace) -> dict[str, Any]:
         "stacks": _stacks(trace),
         "evidence": _evidence(trace),
     }
+
+
+def _generated(trace: Trace) -> list[dict[str, Any]]:
+    """What is known of each generated kernel, and the lines that it does the work of."""
+    generated, told = trace.generated, trace.stacks.stated(trace.generated.row)
+    row = dict(zip(generated.kernel[told].tolist(), generated.row[told].tolist(), strict=True))
+    shown = []
+    for code, kernel in enumerate(generated.kernels):
+        entries = trace.stacks.entries(row[code]) if code in row else []
+        sources = map(trace.stacks.source, entries)
+        lines = dict.fromkeys(str(line) for line in sources if line is not None)
+        shown.append({**msgspec.to_builtins(kernel), "lines": list(lines)})
+    return shown
 
 
 def _stacks(trace: Trace) -> dict[str, Any] | None:

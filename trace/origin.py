@@ -27,7 +27,7 @@ from .kinds import (
     THROUGH,
     UNKNOWN,
 )
-from .stacks import MODULE_FRAME, SourceTable
+from .stacks import GRAPH_ANNOTATION, MODULE_FRAME, SourceTable
 from .tables import ANNOTATION, MODULE, OP
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ def origin_of(trace: Trace) -> Origin:
     phase = _phases(trace, backward, forward, own_entry)
     behind = _inherited(trace, forward, phase)
     table = trace.source_table
-    entry = _with_forward(own_entry, behind, table)
+    stated = trace.stacks.stated(calls.source)
+    entry = _with_forward(own_entry, behind, table, stated)
     paths, module = _module_paths(trace)
     module = _inherited_modules(trace, module, forward, behind, phase)
     gpu_call = gpu.call.copy()
@@ -120,7 +121,9 @@ def origin_of(trace: Trace) -> Origin:
     gpu_own = np.where(other >= 0, gpu_own[other], gpu_own)
     gpu_behind = np.full(len(gpu), -1, np.int64)
     gpu_behind[has] = behind[gpu_call[has]]
-    as_call = has & ((gpu_behind >= 0) | ~_has_own(table, gpu_own))
+    stated = np.where(gpu.source >= 0, trace.stacks.stated(gpu.source), False) & _has_line(table, gpu_own)
+    as_call = has & ((gpu_behind >= 0) | ~_has_own(table, gpu_own)) & ~stated
+    paths, gpu_module = _with_annotated(trace, gpu_own, paths, gpu_module)
     gpu_entry = np.where(as_call, scatter(len(gpu), has, entry[gpu_call[has]]), gpu_own)
     through_all = np.where(behind >= 0, _nearest_value(trace, through), 0).astype(np.int8)
     return Origin(
@@ -337,12 +340,44 @@ def _has_own(table: SourceTable, entry: IntColumn) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _with_forward(entry: IntColumn, behind: IntColumn, table: SourceTable) -> IntColumn:
-    """The stack of each call, of one that has a forward call behind it that one's if it has a line in own code."""
+def _has_line(table: SourceTable, entry: IntColumn) -> npt.NDArray[np.bool_]:
+    """Which entries (−1 for none) have a line at all."""
+    return (entry >= 0) & (np.append(table.of_entry, -1)[entry] >= 0)
+
+
+def _with_forward(
+    entry: IntColumn, behind: IntColumn, table: SourceTable, stated: npt.NDArray[np.bool_]
+) -> IntColumn:  # fmt: skip
+    """The stack of each call, of one that has a forward call behind it that one's if it has a line in own code.
+
+    Args:
+        stated: the stack is not what was open when the call began, but what it does the work of.
+    """
     if not len(entry):
         return entry
     of_forward = np.where(behind >= 0, entry[np.maximum(behind, 0)], -1)
-    return np.where(_has_own(table, of_forward), of_forward, entry)
+    own_line = stated & _has_line(table, entry)
+    return np.where(_has_own(table, of_forward) & ~own_line, of_forward, entry)
+
+
+def _with_annotated(
+    trace: Trace, entry: IntColumn, paths: list[tuple[str, ...]], module: IntColumn
+) -> tuple[list[tuple[str, ...]], IntColumn]:
+    """Paths of modules with those of graph annotations, and by GPU event the code of its own: an annotation's first."""
+    stacks, source = trace.stacks, trace.gpu.source
+    if not np.any(stacks.evidence == GRAPH_ANNOTATION):
+        return paths, module
+    known = {path: code for code, path in enumerate(paths)}
+    module = module.copy()
+    annotated = np.flatnonzero((entry >= 0) & (stacks.first_evidence(source) == GRAPH_ANNOTATION))
+    of_entry = dict[int, int]()
+    for event, at in zip(annotated.tolist(), entry[annotated].tolist(), strict=True):
+        if at not in of_entry:
+            path = tuple(name.removeprefix(MODULE_FRAME) for name in stacks.modules(at))
+            of_entry[at] = known.setdefault(path, len(known)) if path else -1
+        if of_entry[at] >= 0:
+            module[event] = of_entry[at]
+    return list(known), module
 
 
 def _module_paths(trace: Trace) -> tuple[list[tuple[str, ...]], IntColumn]:
