@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn, StringTable, distinct_rows, matching
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.intervals import Intervals, Span, intersection, step_function, sums, union
+from ..trace.stacks import MODULE_FRAME, is_module
 from ..trace.steps import enclosing
 from ..trace.tables import ANNOTATION
 from ..trace.trace import Trace
@@ -29,7 +30,8 @@ class BreakdownRow(WithMean, Row):
 
     Attributes:
         device, stream: −1 where the trace has none.
-        modules: named regions around the operator, outermost first; () without any.
+        modules: named regions around the operator, outermost first; of backward also the forward operator's modules; ()
+            without any.
         op: topmost operator, "" for events that no operator is known to have launched. shapes: of its inputs, "" if
             not recorded.
         kernel: the event's name. category: one of `GPU_CATEGORIES`.
@@ -196,28 +198,25 @@ def breakdown(trace: Trace) -> Table[BreakdownRow]:
     op, signature = (np.append(column, -1)[top] for column in (calls.name, calls.signature))
     labels, label_of = shape_labels(trace)
     distinct, inverse = distinct_rows(
-        gpu.device,
-        gpu.stream,
-        path,
-        op,
-        label_of[signature],
-        gpu.name,
-        gpu.category,
-        gpu.reason,
-        (owner.repetition > 0).astype(np.int64),
-    )
+        gpu.device, gpu.stream, path, _modules_behind(trace, path), op, label_of[signature], gpu.name, gpu.category,
+        gpu.reason, (owner.repetition > 0).astype(np.int64),
+    )  # fmt: skip
     count, total = np.bincount(inverse), sums(inverse, gpu.dur, len(distinct))
     whole = max(int(total.sum()), 1)
     modules = {
-        number: tuple(trace.names[code] for code in tree.regions(number)) for number in set(distinct[:, 2].tolist())
+        (where, behind): (
+            *(trace.names[code] for code in tree.regions(where)),
+            *(MODULE_FRAME + name for name in (trace.origin.modules[behind] if behind >= 0 else ())),
+        )
+        for where, behind in set(map(tuple, distinct[:, 2:4].tolist()))
     }
     rows = [
         BreakdownRow(
-            device, stream, modules[where], trace.names[name] if name >= 0 else "", labels[label],
+            device, stream, modules[where, behind], trace.names[name] if name >= 0 else "", labels[label],
             trace.names[kernel], trace.categories[category], int(count[row]), int(total[row]), int(total[row]) / whole,
             UNATTACHED_REASONS[reason] if reason else "", bool(repeated),
         )
-        for row, (device, stream, where, name, label, kernel, category, reason, repeated) in enumerate(
+        for row, (device, stream, where, behind, name, label, kernel, category, reason, repeated) in enumerate(
             distinct.tolist()
         )
     ]  # fmt: skip
@@ -225,6 +224,17 @@ def breakdown(trace: Trace) -> Table[BreakdownRow]:
         key=lambda row: (-row.total_ns, row.device, row.stream, row.modules, row.op, row.shapes, row.kernel)
     )
     return Table(BreakdownRow, rows)
+
+
+def _modules_behind(trace: Trace, path: IntColumn) -> IntColumn:
+    """Of each GPU event that is in no module, the modules of the forward call behind it, into `Origin.modules`; else
+    −1."""
+    origin, tree = trace.origin, trace.attribution.hierarchy
+    behind = np.append(origin.forward, -1)[origin.gpu_call]
+    in_module = [False]
+    for above, code in zip(tree.tree_parent.tolist()[1:], tree.tree_name.tolist()[1:], strict=True):
+        in_module.append(in_module[above] or is_module(trace.names[code]))
+    return np.where(np.array(in_module)[path], -1, np.append(origin.module, -1)[behind])
 
 
 def stream_use(trace: Trace) -> Table[StreamUse]:

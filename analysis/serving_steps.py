@@ -12,7 +12,7 @@ from ..trace.intervals import Intervals, union
 from ..trace.medians import percentile
 from ..trace.step_annotations import PHASES, PREFILL
 from ..trace.trace import Trace
-from .kernel_peaks import Work
+from .event_work import Work
 from .table import Column, Row, Table, per_second
 
 ALL_PHASES = "all"

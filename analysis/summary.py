@@ -15,6 +15,7 @@ from ..trace.brief import brief
 from ..trace.columns import distinct_rows
 from ..trace.counterparts import repetition_sentences
 from ..trace.errors import EtplusError
+from ..trace.generated import compiled_summary
 from ..trace.intervals import sums
 from ..trace.kernel_names import kernel_label
 from ..trace.plugins import Plugin, plugins
@@ -36,8 +37,9 @@ from .breakdown import (
 )
 from .device_memory import device_memory
 from .devices import Device, why_unknown
+from .event_work import Work, work_of_events
 from .findings import find_all
-from .kernel_peaks import GemmRow, KernelRow, Work, find_devices, gemm_table, kernel_table, work_of_events
+from .kernel_peaks import GemmRow, KernelRow, find_devices, gemm_table, kernel_table
 from .launch_queues import KERNEL_DELAY_NS, IdleCauses, idle_causes, launch_statistics, queue_use
 from .modules import module_table
 from .operators import OperatorRow, operator_table
@@ -222,15 +224,17 @@ def analyse(
         host_ops(trace, by_shape=by_shape), operator_table(trace, by_shape=by_shape), iterations(trace, annotation),
         kernel_table(trace, work, devices),
         overhead_rows(trace, event_ns, by_shape=by_shape), event_ns, batch_size,
-        (*trace.notes, *_missing(trace), *unknown), consecutive_kernel_delay_ns,
+        (*trace.notes, *_missing(trace), *work.notes, *unknown), consecutive_kernel_delay_ns,
     )  # fmt: skip
 
 
 def _missing(trace: Trace) -> list[str]:
     """What is not in the trace and makes results poorer."""
+    compiled = compiled_summary(trace.summary)
+    known = [f"source lines {sentence}" for sentence in (compiled.sentences if compiled is not None else [])]
     if not len(trace.gpu):
-        return ["the trace has no GPU events"]
-    graphs = trace.captured.sentences if trace.captured is not None else []
+        return ["the trace has no GPU events", *known]
+    graphs = [*known, *(trace.captured.sentences if trace.captured is not None else [])]
     if trace.steps.inferred:
         graphs = [
             *graphs,

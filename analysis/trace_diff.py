@@ -22,6 +22,7 @@ from ..trace.text_tables import Cell, number, render, titled
 from .breakdown import BreakdownRow, breakdown, iteration_at, launched_in
 from .kernel_peaks import KernelRow, kernel_table
 from .serving_steps import PhaseChange, phase_changes
+from .source_diff import LineRow, line_rows, lines_text
 from .summary import Analysis
 from .table import Row, WithMean
 
@@ -73,7 +74,7 @@ class Difference:
         latency_a, latency_b: mean length of an iteration, ns, where iterations are compared; else the traces' spans.
         ops, kernels: by name (operators with shapes if asked for).
         damage: what is wrong with the files, in sentences.
-        paths: by call path. phases: of the steps of serving engines.
+        paths: by call path. phases: of the steps of serving engines. lines: by source line, where stacks are recorded.
         gains, losses: operators that take less and more time in B, those with the greatest change first.
     """
 
@@ -95,6 +96,7 @@ class Difference:
     damage: tuple[str, ...] = ()
     paths: list[PathRow] = field(default_factory=list)
     phases: list[PhaseChange] = field(default_factory=list)
+    lines: list[LineRow] = field(default_factory=list)
 
     __repr__ = brief
 
@@ -124,6 +126,7 @@ def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool 
         _match(_ops(one, by_shape), _ops(other, by_shape)), _match(_kernels(one), _kernels(other)),
         _latency(a, per_iteration), _latency(b, per_iteration), (*a.trace.damage, *b.trace.damage),
         path_rows(a, b, per_iteration=per_iteration), phase_changes(a.serving_phases, b.serving_phases),
+        line_rows(a, b, per_iteration=per_iteration),
     )  # fmt: skip
 
 
@@ -179,9 +182,9 @@ class _ComparedPart:
             return cls(analysis.breakdown, analysis.kernels, 1, outside)
         rows = np.flatnonzero(inside)
         part = trace.with_tables(replace(trace.tables, gpu=trace.gpu.take(rows)))
-        columns = ("flops", "bytes", "dtype", "call", "operator_ns")
-        done = replace(work, **{name: getattr(work, name)[rows] for name in columns})
-        return cls(breakdown(part), kernel_table(part, done, analysis.devices), len(analysis.iterations), outside)
+        return cls(
+            breakdown(part), kernel_table(part, work.take(rows), analysis.devices), len(analysis.iterations), outside
+        )
 
     @property
     def total_ns(self) -> float:
@@ -234,8 +237,9 @@ def _devices(analysis: Analysis) -> str:
 
 def json_of_difference(found: Difference) -> dict[str, Any]:
     """All of it as plain objects."""
-    plain = asdict(replace(found, paths=[], phases=[])) | {"paths": plain_paths(found.paths)}
+    plain = asdict(replace(found, paths=[], phases=[], lines=[])) | {"paths": plain_paths(found.paths)}
     plain["phases"] = [row.plain() for row in found.phases]
+    plain["lines"] = [asdict(row) | {"changed": row.changed, "change_ns": row.change_ns} for row in found.lines]
     for key, rows in (("ops", found.ops), ("kernels", found.kernels)):
         plain[key] = [asdict(row) | {"change_ns": row.change_ns, "ratio": row.ratio} for row in rows]
     return plain | {"gains": [row.name for row in found.gains], "losses": [row.name for row in found.losses]}
@@ -257,6 +261,7 @@ def diff_text(found: Difference, width: int, top: int = 15) -> str:
     lines = (line for text in head for line in textwrap.wrap(printable(text, "?"), width, subsequent_indent="   "))
     parts = [
         "\n".join(lines),
+        *filter(None, [lines_text(found.lines, width, top)]),
         _table("operators, by the change in time", found.ops, width, top, above=False),
         _table("kernels, by the change in time", found.kernels, width, top, above=True),
         _paths(found.paths, width, top),

@@ -22,6 +22,7 @@ from ..trace.errors import UsageError
 from ..trace.printable import csv_cell
 from ..trace.selection import part_of
 from ..trace.text_tables import terminal_width
+from ..trace.trace import Trace
 from .inputs import add_inputs, find_inputs, read_input, read_inputs
 from .options import (
     add_analysis,
@@ -30,6 +31,7 @@ from .options import (
     add_top,
     captures_linker,
     own_devices,
+    with_own,
 )
 from .outputs import add_tables_and_switch, write_tables
 from .regressions import add_limit, report_regressions
@@ -44,6 +46,7 @@ examples:
   etplus analyze linked --json numbers.json                # the folder that etplus batch wrote
   etplus analyze et_plus.json --steps 2-4                  # without warm-up
   etplus analyze branch.json --baseline main.json --fail-over 5%
+  etplus analyze trace.json --own my_model --own train.py  # source lines of these files
   etplus analyze trace.json --csv tables --plots figures --batch-size 256
 
 Shapes (and so FLOPs and bytes) are known from ET+, and from a Kineto trace that was recorded with record_shapes.
@@ -98,7 +101,11 @@ def run(arguments: argparse.Namespace) -> int:
         annotation=arguments.annotation, by_shape=arguments.by_shape, batch_size=arguments.batch_size,
     )  # fmt: skip
     with_captures = captures_linker(arguments)
-    chosen = partial(part_of, steps=arguments.steps, window=arguments.window)
+
+    def chosen(trace: Trace) -> Trace:
+        own = with_own(trace, arguments)
+        return part_of(own, steps=arguments.steps, window=arguments.window, between=arguments.between)
+
     for trace in map(chosen, map(with_captures, read_inputs(inputs))):
         warn_of_damage([trace])
         analysis = analysed(trace)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..schemas.etplus.write_etplus import with_captured
 from ..schemas.kineto.event_args import graph_node_args
 from ..trace.captured import GRAPH_REASONS, CapturedGraph, CapturedGraphs, CaptureLinks, GraphReplay
-from ..trace.columns import IntColumn, StringTable, distinct, inverse_positions, positions, scatter
+from ..trace.columns import IntColumn, StringTable, distinct, inverse_positions, mask_at, positions, scatter
 from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.errors import UsageError
 from ..trace.kinds import CERTAIN, EQUIVALENT, GPU, RUNTIME
@@ -368,6 +368,8 @@ class _CapturedCalls:
             capture = captures[number]
             mine = [(i, graph) for i, graph in enumerate(graphs) if graph.capture == number]
             kept = with_callers(np.concatenate([capture.op[graph.at] for _, graph in mine]), capture.parent)
+            silent = ~mask_at(len(capture.name), with_callers(capture.op, capture.parent))  # they launch nothing
+            kept = distinct(np.append(kept, np.flatnonzero(silent & np.isin(capture.parent, kept))))
             place[number] = scatter(len(capture.name), kept, len(name) + np.arange(len(kept)))
             ordinals = scatter(len(capture.batch_size) + 1, [graph.ordinal for _, graph in mine], [i for i, _ in mine])
             above = capture.parent[kept]

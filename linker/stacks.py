@@ -99,12 +99,9 @@ class _FrameEvent(msgspec.Struct, gc=False):
     args: _FrameArgs | None = None
 
 
-_decode = msgspec.json.Decoder(_FrameEvent).decode
-
-
 def _call_from(text: bytes) -> str:
     try:
-        args = _decode(text).args
+        args = msgspec.json.decode(text, type=_FrameEvent).args
     except UNREADABLE:
         return ""
     return args.CallFrom if args is not None and isinstance(args.CallFrom, str) else ""

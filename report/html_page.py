@@ -23,7 +23,8 @@ _PARTS = files(__package__) / "html"
 _SCRIPTS = (
     "base.js", "table.js", "blocks.js", "packed.js", "tiles.js", "details.js", "facts.js", "inspector.js",
     "critical.js", "span.js", "overlay.js", "keys.js", "timeline.js", "job.js", "ranks.js", "overview.js",
-    "breakdown.js", "flame.js", "operators.js", "kernels.js", "idle.js", "counters.js", "host.js", "diff.js",
+    "breakdown.js", "flame.js", "operators.js", "source.js", "kernels.js", "idle.js", "counters.js", "host.js",
+    "diff.js",
 )  # fmt: skip
 _START = "main.js"
 _STYLES = ("style.css", "drawings.css", "details.css", "access.css")

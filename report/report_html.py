@@ -9,6 +9,7 @@ from typing import Any
 from .. import __version__
 from ..analysis.counters import counters, drawn
 from ..analysis.launch_queues import longest_gaps
+from ..analysis.source_diff import LineRow
 from ..analysis.summary import Analysis, json_of
 from ..analysis.table import SCALES, Table
 from ..analysis.trace_diff import Difference, json_of_difference
@@ -34,7 +35,7 @@ _ROWS = 2_000
 _ROWS_OF_A_JOB = 16_000
 _LEAST_ROWS = 200
 _LONG_TABLES = (
-    "breakdown", "operators", "modules", "kernels", "gemms", "communication", "sequences", "memory_holders",
+    "breakdown", "operators", "modules", "sources", "kernels", "gemms", "communication", "sequences", "memory_holders",
     "serving_steps",
 )  # fmt: skip
 _SPANS = 600
@@ -169,11 +170,21 @@ def diff_html(found: Difference, a: Analysis, b: Analysis) -> bytes:
         "version": __version__,
         "difference": difference | {
             "ops": difference["ops"][:_DIFF_ROWS], "kernels": difference["kernels"][:_DIFF_ROWS],
-            "paths": paths[:_DIFF_ROWS],
-            "left_out": {key: max(len(difference[key]) - _DIFF_ROWS, 0) for key in ("ops", "kernels")},
+            "paths": paths[:_DIFF_ROWS], "lines": _plain_lines(found.lines[:_DIFF_ROWS]),
+            "left_out": {key: max(len(difference[key]) - _DIFF_ROWS, 0) for key in ("ops", "kernels", "lines")},
             "paths_left_out": len(found.paths) - len(paths[:_DIFF_ROWS]),
             "iteration_list": {"a": a.iterations.plain(), "b": b.iterations.plain()},
         },
         "ranks": [{"label": "", "analysis": {"devices": {}, "kernel_labels": {}}}],
     }  # fmt: skip
     return page(shown, f"{name} · etplus diff")
+
+
+def _plain_lines(rows: Sequence[LineRow]) -> list[dict[str, Any]]:
+    """Source lines of both traces as rows of the page's table."""
+    pairs = [(side, key) for side in ("a", "b") for key in ("calls", "host_ns", "device_ns")]
+    return [
+        {"place": row.place, "what": row.what_changed, "change_ns": row.change_ns}
+        | {f"{side}_{key}": getattr(getattr(row, side), key, None) for side, key in pairs}
+        for row in rows
+    ]

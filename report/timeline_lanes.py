@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..analysis.event_relations import RELATIONS, relations_of
-from ..analysis.kernel_peaks import Work
+from ..analysis.event_work import Work
 from ..replaying.critical import CriticalChain
 from ..schemas.kineto.event_args import ArgsReader, arg_value
 from ..trace.captured import CapturedOp
@@ -21,7 +21,7 @@ from ..trace.errors import ConvertError
 from ..trace.index import as_column
 from ..trace.intervals import Intervals, sums, union
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
-from ..trace.kinds import LINK_NAMES
+from ..trace.kinds import LINK_NAMES, PHASES
 from ..trace.printable import shortened, stream_label, thread_label
 from ..trace.tables import OP
 from ..trace.tensors import Signature
@@ -81,10 +81,11 @@ def timeline_of(
     Returns:
         `span` ns; `lanes` {name, note, gpu, rows, and device, stream or thread}; `kinds` {name, colour, gpu}; `names`;
         by block `lane`, `depth`, `ts`, `dur`, `name`, `kind`, `count`, `busy`, `op` (a name or −1); `found`, by name
-        and kind the number, total and longest of its calls; `load`, the part of each of many equal slices of the time
-        in which a device was busy; `resolution` ns below which calls may be merged; `hidden`, the number of lanes left
-        out; `tiles`, all events of the lanes (see `tiles_of`), `details` of them (see `details_of`) and `path`, the
-        critical path (see `chain_of`; None without `chain`); None where the events are too many. Events are numbered
+        and kind the number, total and longest of its calls; `places`, the same of source lines and modules; `load`, the
+        part of each of many equal slices of the time in which a device was busy; `resolution` ns below which calls may
+        be merged; `hidden`, the number of lanes left out; `tiles`, all events of the lanes (see `tiles_of`), `details`
+        of them (see `details_of`) and `path`, the critical path (see `chain_of`; None without `chain`); None where the
+        events are too many. Events are numbered
         in order of lane, depth and start, in which blocks follow one another.
     """
     every, labels = _rows(trace)
@@ -111,7 +112,7 @@ def timeline_of(
         "names": [shortened(name, _LONGEST_NAME) for name in names],
         "lane": blocks.lane, "depth": blocks.depth, "ts": blocks.ts, "dur": blocks.dur, "name": name[blocks.first],
         "kind": kind[blocks.first], "count": blocks.count, "busy": blocks.busy, "op": op[blocks.first],
-        "found": found, "load": _load(trace), "tiles": None, "details": None, "path": None,
+        "found": found, "places": _places(trace), "load": _load(trace), "tiles": None, "details": None, "path": None,
     }  # fmt: skip
     if tiled:
         layout = LaneLayout.of(rows.lane, depth, rows.ts)
@@ -144,7 +145,8 @@ def _rows(trace: Trace) -> tuple[_EventRows, list[dict[str, Any]]]:
     ts = np.concatenate([gpu.ts, calls.ts, runtime.ts]) - trace.span.start
     end = np.concatenate([gpu.end, calls.end, runtime.end]) - trace.span.start
     owner = trace.attribution
-    launcher = np.append(owner.calls.name, -1)[np.append(owner.hierarchy.top, -1)[owner.call]]
+    recorded = np.where(owner.repetition > 0, -1, owner.call)
+    launcher = np.append(owner.calls.name, -1)[np.append(owner.hierarchy.top, -1)[recorded]]
     host = np.where(calls.kind == OP, 0, 1)
     kind = np.concatenate([_gpu_kinds(trace), len(GPU_KINDS) + host, np.full(len(runtime), len(GPU_KINDS) + 2)])
     name = np.concatenate([gpu.name, calls.name, runtime.name]).astype(np.int64)
@@ -181,6 +183,28 @@ def _found(rows: _EventRows) -> list[dict[str, int]]:
         }
         for key in listed.tolist()
     ]  # fmt: skip
+
+
+def _places(trace: Trace) -> list[dict[str, Any]]:
+    """Source lines and modules by text: number, total and longest of their GPU events, without any of their calls."""
+    origin, table = trace.origin, trace.source_table
+    on_gpu = len(trace.gpu) > 0
+    of = trace.gpu if on_gpu else trace.calls
+    entry, module = (origin.gpu_entry, origin.gpu_module) if on_gpu else (origin.entry, origin.module)
+    line = np.where(entry >= 0, np.append(table.of_entry, -1)[entry], -1)
+    texts = [list(map(str, table.lines)), [" / ".join(path) for path in origin.modules]]
+    found: list[dict[str, Any]] = []
+    for what, codes, names in zip(("Source line", "Module"), (line, module), texts, strict=True):
+        at = np.flatnonzero(codes >= 0)
+        dur = (of.end - of.ts)[at]
+        count, total = np.bincount(codes[at], minlength=len(names)), sums(codes[at], dur, len(names))
+        longest = at[np.lexsort((-dur, codes[at]))][np.cumsum(count[count > 0]) - count[count > 0]]
+        for code, event in zip(np.flatnonzero(count).tolist(), longest.tolist(), strict=True):
+            found.append({
+                "text": names[code], "what": what, "count": int(count[code]), "total": int(total[code]),
+                "ts": int(of.ts[event]) - trace.span.start, "dur": int(of.end[event] - of.ts[event]),
+            })  # fmt: skip
+    return sorted(found, key=lambda row: (-row["total"], row["what"], row["text"]))[:_NAMES_LISTED]
 
 
 def _load(trace: Trace) -> list[list[float]]:
@@ -266,6 +290,7 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
     comm = np.full(len(gpu), -1, np.int64)
     comm[comms] = np.arange(len(comms))
     captured = np.unique(gpu.captured_by[gpu.captured_by >= 0])
+    repeated, operators = _repeated(trace)
     columns = {
         "id": np.append(trace.id, -1)[row],
         "kineto_event": np.append(trace.kineto_event, -1)[row],
@@ -274,15 +299,21 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
         "delay": np.where(gpu.runtime >= 0, delay, -1),
         "flops": work.flops,
         "bytes": work.bytes,
+        "most_bytes": work.most_bytes,
         "dtype": work.dtype,
         "config": config,
         "comm": comm,
         "captured": np.where(gpu.captured_by >= 0, np.searchsorted(captured, gpu.captured_by), -1),
         "captured_link": gpu.captured_link,
         "replay": gpu.graph_replay,
+        "generated": np.append(trace.generated_of_call, -1)[gpu.call],
         "reason": gpu.reason,
+        "repeated": repeated,
         "link": np.append(trace.link[trace.calls.source], 0)[gpu.call],
         "step": trace.step_of_event,
+        "phase": trace.origin.gpu_phase,
+        "module": trace.origin.gpu_module,
+        "entry": trace.origin.gpu_entry,
     }
     shown = ("name", "kind", "shapes", "dtypes", "modules")
     ops = [CapturedOp(trace, op, 0) for op in captured.tolist()]
@@ -292,8 +323,22 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
         "configs": [dict(zip(LAUNCH_ARGS, map(arg_value, config), strict=True)) for config in configs],
         "comms": [msgspec.to_builtins(gpu.comm[event]) for event in comms],
         "captured": [{key: getattr(op, key) for key in shown} for op in ops],
+        "repeated": operators,
     }
     return columns, texts
+
+
+def _repeated(trace: Trace) -> tuple[IntColumn, list[str]]:
+    """The operators of events that were launched before the trace, known by repetition: codes, −1 for other events, and
+    the operators with their shapes."""
+    owner, labels = trace.attribution, StringTable()
+    code = np.full(len(trace.gpu), -1, np.int64)
+    for event in np.flatnonzero(owner.repetition > 0).tolist():
+        call = int(owner.call[event])
+        signature = int(owner.calls.signature[call])
+        shapes = trace.signatures[signature].label if signature >= 0 else ""
+        code[event] = labels.codes([f"{trace.names[owner.calls.name[call]]} {shapes}".rstrip()])[0]
+    return code, labels.values
 
 
 def _cpu_columns(trace: Trace) -> Columns:
@@ -314,9 +359,13 @@ def _cpu_columns(trace: Trace) -> Columns:
         "device_events": np.concatenate([events, np.bincount(started, minlength=len(runtime))[: len(runtime)]]),
         "signature": np.concatenate([calls.signature, none]),
         "path": np.concatenate([trace.hierarchy.path, none]),
+        "generated": np.concatenate([trace.generated_of_call, none]),
         "link": np.concatenate([trace.link[calls.source], none]),
         "seq": np.concatenate([trace.seq_id[calls.source], none]),
         "step": np.concatenate([trace.step_of_call, trace.steps.of(runtime.ts, runtime.thread)]),
+        "phase": np.concatenate([trace.origin.phase, zero]),
+        "module": np.concatenate([trace.origin.module, none]),
+        "entry": np.concatenate([trace.origin.entry, trace.stacks.first_entry(runtime.source)]),
     }
 
 
@@ -371,14 +420,41 @@ def _texts(trace: Trace) -> dict[str, Any]:
     return {
         "replays": msgspec.to_builtins(captured.replays) if captured is not None else [],
         "graphs": msgspec.to_builtins(captured.graphs) if captured is not None else [],
+        "generated": _generated(trace),
         "signatures": [_signature(signature) for signature in trace.signatures],
         "path_parents": tree.tree_parent,
         "path_names": [trace.names[code] if code >= 0 else "" for code in tree.tree_name.tolist()],
         "links": LINK_NAMES,
         "reasons": ["", *UNATTACHED_REASONS[1:]],
         "steps": trace.steps.names,
+        "phases": PHASES,
+        "modules": [" / ".join(path) for path in trace.origin.modules],
+        "stacks": _stacks(trace),
         "evidence": _evidence(trace),
     }
+
+
+def _generated(trace: Trace) -> list[dict[str, Any]]:
+    """What is known of each generated kernel, and the lines that it does the work of."""
+    generated, told = trace.generated, trace.stacks.stated(trace.generated.row)
+    row = dict(zip(generated.kernel[told].tolist(), generated.row[told].tolist(), strict=True))
+    shown = []
+    for code, kernel in enumerate(generated.kernels):
+        entries = trace.stacks.entries(row[code]) if code in row else []
+        sources = map(trace.stacks.source, entries)
+        lines = dict.fromkeys(str(line) for line in sources if line is not None)
+        shown.append({**msgspec.to_builtins(kernel), "lines": list(lines)})
+    return shown
+
+
+def _stacks(trace: Trace) -> dict[str, Any] | None:
+    """The tree of stacks with the source line of each entry; None without any."""
+    stacks, table = trace.stacks, trace.source_table
+    if not len(stacks):
+        return None
+    names = [shortened(name, _LONGEST_NAME) for name in stacks.names]
+    columns = {"above": stacks.above, "name": stacks.name, "line": table.of_entry}
+    return {"names": names, "lines": list(map(str, table.lines)), **columns}
 
 
 def _signature(signature: Signature) -> dict[str, Any]:

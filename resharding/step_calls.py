@@ -23,6 +23,8 @@ from ..trace.tables import OP
 from ..trace.tensors import Signature
 from ..trace.trace import Trace
 
+_MOST_REPLAYED = 0.1
+"""Share of the device time; the rest of a trace can be derived, and what is not is listed."""
 _BACKWARD = "autograd::engine::evaluate_function: "
 COMMUNICATES = re.compile(
     r"(?:c10d|_c10d_functional|torch::distributed::reducer|torch\.distributed\.ddp\.reducer|fsdp)::?.*"
@@ -165,12 +167,12 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
 def check_eager(trace: Trace) -> None:
     """
     Raises:
-        UsageError: kernels are of replayed graphs, whose tensors cannot be followed.
+        UsageError: much of the device time is of replayed graphs, whose tensors cannot be followed.
     """
     gpu, runtime = trace.gpu, trace.runtime
     named = matching(runtime.name, trace.names, lambda name: "GraphLaunch" in name)
     replayed = (gpu.captured_by >= 0) | np.append(named, False)[gpu.runtime]
-    if replayed.any():
+    if gpu.dur[replayed].sum() > _MOST_REPLAYED * gpu.dur.sum():
         raise UsageError(
             f"{trace.file}: {np.count_nonzero(replayed):,} of {len(gpu):,} device events are of replayed graphs, in"
             " which no tensors are recorded; record the step eagerly (vLLM: enforce_eager, SGLang:"

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .columns import IntColumn, mask_at
-from .conventions import MAX_NS, NS_PER_UNIT
+from .conventions import ANNOTATION_SCOPE, MAX_NS, NS_PER_UNIT
 from .errors import UsageError
 from .index import as_column, as_positions
 from .intervals import Intervals, Span, union
@@ -45,30 +45,62 @@ def parse_window(text: str) -> Span:
     return Span(round(start), round(end))
 
 
-def part_of(trace: Trace, *, steps: str | None = None, window: str | None = None) -> Trace:
-    """A trace with the calls and GPU events of some iterations, or of a window; its rows and edges stay as they are.
+def call_between(trace: Trace, name: str, number: int = 0) -> int:
+    """Position in `trace.calls` of an annotation, the `number`-th from 0 of those with a name; −1 where it is no call.
 
-    Of iterations: what ran on the host meanwhile, and the GPU events launched meanwhile. Of a window: what ran in it,
-    in part at least. With the GPU events come the calls that launched them. Nothing is cut off: an operator that began
-    earlier keeps its duration. `span` is the chosen time and what the GPU events and their launches need beyond it;
-    of steps that do not follow each other, as those of a phase, it is the time from the first to the last.
+    The name is the whole one, else a part of it; operators count where no annotation has it.
+
+    Raises:
+        UsageError: no call has the name, or not so many do.
+
+    Example:
+        >>> trace.names[trace.calls.name[call_between(trace, "forward", 1)]]
+        '## forward ##'
+    """
+    calls = trace.calls
+    annotations = trace.scope[calls.source] == ANNOTATION_SCOPE
+    exact = np.array([text == name for text in trace.names], np.bool_)[calls.name]
+    part = np.array([name in text for text in trace.names], np.bool_)[calls.name]
+    for which in (annotations & exact, annotations & part, exact, part):
+        found = np.flatnonzero(which)
+        if len(found) > number >= 0:
+            return int(found[number])
+        if len(found):
+            raise UsageError(f"between {name[:60]!r} {number}: {trace.file} has {len(found)}, numbered from 0")
+    raise UsageError(f"between {name[:60]!r}: no annotation or operator of {trace.file} has this in its name")
+
+
+def part_of(
+    trace: Trace, *, steps: str | None = None, window: str | None = None, between: tuple[str, int] | None = None
+) -> Trace:
+    """A trace with the calls and GPU events of some iterations, a window or an annotation; its rows and edges stay.
+
+    Of iterations and an annotation: what ran on the host meanwhile, and the GPU events launched meanwhile. Of a window:
+    what ran in it, in part at least. With the GPU events come the calls that launched them. Nothing is cut off: an
+    operator that began earlier keeps its duration. `span` is the chosen time and what the GPU events and their launches
+    need beyond it; of steps that do not follow each other, as those of a phase, it is the time from the first to the
+    last.
 
     Args:
         steps: iterations by number from 0, such as "3" or "0-19", or of a phase, such as "decode".
         window: see `parse_window`.
+        between: a name and a number, see `call_between`: from its start to its end.
 
     Raises:
-        UsageError: both are given, or not such a text, no such iterations, or nothing in the window.
+        UsageError: two of them are given, or not such a text, no such iterations or annotation, or nothing in the
+            window.
 
     Example:
         >>> part = part_of(trace, window="0-1ms")
         >>> 0 < len(part.calls) < len(trace.calls)
         True
     """
-    if steps is None and window is None:
+    parts = {"--steps": steps, "--window": window, "--between": between}
+    given = [option for option, value in parts.items() if value is not None]
+    if not given:
         return trace
-    if steps is not None and window is not None:
-        raise UsageError("--steps and --window both choose a part of the trace; give one of them")
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} both choose a part of the trace; give one of them")
     trace = with_unattached(trace)
     gpu, calls, runtime = trace.gpu, trace.calls, trace.runtime
     if steps is not None:
@@ -76,6 +108,10 @@ def part_of(trace: Trace, *, steps: str | None = None, window: str | None = None
         spans, step = _spans_of(trace.steps, numbers), trace.step_of_event
         launched = trace.launched_ns
         on_gpu = _in(spans, launched, launched) & ((step < 0) | np.isin(step, numbers))
+    elif between is not None:
+        call = call_between(trace, *between)
+        spans, launched = Intervals(calls.ts[[call]], calls.end[[call]]), trace.launched_ns
+        on_gpu = _in(spans, launched, launched)
     else:
         after = parse_window(window or "")
         spans = Intervals(*(np.array([trace.span.start + at], np.int64) for at in after))

@@ -27,8 +27,8 @@ equal kernel of another iteration, inferred.
 PYTHON_FRAMES, COMPILED, GRAPH_ANNOTATION, REPETITION = range(len(EVIDENCE_OF_STACKS))
 
 MODULE_FRAME = "nn.Module: "
-_LOCATED = re.compile(r"(?s)(.*)\((\d{1,9})\): (.*)")
-_LIBRARY = re.compile(
+_LOCATED = r"(?s)(.*)\((\d{1,9})\): (.*)"
+_LIBRARY = (
     r"<(?!ipython-input)|(?:.*[/\\])?(?:torch|functorch|triton)[/\\]"
     r"|.*[/\\]lib(?:64)?[/\\]python\d[\w.]*[/\\](?!(?:site|dist)-packages[/\\])|.*[/\\]torchinductor_[^/\\]*[/\\]"
 )
@@ -106,6 +106,18 @@ class Stacks:
         if not len(self.row):
             return np.full(len(rows), -1, np.int64)
         return np.where(self.row[within] == rows, self.entry[within], -1)
+
+    def first_evidence(self, rows: IntColumn) -> IntColumn:
+        """int64, how the first stack of each of some rows is known, an index into `EVIDENCE_OF_STACKS`; −1 for none."""
+        if not len(self.row):
+            return np.full(len(rows), -1, np.int64)
+        within = np.minimum(np.searchsorted(self.row, rows), len(self.row) - 1)
+        return np.where(self.row[within] == rows, self.evidence[within], -1).astype(np.int64)
+
+    def stated(self, rows: IntColumn) -> npt.NDArray[np.bool_]:
+        """Which of some rows have a stack that says of what they do the work, as compilers and annotations give it, and
+        not only where they were called."""
+        return np.isin(self.first_evidence(rows), (COMPILED, GRAPH_ANNOTATION))
 
     def entries(self, row: int) -> list[int]:
         """The innermost entries of all stacks of a row."""
@@ -237,11 +249,14 @@ class Stacks:
         return dict(zip(keys, range(len(self)), strict=True))
 
 
-class SourceTable(NamedTuple):
+@dataclass(frozen=True)
+class SourceTable:
     """Distinct source lines, and by stack entry the code of its line, int64, −1 for none."""
 
     lines: list[SourceLine]
     of_entry: IntColumn
+
+    __repr__ = brief
 
 
 def stacks_of_tree(
@@ -286,8 +301,13 @@ def _place(name: str) -> SourceLine | None:
     """The line that the name of a frame gives, None for modules and built-in functions."""
     if name.startswith(("<built-in", MODULE_FRAME)):
         return None
-    found = _LOCATED.fullmatch(name)
+    found = re.fullmatch(_LOCATED, name)
     return SourceLine(found[1], int(found[2]), found[3]) if found and found[1] else None
+
+
+def is_module(name: str) -> bool:
+    """Whether a frame or call is a module's forward."""
+    return name.startswith(MODULE_FRAME)
 
 
 def is_own_file(file: str) -> bool:
@@ -301,7 +321,7 @@ def is_own_file(file: str) -> bool:
         >>> [is_own_file(file) for file in files]
         [True, True, False, False, False]
     """
-    if _LIBRARY.match(file):
+    if re.match(_LIBRARY, file):
         return False
     first = re.split(r"[/\\]", file, maxsplit=1)[0]
     return file.startswith(("/", "\\")) or first.removesuffix(".py") not in _STANDARD

@@ -8,13 +8,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from .call_tree import CallTree, Hierarchy, place_calls
+from .call_tree import CallTree, Hierarchy, nearest, place_calls
 from .captured import Attribution, CapturedGraphs, attribution_of
 from .columns import IntColumn, RowColumn, distinct_rows, matching, positions, run_starts, scatter
 from .comm_kernels import Comm, is_comm_kernel
@@ -22,6 +22,7 @@ from .conventions import EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PROFI
 from .counterparts import Counterparts
 from .derive import device_properties, tables_of
 from .errors import ConvertError
+from .generated import GeneratedKernels
 from .host_waits import MAX_SKEW_NS
 from .index import CallIndex, Column, GpuIndex, Positions, Row, as_column, as_positions
 from .inferred_steps import repeated_steps
@@ -30,13 +31,14 @@ from .kernel_kinds import is_device_copy, is_device_wait
 from .kinds import GPU
 from .library import Library
 from .link_report import LinkReport
-from .origin import Origin, origin_of
-from .stack_regions import module_regions
 from .stacks import SourceTable, Stacks, own_by
 from .steps import Steps, find_marks
 from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, MemoryEvents, RuntimeCalls, Tables, UnattachedEvents
 from .tensors import Signature, SignatureTable
 from .views import DeviceEvents, Ops
+
+if TYPE_CHECKING:
+    from .origin import Origin
 
 Record = dict[str, msgspec.Raw]
 """A node as in the file, its values undecoded."""
@@ -125,6 +127,7 @@ class Trace(Library):
         unattached: GPU events of the ET's window that have no row; none in files of format 1.0 and of other linkers.
         memory: what allocators did, where it was recorded.
         stacks: in which frames of the program rows were called, where it was recorded.
+        generated: kernels of compiled code, where something is known of them.
         notes: what had to be inferred or left out, in sentences.
         captured: the graphs that it replays, linked to the operators of their captures; None where no capture was read.
         counterparts: repetitions of the GPU events that were launched before it.
@@ -180,6 +183,7 @@ class Trace(Library):
     unattached: UnattachedEvents
     memory: MemoryEvents
     stacks: Stacks
+    generated: GeneratedKernels
     notes: tuple[str, ...] = ()
     captured: CapturedGraphs | None = None
     counterparts: Counterparts = field(default_factory=Counterparts)
@@ -333,12 +337,23 @@ class Trace(Library):
     @cached_property
     def origin(self) -> Origin:
         """Where its calls and GPU events came from: phase, forward operator, module, stack."""
+        from .origin import origin_of  # linking does not need it
+
         return origin_of(self)
+
+    @cached_property
+    def generated_of_call(self) -> Column[CallIndex, np.int64]:
+        """int64, by call the position in `generated.kernels` of the one that it is or is called by, −1 for none."""
+        own, calls = self.generated.at(self.calls.source), self.calls
+        at = nearest(np.arange(len(calls)), calls.parent, own >= 0)
+        return as_column(np.where(at >= 0, own[at], -1) if len(calls) else own)
 
     def hierarchy_of(self, calls: Calls) -> Hierarchy:
         """The hierarchy of a table of calls whose names are codes of `names`."""
         parent, name, kind = calls.parent, calls.name, calls.kind
         if len(self.stacks) and not np.any(kind == MODULE):
+            from .stack_regions import module_regions  # few traces have stacks
+
             entry = self.stacks.first_entry(calls.source)
             around, added = module_regions(self.stacks, entry, calls.parent, self.name_codes)
             parent, name = as_positions(around), as_column(np.concatenate([name, added]))

@@ -14,12 +14,12 @@ from .captured import CALL_KINDS, CalledWith, CapturedOp
 from .columns import IntColumn, matching
 from .frames import Frame, to_arrow, to_pandas
 from .index import CallIndex, GpuIndex
-from .kinds import LINK_NAMES
-from .origin import PHASES, THROUGH
+from .kinds import LINK_NAMES, PHASES, THROUGH
 from .printable import shortened
 
 if TYPE_CHECKING:
     from .comm_kernels import Comm
+    from .generated import GeneratedKernel
     from .stacks import SourceLine
     from .tensors import Signature
     from .trace import Trace
@@ -115,7 +115,7 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def phase(self) -> str:
-        """What it is part of, one of `trace.origin.PHASES`: "forward", "backward", "optimizer", …; "" if not known."""
+        """What it is part of, one of `trace.kinds.PHASES`: "forward", "backward", "optimizer", …; "" if not known."""
         return PHASES[int(self.trace.origin.phase[self.index])]
 
     @property
@@ -126,8 +126,7 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def through(self) -> str:
-        """How `forward` is known, one of `trace.origin.THROUGH`: "fw_parent" (recorded), "sequence number"
-        (inferred)."""
+        """How `forward` is known, one of `trace.kinds.THROUGH`: "sequence number" (inferred)."""
         return THROUGH[int(self.trace.origin.through[self.index])]
 
     @property
@@ -145,6 +144,11 @@ class Op(View[CallIndex], CalledWith):
     def stack(self) -> tuple[str, ...]:
         """Names of the frames that were open when it began, outermost first; () where none are recorded."""
         return _frames_at(self.trace, int(self.trace.calls.source[self.index]))
+
+    @property
+    def generated(self) -> GeneratedKernel | None:
+        """The kernel of compiled code that it is, or that it is called by; None for anything else."""
+        return _generated_at(self.trace, int(self.index))
 
     @property
     def step(self) -> str | None:
@@ -247,6 +251,12 @@ class DeviceEvent(View[GpuIndex]):
         return bool(self.trace.gpu.same_module[self.index])
 
     @property
+    def generated(self) -> GeneratedKernel | None:
+        """The call of compiled code that launched it, with `kernel_file`, `kernel_hash` and `kernel_kwargs` of a Triton
+        kernel; None for anything else."""
+        return _generated_at(self.trace, int(self.trace.gpu.call[self.index]))
+
+    @property
     def captured_by(self) -> CapturedOp | None:
         """Of a kernel of a replayed graph the call that launched it when the graph was captured, None if unknown."""
         op = int(self.trace.gpu.captured_by[self.index])
@@ -291,6 +301,20 @@ def _source_text(trace: Trace, entry: int) -> str:
 def _all_sources(trace: Trace, row: int, first: SourceLine | None) -> tuple[SourceLine, ...]:
     found = (_source_at(trace, entry) for entry in trace.stacks.entries(row))
     return tuple(dict.fromkeys(line for line in (first, *found) if line is not None))
+
+
+def _generated_at(trace: Trace, call: int) -> GeneratedKernel | None:
+    code = int(trace.generated_of_call[call]) if call >= 0 else -1
+    return trace.generated.kernels[code] if code >= 0 else None
+
+
+def _generated_columns(trace: Trace, call: IntColumn) -> Frame:
+    """Columns of what some calls (−1 for none) launched, as far as it was generated."""
+    kernels = [_generated_at(trace, at) for at in call.tolist()] if len(trace.generated) else [None] * len(call)
+    return {
+        key: ["" if kernel is None else getattr(kernel, key) for kernel in kernels]
+        for key in ("kernel_file", "kernel_hash", "kernel_kwargs")
+    }
 
 
 def _frames_at(trace: Trace, row: int) -> tuple[str, ...]:
@@ -383,6 +407,7 @@ class Ops(_Rows[Op]):
             "phase": [PHASES[code] for code in trace.origin.phase[at].tolist()],
             "module": [_module_text(trace, code) for code in trace.origin.module[at].tolist()],
             "source": [_source_text(trace, entry) for entry in trace.origin.entry[at].tolist()],
+            **_generated_columns(trace, at),
             "shapes": [signature.label if signature is not None else "" for signature in signatures],
             "index": at,
         }
@@ -410,6 +435,7 @@ class DeviceEvents(_Rows[DeviceEvent]):
             "phase": [PHASES[code] for code in trace.origin.gpu_phase[at].tolist()],
             "module": [_module_text(trace, code) for code in trace.origin.gpu_module[at].tolist()],
             "source": [_source_text(trace, entry) for entry in trace.origin.gpu_entry[at].tolist()],
+            **_generated_columns(trace, gpu.call[at]),
             "correlation": np.where(gpu.source[at] >= 0, trace.correlation[gpu.source[at]], -1),
             "index": at,
         }

@@ -29,6 +29,29 @@ function diffOverview(report) {
   );
 }
 
+/** Source lines, those that call other operators first. */
+function diffLines(report) {
+  const { lines } = report.difference;
+  if (!lines.length) return null;
+  const time = lines.some((row) => row.a_device_ns || row.b_device_ns) ? "device_ns" : "host_ns";
+  return section(
+    "lines",
+    "Source lines",
+    "Lines that call other operators come first; a line that only moved in its file is one row.",
+    tableCard(
+      null,
+      null,
+      [
+        col.code("place", "Line"), col.text("what", "What is new"), col.ns("change_ns", "Change"),
+        col.ns(`a_${time}`, "A"), col.ns(`b_${time}`, "B"), col.count("a_calls", "Calls in A"),
+        col.count("b_calls", "Calls in B"),
+      ],
+      lines,
+      { sort: "", name: "lines" },
+    ),
+  );
+}
+
 /** The operators with the greatest losses and gains. */
 function changes(found) {
   const moved = (names, sign) =>
@@ -188,4 +211,4 @@ function diffTables(report) {
   );
 }
 
-const DIFF_SECTIONS = [diffOverview, diffIterations, diffPaths, diffTables];
+const DIFF_SECTIONS = [diffOverview, diffLines, diffIterations, diffPaths, diffTables];

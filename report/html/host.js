@@ -210,6 +210,6 @@ function communicationSection(report, rank) {
 }
 
 const SECTIONS = [
-  jobSection, ranksSection, overviewSection, timelineSection, breakdownSection, operatorsSection, flameSection,
-  kernelsSection, overheadsSection, idleSection, launchesSection, memorySection, communicationSection,
+  jobSection, ranksSection, overviewSection, timelineSection, breakdownSection, operatorsSection, sourceSection,
+  flameSection, kernelsSection, overheadsSection, idleSection, launchesSection, memorySection, communicationSection,
 ];

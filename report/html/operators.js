@@ -14,6 +14,8 @@ function operatorsSection(report, rank) {
   if (!operators.length && !modules.length) return null;
   const device = operators.some((row) => row.device_total_ns);
   const columns = SELF_COLUMNS.filter((column) => device || !column.key.startsWith("device"));
+  const hint = "GPU events of backward whose forward operator is inside",
+    backward = device ? col.ns("backward_total_ns", "Backward", { like: "device_total_ns", hint }) : null;
   return section(
     "operators",
     "Operators and modules",
@@ -28,7 +30,7 @@ function operatorsSection(report, rank) {
     tableCard(
       "By module class",
       leftOut(rank, "modules") ?? "modules of one class at one place in one row",
-      [col.code("module", "Module or annotation", { indent: "depth" }), ...columns, col.text("path", "In")],
+      [col.code("module", "Module or annotation", { indent: "depth" }), ...columns, backward, col.text("path", "In")],
       modules,
       { sort: "", name: "modules" },
     ),

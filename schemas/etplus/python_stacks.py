@@ -29,9 +29,6 @@ class _Section(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     evidence: dict[str, list[_Position]] = {}
 
 
-_decode = msgspec.json.Decoder(_Section | None).decode
-
-
 def stacks_section(stacks: Stacks, ids: IntColumn) -> bytes:
     """The value of `stacks`; `ids` are those of `stacks.row`."""
     others = {
@@ -54,7 +51,7 @@ def read_stacks(file: str, text: bytes, ids: IntColumn) -> Stacks:
         [1]
     """
     try:
-        section = _decode(text)
+        section = msgspec.json.decode(text, type=_Section | None)
     except UNREADABLE as error:
         raise TraceFormatError(file, '"stacks"', f"cannot be read ({error})", _REMEDY) from None
     if section is None:

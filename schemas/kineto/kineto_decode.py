@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from functools import reduce
-from itertools import compress, count
+from itertools import compress
 from operator import attrgetter, not_, or_
 from typing import Any
 
@@ -19,7 +19,7 @@ from ...trace.printable import shortened
 from ..text.json_text import NumberRows
 from ..text.records import Block, check_utf8, decode_raws
 from .cuspy import GRAPH_ARROW, LAUNCH_FLOW
-from .kineto_events import MEMORY_NUMBERS, NUMBERS, EventColumns, EventPart
+from .kineto_events import MEMORY_NUMBERS, NUMBERS, EventColumns, EventPart, Values
 
 MODULE = "nn.Module: "
 """How the names of Python calls begin that are a module's forward."""
@@ -108,6 +108,7 @@ _PlainEvent = reduce(or_, _Others, _Complete | _Start | _End | _Instant)
 
 _CATEGORY, _NAME, _ARGS, _TS, _DUR = map(attrgetter, ("cat", "name", "args", "ts", "dur"))
 _THREAD = attrgetter("pid", "tid")
+_PID, _TID = map(attrgetter, ("pid", "tid"))
 _decode_plain = msgspec.json.Decoder(list[_PlainEvent]).decode  # type: ignore[valid-type]
 
 
@@ -188,13 +189,20 @@ def _kept(decoded: list[Any], complete: list[bool], modules: bool) -> tuple[list
     categories = list(map(_CATEGORY, events))
     if PYTHON_CATEGORY not in categories:
         return events, at, ([], _NONE)
-    python = list(map(PYTHON_CATEGORY.__eq__, categories))
-    frames, others = list(compress(events, python)), np.logical_not(python)
-    frames_at = at[~others]
+    python = [category == PYTHON_CATEGORY for category in categories]
+    frames, others = list(compress(events, python)), np.logical_not(np.fromiter(python, np.bool_, len(python)))
+    places = np.flatnonzero(~others)
     if modules:
-        positioned = zip(compress(count(), python), frames, strict=False)
-        others[[i for i, of in positioned if of.name.startswith(MODULE)]] = True
-    return list(compress(events, others.tolist())), at[others], (frames, frames_at)
+        others[places[[name.startswith(MODULE) for name in map(_NAME, frames)]]] = True
+    return list(compress(events, others.tolist())), at[others], (frames, at[places])
+
+
+def _threads_of(frames: list[Any]) -> Values:
+    """The threads of Python calls, which are one in most blocks."""
+    both = [list(map(of, frames)) for of in (_PID, _TID)]
+    if all(values.count(values[0]) == len(values) for values in both):
+        return np.zeros(len(frames), np.int64), [(both[0][0], both[1][0])]
+    return list(zip(*both, strict=True))
 
 
 def _ends_launch(flow: Any) -> bool:
@@ -325,7 +333,7 @@ def _add(
     columns.add_flows(np.array(starts, np.bool_), list(map(_CATEGORY, flows)), arrow_threads, arrow_ids, flow_ts)
     columns.add_memory(memory_at, memory_ts, list(map(_THREAD, memory)), allocated)
     if frames:
-        columns.add_frames(frames_at, list(map(_NAME, frames)), list(map(_THREAD, frames)), frame_ts, frame_dur)
+        columns.add_frames(frames_at, list(map(_NAME, frames)), _threads_of(frames), frame_ts, frame_dur)
     columns.count += total
 
 

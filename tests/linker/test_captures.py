@@ -89,6 +89,21 @@ def test_the_calls_around_launches() -> None:
     assert found.kind.tolist()[0] != found.kind.tolist()[1] == found.kind.tolist()[2]
 
 
+def test_calls_that_describe_experts() -> None:
+    """Of vLLM's experts the calls inside with three dimensions are kept, each form once; of other operators none."""
+    weights = {"Input Dims": [[32, 48, 128], []], "Input type": ["unsigned char", "ScalarList"]}
+    flat = {"Input Dims": [[8, 64], []], "Input type": ["c10::BFloat16", "ScalarList"]}
+    events = [
+        *capture(10, 90), op("vllm::moe_forward", 20, 30), op("aten::view", 21, 1), op("aten::view", 23, 1),
+        op("aten::flatten", 25, 3), op("aten::transpose", 26, 1), op("TopK", 30, 6), run("cudaLaunchKernel", 32),
+        run("cudaLaunchKernel", 45), op("aten::linear", 60, 20), op("aten::view", 62, 1), run("cudaLaunchKernel", 65),
+    ]  # fmt: skip
+    found = captured(events, {"aten::view": weights, "aten::flatten": flat, "aten::transpose": weights})
+    assert found.name == ["vllm::moe_forward", "aten::view", "aten::transpose", "TopK", "aten::linear"]
+    assert found.parent.tolist() == [-1, 0, 0, 0, -1], "the call between, which says nothing, is left out"
+    assert found.op.tolist() == [3, 0, 4]
+
+
 def test_kernels_that_calls_record() -> None:
     args = {"hipModuleLaunchKernel": {"kernel": "gemm", "grid": [1, 2, 3], "block": [4, 5, 6]}}
     events = [run("hipStreamBeginCapture", 10), run("hipModuleLaunchKernel", 12), run("hipStreamEndCapture", 20)]
