@@ -19,6 +19,7 @@ from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, distinct_rows, matching
 from ..trace.index import CallIndex, Positions, as_positions
 from ..trace.intervals import sums
+from ..trace.kinds import PHASES
 from ..trace.tables import OP, device_label
 from ..trace.trace import Trace
 from .storages import Storages, storages_of
@@ -67,6 +68,7 @@ class MemoryHolder(Row):
         operator: the topmost operator, or what is known instead, in brackets.
         modules: modules and annotations around it, outermost first.
         category: one of `CATEGORIES`.
+        source: line of own code that called it, such as "train.py:7"; "" if not known. phase: see `Op.phase`.
     """
 
     device: str
@@ -75,6 +77,8 @@ class MemoryHolder(Row):
     category: str
     blocks: int
     bytes: int
+    source: str = ""
+    phase: str = ""
 
     joined = ("modules", " / ")
 
@@ -289,15 +293,23 @@ def _device(
 
 def _holders(trace: Trace, device: str, blocks: Blocks) -> list[MemoryHolder]:
     path = np.append(trace.hierarchy.path, 0)[blocks.call]
-    distinct, group = distinct_rows(_operators(trace, blocks), path, blocks.category)
+    entry, phase = (np.append(column, none)[blocks.call] for column, none in _origins(trace))
+    line = np.where(entry >= 0, np.append(trace.source_table.of_entry, -1)[entry], -1)
+    distinct, group = distinct_rows(_operators(trace, blocks), path, blocks.category, line, phase)
     count, total = np.bincount(group, minlength=len(distinct)), sums(group, blocks.bytes, len(distinct))
+    lines = [f"{line.file}:{line.line}" for line in trace.source_table.lines]
     return [
         MemoryHolder(
             device, _operator_name(trace, operator), tuple(trace.names[code] for code in trace.hierarchy.regions(at)),
-            CATEGORIES[kind], int(count[row]), int(total[row]),
+            CATEGORIES[kind], int(count[row]), int(total[row]), lines[of] if of >= 0 else "", PHASES[part],
         )
-        for row, (operator, at, kind) in enumerate(distinct.tolist())
+        for row, (operator, at, kind, of, part) in enumerate(distinct.tolist())
     ]  # fmt: skip
+
+
+def _origins(trace: Trace) -> tuple[tuple[IntColumn, int], tuple[IntColumn, int]]:
+    """By call the entry of its stack and its phase, each with what stands for none."""
+    return (trace.origin.entry, -1), (trace.origin.phase.astype(np.int64), 0)
 
 
 def _operators(trace: Trace, blocks: Blocks) -> IntColumn:

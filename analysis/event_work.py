@@ -134,7 +134,7 @@ def _sentence(count: int, why: str) -> str:
 def _give_data_work(trace: Trace, work: Work, of_data: _WorkOfData, call: int, events: IntColumn, named: Mask) -> None:
     """Give the kernels of one call of attention or of experts its work, as far as it is known."""
     if of_data.attention[call]:
-        attending = named[events] & ~matching(trace.gpu.name[events], trace.names, _JOINS_PARTS.search)
+        attending = named[events] & ~of_data.joining[events]
         kernels = events[attending] if attending.any() else events[:1]
         done = of_data.of_attention(call, kernels)
         parts = [] if done is None else [(kernels, done)]
@@ -185,6 +185,11 @@ class _WorkOfData:
         self._inside: dict[int, tuple[int, ...]] = {}
 
     @cached_property
+    def joining(self) -> Mask:
+        """Which GPU events only join what kernels of attention have computed."""
+        return matching(self._trace.gpu.name, self._trace.names, _JOINS_PARTS.search)
+
+    @cached_property
     def _tree(self) -> CallTree:
         return CallTree.of(self._trace.attribution.calls.parent)
 
@@ -193,6 +198,8 @@ class _WorkOfData:
         calls, names = self._trace.attribution.calls, self._trace.names
         signature = self._trace.signatures[calls.signature[call]]
         batches, step = self._trace.steps.batches, int(self._trace.step_of_event[kernels[0]])
+        if self._trace.attribution.repetition[kernels[0]] > 0:  # launched in a step before those of the trace
+            step = -1
         batch = batches[step] if batches and step >= 0 else StepBatch(UNKNOWN_PHASE)
         prefill, decode = batch.prefill, batch.decode
         key = int(calls.name[call]), int(calls.signature[call]), step

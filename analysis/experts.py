@@ -106,8 +106,8 @@ class ExpertWork(NamedTuple):
     def gathered(self) -> ByteRange:
         """Bytes of a kernel behind that sums up each token's results: those of its experts are read, one is written."""
         last, size = self.products[-1], itemsize(self.dtype) or 0
-        each = last.rows * last.n * size
-        return ByteRange(each, each + last.written.most)
+        moved = last.rows * last.n * size + last.written.least
+        return ByteRange(moved, moved)
 
     @property
     def flops(self) -> int:

@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.columns import IntColumn, grouped
+from ..trace.index import GpuIndex
 from ..trace.intervals import step_function
 from ..trace.trace import Trace
+from ..trace.views import DeviceEvent
 from .table import Column, Row, Table
 
 KERNEL_DELAY_NS = 30_000
@@ -229,6 +231,7 @@ class Gap(Row):
         launched_by: the operator that launched the one after it, "" if unknown.
         launch_ns: from the gap's start to the start of the launching runtime call, negative if the launch had been
             waiting already (the device was the cause); None if the launch is not in the trace.
+        source, module, phase: of the event after it, "" where they are not known (`DeviceEvent.source`, …).
     """
 
     device: int
@@ -238,6 +241,9 @@ class Gap(Row):
     after: str
     launched_by: str
     launch_ns: int | None
+    source: str = ""
+    module: str = ""
+    phase: str = ""
 
 
 def longest_gaps(trace: Trace) -> list[Gap]:
@@ -269,4 +275,10 @@ def _gap(trace: Trace, before: int, after: int, start: int) -> Gap:
         trace.names[gpu.name[before]], trace.names[gpu.name[after]],
         trace.names[calls.name[top]] if top >= 0 else "",
         int(trace.runtime.ts[launch]) - start if launch >= 0 else None,
+        *_origin(DeviceEvent(trace, GpuIndex(after))),
     )  # fmt: skip
+
+
+def _origin(event: DeviceEvent) -> tuple[str, str, str]:
+    source = event.source
+    return "" if source is None else f"{source.file}:{source.line}", event.module or "", event.phase

@@ -8,10 +8,10 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn, grouped
 from ..trace.intervals import sums
 from ..trace.kinds import ACCUMULATION, BACKWARD, GRADIENT_COMMUNICATION, PHASES, UNKNOWN
-from ..trace.stacks import SourceLine
+from ..trace.stacks import SourceLine, own_by
 from ..trace.tables import OP
 from ..trace.trace import Trace
-from .table import Column, Row, Table
+from .table import Column, Row, Table, repeated
 
 _BACKWARD = (BACKWARD, ACCUMULATION, GRADIENT_COMMUNICATION)
 
@@ -32,6 +32,8 @@ class SourceRow(Row):
         backward_ns: of device_self_ns those of backward. launches: number of the events in device_self_ns.
         idle_ns: time in which the device had nothing to run until an event that this line launched.
         fused: number of its calls and launches that do the work of other lines, too.
+        repeated_ns: of device_self_ns that of events which were launched before the trace and count to the line of
+            their repetition (equivalent, by repetition).
     """
 
     file: str
@@ -47,6 +49,7 @@ class SourceRow(Row):
     launches: int
     idle_ns: int
     fused: int
+    repeated_ns: int = 0
 
     title = "source lines: host and device time of what they call, device time with what is called from them, ms"
     columns = (
@@ -58,7 +61,7 @@ class SourceRow(Row):
 
     def above(self) -> str:
         """The line and its function."""
-        return str(self.source) + ("" if self.own else " (not own code)")
+        return str(self.source) + ("" if self.own else " (not own code)") + repeated(self)
 
     @property
     def source(self) -> SourceLine:
@@ -125,10 +128,10 @@ def source_table(trace: Trace) -> Table[SourceRow]:
         >>> source_table(trace)
         []
     """
-    lines = trace.source_table.lines
-    if not lines:
+    if not trace.source_table.lines:
         return Table(SourceRow)
     work = LineWork(trace)
+    lines, total = work.totals()
     count = len(lines)
     event, line, part = work.event, work.line, work.share
     duration = trace.gpu.dur[event] * part
@@ -137,9 +140,10 @@ def source_table(trace: Trace) -> Table[SourceRow]:
     columns = (
         np.bincount(call_line, minlength=count),
         np.bincount(call_line, (trace.calls.end - trace.calls.ts)[call] * call_part, count),
-        np.bincount(line, duration, count), work.totals(), np.bincount(line[back], duration[back], count),
+        np.bincount(line, duration, count), total, np.bincount(line[back], duration[back], count),
         np.bincount(line, minlength=count), np.bincount(line, idle_before(trace)[event] * part, count),
         np.bincount(line[part < 1], minlength=count) + np.bincount(call_line[call_part < 1], minlength=count),
+        np.bincount(line, np.where(trace.attribution.repetition[event] > 0, duration, 0), count),
     )  # fmt: skip
     numbers = [np.rint(column).astype(np.int64).tolist() for column in columns]
     rows = [
@@ -148,7 +152,11 @@ def source_table(trace: Trace) -> Table[SourceRow]:
         if any(values)
     ]
     order = sorted(
-        rows, key=lambda row: (-row.device_self_ns, -row.device_total_ns, -row.host_ns, row.file, row.line)
+        rows,
+        key=lambda row: (
+            -row.device_self_ns, -row.device_total_ns, -row.host_ns, row.file, row.line, row.function, row.exact,
+            row.own,
+        ),
     )  # fmt: skip
     return Table(SourceRow, order)
 
@@ -194,18 +202,18 @@ class LineWork:
         at, entry, share = _stacks_of(trace, calls.source[outer], trace.origin.entry[outer])
         return outer[at], _looked_up(trace.source_table.of_entry, entry), share
 
-    def totals(self) -> npt.NDArray[np.float64]:
-        """ns, by line the device time of the stacks in which it is, once each."""
-        table, stacks = self.trace.source_table, self.trace.stacks
-        known = {line[:3]: code for code, line in reversed(list(enumerate(table.lines)))}
+    def totals(self) -> tuple[list[SourceLine], npt.NDArray[np.float64]]:
+        """The lines of `Trace.source_table` and further ones of own code that called them; and by line, ns, the device
+        time of the stacks in which it is, once each."""
+        trace, stacks, is_own = self.trace, self.trace.stacks, own_by(self.trace.own_code)
         entries, at = np.unique(self.entry, return_inverse=True)
-        time = np.bincount(at.reshape(-1), self.trace.gpu.dur[self.event] * self.share, len(entries))
-        total = np.zeros(len(table.lines))
+        time = np.bincount(at.reshape(-1), trace.gpu.dur[self.event] * self.share, len(entries))
+        total = dict.fromkeys(trace.source_table.lines, 0.0)
         for entry, ns in zip(entries.tolist(), time.tolist(), strict=True):
-            codes = {known[line[:3]] for line in stacks.lines(entry) if line[:3] in known}
-            for code in codes | {int(table.of_entry[entry])}:
-                total[code] += ns
-        return total
+            own = {line for line in stacks.lines(entry) if is_own(line.file)}
+            for line in own | {trace.source_table.lines[trace.source_table.of_entry[entry]]}:
+                total[line] = total.get(line, 0.0) + ns
+        return list(total), np.array(list(total.values()))
 
 
 def _stacks_of(

@@ -15,6 +15,7 @@ from ..trace.brief import brief
 from ..trace.columns import distinct_rows
 from ..trace.counterparts import repetition_sentences
 from ..trace.errors import EtplusError
+from ..trace.generated import compiled_summary
 from ..trace.intervals import sums
 from ..trace.kernel_names import kernel_label
 from ..trace.plugins import Plugin, plugins
@@ -229,16 +230,18 @@ def analyse(
 
 def _missing(trace: Trace) -> list[str]:
     """What is not in the trace and makes results poorer."""
+    compiled = compiled_summary(trace.summary)
+    known = [f"source lines {sentence}" for sentence in (compiled.sentences if compiled is not None else [])]
     if not len(trace.gpu):
-        return ["the trace has no GPU events"]
-    graphs = trace.captured.sentences if trace.captured is not None else []
-    link = trace.summary.get("link")
-    graphs = [*graphs, *repetition_sentences(link.get("gpu") if isinstance(link, dict) else None)]
+        return ["the trace has no GPU events", *known]
+    graphs = [*known, *(trace.captured.sentences if trace.captured is not None else [])]
     if trace.steps.inferred:
         graphs = [
             *graphs,
             f"{len(trace.steps):,} iterations are inferred: no annotation marks them, the kernels repeat",
         ]
+    link = trace.summary.get("link")
+    graphs = [*graphs, *repetition_sentences(link.get("gpu") if isinstance(link, dict) else None)]
     return graphs if trace.signatures else [*graphs, _NO_SHAPES]
 
 

@@ -13,6 +13,7 @@ from ..linker.segment import DEFAULT_ANNOTATION
 from ..schemas.parquet import check_place
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
+from ..trace.generated import compiled_summary
 from ..trace.text_tables import rewrap
 from ..trace.trace import Trace
 from .inputs import add_nsys_ranks, chosen_file
@@ -166,23 +167,11 @@ def _pair(arguments: argparse.Namespace) -> tuple[str | None, str]:
 def report_text(linked: Trace, output: str) -> str:
     """The report's screen of text, what was linked of replayed graphs, and a last line on what was written."""
     graphs = linked.captured.sentences if linked.captured is not None else []
-    said = [*(f"graphs  {sentence}" for sentence in graphs), *(f"source  {text}" for text in source_sentences(linked))]
+    compiled = compiled_summary(linked.summary)
+    said = [f"graphs  {sentence}" for sentence in graphs]
+    said += [f"source  {sentence}" for sentence in (compiled.sentences if compiled is not None else [])]
     lines = rewrap(said, _WIDTH, " " * 8)
     return "\n".join([linked.report.to_text(), *lines, f"wrote   {output}"])
-
-
-def source_sentences(linked: Trace) -> list[str]:
-    """Of how many kernels of compiled code files gave the source, and of how many calls they did not."""
-    compiled = linked.summary.get("compiled")
-    if compiled is None:
-        return []
-    refused, calls = compiled["refused"], compiled["graph_calls"]
-    known = (
-        f"of {compiled['kernels']:,} kernels in {calls - sum(refused.values()):,} of {calls:,} calls of compiled graphs"
-    )
-    annotated = f" and {compiled['annotated']:,} device events" * bool(compiled["annotated"])
-    unknown = [f"not of {count:,} calls of compiled graphs: {reason}" for reason, count in refused.items()]
-    return [f"{known}{annotated}, by {', '.join(compiled['files'])}", *unknown]
 
 
 def _default_output(first: str, rank: int | None) -> str:

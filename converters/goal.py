@@ -54,7 +54,7 @@ def _share(size: int, parts: int) -> int:
 _RING: Mapping[int, _Steps] = {
     CollectiveCommType.ALL_REDUCE: lambda size, ranks: (2 * (ranks - 1), _share(size, ranks)),
     CollectiveCommType.REDUCE_SCATTER: lambda size, ranks: (ranks - 1, _share(size, ranks)),
-    CollectiveCommType.ALL_TO_ALL: lambda size, ranks: (ranks - 1, _share(size, ranks)),
+    CollectiveCommType.ALL_TO_ALL: lambda size, ranks: (ranks * (ranks - 1) // 2, _share(size, ranks)),
     CollectiveCommType.ALL_GATHER: lambda size, ranks: (ranks - 1, max(size, 1)),
     CollectiveCommType.GATHER: lambda size, ranks: (ranks - 1, max(size, 1)),
     CollectiveCommType.SCATTER: lambda size, ranks: (ranks - 1, max(size, 1)),
@@ -63,7 +63,8 @@ _RING: Mapping[int, _Steps] = {
     CollectiveCommType.BARRIER: lambda size, ranks: (2 * (ranks - 1), 1),
 }
 """Steps and bytes of each of the ring, of a collective's bytes (see `message_bytes`) and ranks; a broadcast and a
-reduce have as many bytes on each link as a pipelined chain. See `replaying.network`."""
+reduce have as many bytes on each link as a pipelined chain. Parts of an all-to-all pass through the ranks between, as
+in ASTRA-sim (astra-sim/system/collective/Ring.cc)."""
 _TWO_PHASES = frozenset({CollectiveCommType.ALL_REDUCE, CollectiveCommType.BARRIER})
 
 
@@ -72,7 +73,7 @@ class _Rank:
     """The operations of one rank while they grow.
 
     Attributes:
-        lines: text. count: operations. done: points to the operations that they end with, None for the beginning.
+        lines: text. count: of operations, which are numbered from 1 on.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -133,7 +134,7 @@ class _Schedule:
         self.graph, self.algorithm = graph, algorithm
         done = replay(graph, constants if len(graph.traces) > 1 else constants[0])
         self.time, self.lag, edges = done.time.tolist(), done.lag.tolist(), graph.edges
-        self.source, self.kind = edges.source.tolist(), edges.kind.tolist()
+        self.source = edges.source.tolist()
         self.begin = np.searchsorted(edges.target, np.arange(len(graph) + 1)).tolist()
         self.met = _meetings(graph)
         self.rank_of_point = _ranks_of_points(graph)
@@ -190,6 +191,8 @@ class _Schedule:
         """What requires that a moment some ns before a point has come: a part of what led there in the replay."""
         while point and ns > 0:
             edges = range(self.begin[point], self.begin[point + 1])
+            if not edges:
+                return []
             edge = max(edges, key=lambda edge: self.time[self.source[edge]] + self.lag[edge])
             source, lag = self.source[edge], self.lag[edge]
             if source in self.met:
@@ -257,12 +260,11 @@ class _Schedule:
         if self.algorithm == "direct":
             return self._direct(ready, part, 2 if kind in _TWO_PHASES else 1)
         last = dict(ready)
-        everyone = kind == CollectiveCommType.ALL_TO_ALL
-        for step in range(steps):
-            tag, before, distance = self._next_tag(), last, step + 1 if everyone else 1
+        for _ in range(steps):
+            tag, before = self._next_tag(), last
             last = {}
             for at, rank in enumerate(members):
-                to, origin = members[(at + distance) % len(members)], members[at - distance]
+                to, origin = members[(at + 1) % len(members)], members[at - 1]
                 sent = self.operations[rank].add(f"send {part}b to {to} tag {tag}", before[rank])
                 got = self.operations[rank].add(f"recv {part}b from {origin} tag {tag}", before[rank])
                 last[rank] = [sent, got]

@@ -17,7 +17,7 @@ from ..trace.brief import brief
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, distinct, mask_at, matching, scatter
 from ..trace.errors import UNREADABLE
-from ..trace.generated import GeneratedKernel, GeneratedKernels
+from ..trace.generated import CompiledSummary, GeneratedKernel, GeneratedKernels
 from ..trace.index import as_positions
 from ..trace.stacks import COMPILED, GRAPH_ANNOTATION, MODULE_FRAME, Stacks
 from .compiled_calls import CompiledCalls, match_compiled
@@ -71,13 +71,12 @@ def find_code_origins(join: Join, files: CompileFiles) -> CodeOrigins:
     linked = node >= 0
     stacks = {COMPILED: {} if compiled is None else _compiled_stacks(join, compiled)}
     written, annotated = _annotated_stacks(join, files.annotations)
-    stacks[COMPILED] = {**stacks[COMPILED], **written}
+    stacks[COMPILED] = {**written, **stacks[COMPILED]}  # the handler does not tell calls of one name apart
     stacks[GRAPH_ANNOTATION] = annotated
     summary = None
     if files.files:
         matched = (0, 0, {}) if compiled is None else (compiled.graph_calls, len(compiled.call), compiled.refused)
-        keys = "graph_calls", "kernels", "refused"
-        summary = {"files": list(files.files), **dict(zip(keys, matched, strict=True)), "annotated": len(annotated)}
+        summary = msgspec.to_builtins(CompiledSummary(list(files.files), *matched, len(annotated)))
     return CodeOrigins(
         kernels, join.nodes.node[node[linked]], codes[linked],
         {evidence: found for evidence, found in stacks.items() if found}, summary,

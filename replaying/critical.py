@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -13,6 +13,8 @@ from ..trace.brief import brief
 from ..trace.columns import IntColumn, distinct_rows
 from ..trace.errors import ConvertError, UsageError
 from ..trace.intervals import sums
+from ..trace.kinds import PHASES
+from ..trace.origin import origin_of_rows
 from ..trace.selection import call_between
 from ..trace.trace import Trace
 from .constants import fit_constants
@@ -34,11 +36,15 @@ class CriticalPath:
         by_kind: ns by kind of edge, the largest first.
         by_op: ns by (kind, name): kernels, calls whose host work it is, and what waits for unknown reasons; the largest
             first.
+        by_source, by_phase: ns of its work by source line ("train.py:7") and by phase (`trace.kinds.PHASES`), "" for
+            work of which it is not known; only of a trace's own (`Trace.critical_path`).
     """
 
     edge: IntColumn
     by_kind: dict[str, int]
     by_op: dict[tuple[str, str], int]
+    by_source: dict[str, int] = field(default_factory=dict)
+    by_phase: dict[str, int] = field(default_factory=dict)
 
     __repr__ = brief
 
@@ -104,6 +110,23 @@ def _ends_between(replay: Replay, between: tuple[str, int]) -> tuple[int, int]:
     points = graph.end[np.append(launched, calls.source[call])]
     points = points[points >= 0]
     return int(graph.start[calls.source[call]]), int(points[np.argmax(replay.time[points])])
+
+
+def with_origins(path: CriticalPath, replay: Replay, trace: Trace) -> CriticalPath:
+    """The path with the source lines and phases of its work.
+
+    Args:
+        trace: whose replay it is.
+    """
+    edges, origin, table = replay.graph.edges, origin_of_rows(trace), trace.source_table
+    edge = path.edge[np.isin(edges.kind[path.edge], (HOST, DURATION, COMM))]
+    sources, phases = Counter[str](), Counter[str]()
+    for row, lag in zip(edges.owner[edge].tolist(), replay.lag[edge].tolist(), strict=True):
+        entry, phase = (int(origin.entry[row]), int(origin.phase[row])) if row >= 0 else (-1, 0)
+        code = int(table.of_entry[entry]) if entry >= 0 else -1
+        sources[f"{table.lines[code].file}:{table.lines[code].line}" if code >= 0 else ""] += lag
+        phases[PHASES[phase]] += lag
+    return replace(path, by_source=_ranked(sources), by_phase=_ranked(phases))
 
 
 def _ranked(counter: Counter[_Key]) -> dict[_Key, int]:

@@ -12,7 +12,9 @@ from ..trace.columns import IntColumn, StringTable, matching
 from ..trace.conventions import PROFILER_STEP
 from ..trace.intervals import sums
 from ..trace.printable import shortened, thread_label
-from ..trace.tables import OP
+from ..trace.stack_regions import frames_between
+from ..trace.stacks import is_module
+from ..trace.tables import MODULE, OP
 from ..trace.trace import Trace
 
 _LONGEST_NAME = 400
@@ -26,8 +28,9 @@ function."""
 def flame_graph(trace: Trace, most: int = 4000, frames: PythonFrames | None = None) -> dict[str, Any]:
     """The call tree of each thread, calls with the same names from the thread down to them as one node.
 
-    The profiler's iterations (`ProfilerStep#…`) are one node. Calls that another thread's call caused are below their
-    own thread, runtime calls below the call around them.
+    Frames of stacks are between them where they were recorded: a frame lasts as long as the calls that are shown in it,
+    and counts these. The profiler's iterations (`ProfilerStep#…`) are one node. Calls that another thread's call caused
+    are below their own thread, runtime calls below the call around them.
 
     Args:
         most: nodes to keep, those with the longest time.
@@ -47,16 +50,22 @@ def flame_graph(trace: Trace, most: int = 4000, frames: PythonFrames | None = No
     """
     names: list[str] = trace.names
     parent, thread, name, kind, dur = _calls(trace)
+    counted = None
     if frames is not None:
         parent, thread, name, kind, dur = _with_frames(trace, frames, thread, name, kind)
         names = [*names, *frames.name]
+    elif len(trace.stacks):
+        parent, thread, name, kind, dur, counted = _with_stacks(trace, parent, thread, name, kind, dur)
+        names = [*names, *trace.stacks.names]
     steps = matching(name, names, PROFILER_STEP.fullmatch)
     name = np.where(steps, STEP, name)
     threads, of_thread = np.unique(thread, return_inverse=True)
     node_of, above, key = name_paths(parent, name, of_thread.reshape(-1) - len(threads))
     node_of, above = node_of + len(threads), np.append(np.full(len(threads), -1), above + len(threads))
     key = np.append(-1 - np.arange(len(threads)), key)
-    count, total = np.bincount(node_of, minlength=len(key)), sums(node_of, dur, len(key))
+    count, total = sums(node_of, np.ones(len(name), np.int64), len(key)), sums(node_of, dur, len(key))
+    if counted is not None:
+        count = sums(node_of, counted, len(key))
     kinds, depth = np.full(len(key), THREAD), np.zeros(len(key), np.int64)
     kinds[node_of] = kind
     by_depth = levels(above)
@@ -120,6 +129,31 @@ def _with_frames(
     parent = np.full(len(ts), -1, np.int64)
     parent[order] = np.where(around >= 0, order[around], -1)
     return parent, thread, name, kind, end - ts
+
+
+def _with_stacks(
+    trace: Trace, parent: IntColumn, thread: IntColumn, name: IntColumn, kind: IntColumn, dur: IntColumn
+) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn, IntColumn, IntColumn]:
+    """The columns of `_calls` with the frames around calls behind them, which last as long as the calls in them, and
+    for how many calls each row counts."""
+    stacks = trace.stacks
+    entry = stacks.first_entry(np.concatenate([trace.calls.source, trace.runtime.source]))
+    modules = np.any(trace.calls.kind == MODULE)  # which are calls then
+    wanted = ~(matching(stacks.name, stacks.names, is_module) & modules)
+    parent, added, calls = frames_between(stacks, entry, parent, wanted)
+    of_frame = np.full(len(parent), -1, np.int64)
+    of_frame[: len(thread)] = thread
+    pending = np.flatnonzero(parent >= len(thread))  # what is in a frame says on which thread the frame is
+    while len(pending):
+        of_frame[parent[pending]] = of_frame[pending]
+        pending = parent[pending]
+        pending = np.unique(pending[parent[pending] >= len(thread)])
+    more = len(added)
+    return (
+        parent, of_frame, np.concatenate([name, len(trace.names) + added]),
+        np.concatenate([kind, np.full(more, PYTHON)]), np.concatenate([dur, np.zeros(more, np.int64)]),
+        np.concatenate([np.ones(len(dur), np.int64), calls]),
+    )  # fmt: skip
 
 
 def _enclosing(inner: IntColumn, end: IntColumn) -> IntColumn:

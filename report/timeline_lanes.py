@@ -81,10 +81,11 @@ def timeline_of(
     Returns:
         `span` ns; `lanes` {name, note, gpu, rows, and device, stream or thread}; `kinds` {name, colour, gpu}; `names`;
         by block `lane`, `depth`, `ts`, `dur`, `name`, `kind`, `count`, `busy`, `op` (a name or −1); `found`, by name
-        and kind the number, total and longest of its calls; `load`, the part of each of many equal slices of the time
-        in which a device was busy; `resolution` ns below which calls may be merged; `hidden`, the number of lanes left
-        out; `tiles`, all events of the lanes (see `tiles_of`), `details` of them (see `details_of`) and `path`, the
-        critical path (see `chain_of`; None without `chain`); None where the events are too many. Events are numbered
+        and kind the number, total and longest of its calls; `places`, the same of source lines and modules; `load`, the
+        part of each of many equal slices of the time in which a device was busy; `resolution` ns below which calls may
+        be merged; `hidden`, the number of lanes left out; `tiles`, all events of the lanes (see `tiles_of`), `details`
+        of them (see `details_of`) and `path`, the critical path (see `chain_of`; None without `chain`); None where the
+        events are too many. Events are numbered
         in order of lane, depth and start, in which blocks follow one another.
     """
     every, labels = _rows(trace)
@@ -111,7 +112,7 @@ def timeline_of(
         "names": [shortened(name, _LONGEST_NAME) for name in names],
         "lane": blocks.lane, "depth": blocks.depth, "ts": blocks.ts, "dur": blocks.dur, "name": name[blocks.first],
         "kind": kind[blocks.first], "count": blocks.count, "busy": blocks.busy, "op": op[blocks.first],
-        "found": found, "load": _load(trace), "tiles": None, "details": None, "path": None,
+        "found": found, "places": _places(trace), "load": _load(trace), "tiles": None, "details": None, "path": None,
     }  # fmt: skip
     if tiled:
         layout = LaneLayout.of(rows.lane, depth, rows.ts)
@@ -144,7 +145,8 @@ def _rows(trace: Trace) -> tuple[_EventRows, list[dict[str, Any]]]:
     ts = np.concatenate([gpu.ts, calls.ts, runtime.ts]) - trace.span.start
     end = np.concatenate([gpu.end, calls.end, runtime.end]) - trace.span.start
     owner = trace.attribution
-    launcher = np.append(owner.calls.name, -1)[np.append(owner.hierarchy.top, -1)[owner.call]]
+    recorded = np.where(owner.repetition > 0, -1, owner.call)
+    launcher = np.append(owner.calls.name, -1)[np.append(owner.hierarchy.top, -1)[recorded]]
     host = np.where(calls.kind == OP, 0, 1)
     kind = np.concatenate([_gpu_kinds(trace), len(GPU_KINDS) + host, np.full(len(runtime), len(GPU_KINDS) + 2)])
     name = np.concatenate([gpu.name, calls.name, runtime.name]).astype(np.int64)
@@ -181,6 +183,28 @@ def _found(rows: _EventRows) -> list[dict[str, int]]:
         }
         for key in listed.tolist()
     ]  # fmt: skip
+
+
+def _places(trace: Trace) -> list[dict[str, Any]]:
+    """Source lines and modules by text: number, total and longest of their GPU events, without any of their calls."""
+    origin, table = trace.origin, trace.source_table
+    on_gpu = len(trace.gpu) > 0
+    of = trace.gpu if on_gpu else trace.calls
+    entry, module = (origin.gpu_entry, origin.gpu_module) if on_gpu else (origin.entry, origin.module)
+    line = np.where(entry >= 0, np.append(table.of_entry, -1)[entry], -1)
+    texts = [list(map(str, table.lines)), [" / ".join(path) for path in origin.modules]]
+    found: list[dict[str, Any]] = []
+    for what, codes, names in zip(("Source line", "Module"), (line, module), texts, strict=True):
+        at = np.flatnonzero(codes >= 0)
+        dur = (of.end - of.ts)[at]
+        count, total = np.bincount(codes[at], minlength=len(names)), sums(codes[at], dur, len(names))
+        longest = at[np.lexsort((-dur, codes[at]))][np.cumsum(count[count > 0]) - count[count > 0]]
+        for code, event in zip(np.flatnonzero(count).tolist(), longest.tolist(), strict=True):
+            found.append({
+                "text": names[code], "what": what, "count": int(count[code]), "total": int(total[code]),
+                "ts": int(of.ts[event]) - trace.span.start, "dur": int(of.end[event] - of.ts[event]),
+            })  # fmt: skip
+    return sorted(found, key=lambda row: (-row["total"], row["what"], row["text"]))[:_NAMES_LISTED]
 
 
 def _load(trace: Trace) -> list[list[float]]:
@@ -266,6 +290,7 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
     comm = np.full(len(gpu), -1, np.int64)
     comm[comms] = np.arange(len(comms))
     captured = np.unique(gpu.captured_by[gpu.captured_by >= 0])
+    repeated, operators = _repeated(trace)
     columns = {
         "id": np.append(trace.id, -1)[row],
         "kineto_event": np.append(trace.kineto_event, -1)[row],
@@ -283,6 +308,7 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
         "replay": gpu.graph_replay,
         "generated": np.append(trace.generated_of_call, -1)[gpu.call],
         "reason": gpu.reason,
+        "repeated": repeated,
         "link": np.append(trace.link[trace.calls.source], 0)[gpu.call],
         "step": trace.step_of_event,
         "phase": trace.origin.gpu_phase,
@@ -297,8 +323,22 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
         "configs": [dict(zip(LAUNCH_ARGS, map(arg_value, config), strict=True)) for config in configs],
         "comms": [msgspec.to_builtins(gpu.comm[event]) for event in comms],
         "captured": [{key: getattr(op, key) for key in shown} for op in ops],
+        "repeated": operators,
     }
     return columns, texts
+
+
+def _repeated(trace: Trace) -> tuple[IntColumn, list[str]]:
+    """The operators of events that were launched before the trace, known by repetition: codes, −1 for other events, and
+    the operators with their shapes."""
+    owner, labels = trace.attribution, StringTable()
+    code = np.full(len(trace.gpu), -1, np.int64)
+    for event in np.flatnonzero(owner.repetition > 0).tolist():
+        call = int(owner.call[event])
+        signature = int(owner.calls.signature[call])
+        shapes = trace.signatures[signature].label if signature >= 0 else ""
+        code[event] = labels.codes([f"{trace.names[owner.calls.name[call]]} {shapes}".rstrip()])[0]
+    return code, labels.values
 
 
 def _cpu_columns(trace: Trace) -> Columns:

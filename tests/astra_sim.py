@@ -6,13 +6,14 @@ import json
 import os
 import re
 import subprocess
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from support import SHARED
 
-__all__ = ["RankRun", "SetRun", "peak_memory", "run_astra"]
+__all__ = ["RankRun", "SetRun", "formula_alone", "peak_memory", "run_astra"]
 
 RUNNER = SHARED / "tools" / "astra-sim" / "run_astra.sh"
 _ROW = re.compile(r"^\d+\t(\d+)\t(\d+)\t(\d+)\t(\S+)\t(\S+)\t(\S+)$", re.MULTILINE)
@@ -52,6 +53,13 @@ class SetRun(NamedTuple):
     def makespan_ns(self) -> int:
         """When the last node ended."""
         return max(rank.last_end_ns for rank in self.ranks)
+
+
+def formula_alone(graph: Any) -> Any:
+    """A replay graph in which communications take what the formula of their algorithm says, as in simulators: without
+    what a host's backend adds to it."""
+    names = {one.name for one in fields(graph)}
+    return replace(graph, shared=None) if "shared" in names else graph
 
 
 def run_astra(

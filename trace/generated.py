@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -10,6 +11,47 @@ import numpy as np
 from .brief import brief
 from .columns import IntColumn
 from .index import Positions, Row, as_positions
+
+
+class CompiledSummary(msgspec.Struct, gc=False, frozen=True):
+    """What files of the compiler said of a trace: `etplus.compiled` of an ET+.
+
+    Attributes:
+        files: their names, without folders.
+        graph_calls: calls of compiled graphs. kernels: calls in them whose kernel is known.
+        refused: by reason, how many calls of graphs nothing is known of.
+        annotated: GPU events that annotations of graphs say something of.
+    """
+
+    files: list[str]
+    graph_calls: int
+    kernels: int
+    refused: dict[str, int]
+    annotated: int
+
+    __repr__ = brief
+
+    @property
+    def sentences(self) -> list[str]:
+        """Of how many kernels the source is known, and of how many calls of graphs it is not.
+
+        Example:
+            >>> CompiledSummary(["kernel_information.json"], 3, 9, {"several graphs fit": 1}, 0).sentences[0]
+            'of 9 kernels in 2 of 3 calls of compiled graphs, by kernel_information.json'
+        """
+        calls, known = self.graph_calls, self.graph_calls - sum(self.refused.values())
+        told = f"of {self.kernels:,} kernels in {known:,} of {calls:,} calls of compiled graphs"
+        annotated = f" and of {self.annotated:,} device events" * bool(self.annotated)
+        unknown = [f"not of {count:,} calls of compiled graphs: {reason}" for reason, count in self.refused.items()]
+        return [f"{told}{annotated}, by {', '.join(self.files)}", *unknown]
+
+
+def compiled_summary(summary: dict[str, Any]) -> CompiledSummary | None:
+    """That of a trace by its `summary`, None where no files were read."""
+    try:
+        return msgspec.convert(summary.get("compiled"), CompiledSummary)
+    except msgspec.ValidationError:
+        return None
 
 
 class GeneratedKernel(msgspec.Struct, gc=False, frozen=True, omit_defaults=True):

@@ -84,7 +84,7 @@ class Library:
         return Database({trace.rank or 0: trace}, memory=memory).query(query)
 
     def critical_path(self, *what_ifs: str, between: str | None = None, number: int = 0) -> CriticalPath:
-        """The longest path of the replay, by kind of time and by operator.
+        """The longest path of the replay, by kind of time, operator, source line and phase.
 
         Args:
             between: of an annotation only, the `number`-th from 0 with this in its name: to the last end of what it
@@ -95,9 +95,11 @@ class Library:
             >>> sum(path.by_kind.values()) == path.length_ns
             True
         """
-        from ..replaying.critical import critical_path
+        from ..replaying.critical import critical_path, with_origins
 
-        return critical_path(self.replay(*what_ifs), None if between is None else (between, number))
+        replay = self.replay(*what_ifs)
+        path = critical_path(replay, None if between is None else (between, number))
+        return with_origins(path, replay, cast("Trace", self))
 
     def write_report(
         self,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from .brief import brief
 from .call_tree import nearest
-from .columns import IntColumn, matching, run_starts, scatter
+from .columns import IntColumn, distinct_rows, matching, run_starts, scatter
 from .comm_kernels import is_comm_kernel
 from .index import CallIndex, Column, GpuIndex, Positions, as_column, as_positions
 from .kinds import (
@@ -33,18 +33,22 @@ from .tables import ANNOTATION, MODULE, OP
 if TYPE_CHECKING:
     from .trace import Trace
 
-__all__ = ["PHASES", "THROUGH", "Origin", "origin_of"]
+__all__ = ["PHASES", "THROUGH", "Origin", "RowOrigin", "origin_of", "origin_of_rows"]
 
 _SEQUENCE = 1
 
 _ENGINE = "autograd::engine::evaluate_function: "
+_FUNCTION = re.compile(rf"(?:{_ENGINE})?(?:.*::)?(\w+?)Backward\d*")
 _BACKWARD_SCOPE = 1
 """at::RecordScope::BACKWARD_FUNCTION"""
 _ACCUMULATES = re.compile(rf"(?:{_ENGINE})?(?:torch::autograd::)?AccumulateGrad")
-_REDUCES = re.compile(rf"(?:{_ENGINE})?RegisterPostBackwardFunctionBackward|FSDP::post_backward.*")
-"""What shards gradients: FSDP's (torch/distributed/fsdp/_fully_shard/_fsdp_state.py, _fsdp_param_group.py)."""
+_REDUCES = re.compile(
+    rf"(?:{_ENGINE})?RegisterPostBackwardFunctionBackward|FSDP::post_backward.*"
+    r"|torch\.distributed\.ddp\.reducer::.*"
+)
+"""What reduces gradients: FSDP's (torch/distributed/fsdp/_fully_shard), DDP's copies to and from buckets."""
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#.*|(?:aten::)?_(?:fused|foreach)_(?:adam|adamw|sgd|adagrad)\w*")
-_DATA = re.compile(r"enumerate\(DataLoader\)#.*")
+_DATA = re.compile(r"enumerate\(DataLoader\)#.*|DataLoader")
 _BY_WORD = {
     phase: re.compile(rf"(?i)(?:.*[^a-z])?(?:{words})(?:[^a-z].*)?")
     for phase, words in (
@@ -102,7 +106,7 @@ def origin_of(trace: Trace) -> Origin:
     stated = trace.stacks.stated(calls.source)
     entry = _with_forward(own_entry, behind, table, stated)
     paths, module = _module_paths(trace)
-    module = np.where((module < 0) & (behind >= 0), module[behind], module) if len(module) else module
+    module = _inherited_modules(trace, module, forward, behind, phase)
     gpu_call = gpu.call.copy()
     other = trace.counterpart
     gpu_call[other >= 0] = gpu.call[other[other >= 0]]
@@ -152,9 +156,10 @@ def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColum
         for same_thread in (True, False):
             open_ = wanted[forward[wanted] < 0]
             open_ = open_[(fw_tid[open_] > 0) == same_thread]
-            thread = fw_tid if same_thread else np.zeros(len(calls), np.int64)
-            of_forward = calls.thread if same_thread else np.zeros(len(calls), np.int64)
-            found = _last_before(trace, first, of_forward, open_, thread)
+            if same_thread:
+                found = _last_before(trace, first, calls.thread, open_, fw_tid)
+            else:
+                found = _on_any_thread(trace, first, open_)
             forward[open_] = found
             through[open_[found >= 0]] = _SEQUENCE
     _add_engine(trace, backward, forward, through)
@@ -177,6 +182,44 @@ def _add_engine(
     own = [trace.names[code] for code in calls.name[inner[fits]].tolist()]
     same = np.flatnonzero(fits)[np.array([a == b for a, b in zip(names, own, strict=True)], np.bool_)]
     forward[around[same]], through[around[same]] = forward[inner[same]], through[inner[same]]
+
+
+def _on_any_thread(trace: Trace, first: IntColumn, wanted: IntColumn) -> IntColumn:
+    """The forward calls of backward ones whose forward thread is not known, as in a Kineto trace alone.
+
+    Every thread counts by itself. Where several have the number, forward and backward operator have to be named alike;
+    where that leaves several, or none, the forward call is not known.
+    """
+    thread, nowhere = trace.calls.thread, np.zeros(len(trace.calls), np.int64)
+    threads = np.unique(thread[first])
+    if len(threads) == 1:
+        return _last_before(trace, first, nowhere, wanted, nowhere)
+    parts = (_last_before(trace, first[thread[first] == one], nowhere, wanted, nowhere) for one in threads.tolist())
+    several = np.zeros(len(wanted), np.int64)
+    only, alike, fitting = np.full((3, len(wanted)), -1, np.int64)
+    fitting[:] = 0
+    for found in parts:
+        has = np.flatnonzero(found >= 0)
+        several[has] += 1
+        only[has] = found[has]
+        fits = has[_named_alike(trace, found[has], wanted[has])]
+        fitting[fits] += 1
+        alike[fits] = found[fits]
+    return np.where(several == 1, only, np.where(fitting == 1, alike, -1))
+
+
+def _named_alike(trace: Trace, forward: IntColumn, backward: IntColumn) -> npt.NDArray[np.bool_]:
+    """Whether a backward operator is named after the forward one: "ViewBackward0" and "aten::view"."""
+    name = trace.calls.name
+    pairs, of = distinct_rows(name[forward], name[backward])
+    texts = ((trace.names[a], _FUNCTION.fullmatch(trace.names[b])) for a, b in pairs.tolist())
+    same = [found is not None and _letters(found[1]) == _letters(text.rpartition("::")[2]) for text, found in texts]
+    found: npt.NDArray[np.bool_] = np.array(same, np.bool_)[of]
+    return found
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 def _last_before(
@@ -213,10 +256,10 @@ def _phases(
     mark[backward] = BACKWARD
     mark[matching(calls.name, names, _ACCUMULATES.fullmatch)] = ACCUMULATION
     mark[matching(calls.name, names, _REDUCES.fullmatch)] = GRADIENT_COMMUNICATION
-    seq = trace.seq_id[calls.source]
-    differentiable = (calls.kind == OP) & ~backward & (seq >= 0)
+    # only what is recorded for autograd has a number (at::GradMode), which backward itself is not
+    differentiable = (calls.kind == OP) & ~backward & (trace.seq_id[calls.source] >= 0)
     around = nearest(calls.parent, calls.parent, backward)
-    again = (around >= 0) & ((differentiable & (seq > seq[np.maximum(around, 0)])) | (calls.kind == MODULE))
+    again = (around >= 0) & (differentiable | (calls.kind == MODULE))
     mark[again] = RECOMPUTATION
     _mark_stacks(trace, mark, entry)
     behind = forward[forward >= 0]
@@ -265,6 +308,22 @@ def _inherited(trace: Trace, forward: IntColumn, phase: npt.NDArray[np.int8]) ->
     at = nearest(np.arange(len(phase)), trace.calls.parent, forward >= 0)
     inside = (at >= 0) & np.isin(phase, (BACKWARD,))
     return np.where(inside, forward[np.maximum(at, 0)], -1) if len(forward) else forward
+
+
+def _inherited_modules(
+    trace: Trace, module: IntColumn, forward: IntColumn, behind: IntColumn, phase: npt.NDArray[np.int8]
+) -> IntColumn:
+    """The modules of calls, of those without one that of the forward call behind them.
+
+    What runs forward again on a thread whose frames are not recorded has that of the forward call that the function
+    around it belongs to, in which the checkpoint is.
+    """
+    if not len(module):
+        return module
+    at = nearest(np.arange(len(phase)), trace.calls.parent, forward >= 0)
+    checkpoint = np.where((phase == RECOMPUTATION) & (at >= 0), forward[np.maximum(at, 0)], -1)
+    module = np.where((module < 0) & (checkpoint >= 0), module[checkpoint], module)
+    return np.where((module < 0) & (behind >= 0), module[behind], module)
 
 
 def _nearest_value(trace: Trace, values: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
@@ -334,3 +393,29 @@ def _module_paths(trace: Trace) -> tuple[list[tuple[str, ...]], IntColumn]:
         paths.append(path)
         code_of.append(known.setdefault(path, len(known)) if path else -1)
     return list(known), np.array(code_of, np.int64)[tree.path]
+
+
+class RowOrigin(NamedTuple):
+    """Origins by row of the trace, int64: the innermost entry of its stack and its module, −1 for none; its phase."""
+
+    entry: IntColumn
+    phase: IntColumn
+    module: IntColumn
+
+
+def origin_of_rows(trace: Trace) -> RowOrigin:
+    """Origins of calls, GPU events and runtime calls; a runtime call has those of the call around it."""
+    origin = trace.origin
+    entry = _by_row(trace, origin.entry, origin.gpu_entry, -1)
+    runtime, own = trace.runtime.source, trace.stacks.first_entry(trace.runtime.source)
+    entry[runtime] = np.where(own >= 0, own, entry[runtime])
+    phase = _by_row(trace, origin.phase, origin.gpu_phase, UNKNOWN)
+    return RowOrigin(entry, phase, _by_row(trace, origin.module, origin.gpu_module, -1))
+
+
+def _by_row(trace: Trace, of_calls: npt.NDArray[np.integer], of_gpu: npt.NDArray[np.integer], none: int) -> IntColumn:
+    column, on_gpu = np.full(len(trace), none, np.int64), trace.gpu.source >= 0
+    column[trace.calls.source] = of_calls
+    column[trace.runtime.source] = np.append(of_calls, none)[trace.runtime.call]
+    column[trace.gpu.source[on_gpu]] = of_gpu[on_gpu]
+    return column

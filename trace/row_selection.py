@@ -12,7 +12,10 @@ import numpy.typing as npt
 from .captured import CapturedGraphs, CaptureLinks
 from .columns import IntColumn, mask_at
 from .comm_kernels import Comm
+from .counterparts import CounterpartLinks, Counterparts
+from .index import as_positions
 from .selection import part_of
+from .stacks import Stacks
 from .tables import UnattachedEvents
 from .tensors import SignatureTable
 from .trace import Record, RecordStore, Trace
@@ -65,7 +68,21 @@ def _with_rows(trace: Trace, kept: npt.NDArray[np.bool_], note: str) -> Trace:
         unattached=UnattachedEvents.none(),
         notes=(*trace.notes, note),
         captured=None if trace.captured is None else _captured(trace.captured, kept, place),
+        stacks=_stacks(trace.stacks, kept, place),
+        counterparts=Counterparts(_counterparts(trace.counterparts.links, kept, place)),
     )
+
+
+def _stacks(stacks: Stacks, kept: npt.NDArray[np.bool_], place: IntColumn) -> Stacks:
+    at = np.flatnonzero(kept[stacks.row])
+    rows = as_positions(place[np.asarray(stacks.row)[at]])
+    return replace(stacks, row=rows, entry=stacks.entry[at], evidence=stacks.evidence[at])
+
+
+def _counterparts(links: CounterpartLinks, kept: npt.NDArray[np.bool_], place: IntColumn) -> CounterpartLinks:
+    """Those between rows that are kept."""
+    at = np.flatnonzero(kept[links.event] & kept[links.row])
+    return CounterpartLinks(place[links.event[at]], place[links.row[at]], links.same_module[at])
 
 
 def _captured(graphs: CapturedGraphs, kept: npt.NDArray[np.bool_], place: IntColumn) -> CapturedGraphs:

@@ -1,4 +1,4 @@
-"""Modules around calls that are known by stacks alone, as further regions of the call tree."""
+"""Frames around calls that are known by stacks alone, as further nodes of the call tree."""
 
 from __future__ import annotations
 
@@ -9,17 +9,56 @@ import numpy.typing as npt
 
 from .call_tree import nearest
 from .columns import IntColumn, distinct_rows, matching
-from .stacks import MODULE_FRAME, Stacks
+from .stacks import Stacks, is_module
+
+
+def frames_between(
+    stacks: Stacks, entry: IntColumn, parent: IntColumn, wanted: npt.NDArray[np.bool_]
+) -> tuple[IntColumn, IntColumn, IntColumn]:
+    """Put between calls and their callers the frames in which the call began and the caller did not.
+
+    Args:
+        entry: int64, by call the innermost entry of its stack, −1 for none.
+        parent: int64, by call its caller's position, −1 for none.
+        wanted: bool, by entry whether its frame is one to put in.
+
+    Returns:
+        `parent` anew, of the calls and after them of the frames that are added, whose callers may come after them; of
+        these the codes of their names in the stacks, and how many calls each is put around.
+    """
+    innermost = nearest(np.arange(len(stacks)), stacks.above, wanted)
+    around = nearest(stacks.above, stacks.above, wanted)  # of a frame the next one outside of it
+    inner = np.where(entry >= 0, np.append(innermost, -1)[entry], -1)
+    outer = np.where(parent >= 0, np.append(inner, -1)[parent], -1)
+    at = np.flatnonzero((inner >= 0) & (inner != outer))
+    pairs, of = distinct_rows(parent[at], inner[at])
+    sizes = np.bincount(of, minlength=len(pairs)).tolist()
+    callers = np.where(pairs[:, 0] >= 0, np.append(inner, -1)[pairs[:, 0]], -1).tolist()
+    found, count = np.array(parent, np.int64), len(parent)
+    first, above, added, calls = [-1] * len(pairs), list[int](), list[int](), list[int]()
+    for pair, ((caller, one), stop) in enumerate(zip(pairs.tolist(), callers, strict=True)):
+        chain = list[int]()
+        while one >= 0 and one != stop:
+            chain.append(one)
+            one = int(around[one])
+        if one != stop:
+            continue  # the caller is in another frame, such as that of another thread's call
+        first[pair] = count + len(added)
+        above += [*range(first[pair] + 1, first[pair] + len(chain)), caller]
+        added += chain
+        calls += [sizes[pair]] * len(chain)
+    begin = np.array(first, np.int64)[of]
+    found[at[begin >= 0]] = begin[begin >= 0]
+    names = stacks.name[np.array(added, np.int64)].astype(np.int64)
+    return np.concatenate([found, np.array(above, np.int64)]), names, np.array(calls, np.int64)
 
 
 def module_regions(
     stacks: Stacks, entry: IntColumn, parent: IntColumn, codes: Mapping[str, int]
 ) -> tuple[IntColumn, npt.NDArray[np.int32]]:
-    """Put between calls and their callers the modules in whose forward the call began, and the caller did not.
+    """The same with modules only, as names of the trace.
 
     Args:
-        entry: int64, by call the innermost entry of its stack, −1 for none.
-        parent: int64, by call its caller's position, −1 for none.
         codes: of names, those of the modules' frames among them.
 
     Returns:
@@ -33,29 +72,6 @@ def module_regions(
         >>> parent.tolist(), name.tolist()
         ([-1, 2, 3, 0], [4, 3])
     """
-    is_module = matching(stacks.name, stacks.names, lambda name: name.startswith(MODULE_FRAME))
-    innermost = nearest(np.arange(len(stacks)), stacks.above, is_module)
-    around = nearest(stacks.above, stacks.above, is_module)  # of a module the next one outside of it
-    inner = np.where(entry >= 0, np.append(innermost, -1)[entry], -1)
-    outer = np.where(parent >= 0, np.append(inner, -1)[parent], -1)
-    at = np.flatnonzero((inner >= 0) & (inner != outer))
-    pairs, of = distinct_rows(parent[at], inner[at])
-    callers = np.where(pairs[:, 0] >= 0, np.append(inner, -1)[pairs[:, 0]], -1).tolist()
-    found, count = np.array(parent, np.int64), len(parent)
-    first, above, module = [-1] * len(pairs), list[int](), list[int]()
-    for pair, ((caller, innermost_one), stop) in enumerate(zip(pairs.tolist(), callers, strict=True)):
-        chain, one = list[int](), innermost_one
-        while one >= 0 and one != stop:
-            chain.append(one)
-            one = int(around[one])
-        if one != stop:
-            continue  # the caller is in another module, such as that of another thread's call
-        first[pair] = count + len(module)
-        above += [*range(first[pair] + 1, first[pair] + len(chain)), caller]
-        module += chain
-    begin = np.array(first, np.int64)[of]
-    found[at[begin >= 0]] = begin[begin >= 0]
-    name_codes = np.array(
-        [codes[stacks.names[code]] for code in stacks.name[np.array(module, np.int64)].tolist()], np.int32
-    )
-    return np.concatenate([found, np.array(above, np.int64)]), name_codes
+    wanted = matching(stacks.name, stacks.names, is_module)
+    found, added, _ = frames_between(stacks, entry, parent, wanted)
+    return found, np.array([codes[stacks.names[code]] for code in added.tolist()], np.int32)

@@ -249,11 +249,14 @@ class Stacks:
         return dict(zip(keys, range(len(self)), strict=True))
 
 
-class SourceTable(NamedTuple):
+@dataclass(frozen=True)
+class SourceTable:
     """Distinct source lines, and by stack entry the code of its line, int64, −1 for none."""
 
     lines: list[SourceLine]
     of_entry: IntColumn
+
+    __repr__ = brief
 
 
 def stacks_of_tree(

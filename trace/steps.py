@@ -15,8 +15,9 @@ from .brief import brief
 from .columns import IntColumn
 from .conventions import PROFILER_STEP
 from .errors import UsageError
+from .frames import Frame, to_arrow, to_pandas
 from .index import CallIndex, Positions, as_positions
-from .step_annotations import CAPTURE, PHASES, UNKNOWN_PHASE, StepBatch, parse_step
+from .step_annotations import CAPTURE, PHASES, UNKNOWN_PHASE, RequestSums, StepBatch, parse_step
 
 DATA_LOADER = "DataLoader"
 """Part of the names of PyTorch's data loaders' annotations (`enumerate(DataLoader)#….__next__`), one an iteration."""
@@ -158,6 +159,27 @@ class Steps(Sequence[Step]):
             inner = enclosing(self.start[mine], self.end[mine], ts[here])
             found[here] = np.append(mine, -1)[inner]
         return found
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame, one row a step; needs pandas (`pip install 'etplus[frames]'`)."""
+        return to_pandas(self._columns())
+
+    def to_arrow(self) -> Any:
+        """A pyarrow Table, one row a step; needs pyarrow (`pip install 'etplus[frames]'`)."""
+        return to_arrow(self._columns())
+
+    def _columns(self) -> Frame:
+        batches = self.batches or [None] * len(self)
+        columns: Frame = {
+            "number": np.arange(len(self)), "name": list(self.names),
+            "start_ns": self.start, "duration_ns": self.end - self.start,
+        }  # fmt: skip
+        for key in ("phase", "mode", "requests", "tokens", "size"):
+            columns[key] = [None if batch is None else getattr(batch, key) for batch in batches]
+        for part in ("prefill", "decode"):
+            sums = [RequestSums() if batch is None else getattr(batch, part) for batch in batches]
+            columns |= {f"{part}_{key}": [getattr(of, key) for of in sums] for key in (*RequestSums._fields, "pairs")}
+        return columns
 
     def take(self, numbers: IntColumn, places: Positions[CallIndex, CallIndex]) -> Steps:
         """Some of the steps, by ordinals.

@@ -15,7 +15,8 @@ from .brief import brief
 from .dtypes import itemsize
 
 _WITH_NUMBERS = re.compile(
-    r"(?:\w+::)?_?(?:"
+    r"(?:(?:aten|_C|_rocm_C|_moe_C|_vllm_fa\d_C|_flashmla_C|vllm|sgl_kernel|sglang|sglang_profiler|aiter|flashinfer|trtllm"
+    r"|flash_attn|flash_attn_\d)::)?_?(?:"
     r"\w*conv\w*|\w*attention\w*|flash_attn\w*|_flash_attn\w*|rotary_embedding|\w*norm\w*_backward"
     r"|\w*mha_\w*|\w*varlen_fwd|fwd\w*|pa_\w*|\w*moe\w*|\w*marlin\w*"
     r"|all|any|amax|amin|argmax|argmin|cat|concat|concatenate|count_nonzero|gather|index|index_select|linalg_vector_norm"

@@ -30,7 +30,7 @@ from .kernel_kinds import is_device_copy, is_device_wait
 from .kinds import GPU
 from .library import Library
 from .link_report import LinkReport
-from .repetition import repeated_steps
+from .repeated_steps import repeated_steps
 from .stacks import SourceTable, Stacks, own_by
 from .steps import Steps, find_marks
 from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, MemoryEvents, RuntimeCalls, Tables, UnattachedEvents
@@ -374,8 +374,8 @@ class Trace(Library):
         """The iterations, found as `trace.steps.find_marks` says; each lasts as long as its annotation where that
         encloses it, else until the next one begins.
 
-        Where no annotation marks them and the sequence of kernels repeats (`trace.repetition`), each repetition is one;
-        they are marked `inferred`.
+        Where no annotation marks them and the sequence of kernels repeats, each repetition is one; they are marked
+        `inferred` (`trace.repeated_steps`).
         """
         calls = self.calls
         rows = np.flatnonzero(calls.kind == ANNOTATION)

@@ -104,7 +104,7 @@ function memoryCard(rank, one, holders) {
       { unit: "bytes" },
     ),
     table(
-      [...ALLOCATED, col.code("modules", "Module"), ...SIZES, col.share("share", "Share")],
+      [...ALLOCATED, col.code("modules", "Module"), col.code("source", "Line"), ...SIZES, col.share("share", "Share")],
       mine.map((row) => ({
         ...row,
         modules: row.modules.replaceAll("nn.Module: ", ""),

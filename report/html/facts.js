@@ -45,7 +45,7 @@ function regions(texts, path) {
 
 /** Phase, module, source line and stack of an event; `modules` are shown already. */
 function originFacts(event, texts, modules) {
-  const module = texts.modules[event.module],
+  const module = texts.modules?.[event.module],
     lines = texts.stacks,
     source = lines?.lines[lines.line[event.entry]],
     stack = [];
@@ -194,6 +194,9 @@ function deviceFacts(event, texts, lane, operator, devices) {
     fact("kineto_event", "Kineto event", event.kineto_event),
     event.step >= 0 ? fact("step", "Iteration", texts.steps[event.step]) : null,
     event.reason > 0 ? fact("reason", "Not attached", texts.reasons[event.reason]) : null,
+    event.repeated >= 0
+      ? fact("repeated", "Operator, by repetition in a later iteration", texts.repeated[event.repeated])
+      : null,
     ...linkFacts(texts, event.link, "its operator"),
     ...capturedFacts(event, texts),
   ]);

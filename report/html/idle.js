@@ -64,7 +64,7 @@ function idleSection(report, rank) {
         col.ns("idle_ns", "Idle"), col.ns("start", "At"),
         col.text("cause", "Cause", { hint: "Whether the next event had been launched when the gap began" }),
         col.ns("launch_ns", "Launched after", { hint: "From the gap's start to the launch of the event that ends it" }),
-        col.code("launched_by", "Next operator"), col.code("after", "Next event"), col.code("before", "Event before"),
+        col.code("launched_by", "Next operator"), col.code("source", "Next line"), col.code("after", "Next event"), col.code("before", "Event before"),
       ],
       gaps,
       {

@@ -34,7 +34,7 @@ function sourceSection(report, rank) {
       sources.map((row) => ({
         ...row,
         place: `${row.file}:${row.line}`,
-        kind: row.own ? "" : "not own code",
+        kind: [row.own ? "" : "not own code", row.fused ? `${row.fused} fused` : ""].filter(Boolean).join(", "),
       })),
       { sort: heat, name: "sources" },
     ),
@@ -73,7 +73,7 @@ function filesCard(sources, heat, note) {
       const lines = found.sort((a, b) => a.line - b.line).slice(0, left);
       left -= lines.length;
       list.append(
-        el("h4", {}, el("code", {}, file), small(show(sum(rows), "ns"))),
+        el("h4", {}, el("code", {}, file), " ", small(show(sum(rows), "ns"))),
         ...lines.map((row) => {
           const bar = el("span", { class: "heat" }),
             share = row[heat] / most;

@@ -438,8 +438,9 @@ class Timeline {
     this.matches = wanted
       ? new Set(names.flatMap((name, i) => (name.toLowerCase().includes(wanted) ? [i] : [])))
       : null;
-    const hits = wanted ? found.filter((one) => this.matches.has(one.name)) : [];
-    this.found.hidden = !hits.length;
+    const hits = wanted ? found.filter((one) => this.matches.has(one.name)) : [],
+      places = wanted ? this.data.places.filter((one) => one.text.toLowerCase().includes(wanted)) : [];
+    this.found.hidden = !hits.length && !places.length;
     this.found.replaceChildren(
       ...hits
         .slice(0, FOUND_SHOWN)
@@ -453,13 +454,32 @@ class Timeline {
             el("span", {}, show(one.total, "ns")),
           ),
         ),
+      ...places.slice(0, FOUND_SHOWN).map((one) =>
+        el(
+          "button",
+          { type: "button", "data-place": one.text, onclick: () => this.goToPlace(one) },
+          small(one.what),
+          el("code", {}, short(one.text, 120)),
+          el("span", {}, `${integers.format(one.count)} ×`),
+          el("span", {}, show(one.total, "ns")),
+        ),
+      ),
     );
     this.said.textContent = !wanted
       ? ""
       : hits.length
         ? `${integers.format(hits.reduce((sum, one) => sum + one.count, 0))} calls of ${integers.format(hits.length)} names`
-        : "nothing found";
+        : places.length
+          ? `${integers.format(places.length)} lines and modules`
+          : "nothing found";
     this.redraw();
+  }
+
+  /** To the longest event of a source line or module. */
+  goToPlace(one) {
+    this.found.hidden = true;
+    const room = Math.max(one.dur * 3, 200);
+    this.show(one.ts - room, one.ts + one.dur + room);
   }
 
   /** To the longest call of a name. */

@@ -8,11 +8,11 @@ from typing import Any
 Frames = tuple[str, ...]
 """Names of the frames of a stack, outermost first, as Kineto writes them: "train.py(12): step"."""
 
-_TRACEBACK = re.compile(r'^\s*File "(.*)", line (\d{1,9}), in (.*)$', re.MULTILINE)
+_TRACEBACK = re.compile(r'^[ \t]*File "(.*)", line (\d{1,9}), in (.*)$', re.MULTILINE)
 """A frame of a traceback: `stack_traces` of kernel information, `stack_trace` of FX nodes."""
-_COLON_LINE = re.compile(r"^\s*(.+?):(\d{1,9})(?::|\s+in\s+)\s*(\S.*?)\s*$")
+_COLON_LINE = re.compile(r"(.+?):(\d{1,9})(?:: ?| in )(\S.*)")
 """A frame of `torch.cuda.graph_annotations`: "train.py:12:step"."""
-_KINETO_LINE = re.compile(r"^\s*(.+)\((\d{1,9})\): (.+?)\s*$")
+_KINETO_LINE = re.compile(r"(.+)\((\d{1,9})\): (.+)")
 
 
 def frames_of_traceback(text: str) -> Frames:
@@ -35,7 +35,8 @@ def frames_of_lines(text: str) -> Frames:
     found = frames_of_traceback(text)
     if found:
         return found
-    lines = [_COLON_LINE.match(line) or _KINETO_LINE.match(line) for line in text.splitlines() if line.strip()]
+    stripped = [line for line in map(str.strip, text.splitlines()) if line]
+    lines = [_COLON_LINE.fullmatch(line) or _KINETO_LINE.fullmatch(line) for line in stripped]
     frames = [f"{line[1]}({line[2]}): {line[3]}" for line in lines if line is not None]
     return tuple(reversed(frames)) if len(frames) == len(lines) else ()
 

@@ -178,10 +178,8 @@ class _Reader:
         header = _Header(texts.text, meta.header)
         captured = read_captured(self.name, header, self._captured(device))
         ids = builder.column("id")
-        stacks = read_stacks(self.name, bytes(header["stacks"]) if "stacks" in header else b"null", ids)
-        generated = read_generated(
-            self.name, bytes(header["generated_kernels"]) if "generated_kernels" in header else b"null", ids
-        )
+        sections = [bytes(header[key]) if key in header else b"null" for key in ("stacks", "generated_kernels")]
+        stacks, generated = read_stacks(self.name, sections[0], ids), read_generated(self.name, sections[1], ids)
         counterparts = read_counterparts(self.name, header, self._counterparts(device), ids, builder.column("kind"))
         return builder.build(
             texts, summary=meta.summary, header=header, flat=meta.flat, edges=self._edges(), thread=thread,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 from collections import Counter
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from astra_sim import formula_alone
 from etplus.converters.convert import convert
 from etplus.converters.goal import goal
 from etplus.linker import link
@@ -26,8 +28,8 @@ from support import SHARED, call, linked
 NETWORKS = [(25.0, 5_000), (2.5, 5_000), (0.25, 5_000), (25.0, 100_000)]
 
 
-def schedule(traces: list[Trace]) -> list[GoalRank]:
-    return parse_goal("".join(goal(traces)[0]))
+def schedule(traces: list[Trace], algorithm: Literal["ring", "direct"] = "ring") -> list[GoalRank]:
+    return parse_goal("".join(goal(traces, algorithm)[0]))
 
 
 def end_ns(ranks: list[GoalRank], network: LogGP) -> float:
@@ -40,7 +42,7 @@ def replayed_ns(traces: list[Trace], network: Network | None = None) -> int:
     """From the beginning, which may come before the first start on one rank."""
     graphs = [build_graph(trace) for trace in traces]
     constants = [fit_constants(graph) for graph in graphs]
-    graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
+    graph = formula_alone(join_ranks(graphs)) if len(graphs) > 1 else graphs[0]
     done = replay(graph if network is None else on_network(graph, network), constants)
     return int(done.time.max())
 
@@ -62,10 +64,11 @@ def test_one_real_rank_takes_as_long_as_replayed(name: str) -> None:
 @pytest.mark.parametrize("name", JOBS)
 def test_a_made_job_answers_the_network_as_the_replay_does(name: str, tmp_path: Path) -> None:
     traces = [link(*pair) for pair in JOBS[name].write(tmp_path)]
-    ranks = schedule(traces)
+    algorithm: Literal["ring", "direct"] = "direct" if name == "moe" else "ring"
+    ranks = schedule(traces, algorithm)
     for bandwidth, latency_ns in NETWORKS[:3]:
         ended = end_ns(ranks, LogGP(latency_ns, 0, 0, 1 / bandwidth))
-        assert ended == pytest.approx(replayed_ns(traces, Network(bandwidth, latency_ns)), rel=0.02)
+        assert ended == pytest.approx(replayed_ns(traces, Network(bandwidth, latency_ns, algorithm)), rel=0.02)
 
 
 @pytest.mark.slow
@@ -80,10 +83,11 @@ def test_a_recorded_job_answers_the_network_as_the_replay_does(job: str) -> None
     traces = [document_of(name) for name in DLRM] if job == "dlrm" else [
         link(et, et.with_name(et.name.replace(".et.", ".kineto."))) for et in ets
     ]  # fmt: skip
-    ranks = schedule(traces)
+    algorithm: Literal["ring", "direct"] = "direct" if job == "dlrm" else "ring"
+    ranks = schedule(traces, algorithm)
     for bandwidth, latency_ns in NETWORKS:
         ended = end_ns(ranks, LogGP(latency_ns, 0, 0, 1 / bandwidth))
-        assert ended == pytest.approx(replayed_ns(traces, Network(bandwidth, latency_ns)), rel=0.02)
+        assert ended == pytest.approx(replayed_ns(traces, Network(bandwidth, latency_ns, algorithm)), rel=0.02)
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "direct"])
@@ -110,6 +114,18 @@ def test_bytes_of_a_ring(tmp_path: Path) -> None:
     assert len(set(sent)) == 1
     found = [comm.bytes or 0 for comm in find_communications(traces[0])]
     assert sent[0] == sum(2 * (len(traces) - 1) * -(-size // len(traces)) for size in found)
+
+
+def test_parts_of_an_all_to_all_pass_through_the_ranks_between(tmp_path: Path) -> None:
+    """On a ring a rank sends n(n − 1)/2 of them, directly n − 1."""
+    traces = [link(*pair) for pair in JOBS["moe"].write(tmp_path)]
+    sent = {}
+    for algorithm in ("ring", "direct"):
+        (rank, *_) = schedule(traces, algorithm)  # type: ignore[arg-type]
+        sent[algorithm] = sum(what.kind == "send" for what in rank.operations.values())
+    kinds = Counter(comm.kind for comm in find_communications(traces[0]))
+    ranks = len(traces)
+    assert sent["ring"] - sent["direct"] == kinds[6] * (ranks * (ranks - 1) // 2 - (ranks - 1))
 
 
 def test_the_command(tmp_path: Path) -> None:

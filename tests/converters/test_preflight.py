@@ -463,7 +463,7 @@ def test_wrong_usage(tmp_path: Path) -> None:
     with pytest.raises(TraceFormatError, match="No such file"):
         check([f"{prefix}.0.et", f"{prefix}.1.et"])
     (tmp_path / "t.0.et").write_text('{"nodes": []}' * 20, encoding="utf-8")
-    with pytest.raises(TraceFormatError, match=r"t\.0\.et: byte 0: "):
+    with pytest.raises(TraceFormatError, match=r"t\.0\.et: this is an Execution Trace or ET\+, not a Chakra trace"):
         check(prefix)
 
 

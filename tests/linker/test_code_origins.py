@@ -71,10 +71,11 @@ def test_the_time_of_kernels_has_a_line(name: str) -> None:
     assert known >= 0.95 * sum(op.duration_ns for op in found)
 
 
-def test_a_file_keeps_what_is_known_of_compiled_code(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["plus.json.gz", "plus.parquet"])
+def test_a_file_keeps_what_is_known_of_compiled_code(name: str, tmp_path: Path) -> None:
     trace = link(*files(program("other") or Path()))
-    trace.write(tmp_path / "plus.json.gz")
-    read = load(tmp_path / "plus.json.gz")
+    trace.save(tmp_path / name)
+    read = load(tmp_path / name)
     assert read.generated.kernels == trace.generated.kernels
     assert np.array_equal(read.generated.row, trace.generated.row)
     assert np.array_equal(read.generated.kernel, trace.generated.kernel)
@@ -90,7 +91,7 @@ def _positions(trace: Trace, ops: list[Any]) -> np.ndarray[Any, Any]:
 
 
 def test_modules_of_compiled_code_are_those_around_it() -> None:
-    trace = link(*files(program("other") or Path()))
+    trace = link(*files(program("infer") or Path()))
     modules = {op.module for op in trace.ops if op.generated is not None}
     assert None not in modules
 
@@ -186,6 +187,13 @@ def test_stacks_that_inductors_trace_handler_wrote_into_kernels() -> None:
     assert trace.stacks.evidence_of(int(trace.gpu.source[first.index])) == "compiled code"
 
 
+def test_kernel_information_comes_before_the_trace_handler() -> None:
+    """The handler looks a kernel up by its name alone, and takes the first."""
+    kernels = [("triton_0", {"stack": [NET]})] * 2
+    trace = link(None, gpu_trace(*kernels), provenance=[information([NET], [OTHER])])
+    assert [str(kernel.source) for kernel in trace.kernels] == ["net.py:3 (forward)", "net.py:4 (forward)"]
+
+
 def test_annotations_of_graph_nodes_are_recorded_in_kernels_or_in_a_file() -> None:
     own = {"module_fqn": "layers.0.mlp", "stack": "net.py:3:forward\nmain.py:9:main", "graph node id": 5}
     node, whole = {"graph node id": 6, "graph id": 4}, {"graph node id": 4 << 32 | 7}
@@ -202,6 +210,17 @@ def test_annotations_of_graph_nodes_are_recorded_in_kernels_or_in_a_file() -> No
     assert [trace.stacks.evidence_of(row) for row in rows] == ["graph annotation"] * 3 + [""]
     assert trace.summary["compiled"]["annotated"] == 3
     assert_valid(trace.to_dict())
+
+
+def test_kernels_of_annotated_graphs_count_to_their_modules() -> None:
+    kernels = [("gemm", {"module_fqn": name, "graph node id": 5}) for name in ("layers.0.mlp.up", "layers.1.mlp.up")]
+    kernels += [("add", {"module_fqn": "layers.1", "graph node id": 6}), ("relu", {})]
+    rows = {row.path: row for row in load(gpu_trace(*kernels)).analyze().modules}
+    up = rows["layers[*]", "mlp", "up"]
+    assert (up.instances, up.count, up.device_self_ns, up.label) == (2, 2, 18_000, "up ×2")
+    assert rows["layers[*]", "mlp"].device_total_ns == 18_000 and rows["layers[*]", "mlp"].device_self_ns == 0
+    assert (rows["layers[*]",].device_self_ns, rows["layers[*]",].device_total_ns) == (9_000, 27_000)
+    assert rows["## Call CompiledFxGraph x ##",].device_total_ns == 9_000
 
 
 def test_a_bad_file_that_is_given_is_refused_and_one_beside_the_trace_left_out(

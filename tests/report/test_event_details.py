@@ -24,6 +24,7 @@ from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
 from etplus.trace.views import DeviceEvent, Op
 from pages import unpacked, unpacked_json
+from repeated_steps import recorded, training
 from support import FIXTURES, shared_pair
 from traces import GPU_SHAPED, kernel, kineto_of, trace_of
 
@@ -189,6 +190,16 @@ def test_events_of_compiled_code_name_their_kernels_and_lines() -> None:
         assert shown["lines"] == [str(line) for line in op.sources]
         seen.add((kernel.backward, kernel.handle))
     assert len(seen) == 36
+
+
+def test_events_that_were_launched_before_the_trace_name_the_operator_of_their_repetition() -> None:
+    blob, truth = recorded([training()] * 3, 30)
+    events, texts = events_of(link(None, blob))
+    on_device = sorted((event for event in events if event["lane"]["gpu"]), key=lambda event: event["ts"])
+    for event, work in zip(on_device, truth, strict=True):
+        said = texts["repeated"][event["repeated"]] if event["repeated"] >= 0 else ""
+        assert said == (f"{work.op} [{work.shape},4]" if event["reason"] else ""), (said, work)
+    assert sum(event["repeated"] >= 0 for event in on_device) == 30
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["linked", "Kineto alone"])

@@ -21,7 +21,7 @@ CONFIG = {
 EVENT = {
     "category": 0, "config": 0, "comm": 0, "dtype": 0, "flops": 3_000_000, "bytes": 3_000_000, "dur": 1000,
     "delay": 1500, "correlation": 7, "id": 8, "kineto_event": 9, "step": -1, "reason": 0, "link": -1, "captured": -1,
-    "generated": -1,
+    "generated": -1, "module": -1, "phase": 0, "entry": -1,
 }  # fmt: skip
 DEVICE = {"peaks": {"float32": 2e12}, "memory_gb_s": 2000}
 
@@ -36,6 +36,7 @@ def facts(
         pytest.skip("Node is not installed")
     texts = {"categories": ["kernel"], "dtypes": ["float32"], "configs": [config], "comms": [comm or {}], "links": [],
              "evidence": {}, "captured": [], "reasons": [""], "steps": [],
+             "modules": [], "phases": [""], "stacks": None,
              "generated": [generated or {"name": "", "lines": []}]}  # fmt: skip
     given = [event or EVENT, texts, {"device": 0, "stream": 7}, None, {"0": DEVICE}]
     script = [

@@ -13,6 +13,8 @@ import pytest
 from etplus.converters.open import load as read_trace
 from etplus.report.flame import PYTHON, RUNTIME, THREAD, _enclosing, flame_graph
 from etplus.schemas.kineto.python_frames import read_python_frames
+from etplus.trace.stacks import Stacks
+from etplus.trace.tables import MODULE
 from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,7 +83,7 @@ def walked(trace: Trace) -> tuple[Counter[Path], Counter[Path]]:
 
 @pytest.mark.parametrize("name", TRACES)
 def test_every_call_is_at_its_path(name: str) -> None:
-    trace = trace_of(name)
+    trace = trace_of(name).with_(stacks=Stacks.none())
     tree = flame_graph(trace, most=10**9)
     count, total = walked(trace)
     places = paths_of(tree)
@@ -100,6 +102,37 @@ def test_every_call_is_at_its_path(name: str) -> None:
     if not skipped:
         assert set(count) | {path[:1] for path in count} == places.keys()
     assert tree["left_out"] == 0
+
+
+@pytest.mark.parametrize("name", ["gpu-kineto/h100_bert", "linked cpu-pairs/tf_stack_mem"])
+def test_frames_are_between_calls(name: str) -> None:
+    """A call's path has the frames that began after its caller did; modules only where they are no calls."""
+    trace = trace_of(name)
+    calls, tree = trace.calls, flame_graph(trace, most=10**9)
+    modules = any(kind == MODULE for kind in calls.kind.tolist())
+
+    def stack_of(call: int) -> list[str]:
+        entry = int(trace.stacks.first_entry(calls.source[call : call + 1])[0])
+        frames = trace.stacks.frames(entry) if entry >= 0 else []
+        return [frame for frame in frames if not (modules and frame.startswith("nn.Module: "))]
+
+    def path_of(call: int) -> Path:
+        caller = int(calls.parent[call])
+        same = caller >= 0 and calls.thread[caller] == calls.thread[call]
+        around, stack = stack_of(caller) if same else [], stack_of(call)
+        new = stack[len(around) :] if stack[: len(around)] == around else []
+        above = path_of(caller) if same else (f"CPU thread {calls.thread[call]}",)
+        text = trace.names[calls.name[call]]
+        return (*above, *new, "ProfilerStep" if text.startswith("ProfilerStep#") else text)
+
+    places = paths_of(tree)
+    count = Counter(map(path_of, range(len(calls))))
+    assert {path: int(tree["count"][places[path]]) for path in count} == count
+    frames = [at for at, kind in enumerate(tree["kind"].tolist()) if kind == PYTHON]
+    inside: Counter[int] = Counter()
+    for at, parent in enumerate(tree["parent"].tolist()):
+        inside[parent] += int(tree["total"][at])
+    assert frames and all(tree["total"][at] == inside[at] for at in frames)
 
 
 def test_the_largest_are_kept_and_callers_come_first() -> None:

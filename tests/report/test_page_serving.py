@@ -8,8 +8,9 @@ import orjson
 import pytest
 from browser import Page
 from etplus.analysis.summary import analyse
+from etplus.analysis.trace_diff import difference
 from etplus.converters.open import load
-from etplus.report.report_html import rank_report, report_html
+from etplus.report.report_html import diff_html, rank_report, report_html
 from pages import data_of, report_of, rows_of, shown
 from served import Batch, serve
 from support import shared_trace
@@ -23,6 +24,8 @@ def test_the_browser_shows_steps(browser: Page, tmp_path: Path) -> None:
     heads, *rows = rows_of(browser, "serving_steps")
     assert heads[:2] == ["Step", "Phase"] and [row[1] for row in rows] == ["prefill", *["decode"] * 3, "mixed"]
     assert [row[0] for row in rows_of(browser, "serving_phases")[1:]] == ["prefill", "decode", "mixed", "all"]
+    tiles = "[...document.querySelectorAll('.tile')].map((tile) => tile.textContent)"
+    assert any("steps: 1 prefill, 3 decode, 1 mixed" in text for text in browser.evaluate(tiles))
     found = "[...document.querySelectorAll('#serving canvas')].length"
     assert browser.evaluate(found) == 3, "phases, latency, tokens a second; no roofline without known work"
     browser.evaluate("document.querySelector('[data-table=serving_steps] tbody tr').click()")
@@ -36,6 +39,16 @@ def test_a_real_step_has_a_roofline(browser: Page, tmp_path: Path) -> None:
         "Phases over time", "Latency of steps", "Tokens per second", "Roofline of steps", "Phases", "Steps",
     ]  # fmt: skip
     assert browser.errors == []
+
+
+def test_two_traces_by_phase(browser: Page, tmp_path: Path) -> None:
+    a, b = (analyse(load(orjson.dumps(serve(STEPS[:count]).document()))) for count in (5, 2))
+    shown(browser, diff_html(difference(a, b), a, b), tmp_path)
+    heads, *rows = rows_of(browser, "serving_phases")
+    assert heads[0] == "Phase" and [row[:2] for row in rows] == [
+        ["prefill", "1"], ["decode", "3"], ["mixed", "1"], ["all", "5"],
+    ]  # fmt: skip
+    assert [row[4] for row in rows] == ["1", "1", "–", "2"] and browser.errors == []
 
 
 @pytest.mark.parametrize("name", ["linked pairs/gpu_shaped_from_cpu"])

@@ -114,9 +114,12 @@ def test_the_flame_graph(browser: Page, tmp_path: Path) -> None:
     current = "document.querySelector('.flame [tabindex=\"0\"]').title.split(':')[0]"
     browser.evaluate("document.querySelector('.flame [tabindex=\"0\"]').focus()")
     press(browser, "ArrowDown")
-    assert browser.evaluate(current) == "ProfilerStep"
-    press(browser, "ArrowDown")
-    longest = browser.evaluate(current)
+    assert browser.evaluate(current).startswith("record.py")
+    for _ in range(20):  # through Python functions
+        press(browser, "ArrowDown")
+        longest = browser.evaluate(current)
+        if longest.startswith("Optimizer.step"):
+            break
     assert longest.startswith("Optimizer.step")
     press(browser, "ArrowRight")
     module = browser.evaluate("document.activeElement.title")

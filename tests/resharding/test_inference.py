@@ -44,6 +44,14 @@ def test_two_ranks_run_what_two_ranks_ran(rank: int) -> None:
     assert_valid(trace.to_dict())
 
 
+def test_one_rank_runs_what_one_rank_ran() -> None:
+    """From two recorded ranks, and to four by way of either recording."""
+    job = etplus.reshard(recorded("tp2"), Layout(), step=1)
+    assert ran(job.trace(0)) == ran(part_of(recorded("single1"), steps="1"))
+    four = etplus.reshard(recorded("tp2"), Layout(tp=4), step=1)
+    assert ran(four.trace(3)) == ran(derived(4).trace(3))
+
+
 def test_the_recorded_layout_takes_as_long_as_recorded() -> None:
     steps = recorded("single1").steps
     assert derived(1).step_ns == pytest.approx(steps[1].duration_ns, rel=0.02)

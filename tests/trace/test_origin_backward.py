@@ -95,11 +95,13 @@ PAIRS += [(path, et) for path in RECORDINGS if (et := path.with_name(path.name.r
 
 @pytest.mark.parametrize(("path", "et"), PAIRS, ids=lambda path: path.name.partition(".json")[0] if path else "alone")
 def test_backward_work_is_at_the_module_of_its_forward(path: Path, et: Path | None) -> None:
+    """Where forward runs again on a thread without frames, the module around the checkpoint is all that is known."""
     time, right, through = Counter[bool](), Counter[bool](), Counter[str]()
+    without_frames = "Checkpointed_0" if path.name.startswith("checkpoint_thread") else None
     for call in said(path, et):
         through[call.through] += 1
         phase = "recomputation" if call.truth.again else "backward"
-        fits = call.module == call.truth.module and call.phase == phase
+        fits = call.module in (call.truth.module, without_frames) and call.phase == phase
         time[call.truth.again] += call.host_ns
         right[call.truth.again] += call.host_ns * fits
     assert time[False] and right[False] >= 0.98 * time[False]
@@ -112,6 +114,6 @@ def test_there_is_a_recording_of_each_kind() -> None:
     names = {path.name.partition(".")[0] for path in RECORDINGS}
     assert len(PAIRS) == len(RECORDINGS) + 4
     assert names == {
-        "linear", "conv", "lstm", "attention", "tied", "twice", "checkpoint", "checkpoint_reentrant", "other_thread",
-        "ddp", "fsdp",
+        "linear", "conv", "lstm", "attention", "tied", "twice", "checkpoint", "checkpoint_reentrant",
+        "checkpoint_thread", "other_thread", "ddp", "fsdp",
     }  # fmt: skip

@@ -74,7 +74,7 @@ def test_forms_of_real_traces() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["execute_7_context_1(sq7)_generation", "execute_prefill_12_tokens", "execute_9_draft_3(sq1)", "step[]",
+    ["execute_7_context_1(sq7)_generation", "execute_prefill_12_tokens", "execute_9_draft_3(sq1)", "step[Extend: 9]",
      "step[decode 7]", "execute_" + "9" * 400 + "_context_1(1)_generation_0(0)", "step[DECODE bs=" + "9" * 90 + "]"],
 )  # fmt: skip
 def test_forms_that_are_not_known_are_steps(name: str) -> None:
@@ -89,7 +89,9 @@ def test_fields_that_are_not_known_are_left_out() -> None:
     assert parse_step("step[NEW_MODE bs=3 toks=x]") == StepBatch("unknown", requests=3, size=3, mode="NEW_MODE")
 
 
-@pytest.mark.parametrize("name", ["forward", "execute_model", "ProfilerStep#3", "steps[3]", "aten::mm", "", "capture"])
+@pytest.mark.parametrize(
+    "name", ["forward", "execute_model", "ProfilerStep#3", "steps[3]", "step[3]", "aten::mm", "", "capture"]
+)
 def test_other_annotations_are_no_steps(name: str) -> None:
     assert parse_step(name) is None
 
@@ -165,3 +167,12 @@ def test_real_traces(name: str, phase: str, sums: tuple[RequestSums, RequestSums
     (step,) = trace.steps
     assert step.batch is not None and (step.phase, (step.batch.prefill, step.batch.decode)) == (phase, sums)
     assert not trace.step_of_event.any()
+
+
+def test_steps_as_a_data_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    batches = [Batch(prefill=[(3, 3)]), Batch(decode=[(1, 6), (1, 2)])]
+    frame = trace_of(serve(batches)).steps.to_pandas()
+    assert isinstance(frame, pandas.DataFrame) and frame["phase"].tolist() == ["prefill", "decode"]
+    assert frame["prefill_pairs"].tolist() == [6, 0] and frame["decode_pairs"].tolist() == [0, 8]
+    assert frame["tokens"].tolist() == [3, 2] and frame["duration_ns"].min() > 0

@@ -23,7 +23,8 @@ from support import FIXTURE_PAIRS, SHARED, Document, fixture_pair, kineto_docume
 
 TRACES = {name: fixture_pair(name)[1] for name in FIXTURE_PAIRS}
 for folder, pattern in (
-    ("gpu-kineto", "*.gz"), ("gpu-pairs", "*.kineto.*"), ("cpu-pairs", "*.kineto.*"), ("graph-capture", "*.gz"),
+    ("gpu-kineto", "*.gz"), ("serving", "*.gz"), ("gpu-pairs", "*.kineto.*"), ("cpu-pairs", "*.kineto.*"),
+    ("graph-capture", "*.gz"),
     ("parallel", "*/rank0.kineto.*"),
 ):  # fmt: skip
     found = sorted((SHARED / "traces" / folder).glob(pattern))

@@ -1,0 +1,150 @@
+"""Time by source line and by phase: sums are exact, and each event counts where its stack says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from etplus import link
+from etplus.analysis.origins import idle_before, phase_table, source_table
+from etplus.trace.origin import PHASES
+from etplus.trace.stacks import COMPILED, is_own_file, own_by
+from stack_events import called, frame, launched, program
+from support import call, shared_trace
+from traces import REAL, kineto_of, op, trace_of
+
+
+def test_lines_of_a_function() -> None:
+    trace = link(None, kineto_of(program({7: ("aten::mm", 30), 9: ("aten::relu", 50)})))
+    rows = source_table(trace)
+    assert [(row.line, row.device_self_ns, row.launches, row.calls, row.exact, row.own) for row in rows] == [
+        (9, 50_000, 1, 1, True, True), (7, 30_000, 1, 1, True, True)
+    ]  # fmt: skip
+    assert {row.host_ns for row in rows} == {50_000} and {row.function for row in rows} == {"step"}
+    assert rows[0].idle_ns == 70_000 - 20_000 + 20_000 - 0 and rows[1].idle_ns == 0  # 51 to 121
+
+
+def test_totals_count_a_line_once() -> None:
+    """A line's total has what lines called from it cause; recursion counts once."""
+    events = [
+        frame("a.py(1): main", 0, 100), frame("a.py(5): again", 5, 90, "a.py:2"),
+        frame("a.py(5): again", 10, 80, "a.py:6"),
+        frame("torch/x.py(1): mm", 12, 70, "a.py:6"), called("aten::mm", 15, 20), *launched("k", 1, 16, 30, 40),
+    ]  # fmt: skip
+    rows = {row.line: row for row in source_table(link(None, kineto_of(events)))}
+    assert {line: (row.device_self_ns, row.device_total_ns) for line, row in rows.items()} == {
+        6: (40_000, 40_000), 2: (0, 40_000)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_phases_sum_up(name: str) -> None:
+    trace = trace_of(name)
+    rows = phase_table(trace)
+    assert sum(row.device_ns for row in rows) == int(trace.gpu.dur.sum())
+    assert sum(row.launches for row in rows) == len(trace.gpu)
+    assert {row.phase for row in rows} <= {*PHASES[1:], "not known"}
+    assert np.all(idle_before(trace) >= 0)
+
+
+@pytest.mark.parametrize("name", ["python-stacks/mi300_nsfw", "gpu-kineto/h100_bert"])
+def test_real_lines_sum_up(name: str) -> None:
+    trace = trace_of(name)
+    rows = source_table(trace)
+    assert abs(sum(row.device_self_ns for row in rows) - int(trace.gpu.dur.sum())) <= len(rows)
+    assert sum(row.launches for row in rows) == len(trace.gpu)
+    assert all(row.device_total_ns >= row.device_self_ns - 1 for row in rows)
+    by_view: dict[tuple[str, int], int] = {}
+    for event in trace.device_events:
+        source = event.source
+        assert source is not None
+        by_view[source.file, source.line] = by_view.get((source.file, source.line), 0) + event.duration_ns
+    assert by_view == {(row.file, row.line): row.device_self_ns for row in rows if row.device_self_ns}
+
+
+def test_a_fused_event_counts_to_each_line() -> None:
+    trace = link(None, kineto_of(program({7: ("aten::mm", 30)})))
+    row = int(trace.gpu.source[0])
+    lines = [["train.py(7): a"], ["train.py(8): b"], ["train.py(9): c"]]
+    fused = trace.with_(stacks=trace.stacks.with_stacks({row: lines}, COMPILED))
+    assert [(found.line, found.device_self_ns) for found in source_table(fused) if found.launches] == [
+        (7, 10_000), (8, 10_000), (9, 10_000)
+    ]  # fmt: skip
+    assert [line.line for line in fused.kernels[0].sources] == [7, 8, 9]
+    assert fused.stacks.evidence_of(row) == "compiled code"
+
+
+def test_phases_by_what_the_calls_say() -> None:
+    events = [
+        op("enumerate(DataLoader)#_BaseIter.__next__", 0, 5, cat="user_annotation"),
+        op("nn.Module: Net_0", 10, 20, cat="user_annotation"), op("aten::mm", 12, 5),
+        op("autograd::engine::evaluate_function: MmBackward0", 40, 20), op("MmBackward0", 41, 10),
+        op("aten::mm", 42, 5),
+        op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", 62, 4), op("aten::add_", 63, 2),
+        op("Optimizer.step#SGD.step", 70, 20, cat="user_annotation"), op("aten::_foreach_add_", 72, 5),
+        op("aten::zeros", 95, 2),
+    ]  # fmt: skip
+    trace = link(None, kineto_of(events))
+    assert [one.phase for one in trace.ops] == [
+        "forward", *["backward"] * 3, *["gradient accumulation"] * 2, "optimizer", "",
+    ]  # fmt: skip
+    assert [one.phase for one in trace.annotations] == ["data loading", "forward", "optimizer"]
+
+
+def test_backward_has_line_and_module_of_forward() -> None:
+    number = {"Sequence number": 4}
+    events = [
+        frame("train.py(1): main", 0, 200), frame("nn.Module: Net_0", 5, 50, "train.py:3"),
+        frame("net.py(7): forward", 6, 48, "torch/nn/modules/module.py:1"),
+        frame("<built-in function mm>", 8, 40, "net.py:8"), called("aten::mm", 10, 20, **number),
+        frame("torch/autograd/__init__.py(1): backward", 100, 90, "train.py:5"),
+        called("autograd::engine::evaluate_function: MmBackward0", 110, 50, **number),
+        called("aten::mm", 112, 20), *launched("k", 1, 113, 120, 40),
+    ]  # fmt: skip
+    trace = link(None, kineto_of(events))
+    kernel = trace.kernels[0]
+    assert kernel.source is not None and (kernel.source.file, kernel.source.line) == ("net.py", 8)
+    assert (kernel.module, kernel.phase) == ("Net_0", "backward")
+    assert kernel.stack[-1].startswith("torch/autograd") and kernel.op is not None
+    forward = kernel.op.forward
+    assert forward is not None and forward.start_ns == 10_000 and kernel.op.through == "sequence number"
+    (row,) = (row for row in source_table(trace) if row.launches)
+    assert row.backward_ns == row.device_self_ns == 40_000
+
+
+def test_own_code() -> None:
+    own = ("train.py", "/home/me/net.py", "transformers/models/bert.py", "/venv/lib/python3.11/site-packages/x/y.py")
+    others = (
+        "torch/nn/modules/linear.py", "/venv/lib/python3.11/site-packages/torch/_ops.py", "threading.py",
+        "concurrent/futures/thread.py", "/usr/lib/python3.10/contextlib.py", "<string>",
+        "<frozen importlib._bootstrap>", "/tmp/torchinductor_me/ab/cab.py", "triton/runtime/jit.py",
+    )  # fmt: skip
+    assert all(map(is_own_file, own)) and not any(map(is_own_file, others))
+    chosen = own_by(["site-packages/*/y", "net.py"])
+    assert [chosen(file) for file in own] == [False, True, False, True]
+    assert own_by([]) is is_own_file
+
+
+def test_commands_take_own_code(tmp_path: Path) -> None:
+    events = [*program({7: ("aten::mm", 30)}), frame("lib/tool.py(2): inner", 3, 80, "train.py:7")]
+    (tmp_path / "kineto.json").write_bytes(kineto_of(events))
+    for words, wanted in (([], "lib/tool.py"), (["--own", "train*"], "train.py")):
+        done = call("analyze", "kineto.json", *words, "--json", "out.json", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        (trace,) = json.loads((tmp_path / "out.json").read_bytes())["traces"]
+        assert [row["file"] for row in trace["sources"] if row["launches"]] == [wanted]
+    assert call("report", "kineto.json", "--own", "train", "-o", "page.html", cwd=tmp_path).returncode == 0
+    assert b"train.py" in (tmp_path / "page.html").read_bytes()
+
+
+def test_an_unknown_trace_has_no_lines() -> None:
+    trace = link(None, kineto_of([op("aten::mm", 0, 5)]))
+    assert source_table(trace) == [] and trace.ops[0].source is None and trace.ops[0].sources == ()
+
+
+def test_one_line_of_a_large_recording() -> None:
+    trace = link(None, shared_trace("python-stacks/mi300_timesformer.json.gz"))
+    first = source_table(trace)[0]
+    assert first.function == "forward" and first.device_self_ns > 0.8 * trace.gpu.dur.sum()
