@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile
 # Empty, which allows bytecode: tests start hundreds of processes, and without it each compiles the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-all oldest lint bench score clean
+.PHONY: demo test test-all oldest peers lint bench score clean
 demo: $(VENV)/.installed
 	$(BIN)/etplus demo --output demo-out
 
@@ -42,6 +42,11 @@ oldest: $(VENV)/.tests
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(VENV)/oldest protobuf==4.21.0
 	PYTHONPATH=$(VENV)/oldest $(BIN)/python -m pytest -q tests/schemas/test_stream.py \
 	    tests/converters/test_chakra.py tests/schemas/test_chakra_reader.py -k 'not gpu-pairs'
+
+# HTA, with which tests/conformance compares values, in an environment of its own; without it those tests skip.
+peers: $(BIN)/python
+	$(BIN)/python -m venv $(VENV)/peers
+	$(VENV)/peers/bin/python -m pip install --quiet --disable-pip-version-check HolisticTraceAnalysis
 
 score: $(VENV)/.installed
 	$(BIN)/python benchmarks/score_table.py

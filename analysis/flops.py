@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from math import prod
 from typing import NamedTuple, TypeVar
 
@@ -19,6 +19,8 @@ from ..trace.tensors import Signature, Tensor, read_bytes, total_bytes
 from . import indexing, serving
 from .attention import ATTENTION
 from .convolutions import CONVOLUTIONS, GRADIENTS, Convolution
+from .experts import computes_experts, expert_dtype, expert_work
+from .library_products import is_library_product, library_product, moved_by_product
 from .operator_outputs import (
     COMPARISONS,
     NORMALISATIONS,
@@ -36,7 +38,8 @@ from .operator_outputs import (
 )
 
 _T = TypeVar("_T")
-_MAX = 2**62
+MOST_WORK = 2**62
+"""What is counted is less: sums fit 64 bits."""
 
 
 class Product(NamedTuple):
@@ -94,7 +97,7 @@ def operator(name: str) -> Operator | None:
     name = plain_name(name)
     if "embedding_codegen" in name or "SplitLookupFunction" in name:
         return _UNCOUNTED
-    return _OPERATORS.get(name) or _OPERATORS.get(name.removesuffix("_"))
+    return _OPERATORS.get(name) or _OPERATORS.get(name.removesuffix("_")) or _of_library(name)
 
 
 def product(name: str, signature: Signature) -> Product | None:
@@ -107,7 +110,7 @@ def product(name: str, signature: Signature) -> Product | None:
         Product(batch=1, m=64, n=8, k=32)
     """
     entry = operator(name)
-    return _tried(entry.product, signature) if entry is not None else None
+    return tried(entry.product, signature) if entry is not None else None
 
 
 def flops(name: str, signature: Signature) -> int | None:
@@ -131,7 +134,23 @@ def bytes_moved(name: str, signature: Signature) -> int | None:
     return _number(partial(_inputs_and_outputs, name, entry), signature)
 
 
-def _tried(count: Callable[[Signature], _T | None] | None, signature: Signature) -> _T | None:
+def computed_in(name: str, signature: Signature) -> str:
+    """The element type whose peak an operator's FLOPs go by: that of the call, or of products with operands in fewer
+    bits the one that they are multiplied in.
+
+    Example:
+        >>> from etplus.trace.tensors import Argument, Tensor
+        >>> tensors = [Tensor((8, 16), "bfloat16"), *[Tensor((one, 32), "float8_e4m3fn") for one in (8, 16)]]
+        >>> computed_in("_C::cutlass_scaled_mm", Signature(tuple(Argument((one,)) for one in tensors)))
+        'float8_e4m3fn'
+    """
+    if computes_experts(name):
+        return expert_dtype(signature) or signature.dtype
+    found = tried(partial(library_product, name), signature) if is_library_product(name) else None
+    return signature.dtype if found is None else found.dtype
+
+
+def tried(count: Callable[[Signature], _T | None] | None, signature: Signature) -> _T | None:
     """What is counted of a call; None also where its arguments are of another form than the schema's."""
     try:
         return None if count is None else count(signature)
@@ -140,8 +159,8 @@ def _tried(count: Callable[[Signature], _T | None] | None, signature: Signature)
 
 
 def _number(count: Callable[[Signature], int | None] | None, signature: Signature) -> int | None:
-    found = _tried(count, signature)
-    return found if found is not None and 0 <= found < _MAX else None
+    found = tried(count, signature)
+    return found if found is not None and 0 <= found < MOST_WORK else None
 
 
 def _inputs_and_outputs(name: str, entry: Operator | None, signature: Signature) -> int | None:
@@ -272,14 +291,34 @@ for _name, _gradients in SEVERAL_GRADIENTS.items():
 # Serving frameworks
 
 register("vllm::rocm_unquantized_gemm aiter::gemm_a16w16", _multiplies(_linear, _linear_outputs))
-register(serving.OUT_FIRST, _BUFFERS)
-register(serving.IN_PLACE, Operator(moved=serving.moved_in_place))
-register(serving.NORM_WITH_ADD, Operator(outputs=serving.norm_with_add))
-register("vllm::rocm_aiter_rms_norm aiter::rms_norm", Operator(outputs=_like_first))
-register("_C::rotary_embedding sgl_kernel::rotary_embedding", Operator(moved=serving.moved_rotary, values=True))
-register("sglang::store_cache", Operator(moved=serving.moved_cache))
-register(serving.FUSED_EXPERTS, Operator(serving.experts_flops, moved=lambda signature: None))
+
+
+def _of_experts(name: str, signature: Signature) -> int | None:
+    found = expert_work(name, signature)
+    return None if found is None else found.flops
+
+
 register(serving.DEPENDS_ON_DATA, _UNCOUNTED)
+
+
+@lru_cache(maxsize=1 << 12)
+def _of_library(name: str) -> Operator | None:
+    """How operators of serving libraries are counted, by families of names."""
+    if computes_experts(name):
+        return Operator(partial(_of_experts, name), moved=lambda signature: None)
+    moved = serving.memory_bound(name)
+    if moved is not None:
+        return Operator(moved=moved, values=True)
+    if not is_library_product(name):
+        return None
+    return replace(
+        _multiplies(partial(_library_product, name), lambda signature: None), moved=partial(moved_by_product, name)
+    )
+
+
+def _library_product(name: str, signature: Signature) -> Product | None:
+    found = library_product(name, signature)
+    return None if found is None else Product(*found[:4])
 
 
 # Of a buffer of a kernel that Inductor makes in Triton only shape and type are recorded, not whether the kernel reads

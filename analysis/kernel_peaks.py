@@ -6,53 +6,24 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.brief import brief
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, distinct, distinct_rows, grouped, matching, run_starts
+from ..trace.columns import IntColumn, distinct_rows, grouped
 from ..trace.intervals import sums
-from ..trace.kernel_kinds import computes_products
 from ..trace.kernel_names import kernel_label
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .devices import Device, find_device
-from .flops import Product, bytes_moved, flops, operator, product
+from .event_work import Work, work_of_events
+from .flops import Product, product
 from .table import Column, Row, Table, WithMean, per_second
 
 _TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
 
 Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Work:
-    """What GPU events compute and move; one entry an event of `Trace.gpu`.
-
-    The FLOPs and bytes of an operator stand at its main kernel (the longest of those named like matrix products,
-    convolutions or attention, else the longest), or at the two of a convolution's backward, half each; its other
-    kernels have none. The sum over the events of an operator is the operator's.
-
-    Attributes:
-        flops, bytes: int64, −1 if unknown or if it is another kernel's.
-        dtype: int32 code into `dtypes`, the element type that peaks go by; 0 ("") if unknown.
-        call: int64, position in the calls of `Trace.attribution` of the operator that the FLOPs are of, else of the one
-            that launched it; −1 for none.
-        operator_ns: int64, where FLOPs are known: durations of all kernels of the operator that they are of (in a
-            convolution also changes of layout, sums of partial results), shared like the FLOPs; 0 elsewhere.
-    """
-
-    flops: IntColumn
-    bytes: IntColumn
-    dtype: npt.NDArray[np.int32]
-    dtypes: list[str]
-    call: IntColumn
-    operator_ns: IntColumn
-
-    __repr__ = brief
 
 
 class KernelRow(WithMean, Row):
@@ -63,7 +34,8 @@ class KernelRow(WithMean, Row):
         count: number of events. total_ns: sum of their durations. repeated_ns: of it that of events whose operator is
             that of their repetition (equivalent, by repetition); they were launched before the trace.
         flops, bytes: sums over the events where they are known (`flops_ns`, `bytes_ns`: those events' durations);
-            None if they are known for none.
+            None if they are known for none. Of bytes that depend on what is not recorded (experts) those at least.
+        most_bytes: as `bytes`, those at most; equal where they are known.
         operator_ns: durations of all kernels of the operators whose FLOPs these are, as far as they are shared out.
         peak_flops_per_second: the device's peak for the element type, which `flops_share` is of; None if unknown.
         flops_share, bytes_share: of the device's peaks, 1 is all; None where either is unknown. The share of the
@@ -82,6 +54,7 @@ class KernelRow(WithMean, Row):
     flops: int | None
     flops_ns: int
     bytes: int | None
+    most_bytes: int | None
     bytes_ns: int
     operator_ns: int
     peak_flops_per_second: float | None
@@ -94,10 +67,13 @@ class KernelRow(WithMean, Row):
     columns = (
         Column("type", lambda row: f"  {row.dtype or '-'}"), Column("count", "count"),
         Column("mean µs", "mean_ns", "µs"), Column("TFLOP/s", "flops_per_second", "TFLOP/s"),
-        Column("of op", "operator_flops_per_second", "TFLOP/s"), Column("GB/s", "bytes_per_second", "GB/s", 1),
+        Column("of op", "operator_flops_per_second", "TFLOP/s"), Column("GB/s", lambda row: row.bandwidth),
         Column("FLOPs", "flops_share", "share"), Column("memory", "bytes_share", "share"), Column("bound", "bound"),
     )  # fmt: skip
-    derived = ("mean_ns", "flops_per_second", "operator_flops_per_second", "bytes_per_second", "intensity")
+    derived = (
+        "mean_ns", "flops_per_second", "operator_flops_per_second", "bytes_per_second", "most_bytes_per_second",
+        "intensity",
+    )  # fmt: skip
     left_out = ("flops_ns", "bytes_ns", "operator_ns")
     joined = ("ops", " ")
 
@@ -122,8 +98,21 @@ class KernelRow(WithMean, Row):
         return per_second(self.bytes, self.bytes_ns)
 
     @property
+    def most_bytes_per_second(self) -> float | None:
+        """The rate at most."""
+        return per_second(self.most_bytes, self.bytes_ns)
+
+    @property
+    def bandwidth(self) -> str | None:
+        """The rate as text, GB/s; where it is not known from the least to the greatest, such as "120.5–988.0"."""
+        if self.bytes_per_second is None or self.most_bytes_per_second is None:
+            return None
+        least, most = (f"{rate / 1e9:,.1f}" for rate in (self.bytes_per_second, self.most_bytes_per_second))
+        return least if least == most else f"{least}–{most}"
+
+    @property
     def intensity(self) -> float | None:
-        """FLOPs per byte."""
+        """FLOPs per byte; of bytes at least the greatest."""
         return self.flops / self.bytes if self.flops is not None and self.bytes else None
 
 
@@ -136,40 +125,6 @@ def find_devices(trace: Trace, own: Sequence[Device] = ()) -> dict[int, Device]:
     numbers = np.unique(trace.gpu.device).tolist()
     found = {number: find_device(trace.properties.get(number), own) for number in numbers}
     return {number: device for number, device in found.items() if device is not None}
-
-
-def work_of_events(trace: Trace) -> Work:
-    """FLOPs, bytes and element types of all GPU events.
-
-    FLOPs are those of the innermost operator that is counted (`mm` in `matmul` in `linear`). Bytes are its, too, or
-    those of the operator that launched the event where that is another one inside.
-    """
-    gpu, calls, caller = trace.gpu, trace.attribution.calls, trace.attribution.call
-    count, size = _of_calls(trace)
-    innermost = _innermost(calls.parent, count >= 0)
-    launched = np.flatnonzero((caller >= 0) & ~trace.is_copy)
-    owner = nearest(caller, calls.parent, innermost) if len(calls) else caller
-    work = Work(
-        np.full(len(gpu), -1, np.int64), gpu.bytes.copy(), np.zeros(len(gpu), np.int32),
-        ["", *sorted({signature.dtype for signature in trace.signatures} - {""} | {"float32", "tf32"})],
-        caller.copy(), np.zeros(len(gpu), np.int64),
-    )  # fmt: skip
-    named = matching(gpu.name, trace.names, computes_products)
-    for events in _groups(trace, owner, launched[owner[launched] >= 0], named):
-        call = int(owner[events[0]])
-        main = _main(trace, events, trace.names[calls.name[call]], named)
-        _share(trace, work.flops, main, int(count[call]))
-        _share(trace, work.operator_ns, main, int(gpu.dur[events].sum()))
-        for kernels in main:
-            work.call[kernels] = call
-            if np.all((caller[kernels] == call) | (size[caller[kernels]] < 0)):
-                _share(trace, work.bytes, [kernels], int(size[call]) // len(main))
-    for events in _groups(trace, caller, launched[owner[launched] != caller[launched]], named):
-        if work.bytes[events].max() < 0:
-            main = _main(trace, events, "", named)
-            _share(trace, work.bytes, main, int(size[caller[events[0]]]))
-    _set_dtypes(trace, work)
-    return work
 
 
 def from_memory(trace: Trace, size: IntColumn, devices: Mapping[int, Device]) -> Mask:
@@ -191,72 +146,6 @@ def from_memory(trace: Trace, size: IntColumn, devices: Mapping[int, Device]) ->
     return found
 
 
-def _of_calls(trace: Trace) -> tuple[IntColumn, IntColumn]:
-    """FLOPs and bytes of every call, −1 if unknown; each distinct call is counted once."""
-    calls = trace.attribution.calls
-    count, size = np.full(len(calls), -1, np.int64), np.full(len(calls), -1, np.int64)
-    ops = np.flatnonzero((calls.kind == OP) & (calls.signature >= 0))
-    for (name, signature), at in grouped(calls.name[ops], calls.signature[ops]):
-        for column, of in ((count, flops), (size, bytes_moved)):
-            value = of(trace.names[name], trace.signatures[signature])
-            column[ops[at]] = -1 if value is None else value
-    return count, size
-
-
-def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
-    """Those of the chosen calls that have no chosen one inside."""
-    outer = np.zeros(len(parent), np.bool_)
-    at = distinct(parent[chosen])
-    while len(at := at[at >= 0]):
-        at = at[~outer[at]]
-        outer[at] = True
-        at = distinct(parent[at])
-    return chosen & ~outer
-
-
-def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask) -> list[IntColumn]:
-    """Events by call, those of a captured call by replay, those of a repetition apart; in each group those named like a
-    main kernel first, of them the longest."""
-    if not len(events):
-        return []
-    replay, repetition = trace.gpu.graph_replay[events], trace.attribution.repetition[events]
-    order = np.lexsort((events, -trace.gpu.dur[events], ~named[events], repetition, replay, call[events]))
-    events = events[order]
-    return np.split(events, np.flatnonzero(run_starts(call[events], replay[order], repetition[order]))[1:])
-
-
-def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColumn]:
-    """The main kernels of a group: of as many names as the operator has parts, those that come first.
-
-    An operator may launch one kernel several times, for a chunk of its tensors each.
-    """
-    name, entry = trace.gpu.name[events], operator(op)
-    first = list(dict.fromkeys(name[named[events]].tolist() or name[:1].tolist()))
-    return [events[name == code] for code in first[: entry.parts if entry is not None else 1]]
-
-
-def _share(trace: Trace, column: IntColumn, main: list[IntColumn], total: int) -> None:
-    """Give a total to main kernels in equal parts, and each part to the events of that name by their durations."""
-    if total < 0:
-        return
-    for part, kernels in enumerate(main):
-        mine = total // len(main) + (total % len(main) if part == 0 else 0)
-        dur = trace.gpu.dur[kernels].tolist()
-        whole = sum(dur)
-        shares = [mine * ns // whole if whole else mine // len(dur) for ns in dur]
-        shares[0] += mine - sum(shares)
-        column[kernels] = shares
-
-
-def _set_dtypes(trace: Trace, work: Work) -> None:
-    codes = {dtype: code for code, dtype in enumerate(work.dtypes)}
-    of_signature = np.array([*(codes[signature.dtype] for signature in trace.signatures), 0], np.int32)
-    has = work.call >= 0
-    work.dtype[has] = of_signature[trace.attribution.calls.signature[work.call[has]]]
-    tensor_float = matching(trace.gpu.name, trace.names, _TENSOR_FLOAT.search)
-    work.dtype[tensor_float & (work.dtype == codes["float32"])] = codes["tf32"]
-
-
 def kernel_table(
     trace: Trace, work: Work | None = None, devices: Mapping[int, Device] | None = None
 ) -> Table[KernelRow]:
@@ -274,8 +163,8 @@ def kernel_table(
     operator_ns = sums(inverse, work.operator_ns, len(keys))
     by_repetition = sums(inverse, np.where(trace.attribution.repetition > 0, gpu.dur, 0), len(keys))
     judged = np.where(from_memory(trace, work.bytes, devices), work.bytes, -1)
-    done, moved, passed = (
-        _known_sums(inverse, column, gpu.dur, len(keys)) for column in (work.flops, work.bytes, judged)
+    done, moved, most, passed = (
+        _known_sums(inverse, column, gpu.dur, len(keys)) for column in (work.flops, work.bytes, work.most_bytes, judged)
     )
     rows = Table(KernelRow)
     for row in np.argsort(-total, kind="stable").tolist():
@@ -286,7 +175,7 @@ def kernel_table(
         rows.append(
             KernelRow(
                 number, trace.names[name], trace.categories[category], work.dtypes[dtype], ops[row], int(count[row]),
-                int(total[row]), work_done, done_ns, size, moved_ns, int(operator_ns[row]), peak,
+                int(total[row]), work_done, done_ns, size, most[row][0], moved_ns, int(operator_ns[row]), peak,
                 *against_peaks(device, peak, done[row], moved[row], passed[row]), int(by_repetition[row]),
             )
         )  # fmt: skip

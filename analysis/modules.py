@@ -9,13 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.call_tree import Hierarchy, nearest
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, distinct, mask_at
 from ..trace.intervals import sums
+from ..trace.stacks import GRAPH_ANNOTATION
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .table import SELF_COLUMNS, SELF_TIMES, Column, Row, Table, WithMean, repeated
 
 _MODULE = re.compile(r"nn\.Module: (.+?)(?:_\d+)?")
+_ORDINAL = re.compile(r"\.\d+(?=\.|$)")
+"""In a qualified name the number of one of several equal modules."""
 
 
 class ModuleRow(WithMean, Row):
@@ -82,7 +85,8 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
     """One row a place of the module tree, modules of one class folded; each row before those inside it, of rows at one
     place the longest device time first, then the longest host time.
 
-    Modules are calls of the trace (`nn.Module: …`), or, where it has none, those of the stacks of its operators.
+    Modules are calls of the trace (`nn.Module: …`), or, where it has none, those of the stacks of its operators; of
+    kernels in annotated graphs those of the annotations, by their qualified names.
 
     Example:
         >>> [row.path for row in module_table(trace)][3:5]
@@ -90,6 +94,7 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
     """
     owner = trace.attribution
     paths, of_path = _folded(trace, owner.hierarchy)
+    annotated, annotated_at, names_at = _annotated(trace, paths)
     calls, path = owner.calls, owner.hierarchy.path
     place = of_path[path]
     above = np.where(calls.parent >= 0, path[calls.parent], 0) if len(calls) else path
@@ -108,11 +113,15 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
         self_ns[by_stacks], total[by_stacks] = own_host[by_stacks], _with_inner(paths, own_host)[by_stacks]
         count[by_stacks] = _with_inner(paths, np.bincount(place[ops], minlength=len(paths)))[by_stacks]
         instances[by_stacks] = np.bincount(of_path, minlength=len(paths))[by_stacks]
-    within = np.flatnonzero((owner.call >= 0) & owner.in_module)
+    for row, names in names_at.items():
+        instances[row], count[row] = len(names), np.count_nonzero(annotated_at == row)
+    from_call = (owner.call >= 0) & owner.in_module & ~mask_at(len(trace.gpu), annotated)
+    within = np.flatnonzero(from_call)
     of, dur = place[owner.call[within]], trace.gpu.dur[within]
     own, again = (sums(of, ns, len(paths)) for ns in (dur, np.where(owner.repetition[within] > 0, dur, 0)))
+    own += sums(annotated_at, trace.gpu.dur[annotated], len(paths))
     behind = np.append(trace.origin.forward, np.full(len(calls) - len(trace.calls) + 1, -1))[owner.call]
-    back = np.flatnonzero((behind >= 0) & owner.in_module)
+    back = np.flatnonzero((behind >= 0) & from_call)
     backward = sums(place[behind[back]], trace.gpu.dur[back], len(paths))
     columns = (
         instances, count, np.maximum(self_ns, 0), total, own, _with_inner(paths, own), backward,
@@ -145,6 +154,31 @@ def _folded(trace: Trace, tree: Hierarchy) -> tuple[list[tuple[int, tuple[str, .
             paths.append((key[0], (*paths[key[0]][1], key[1])))
         of_path[row] = known[key]
     return paths, of_path
+
+
+def _annotated(
+    trace: Trace, paths: list[tuple[int, tuple[str, ...]]]
+) -> tuple[IntColumn, IntColumn, dict[int, set[str]]]:
+    """GPU events that an annotation of their graph says the module of, the row of each, and by row the modules.
+
+    `paths` gets the rows that it lacks, one a part of the qualified name: "layers.0.mlp" is in "layers[*]", "mlp".
+    """
+    source, codes = trace.gpu.source, trace.origin.gpu_module
+    stated = trace.stacks.first_evidence(source) == GRAPH_ANNOTATION
+    events = np.flatnonzero((source >= 0) & stated & (codes >= 0))
+    known = {names: row for row, (_, names) in enumerate(paths)}
+    rows, names_at = dict[int, int](), defaultdict[int, set[str]](set)
+    for code in distinct(codes[events].astype(np.int64)).tolist():
+        name, row = trace.origin.modules[code][-1], 0
+        for part in _ORDINAL.sub("[*]", name).split("."):
+            key = (*paths[row][1], part)
+            if key not in known:
+                known[key] = len(paths)
+                paths.append((row, key))
+            row = known[key]
+        rows[code] = row
+        names_at[row].add(name)
+    return events, np.array([rows[code] for code in codes[events].tolist()], np.int64), names_at
 
 
 def _inside(parent: IntColumn, thread: IntColumn, regions: IntColumn, is_region: npt.NDArray[np.bool_]) -> IntColumn:

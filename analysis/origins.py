@@ -11,7 +11,7 @@ from ..trace.kinds import ACCUMULATION, BACKWARD, GRADIENT_COMMUNICATION, PHASES
 from ..trace.stacks import SourceLine, own_by
 from ..trace.tables import OP
 from ..trace.trace import Trace
-from .table import Column, Row, Table
+from .table import Column, Row, Table, repeated
 
 _BACKWARD = (BACKWARD, ACCUMULATION, GRADIENT_COMMUNICATION)
 
@@ -21,7 +21,7 @@ class SourceRow(Row):
 
     What a line causes is what was called or launched while it is the innermost line of own code in the stack
     (`Op.source`); of backward work that of its forward operator. Work that no line of own code caused is at the
-    innermost line at all. A fused kernel counts to each of its lines in equal parts.
+    innermost line at all. What a compiler fused of several lines counts to each of them in equal parts.
 
     Attributes:
         file, line, function: see `SourceLine`. own: in own code. exact: `line` is that of the call, not the function's
@@ -31,6 +31,9 @@ class SourceRow(Row):
         device_self_ns: GPU events that it caused. device_total_ns: with those that lines called from it caused.
         backward_ns: of device_self_ns those of backward. launches: number of the events in device_self_ns.
         idle_ns: time in which the device had nothing to run until an event that this line launched.
+        fused: number of its calls and launches that do the work of other lines, too.
+        repeated_ns: of device_self_ns that of events which were launched before the trace and count to the line of
+            their repetition (equivalent, by repetition).
     """
 
     file: str
@@ -45,17 +48,20 @@ class SourceRow(Row):
     backward_ns: int
     launches: int
     idle_ns: int
+    fused: int
+    repeated_ns: int = 0
 
     title = "source lines: host and device time of what they call, device time with what is called from them, ms"
     columns = (
         Column("", lambda row: ""), Column("calls", "calls"), Column("host", "host_ns", "ms"),
         Column("GPU self", "device_self_ns", "ms"), Column("GPU", "device_total_ns", "ms"),
         Column("backward", "backward_ns", "ms"), Column("launches", "launches"), Column("idle caused", "idle_ns", "ms"),
+        Column("fused", "fused"),
     )  # fmt: skip
 
     def above(self) -> str:
         """The line and its function."""
-        return str(self.source) + ("" if self.own else " (not own code)")
+        return str(self.source) + ("" if self.own else " (not own code)") + repeated(self)
 
     @property
     def source(self) -> SourceLine:
@@ -130,12 +136,14 @@ def source_table(trace: Trace) -> Table[SourceRow]:
     event, line, part = work.event, work.line, work.share
     duration = trace.gpu.dur[event] * part
     back = np.isin(trace.origin.gpu_phase[event], _BACKWARD)
-    outer = work.outermost_calls()
+    call, call_line, call_part = work.outermost_calls()
     columns = (
-        np.bincount(work.of_call[outer], minlength=count),
-        sums(work.of_call[outer], (trace.calls.end - trace.calls.ts)[outer], count),
+        np.bincount(call_line, minlength=count),
+        np.bincount(call_line, (trace.calls.end - trace.calls.ts)[call] * call_part, count),
         np.bincount(line, duration, count), total, np.bincount(line[back], duration[back], count),
         np.bincount(line, minlength=count), np.bincount(line, idle_before(trace)[event] * part, count),
+        np.bincount(line[part < 1], minlength=count) + np.bincount(call_line[call_part < 1], minlength=count),
+        np.bincount(line, np.where(trace.attribution.repetition[event] > 0, duration, 0), count),
     )  # fmt: skip
     numbers = [np.rint(column).astype(np.int64).tolist() for column in columns]
     rows = [
@@ -180,30 +188,19 @@ class LineWork:
         self.trace = trace
         of_entry = trace.source_table.of_entry
         self.of_call = _looked_up(of_entry, trace.origin.entry)
-        stacks, source = trace.stacks, trace.gpu.source
-        begin = np.searchsorted(stacks.row, source)
-        several = np.flatnonzero((source >= 0) & (np.searchsorted(stacks.row, source, side="right") - begin > 1))
-        first = trace.origin.gpu_entry
-        kept = np.ones(len(first), np.bool_)
-        kept[several] = False
-        event, entry, share = [np.flatnonzero(kept)], [first[kept]], [np.ones(int(np.count_nonzero(kept)))]
-        for at in several.tolist():
-            of_event = stacks.entries(int(source[at]))
-            event.append(np.full(len(of_event), at))
-            entry.append(np.array(of_event, np.int64))
-            share.append(np.full(len(of_event), 1 / len(of_event)))
-        entries = np.concatenate(entry)
-        line = _looked_up(of_entry, entries)
+        event, entry, share = _stacks_of(trace, trace.gpu.source, trace.origin.gpu_entry)
+        line = _looked_up(of_entry, entry)
         has = line >= 0
-        self.event, self.entry, self.line = np.concatenate(event)[has], entries[has], line[has]
-        self.share = np.concatenate(share)[has]
+        self.event, self.entry, self.line, self.share = event[has], entry[has], line[has], share[has]
 
-    def outermost_calls(self) -> IntColumn:
-        """Operators that a line called: not called by another operator of the same line."""
-        calls = self.trace.calls
+    def outermost_calls(self) -> tuple[IntColumn, IntColumn, npt.NDArray[np.float64]]:
+        """Operators that a line called, and no other operator of the same line: position, line and share of each."""
+        trace, calls = self.trace, self.trace.calls
         above = np.where(calls.parent >= 0, self.of_call[calls.parent], -1) if len(calls) else self.of_call
         inner = (above == self.of_call) & (np.where(calls.parent >= 0, calls.kind[calls.parent], -1) == OP)
-        return np.flatnonzero((calls.kind == OP) & (self.of_call >= 0) & ~inner)
+        outer = np.flatnonzero((calls.kind == OP) & (self.of_call >= 0) & ~inner)
+        at, entry, share = _stacks_of(trace, calls.source[outer], trace.origin.entry[outer])
+        return outer[at], _looked_up(trace.source_table.of_entry, entry), share
 
     def totals(self) -> tuple[list[SourceLine], npt.NDArray[np.float64]]:
         """The lines of `Trace.source_table` and further ones of own code that called them; and by line, ns, the device
@@ -217,6 +214,30 @@ class LineWork:
             for line in own | {trace.source_table.lines[trace.source_table.of_entry[entry]]}:
                 total[line] = total.get(line, 0.0) + ns
         return list(total), np.array(list(total.values()))
+
+
+def _stacks_of(
+    trace: Trace, source: IntColumn, first: IntColumn
+) -> tuple[IntColumn, IntColumn, npt.NDArray[np.float64]]:
+    """Position, entry and share of each stack: of what has several all of them, those of one line once, in equal
+    parts; of all else the one in `first`.
+
+    Args:
+        source: int64, rows of the trace, −1 for none. first: int64, an entry of each, −1 for none.
+    """
+    stacks, of_entry = trace.stacks, trace.source_table.of_entry
+    begin = np.searchsorted(stacks.row, source)
+    several = np.flatnonzero((source >= 0) & (np.searchsorted(stacks.row, source, side="right") - begin > 1))
+    kept = np.ones(len(first), np.bool_)
+    kept[several] = False
+    at, entry, share = [np.flatnonzero(kept)], [first[kept]], [np.ones(int(np.count_nonzero(kept)))]
+    for place in several.tolist():
+        by_line = {int(of_entry[found]): found for found in reversed(stacks.entries(int(source[place])))}
+        found = [by_line[line] for line in sorted(by_line) if line >= 0] or [int(first[place])]
+        at.append(np.full(len(found), place))
+        entry.append(np.array(found, np.int64))
+        share.append(np.full(len(found), 1 / len(found)))
+    return np.concatenate(at), np.concatenate(entry), np.concatenate(share)
 
 
 def _looked_up(of_entry: IntColumn, entry: IntColumn) -> IntColumn:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..trace.intervals import sums
 from ..trace.kinds import ACCUMULATION, BACKWARD, GRADIENT_COMMUNICATION
 from ..trace.stacks import SourceLine
 from ..trace.text_tables import number, render, titled
@@ -121,13 +120,14 @@ def _lines_of(analysis: Analysis, per_iteration: bool) -> _Lines:
     if not count:
         return _Lines([], [])
     work, by = LineWork(trace), len(iterations) if per_iteration else 1
-    outer, events = work.outermost_calls(), np.ones(len(work.event), np.bool_)
+    outer, line, part = work.outermost_calls()
+    events = np.ones(len(work.event), np.bool_)
     if per_iteration:
-        outer = outer[iteration_at(iterations, trace.calls.ts[outer]) >= 0]
+        inside = iteration_at(iterations, trace.calls.ts[outer]) >= 0
+        outer, line, part = outer[inside], line[inside], part[inside]
         events = (launched_in(trace, iterations) >= 0)[work.event]
-    line = work.of_call[outer]
     device = np.bincount(work.line[events], (trace.gpu.dur[work.event] * work.share)[events], count) / by
-    host = sums(line, (trace.calls.end - trace.calls.ts)[outer], count) / by
+    host = np.bincount(line, (trace.calls.end - trace.calls.ts)[outer] * part, count) / by
     calls = np.bincount(line, minlength=count) / by
     called: defaultdict[int, Counter[str]] = defaultdict(Counter)
     direct = ~np.isin(trace.origin.phase[outer], (BACKWARD, ACCUMULATION, GRADIENT_COMMUNICATION))

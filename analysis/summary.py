@@ -15,6 +15,7 @@ from ..trace.brief import brief
 from ..trace.columns import distinct_rows
 from ..trace.counterparts import repetition_sentences
 from ..trace.errors import EtplusError
+from ..trace.generated import compiled_summary
 from ..trace.intervals import sums
 from ..trace.kernel_names import kernel_label
 from ..trace.plugins import Plugin, plugins
@@ -36,14 +37,16 @@ from .breakdown import (
 )
 from .device_memory import device_memory
 from .devices import Device, why_unknown
+from .event_work import Work, work_of_events
 from .findings import find_all
-from .kernel_peaks import GemmRow, KernelRow, Work, find_devices, gemm_table, kernel_table, work_of_events
+from .kernel_peaks import GemmRow, KernelRow, find_devices, gemm_table, kernel_table
 from .launch_queues import KERNEL_DELAY_NS, IdleCauses, idle_causes, launch_statistics, queue_use
 from .modules import module_table
 from .operators import OperatorRow, operator_table
 from .origins import phase_table, source_table
 from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
 from .sequences import kernel_sequences
+from .serving_steps import ServingPhase, ServingStep, serving_phases, serving_steps
 from .table import Row, Table, WithMean, per_second
 
 _T = TypeVar("_T")
@@ -79,9 +82,10 @@ class Analysis:
         kernel_delay_ns: gaps below this are the device's own delay in `idle_causes`.
         batch_size: samples an iteration, None if it was not given.
         notes: what is missing, in sentences.
-        idle_causes, launches, queues, copies, communication, memory, sequences, modules, phases, sources, gemms: see
-            the functions `idle_causes`, `launch_statistics`, `queue_use`, `copy_bandwidth`, `communication`,
-            `device_memory`, `kernel_sequences`, `module_table`, `phase_table`, `source_table` and `gemm_table`.
+        idle_causes, launches, queues, copies, communication, memory, sequences, modules, phases, sources, gemms,
+            serving_steps, serving_phases: see the functions `idle_causes`, `launch_statistics`, `queue_use`,
+            `copy_bandwidth`, `communication`, `device_memory`, `kernel_sequences`, `module_table`, `phase_table`,
+            `source_table`, `gemm_table`, `serving_steps` and `serving_phases`.
     """
 
     trace: Trace
@@ -127,6 +131,14 @@ class Analysis:
         return gemm_table(self.trace, self.work, self.devices)
 
     @cached_property
+    def serving_steps(self) -> Table[ServingStep]:
+        return serving_steps(self.trace, self.work)
+
+    @cached_property
+    def serving_phases(self) -> Table[ServingPhase]:
+        return serving_phases(self.serving_steps)
+
+    @cached_property
     def others(self) -> dict[str, Table[Any]]:
         """Tables of other packages, by name, and as `findings` what their findings say, if anything."""
         tables = {name: _table_of(plugin, self) for name, plugin in _plugins().items()}
@@ -146,7 +158,7 @@ class Analysis:
 
 _BY_NAME = (
     "breakdown", "kernels", "gemms", "host_ops", "operators", "modules", "phases", "sources", "idle_causes", "launches",
-    "queues", "copies", "communication", "sequences", "memory",
+    "queues", "copies", "communication", "sequences", "memory", "serving_steps", "serving_phases",
 )  # fmt: skip
 TABLES: dict[str, Callable[[Analysis], Sequence[Any]]] = {
     "streams": attrgetter("streams"),
@@ -212,15 +224,22 @@ def analyse(
         host_ops(trace, by_shape=by_shape), operator_table(trace, by_shape=by_shape), iterations(trace, annotation),
         kernel_table(trace, work, devices),
         overhead_rows(trace, event_ns, by_shape=by_shape), event_ns, batch_size,
-        (*trace.notes, *_missing(trace), *unknown), consecutive_kernel_delay_ns,
+        (*trace.notes, *_missing(trace), *work.notes, *unknown), consecutive_kernel_delay_ns,
     )  # fmt: skip
 
 
 def _missing(trace: Trace) -> list[str]:
     """What is not in the trace and makes results poorer."""
+    compiled = compiled_summary(trace.summary)
+    known = [f"source lines {sentence}" for sentence in (compiled.sentences if compiled is not None else [])]
     if not len(trace.gpu):
-        return ["the trace has no GPU events"]
-    graphs = trace.captured.sentences if trace.captured is not None else []
+        return ["the trace has no GPU events", *known]
+    graphs = [*known, *(trace.captured.sentences if trace.captured is not None else [])]
+    if trace.steps.inferred:
+        graphs = [
+            *graphs,
+            f"{len(trace.steps):,} iterations are inferred: no annotation marks them, the kernels repeat",
+        ]
     link = trace.summary.get("link")
     graphs = [*graphs, *repetition_sentences(link.get("gpu") if isinstance(link, dict) else None)]
     return graphs if trace.signatures else [*graphs, _NO_SHAPES]

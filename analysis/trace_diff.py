@@ -18,9 +18,10 @@ from ..trace.intervals import sums
 from ..trace.printable import printable
 from ..trace.steps import family_of
 from ..trace.tables import ANNOTATION
-from ..trace.text_tables import number, render, titled
+from ..trace.text_tables import Cell, number, render, titled
 from .breakdown import BreakdownRow, breakdown, iteration_at, launched_in
 from .kernel_peaks import KernelRow, kernel_table
+from .serving_steps import PhaseChange, phase_changes
 from .source_diff import LineRow, line_rows, lines_text
 from .summary import Analysis
 from .table import Row, WithMean
@@ -73,7 +74,7 @@ class Difference:
         latency_a, latency_b: mean length of an iteration, ns, where iterations are compared; else the traces' spans.
         ops, kernels: by name (operators with shapes if asked for).
         damage: what is wrong with the files, in sentences.
-        paths: by call path. lines: by source line, where stacks are recorded.
+        paths: by call path. phases: of the steps of serving engines. lines: by source line, where stacks are recorded.
         gains, losses: operators that take less and more time in B, those with the greatest change first.
     """
 
@@ -94,6 +95,7 @@ class Difference:
     latency_b: float
     damage: tuple[str, ...] = ()
     paths: list[PathRow] = field(default_factory=list)
+    phases: list[PhaseChange] = field(default_factory=list)
     lines: list[LineRow] = field(default_factory=list)
 
     __repr__ = brief
@@ -123,7 +125,8 @@ def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool 
         one.outside, other.outside, one.total_ns, other.total_ns,
         _match(_ops(one, by_shape), _ops(other, by_shape)), _match(_kernels(one), _kernels(other)),
         _latency(a, per_iteration), _latency(b, per_iteration), (*a.trace.damage, *b.trace.damage),
-        path_rows(a, b, per_iteration=per_iteration), line_rows(a, b, per_iteration=per_iteration),
+        path_rows(a, b, per_iteration=per_iteration), phase_changes(a.serving_phases, b.serving_phases),
+        line_rows(a, b, per_iteration=per_iteration),
     )  # fmt: skip
 
 
@@ -179,9 +182,9 @@ class _ComparedPart:
             return cls(analysis.breakdown, analysis.kernels, 1, outside)
         rows = np.flatnonzero(inside)
         part = trace.with_tables(replace(trace.tables, gpu=trace.gpu.take(rows)))
-        columns = ("flops", "bytes", "dtype", "call", "operator_ns")
-        done = replace(work, **{name: getattr(work, name)[rows] for name in columns})
-        return cls(breakdown(part), kernel_table(part, done, analysis.devices), len(analysis.iterations), outside)
+        return cls(
+            breakdown(part), kernel_table(part, work.take(rows), analysis.devices), len(analysis.iterations), outside
+        )
 
     @property
     def total_ns(self) -> float:
@@ -234,7 +237,8 @@ def _devices(analysis: Analysis) -> str:
 
 def json_of_difference(found: Difference) -> dict[str, Any]:
     """All of it as plain objects."""
-    plain = asdict(replace(found, paths=[], lines=[])) | {"paths": plain_paths(found.paths)}
+    plain = asdict(replace(found, paths=[], phases=[], lines=[])) | {"paths": plain_paths(found.paths)}
+    plain["phases"] = [row.plain() for row in found.phases]
     plain["lines"] = [asdict(row) | {"changed": row.changed, "change_ns": row.change_ns} for row in found.lines]
     for key, rows in (("ops", found.ops), ("kernels", found.kernels)):
         plain[key] = [asdict(row) | {"change_ns": row.change_ns, "ratio": row.ratio} for row in rows]
@@ -262,6 +266,7 @@ def diff_text(found: Difference, width: int, top: int = 15) -> str:
         _table("kernels, by the change in time", found.kernels, width, top, above=True),
         _paths(found.paths, width, top),
     ]
+    parts += [_phases(found.phases, width)] if found.phases else []
     moved = (("biggest gains (less time in B)", found.gains), ("biggest losses (more time in B)", found.losses))
     parts += [_table(title, rows, width, _BIGGEST, above=False) for title, rows in moved if rows]
     return "\n\n".join([*parts, "\n".join(map(_lacking, ("operators", "kernels"), (found.ops, found.kernels)))])
@@ -313,6 +318,20 @@ def _paths(rows: list[PathRow], width: int, top: int) -> str:
     heads = ["", "A n", f"A {time}", "B n", f"B {time}", "B−A ms"]
     title = titled("call paths, by the change", len(changed), top)
     return render(title, heads, cells, width, above=[" / ".join(row.path) for row in shown])
+
+
+def _phases(rows: list[PhaseChange], width: int) -> str:
+    """Latency and throughput of serving steps."""
+    cells: list[list[Cell]] = []
+    for row in rows:
+        sides = [
+            (None, None, None) if side is None
+            else (side.steps, number(side.mean_latency_ns, 3, _MS), number(side.tokens_per_second, 0))
+            for side in (row.a, row.b)
+        ]  # fmt: skip
+        cells.append([row.phase, *(cell for side in sides for cell in side), number(row.ratio, 2)])
+    heads = ["phase", "A steps", "A ms", "A tokens/s", "B steps", "B ms", "B tokens/s", "B/A"]
+    return render("serving: mean latency of a step, by phase", heads, cells, width)
 
 
 def _cells(side: Side | None) -> list[str | int | None]:

@@ -103,7 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
     with_captures = captures_linker(arguments)
 
     def chosen(trace: Trace) -> Trace:
-        return part_of(with_own(trace, arguments), steps=arguments.steps, window=arguments.window)
+        own = with_own(trace, arguments)
+        return part_of(own, steps=arguments.steps, window=arguments.window, between=arguments.between)
 
     for trace in map(chosen, map(with_captures, read_inputs(inputs))):
         warn_of_damage([trace])

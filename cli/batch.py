@@ -16,7 +16,7 @@ from ..schemas.text.storage import is_url
 from ..schemas.text.transaction import check_outputs, make_folder
 from ..trace.printable import escaped, printable
 from .link import LINK_OPTIONS, add_link_options, share
-from .options import add_graph_captures, options_of
+from .options import add_graph_captures, add_provenance, options_of
 from .outputs import add_json, write_json
 from .terminal import say
 
@@ -63,6 +63,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--min-match", type=share, default=0.95, metavar="SHARE",
         help="a rank with a smaller share of its ET's ops linked has failed (default: 0.95)")  # fmt: skip
     add_graph_captures(parser)
+    add_provenance(parser)
     group = parser.add_argument_group("as in etplus link")
     add_link_options(group, "first")
     group.add_argument("--no-progress", action="store_true", help="no progress bar (there is none without a terminal)")
@@ -79,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         batch = link_many(
             arguments.source, arguments.output, progress=not arguments.no_progress,
-            graph_captures=arguments.graph_capture, **where,
+            graph_captures=arguments.graph_capture, provenance=arguments.provenance, **where,
             **options_of(arguments, f"engine jobs scheduler apply_clock_offsets min_match {LINK_OPTIONS}"),
         )  # fmt: skip
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""``etplus check``: pre-flight check of Chakra traces."""
+"""``etplus check``: pre-flight check of Chakra traces, and PyTorch's rules for Kineto traces."""
 
 from __future__ import annotations
 
@@ -6,30 +6,41 @@ import argparse
 import os
 import textwrap
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..converters.preflight import check
 from ..converters.preflight_findings import KINDS, Level, PreflightReport, level_of
 from ..converters.row_dependencies import Coupling
+from ..schemas.text.sniff import begins_like_kineto, head_of, is_chakra, is_pftrace
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.text_tables import terminal_width
-from .outputs import add_tables_and_switch, write_tables
+from .outputs import add_tables_and_switch, one_or_all, write_tables
+from .terminal import warn_of_damage
+
+if TYPE_CHECKING:
+    from ..analysis.trace_rules import RulesReport
 
 _EPILOG = """\
 examples:
   etplus check traces/job --profile astra-sim
   etplus check traces/job --json report.json
+  etplus check kineto.json.gz                     # PyTorch's six rules for its traces
 
-Exit status: 0 no error, 1 errors found, 2 wrong usage or not a Chakra trace.
+Exit status: 0 no error, 1 errors found, 2 wrong usage or neither a Chakra nor a Kineto trace.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Check Chakra traces for what makes readers and simulators fail, hang or mislead."
+    parser.description = (
+        "Check Chakra traces for what makes readers and simulators fail, hang or mislead, and Kineto traces "
+        "by PyTorch's own rules."
+    )
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("files", nargs="*", metavar="PREFIX",
-        help="prefix of the files <prefix>.<rank>.et[.gz], or files (one alone is compared with no other)")  # fmt: skip
+        help="prefix of the files <prefix>.<rank>.et[.gz], or files (one alone is compared with no other); "
+        "or Kineto traces")  # fmt: skip
     add("--profile", choices=("chakra", "astra-sim"), default="chakra",
         help="astra-sim: what that simulator does not survive is an error, not a warning "
         "(default: chakra)")  # fmt: skip
@@ -42,11 +53,48 @@ def run(args: argparse.Namespace) -> int:
     """Run the check and print the report; returns the exit status."""
     sources = [*args.first_files, *args.files]
     if not sources:
-        raise UsageError("no trace was given; give the PREFIX of <prefix>.<rank>.et, or files")
+        raise UsageError("no trace was given; give the PREFIX of <prefix>.<rank>.et, files, or Kineto traces")
     check_outputs([args.json, args.output], [*filter(os.path.lexists, sources), args.groups])
+    timelines = [source for source in sources if _is_timeline(source)]
+    if timelines:
+        if len(timelines) < len(sources):
+            other = next(source for source in sources if source not in timelines)
+            raise UsageError(f"{timelines[0]} is a Kineto trace and {other} is none; check them one after the other")
+        return _check_timelines(args, timelines)
     report = check(sources, profile=args.profile, groups=args.groups, limit=args.limit)
     write_tables(args, "\n".join(_lines(report)), report.to_dict())
     return 0 if report.ok else 1
+
+
+def _is_timeline(name: str) -> bool:
+    """Whether a file is a Kineto or Perfetto trace rather than a Chakra trace, an ET or ET+."""
+    head = head_of(name)
+    if is_chakra(head):
+        return False
+    return is_pftrace(head) or begins_like_kineto(head)
+
+
+def _check_timelines(args: argparse.Namespace, names: list[str]) -> int:
+    """Test Kineto traces against PyTorch's rules; returns the exit status."""
+    from ..analysis.trace_rules import check_rules  # a check of Chakra traces needs neither
+    from ..schemas.kineto.read_kineto import read_kineto
+
+    reports = [check_rules(read_kineto(name)) for name in names]
+    warn_of_damage(reports)
+    text = "\n\n".join("\n".join(_rule_lines(report)) for report in reports)
+    write_tables(args, text, one_or_all([report.to_dict() for report in reports]))
+    return 0 if all(report.ok for report in reports) else 1
+
+
+def _rule_lines(report: RulesReport) -> list[str]:
+    lines = _wrap(f"{Path(report.file).name}: PyTorch's rules for traces", "")
+    for rule in report.rules:
+        found = "nothing to check" if not rule.checked else f"{rule.count:,} of {rule.checked:,} break it"
+        lines += _wrap(f"{'error' if rule.count else 'ok':5} {rule.rule}: {rule.meaning}: {found}", "      ")
+        if rule.example:
+            lines += _wrap(f"  - {rule.example}", "    ")
+    broken = sum(rule.count > 0 for rule in report.rules)
+    return [*lines, f"failed: {broken} of {len(report.rules)} rules broken" if broken else "passed: no rule broken"]
 
 
 def _is_trace(name: str) -> bool:

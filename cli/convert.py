@@ -16,7 +16,7 @@ from ..schemas.parquet import is_stored
 from ..schemas.text.transaction import check_folder, check_outputs
 from ..trace.errors import UsageError
 from .inputs import add_inputs, find_inputs, input_files, read_input
-from .options import options_of
+from .options import add_steps, options_of
 from .outputs import add_json, write_json
 from .parser import hidden_alias
 from .terminal import say, warn_of_damage
@@ -32,6 +32,7 @@ examples:
   etplus convert et_plus.json -o trace.0.et
   etplus convert rank*.json.gz --to astra-sim -o job      # job.0.et, job.1.et, ...
   etplus convert rank0.json --to astra-sim --replicate 64 -o job
+  etplus convert rank*.json.gz -o job.goal --option algorithm=direct
   etplus convert rank0.json rank1.json -o trace.perfetto.json
   etplus convert et_plus.json -o step.svg --subtree 'ProfilerStep#3' --max-nodes 60
   etplus convert job.0.et --to json -o job.0.json
@@ -43,7 +44,7 @@ Without -o there may be two FILEs, the second of which is written and must not e
 Exit status: 0 written, 1 written, but etplus check finds errors in it, 2 bad input or usage, nothing written.
 """
 
-_OPTIONS = "host memory_nodes skew renumber_ranks replicate roofline schema split subtree max_nodes degrade"
+_OPTIONS = "host memory_nodes network skew renumber_ranks replicate roofline schema split subtree max_nodes degrade"
 
 _SETS: dict[str, Profile] = {"chakra": "chakra", "astra-sim": "astra-sim"}
 """Formats that are checked when they are written, and for what."""
@@ -59,6 +60,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "for npz without .npz a folder")  # fmt: skip
     hidden_alias(parser, "--out", "--output")
     add_json(parser, "what was written and changed")
+    add_steps(parser, "convert only")
     add("--to", choices=tuple(exporters()), metavar="FORMAT", help="see below (default: by OUTPUT's extension)")
     add("--host", metavar="MODE", help="astra-sim: fold, the only mode: the host's time as delays beside GPU nodes")
     add("--memory-nodes", action="store_const", const=True,
@@ -71,14 +73,17 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="astra-sim: N ranks that all run the one trace given, its process groups laid out over them")  # fmt: skip
     add("--roofline", type=float, metavar="GB/S",
         help="astra-sim: num_ops and tensor_size for a roofline simulation with this local-mem-bw")  # fmt: skip
+    add("--network", metavar="SPEC",
+        help="astra-sim: what the network file beside the set says, as in etplus replay (default: "
+        "bandwidth=25,latency=5us)")  # fmt: skip
     add("--rank", type=int, metavar="N",
         help="of the inputs, or of an export of several ranks, only this rank of the job; with --et-file: the rank "
         "that the pair is of")  # fmt: skip
     add("--job", metavar="FILE",
         help="job_report.json of etplus batch: aligns clocks, makes unmatched collectives computations")  # fmt: skip
     add("--degrade", action="store_const", const=True,
-        help="chakra, astra-sim: keep communications that not all ranks have alike as computations of their measured "
-        "duration (default: refuse them, since a simulator would wait for ever)")  # fmt: skip
+        help="chakra, astra-sim, goal: keep communications that not all ranks have alike as computations of their "
+        "measured duration (default: refuse them, since a simulator would wait for ever)")  # fmt: skip
     add("--schema", choices=("1.1.1",),
         help="etplus: lift nodes of older schemas to this one's layout, which Chakra's converter reads")  # fmt: skip
     add("--split", choices=("model", "graph"),
@@ -104,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.config is not None:
         settings["config"] = dict(map(_setting, arguments.config))
     sources = [read_input(given) if isinstance(given, InputPair) else given for given in inputs]
-    where = options_of(arguments, "rank job")
+    where = options_of(arguments, "rank job steps")
     done = convert(sources, output, to=exporter.name, as_prefix=not is_file, **where, **settings)
     warn_of_damage([done])
     plain = {"files": done.files, "nodes": done.nodes, "counts": dict(sorted(done.counts.items())), "notes": done.notes}

@@ -16,7 +16,7 @@ from ..measuring.timing import Options
 from ..replaying.network import parse_network
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
-from ..trace.selection import step_range
+from ..trace.steps import chosen_steps
 from ..trace.text_tables import Cell, number, render, rewrap, share, terminal_width
 from ..trace.trace import Trace
 from .inputs import find_inputs, read_all
@@ -78,9 +78,9 @@ def _of_steps(trace: Trace, wanted: str | None) -> IntColumn | None:
     if wanted is None:
         return None
     steps = trace.steps
-    low, high = (0, len(steps) - 1) if wanted == "all" else step_range(trace, wanted, len(steps))
-    of = steps.of(trace.calls.ts)
-    return np.flatnonzero((of >= low) & (of <= high))
+    if wanted == "all":
+        return np.flatnonzero(trace.step_of_call >= 0)
+    return np.flatnonzero(np.isin(trace.step_of_call, chosen_steps(wanted, len(steps), steps.phases, trace.file)))
 
 
 def _lines(done: Execution, width: int) -> Sequence[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,6 +20,9 @@ from ..predict.end_to_end import calibrated
 from ..predict.fitting import fit
 from ..predict.model_file import write_model
 from ..replaying.iterations import outlier_lines
+from ..replaying.job_samples import job_samples
+from ..replaying.network_file import fit_network, read_calibration, write_networks
+from ..schemas.text.transaction import check_outputs
 from ..trace.printable import shortened
 from ..trace.text_tables import Cell, render, rewrap, share, terminal_width
 from .inputs import add_inputs, find_inputs, read_all
@@ -34,6 +38,7 @@ examples:
   etplus fit job.json --steps 0-19 -o model.json.gz
   etplus fit traces/ -o model.json --explain layer_norm
   etplus fit traces/ -o model.json --compare
+  etplus fit --network calibration.json -o network.json
 
 The table shows errors on GPU events of traces that were held out, by which
 the order of models is chosen: the factor that predictions are off by and the
@@ -50,7 +55,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_inputs(parser, "the model is fitted on all")
     add("-o", "--output", required=True, metavar="MODEL", help="model to write, JSON; gzipped if it ends in .gz")
-    add("--steps", metavar="A-B", help="take only these iterations of each trace, from 0, such as 0-19")
+    add(
+        "--steps",
+        metavar="A-B",
+        help="take only these iterations of each trace, from 0, such as 0-19, or a phase such as decode",
+    )
     hidden_alias(parser, "--iterations", "--steps")
     add("--keep-outliers", action="store_true", help="fit on iterations that are not like the others, too")
     add("--measured", metavar="MEASURED", help="what `etplus measure` wrote; its times come before all others")
@@ -60,11 +69,16 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="show how kernels whose name contains this are priced: formula, weights, neighbours")  # fmt: skip
     add("--compare", action="store_true",
         help="compare all models and baselines by cross-validation, which takes a while")  # fmt: skip
+    add("--network", action="store_true",
+        help="fit a network instead: from a calibration (times of collectives by kind and size, JSON) or from the "
+        "collectives of a job's ranks; --network of other commands takes the file")  # fmt: skip
     add("--no-table", action="store_true", help=argparse.SUPPRESS)  # of earlier versions, which compared by default
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Fit, write and print; returns the exit status."""
+    if arguments.network:
+        return _fit_network(arguments)
     outputs, reads = [arguments.output, arguments.json], [arguments.device_spec, arguments.measured]
     inputs = find_inputs(arguments, outputs=outputs, reads=reads)
     own = read_devices(arguments.device_spec) if arguments.device_spec is not None else ()
@@ -138,3 +152,27 @@ def crossval_lines(title: str, found: CrossValidation, width: int = 80) -> list[
         render("kinds of work", ["kind", "count", "factor", "total", "best model"], kinds, width), "",
         f"best over all, by factor and total: {best}", "",
     ]  # fmt: skip
+
+
+def _fit_network(arguments: argparse.Namespace) -> int:
+    """Fit networks to a calibration, or one to a job's own collectives; write and print."""
+    outputs, files = [arguments.output, arguments.json], arguments.files
+    samples = None
+    if len(files) == 1 and Path(files[0]).is_file():
+        check_outputs([of for of in outputs if of != "-"], files)
+        samples = read_calibration(files[0])
+    if samples is None:
+        samples = {"job": job_samples(read_all(find_inputs(arguments, outputs=outputs)))}
+    fitted = {name: fit_network(of) for name, of in samples.items()}
+    write_networks(fitted, arguments.output)
+    plain = {name: msgspec.to_builtins(of) for name, of in fitted.items()}
+    write_json(arguments.json, plain)
+    if arguments.json != "-":
+        rows: list[list[Cell]] = [
+            [name, f"{of.bandwidth:g}", f"{of.latency_ns / 1000:,.0f}", kind.kind, f"{kind.over_bytes:,}",
+             f"{kind.times:.2f}", f"{kind.low:.2f}", f"{kind.high:.2f}"]
+            for name, of in fitted.items() for kind in of.kinds
+        ]  # fmt: skip
+        heads = ["network", "GB/s", "latency µs", "kind", "over bytes", "times", "least", "most"]
+        print_text(render("what communications take, times the formula", heads, rows, terminal_width()))
+    return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from typing import Any
 
 from ..linker import link
 from ..linker.match import METHODS
@@ -12,10 +13,11 @@ from ..linker.segment import DEFAULT_ANNOTATION
 from ..schemas.parquet import check_place
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
+from ..trace.generated import compiled_summary
 from ..trace.text_tables import rewrap
 from ..trace.trace import Trace
 from .inputs import add_nsys_ranks, chosen_file
-from .options import add_graph_captures, options_of
+from .options import add_graph_captures, add_provenance, options_of
 from .outputs import add_json, write_json
 from .parser import hidden_alias
 from .terminal import say
@@ -62,6 +64,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--min-match", type=share, default=0.95, metavar="SHARE",
         help="exit with 3 if a smaller share of the ET's ops is linked (default: 0.95)")  # fmt: skip
     add_graph_captures(parser)
+    add_provenance(parser)
     add_json(parser, "the report")
     hidden_alias(parser, "--report", "--json")
     hidden_alias(parser, "--chakra-host-trace", "--et-file")
@@ -106,13 +109,15 @@ def run(arguments: argparse.Namespace) -> int:
     columns = output.endswith(".parquet")
     if columns:
         check_place(output)
-    check_outputs([None if columns else output, arguments.json], [*inputs, *arguments.graph_capture])
+    reads = [*inputs, *arguments.graph_capture, *(arguments.provenance or ())]
+    check_outputs([None if columns else output, arguments.json], reads)
     result = link(
         et, chosen_file(arguments, kineto), progress=not arguments.no_progress, graph_captures=arguments.graph_capture,
-        **options_of(arguments, f"jobs rank {LINK_OPTIONS}"),
+        provenance=arguments.provenance, **options_of(arguments, f"jobs rank {LINK_OPTIONS}"),
     )  # fmt: skip
     graphs = result.captured
-    counts = {} if graphs is None else {"captured_graphs": graphs.counts | {"notes": graphs.sentences}}
+    counts: dict[str, Any] = {} if graphs is None else {"captured_graphs": graphs.counts | {"notes": graphs.sentences}}
+    counts |= {"compiled": result.summary["compiled"]} if "compiled" in result.summary else {}
     write_json(arguments.json, result.report.to_dict() | counts)
     if columns or output.endswith((".et", ".et.gz")):
         from ..converters.convert import convert  # with all it needs, it takes longer to import than the linker
@@ -162,7 +167,10 @@ def _pair(arguments: argparse.Namespace) -> tuple[str | None, str]:
 def report_text(linked: Trace, output: str) -> str:
     """The report's screen of text, what was linked of replayed graphs, and a last line on what was written."""
     graphs = linked.captured.sentences if linked.captured is not None else []
-    lines = rewrap((f"graphs  {sentence}" for sentence in graphs), _WIDTH, " " * 8)
+    compiled = compiled_summary(linked.summary)
+    said = [f"graphs  {sentence}" for sentence in graphs]
+    said += [f"source  {sentence}" for sentence in (compiled.sentences if compiled is not None else [])]
+    lines = rewrap(said, _WIDTH, " " * 8)
     return "\n".join([linked.report.to_text(), *lines, f"wrote   {output}"])
 
 

@@ -27,7 +27,9 @@ def add_annotation(parser: argparse.ArgumentParser) -> None:
     hidden_alias(parser, "--iteration-annotation", "--annotation")
 
 
-def add_steps(parser: argparse._ActionsContainer, what: str, numbers: str = "such as 3 or 0-19") -> None:
+def add_steps(
+    parser: argparse._ActionsContainer, what: str, numbers: str = "such as 3 or 0-19, or a phase such as decode"
+) -> None:
     """Add --steps; `what` is done with them, `numbers` says how they are given, for the help."""
     parser.add_argument("--steps", metavar="A-B", help=f"{what} these iterations, by number from 0, {numbers}")
 
@@ -44,6 +46,25 @@ def with_own(trace: Trace, arguments: argparse.Namespace) -> Trace:
     return trace.with_(own_code=tuple(arguments.own)) if arguments.own else trace
 
 
+class _Between(argparse.Action):
+    """Takes a name, and a number if one follows, as a pair."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
+    ) -> None:
+        name, *number = values
+        if len(number) > 1 or not all(text.isdecimal() and len(text) < 10 for text in number):
+            raise argparse.ArgumentError(self, f"{' '.join(values)[:60]!r}: a name, and a number from 0, before FILEs")
+        setattr(namespace, self.dest, (name, int(number[0]) if number else 0))
+
+
+def add_between(parser: argparse._ActionsContainer, what: str) -> None:
+    """Add --between; `what` is done with the part, for the help."""
+    parser.add_argument("--between", nargs="+", action=_Between, metavar=("ANNOTATION", "N"),
+        help=f"{what} what runs and is launched in an annotation, the N-th from 0 with this in its name "
+        "(default: 0)")  # fmt: skip
+
+
 def add_analysis(parser: argparse.ArgumentParser, what: str) -> None:
     """Add the options of commands that analyse a trace; `what` is done with the part that is chosen, for the help."""
     from ..analysis.launch_queues import KERNEL_DELAY_NS  # for commands that analyse
@@ -52,6 +73,7 @@ def add_analysis(parser: argparse.ArgumentParser, what: str) -> None:
     add_steps(parser, what)
     add("--window", metavar="A-B",
         help=f"{what} this time after the trace's start, such as 10-12.5ms (ns, us, ms, s)")  # fmt: skip
+    add_between(parser, what)
     add_annotation(parser)
     add_own(parser)
     add("--batch-size", type=_at_least_one, metavar="N", help="samples an iteration, for the throughput")
@@ -96,6 +118,14 @@ def add_graph_captures(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--graph-capture", action="append", default=[], metavar="FILE_OR_FOLDER",
         help="Kineto trace of the run in which CUDA or HIP graphs were captured, or a folder of these: kernels of "
         "replayed graphs are linked to the operators of the capture; repeatable")  # fmt: skip
+
+
+def add_provenance(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--provenance", action="append", metavar="FILE",
+        help="what PyTorch's compiler says of its kernels (kernel_information.json, "
+        "inductor_provenance_tracking_node_mappings.json), or annotations of graph nodes as JSON: kernels get the "
+        "lines of their source; repeatable (default: the files beside the Kineto trace that are named after it)",
+    )  # fmt: skip
 
 
 def captures_linker(arguments: argparse.Namespace) -> Callable[[Trace], Trace]:

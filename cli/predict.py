@@ -66,7 +66,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--model", required=True, metavar="MODEL", help="what `etplus fit` wrote")
     add("--engine", choices=("replay", "overheads"), default="replay",
         help="replay of the graph, or the walk over operators and their overheads (default: replay)")  # fmt: skip
-    add("--steps", metavar="A-B", help="predict only these iterations, from 0, such as 3 or 30-39")
+    add(
+        "--steps",
+        metavar="A-B",
+        help="predict only these iterations, from 0, such as 3 or 30-39, or a phase such as decode",
+    )
     hidden_alias(parser, "--iterations", "--steps")
     add("--gpu", dest="gpu_model", action=_Gpu, metavar="NAME",
         help="predict for another GPU, such as 'H100 SXM'; a whole number chooses among the GPUs of a Nsight Systems "

@@ -12,8 +12,9 @@ import numpy as np
 from msgspec.structs import asdict
 
 from ..converters.chrome import write_chrome
+from ..replaying.answer_range import answer_range
 from ..replaying.constants import fit_constants
-from ..replaying.graph_building import build_graph
+from ..replaying.graph_building import build_graph, has_assumed_waits
 from ..replaying.graph_replay import Replay, predicted_traces, relative_error, replay
 from ..replaying.iterations import HeldOut, Outlier, find_iterations, outlier_lines, predict_iteration
 from ..replaying.network import on_network, parse_network
@@ -23,7 +24,7 @@ from ..replaying.replay_summary import BaseError, summarize
 from ..replaying.whatif import GRAMMAR, apply_what_ifs, parse_what_if
 from ..trace.errors import UsageError
 from ..trace.printable import shortened
-from ..trace.selection import step_range
+from ..trace.steps import chosen_steps
 from ..trace.text_tables import number, render, rewrap, terminal_width
 from ..trace.trace import Trace
 from .execute import add_execution, run_execution
@@ -65,7 +66,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--network", metavar="SPEC",
         help="price communications on another network: bandwidth=GB/s, latency=us of a step, algorithm=ring, direct or "
         "halving-doubling; several traces are the ranks of one job")  # fmt: skip
-    add_steps(parser, "predict from the times of the others each of", "such as 3, 2-5, or all")
+    add_steps(
+        parser, "predict from the times of the others each of", "such as 3, 2-5 or all, or of a phase such as decode"
+    )
     hidden_alias(parser, "--predict-iteration", "--steps")
     add("--what-if", action="append", default=[], metavar="CHANGE", help="see below")
     add("--keep-outliers", action="store_true", help="predict iterations from those that are not like the others, too")
@@ -99,11 +102,14 @@ def run(arguments: argparse.Namespace) -> int:
     for graph in [join_ranks(graphs)] if coupled else graphs:
         constants = [fit_constants(graph) for graph in graphs] if coupled else fit_constants(graph)
         before = after = replay(graph, constants)
+        span = None
         if changes:
             BaseError.of(before).refuse(", ".join(trace.file for trace in graph.traces), force=arguments.force)
             priced = graph if network is None else on_network(graph, network)
             after = replay(apply_what_ifs(priced, what_ifs, constants), constants)
-        summary = summarize(after, constants, before=before if changes else None, what_ifs=changes)
+            if network is not None:
+                span = answer_range(graph, network, what_ifs, constants, unassumed=_unassumed(graph))
+        summary = summarize(after, constants, before=before if changes else None, what_ifs=changes, span=span)
         results.append((after, summary))
     if arguments.chrome is not None:
         timelines, titles = _timelines([result for result, _ in results])
@@ -112,6 +118,14 @@ def run(arguments: argparse.Namespace) -> int:
     text = "\n\n".join(summary.to_text(terminal_width()) for _, summary in results)
     write_tables(arguments, text, one_or_all(plain))
     return 0
+
+
+def _unassumed(graph: ReplayGraph) -> ReplayGraph | None:
+    """The graph without waits of the host that nothing records, None if it has none."""
+    if not any(has_assumed_waits(trace) for trace in graph.traces):
+        return None
+    without = [build_graph(trace, assumed_waits=False) for trace in graph.traces]
+    return join_ranks(without) if len(without) > 1 else without[0]
 
 
 @dataclass(frozen=True)
@@ -132,8 +146,7 @@ def _held_out(graph: ReplayGraph, which: str, keep_outliers: bool) -> _HeldOut:
     if which == "all":
         chosen = [k for k in range(len(found)) if k not in {outlier.iteration for outlier in set_apart}]
     else:
-        low, high = step_range(graph.trace, which, len(found))
-        chosen = list(range(low, high + 1))
+        chosen = chosen_steps(which, len(found), found.phases, graph.trace.file).tolist()
     done = [predict_iteration(graph, k, constants, keep_outliers=keep_outliers) for k in chosen]
     return _HeldOut(graph.trace.file, graph.trace.damage, BaseError.of(replay(graph, constants)), done, set_apart)
 

@@ -57,7 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     own, ranks, job = own_devices(arguments), [], []
     with_captures = captures_linker(arguments)
     for file, read in zip(inputs, read_inputs(inputs), strict=True):
-        trace = part_of(with_own(with_captures(read), arguments), steps=arguments.steps, window=arguments.window)
+        own_trace = with_own(with_captures(read), arguments)
+        trace = part_of(own_trace, steps=arguments.steps, window=arguments.window, between=arguments.between)
         frames = read_python_frames(file) if arguments.python_frames and isinstance(file, str) else None
         analysis = analyse(
             trace, own, annotation=arguments.annotation, batch_size=arguments.batch_size,

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..replaying.host_backends import long_pauses
 from ..schemas.comm_types import RECV
 from ..schemas.communications import backend_rows, blocking_calls, issue_times
 from ..trace.columns import IntColumn, lists_by, mask_at
@@ -310,7 +311,10 @@ def _through_host(
 def _after_pauses(trace: Trace, rows: IntColumn, edges: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Communications on the host that ended in a long pause of the thread that reads their results, and the computation
     that follows the pause; `edges` are communications and their readers, (n, 2).
+
+    Between two computations the thread may be at work in an operator around them: only pauses of the thread count.
     """
+    pauses = long_pauses(trace) if len(edges) else tuple(rows[:0] for _ in range(3))
     rows = rows[np.lexsort((trace.ts[rows], trace.thread[rows]))]
     found = [np.zeros((0, 2), np.int64)]
     for thread in np.unique(trace.thread[edges[:, 1]]).tolist():
@@ -320,6 +324,12 @@ def _after_pauses(trace: Trace, rows: IntColumn, edges: IntColumn) -> tuple[IntC
         run, reader, before, after = run[inside], reader[inside], own[after[inside] - 1], own[after[inside]]
         paused = (trace.finish[before] <= trace.finish[run]) & (trace.ts[after] <= trace.ts[reader])
         paused &= trace.ts[after] - trace.finish[before] > LONG_PAUSE_NS
+        _, begin, until = (of[pauses[0] == thread] for of in pauses)
+        at = np.searchsorted(until, trace.finish[run])  # the pause in which it ended, or the next one
+        paused[at == len(until)] = False
+        near = np.minimum(at, max(len(until) - 1, 0))
+        if len(until):
+            paused &= (begin[near] >= trace.finish[before]) & (begin[near] < trace.ts[after])
         found.append(np.stack([run[paused], after[paused]], axis=1))
     run, after = np.concatenate(found).T
     return run, after

@@ -32,6 +32,7 @@ from ..trace.trace import Trace
 from .chakra import CHAKRA_VERSION, COMP, ROWS, comm_attributes, comm_node_type
 from .collectives import Communication
 from .node_work import roofline_work, work_columns
+from .tensor_lists import TensorLists
 
 DELAY = -1
 """`SimNode.row` of a delay: time in which the host kept the GPU waiting."""
@@ -71,18 +72,39 @@ def after_start(nodes: Iterable[SimNode], micros: int) -> Iterator[SimNode]:
 
 
 def write_nodes(
-    trace: Trace, path: str | os.PathLike[str], nodes: Iterable[SimNode], rank: int, roofline: float | None = None
+    trace: Trace,
+    path: str | os.PathLike[str],
+    nodes: Iterable[SimNode],
+    rank: int,
+    roofline: float | None = None,
+    memory: bool = False,
 ) -> int:
-    """Write a file and return the number of nodes; raises as `write_blocks` does, `roofline` as in `roofline_work`."""
+    """Write a file and return the number of nodes.
+
+    Args:
+        roofline: as in `roofline_work`. memory: give all nodes the lists of `TensorLists`.
+
+    Raises:
+        ConvertError, UsageError: as in `write_blocks` and `TensorLists`.
+    """
+    tensors = TensorLists(trace) if memory else None
     work, rest = work_columns(trace), iter(nodes)
     if roofline is not None:  # a copy between host and device is bound by the bus, not by the device's memory
         copies = [code for code, name in enumerate(trace.categories) if name == "gpu_memcpy"]
         work["tensor_size"][np.isin(trace.category, copies)] = -1
-    blocks = iter(lambda: _block(trace, list(itertools.islice(rest, ROWS)), rank, work, roofline), Block(0, b""))
+    chunks = iter(lambda: list(itertools.islice(rest, ROWS)), [])
+    blocks = (_block(trace, chunk, rank, work, roofline, tensors) for chunk in chunks)
     return write_blocks(path, GlobalMetadata(version=CHAKRA_VERSION), blocks)
 
 
-def _block(trace: Trace, nodes: list[SimNode], rank: int, work: dict[str, IntColumn], roofline: float | None) -> Block:
+def _block(
+    trace: Trace,
+    nodes: list[SimNode],
+    rank: int,
+    work: dict[str, IntColumn],
+    roofline: float | None,
+    tensors: TensorLists | None,
+) -> Block:
     """Some nodes, fields and attributes in the order in which a file has them."""
     ids, rows, micros = (np.fromiter(map(attrgetter(name), nodes), np.int64, len(nodes)) for name in _NUMBERS)
     comms = [node.comm for node in nodes]
@@ -93,10 +115,14 @@ def _block(trace: Trace, nodes: list[SimNode], rank: int, work: dict[str, IntCol
     num_ops, size = (np.where(computing & real, work[name][rows], -1) for name in ("num_ops", "tensor_size"))
     if roofline is not None:
         num_ops, size = (np.where(computing, column, -1) for column in roofline_work(num_ops, size, micros, roofline))
+    memory = [b"" if tensors is None else tensors.encoded(node.row) for node in nodes]
     rows = np.maximum(rows, 0)
+    # a computation that another one overlaps is shorter than measured; else only rounding makes it so
+    exact = real & computing & (np.abs(trace.dur[rows] - 1000 * micros) < 1000)
     on_gpu = real & (trace.kind[rows] == GPU)
     own = np.array([node.stream for node in nodes], np.int64)
     columns = {
+        "duration_ns": (np.where(exact, trace.dur[rows], 1000 * micros), computing),
         "node_id": (trace.id[rows], real),
         "start_ns": (trace.ts[rows], real),
         "inclusive_ns": (trace.dur[rows], real),
@@ -113,5 +139,6 @@ def _block(trace: Trace, nodes: list[SimNode], rank: int, work: dict[str, IntCol
         byte_rows([numbers(name, values, present) for name, (values, present) in columns.items()]),
         [b"" if comm is None else encoded(*comm_attributes(comm, rank)) for comm in comms],
         byte_rows([numbers("num_ops", num_ops, num_ops >= 0), numbers("tensor_size", size, size >= 0)]),
+        memory,
     )
     return Block(len(nodes), b"".join(encoded_nodes))

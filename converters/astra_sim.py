@@ -21,6 +21,7 @@ from ..jobs.job_ranks import ONE_RANK
 from ..jobs.job_report import ClockOffset
 from ..jobs.matching import Matched, match_collectives, match_messages
 from ..jobs.rank_communications import RankCommunications
+from ..replaying.recorded_efficiency import OWN_NS
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import WORLD, Group
 from ..trace.conventions import MAX_RANKS
@@ -123,6 +124,7 @@ def write_astra_sim(
     skew_ns: int = 0,
     transferred: Mapping[int, int] | None = None,
     roofline: float | None = None,
+    memory: bool = False,
 ) -> Written:
     """Write one rank: GPU nodes, and the host's time as delays beside them.
 
@@ -132,6 +134,7 @@ def write_astra_sim(
         transferred: see `fold`.
         roofline: memory bandwidth of a roofline simulation, GB/s: all computations on the GPU get `num_ops` and
             `tensor_size`, see `roofline_work`.
+        memory: all nodes get the tensors that they read and write, see `TensorLists`.
 
     Raises:
         UsageError: an invalid `roofline` bandwidth, or the file cannot be written.
@@ -146,7 +149,7 @@ def write_astra_sim(
     nodes = fold(trace, comms.found, transferred)
     if skew_ns >= 500:
         nodes = after_start(nodes, (skew_ns + 500) // 1000)
-    return Written(write_nodes(trace, path, nodes, comms.rank, roofline), comms.counts)
+    return Written(write_nodes(trace, path, nodes, comms.rank, roofline, memory), comms.counts)
 
 
 def _unable(comm: Communication, own: RankComms, agreement: Agreement) -> str:
@@ -385,7 +388,8 @@ class JobTimes:
     def transferred(self) -> dict[int, dict[int, int]]:
         """By rank and node id, when the data of a communication on the host was there, ns by the trace's clock.
 
-        Only of those that the ranks have alike, and never after the rank's own end; see `transfers`.
+        Only of those that the ranks have alike, and never after the rank's own end; see `transfers`. What a rank takes
+        longer than some time slices is part of the transfer, as in `left_together`.
         """
         offsets = {clock.rank: clock.offset_ns for clock in self._clocks}
         found: dict[int, dict[int, int]] = {rank: {} for rank in self.ranks}
@@ -394,6 +398,7 @@ class JobTimes:
             arrived = seen.begin + seen.duration
             for i, rank in enumerate(matched.ranks):
                 until = np.clip(arrived + offsets.get(rank, 0), matched.start[:, i], matched.end[:, i])
+                until = np.maximum(until, matched.end[:, i] - OWN_NS)
                 until = until[seen.seen] - self.ranks[rank].base_ns
                 found[rank] |= dict(zip(matched.node[seen.seen, i].tolist(), until.tolist(), strict=True))
         return found

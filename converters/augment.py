@@ -13,7 +13,8 @@ import orjson
 
 from ..analysis.counters import Counter, counters
 from ..analysis.devices import Device
-from ..analysis.kernel_peaks import find_devices, from_memory, work_of_events
+from ..analysis.event_work import work_of_events
+from ..analysis.kernel_peaks import find_devices, from_memory
 from ..schemas.etplus.record_store import FileRecords
 from ..schemas.kineto.event_form import counter_name, with_arguments
 from ..schemas.text.files import Source, open_output

@@ -58,6 +58,8 @@ class AstraSimOptions:
         renumber_ranks: number the ranks that are given from 0 on, see `renumbered`.
         replicate: so many ranks that all run the one trace, see `replicated`.
         roofline: memory bandwidth of a roofline simulation, GB/s; see `write_astra_sim`.
+        network: what its network file says, such as "bandwidth=25,latency=5us"; see `parse_network`.
+        memory: tensors that each node reads and writes, for a simulation that tracks memory; see `TensorLists`.
         degrade: as in `ChakraOptions`.
         as_prefix: as in `ChakraOptions`.
 
@@ -70,6 +72,8 @@ class AstraSimOptions:
     renumber_ranks: bool = False
     replicate: int | None = None
     roofline: float | None = None
+    network: str | None = None
+    memory: bool = False
     degrade: bool = False
     as_prefix: bool | None = None
 
@@ -81,6 +85,19 @@ class AstraSimOptions:
             )
         if self.host != "fold":
             raise UsageError(f"unknown host mode {self.host!r}; expected: fold")
+
+
+@dataclass(frozen=True)
+class GoalOptions:
+    """Options of "goal".
+
+    Attributes:
+        algorithm: of collectives: "ring", or "direct" where each rank sends to all others at once.
+        degrade: as in `ChakraOptions`.
+    """
+
+    algorithm: Literal["ring", "direct"] = "ring"
+    degrade: bool = False
 
 
 @dataclass(frozen=True)
@@ -151,10 +168,17 @@ class AstraSim:
 
     def write(self, traces: Traces, path: str, options: AstraSimOptions) -> Conversion:
         """See `write_astra_sim`."""
+        from ..replaying.network import parse_network
+        from .astra_config import DEFAULT, write_astra_config
         from .astra_sim import JobTimes, for_simulator, simulated_ranks, write_astra_sim
-        from .collectives import agree, matched
+        from .collectives import agree, matched, survey
+        from .host_clocks import host_clocks, moved_times, on_clock, sized_by
 
+        network = DEFAULT if options.network is None else parse_network(options.network)
         surveyed, recorded = _survey(traces)
+        clocks, network = host_clocks(traces, recorded, network)
+        for k, (rank, clock) in enumerate(clocks.items()):
+            surveyed[k] = survey(on_clock(traces[rank], clock), rank, traces.unmatched(rank))
         found, changes = matched(surveyed, recorded, degrade=options.degrade)
         ranks, sources, renamed = simulated_ranks(found, renumber=options.renumber_ranks, replicate=options.replicate)
         prefix = _is_prefix(len(ranks), options.as_prefix)
@@ -163,12 +187,42 @@ class AstraSim:
         transferred = job.transferred()
 
         def write(trace: Trace, path: str, comms: RankComms) -> Written:
-            late, arrivals = skew.get(sources[comms.rank], 0), transferred.get(sources[comms.rank])
-            return write_astra_sim(trace, path, comms, late, arrivals, options.roofline)
+            source = sources[comms.rank]
+            late, arrivals = skew.get(source, 0), transferred.get(source)
+            if (clock := clocks.get(source)) is not None:
+                trace, arrivals = on_clock(trace, clock), moved_times(arrivals or {}, clock)
+            return write_astra_sim(trace, path, comms, late, arrivals, options.roofline, options.memory)
 
-        agreement = for_simulator(agree(ranks))
+        agreement = sized_by(for_simulator(agree(ranks)), network)
         done = _write_ranks(traces, path, prefix, agreement, write, sources=sources, groups=prefix)
+        if prefix:
+            files, about = write_astra_config(path, network, len(ranks), groups=bool(agreement.groups))
+            done = replace(done, files=(*done.files, *files), notes=(*done.notes, *about))
         return replace(done, notes=(*done.notes, *renamed, *notes, *changes))
+
+
+class Goal:
+    """GOAL, one text for all ranks."""
+
+    name, suffixes, options = "goal", with_gz(".goal"), GoalOptions
+    summary = "GOAL text for LogGOPSim, ATLAHS and htsim, with all ranks, threads and streams"
+    inputs: Inputs = "ranks"
+
+    def write(self, traces: Traces, path: str, options: GoalOptions) -> Conversion:
+        """See `write_goal`."""
+        from .collectives import matched
+        from .goal import write_goal
+
+        check_outputs([path])
+        surveyed, recorded = _survey(traces)
+        _, notes = matched(surveyed, recorded, degrade=options.degrade)
+        ranks = dict(sorted(traces.items()))
+        moved = ", ".join(f"{rank} as {k}" for k, rank in enumerate(ranks) if rank != k)
+        notes = (*notes, *([f"ranks renumbered: {moved}"] if moved else []))
+        if len(ranks) < 2:
+            notes = (*notes, "one rank alone: its communications are computations of their measured duration")
+        operations, counts = write_goal(list(ranks.values()), path, options.algorithm)
+        return Conversion((path,), operations, counts, notes)
 
 
 class ChakraJson:
@@ -390,6 +444,7 @@ class ParquetFolder:
 BUILT_IN: tuple[Exporter, ...] = (
     Chakra(),
     AstraSim(),
+    Goal(),
     ChakraJson("json", (), "a Chakra trace as one JSON array"),
     ChakraJson("jsonl", with_gz(".jsonl"), "the same, one JSON object a line"),
     EtPlusFile(),

@@ -40,6 +40,7 @@ from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import comm_rows
 from ..schemas.execution_trace.arguments import ET_ATTRIBUTES, FLAT_TENSORS
 from ..schemas.text.secrets import mask
+from ..trace.captured import CapturedGraphs
 from ..trace.columns import IntColumn
 from ..trace.conventions import COPY_CATEGORIES
 from ..trace.kinds import CPU, GPU, RUNTIME
@@ -313,10 +314,22 @@ def _of_gpu(trace: Trace, rows: IntColumn, records: Sequence[Any], further: Furt
         shared("cat", trace.categories[category]) + encoded(*_texts_of(event))
         for category, event in zip(categories, records, strict=True)
     ]
-    captured = trace.captured.op_names if trace.captured is not None else {}
-    for i, row in enumerate(rows.tolist() if captured else ()):
-        found[i] += shared("captured_op", captured[row]) if row in captured else b""
+    if trace.captured is not None:
+        by_row = _of_captures(trace.captured)
+        found = [text + by_row.get(row, b"") for text, row in zip(found, rows.tolist(), strict=True)]
     return found
+
+
+def _of_captures(graphs: CapturedGraphs) -> dict[int, bytes]:
+    """By row of a replayed graph's event the operator of the capture, and shapes and types of its inputs."""
+    known: dict[int, bytes] = {}
+    for op in np.unique(graphs.links.op).tolist():
+        known[op] = shared("captured_op", graphs.names[op])
+        for name in ("shapes", "types"):
+            given = msgspec.json.decode(graphs.texts[op]).get("inputs", {}).get(name)
+            known[op] += shared(f"captured_{name}", _encode(given)) if given is not None else b""
+    pairs = zip(graphs.links.event.tolist(), graphs.links.op.tolist(), strict=True)
+    return {row: known[op] for row, op in pairs}
 
 
 def _texts_of(event: Any) -> list[AttributeProto]:

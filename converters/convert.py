@@ -26,6 +26,7 @@ def convert(
     rank: int | None = None,
     job: str | os.PathLike[str] | None = None,
     as_prefix: bool | None = None,
+    steps: str | None = None,
     **settings: Any,
 ) -> Conversion:
     """Convert traces to another format.
@@ -43,6 +44,7 @@ def convert(
             computations, so that a simulator does not wait for ever, and the ranks' clocks are aligned.
         as_prefix: take `output` for a prefix or folder (True) or a file (False), in formats that can have several
             files; by default by the number of traces.
+        steps: only these of each trace, by number from 0, such as "3" or "0-19", or of a phase, such as "decode".
         settings: in place of `options` its fields: `max_nodes=60`.
 
     Raises:
@@ -65,6 +67,8 @@ def convert(
         raise UsageError(f"{exporter.name} holds one rank; give one file, or choose one with --rank")
     if as_prefix is not None and "as_prefix" in option_names(exporter):
         settings["as_prefix"] = as_prefix
+    if steps is not None and exporter.name == "etplus":
+        raise UsageError("--to etplus writes whole traces; leave --steps out, every command that reads one takes it")
     chosen = _options(exporter, options, settings)
     for source in inputs:
         if not isinstance(source, Trace):
@@ -72,7 +76,7 @@ def convert(
     if exporter.inputs != "traces" and os.fspath(output) not in ("", "-"):  # else perhaps a folder, which is made
         check_folder(output)
     known = None if job is None else read_job_report(os.fspath(job))
-    traces = Traces(inputs, rank=rank, job=known, independent=exporter.inputs == "traces" and rank is None)
+    traces = Traces(inputs, rank=rank, job=known, independent=exporter.inputs == "traces" and rank is None, steps=steps)
     done = exporter.write(traces, os.fspath(output), chosen)
     notes = [note for of in traces.notes.values() for note in of]
     damage = [sentence for of in traces.damage.values() for sentence in of]

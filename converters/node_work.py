@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..analysis.kernel_peaks import work_of_events
+from ..analysis.event_work import work_of_events
 from ..schemas.kineto.host_calls import WAIT
 from ..trace.columns import IntColumn, mask_at, matching
 from ..trace.conventions import ANNOTATION_SCOPE

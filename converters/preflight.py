@@ -71,20 +71,26 @@ def check_written(files: Sequence[str], *, profile: Profile) -> PreflightReport 
     """
     if not all(staged(name).is_file() for name in files):
         return None
-    ranks = [_rank_file(Path(name)) for name in files if not name.endswith(".json")]
+    ranks = [_rank_file(Path(name)) for name in files if name.endswith((".et", ".et.gz"))]
     groups = next((name for name in files if name.endswith(GROUPS_SUFFIX)), None)
     known = None if groups is None else read_groups(str(staged(groups)))
     placed = sorted((RankFile(staged(file.path), file.rank) for file in ranks), key=lambda file: file.rank)
-    return _check(placed, Findings(profile, 0), alone=len(ranks) == 1, group_path=groups, groups=known)
+    return _check(placed, Findings(profile, 0), alone=len(ranks) == 1, group_path=groups, groups=known, written=True)
 
 
 def _check(
-    files: list[RankFile], findings: Findings, *, alone: bool, group_path: str | None, groups: Groups | None
+    files: list[RankFile],
+    findings: Findings,
+    *,
+    alone: bool,
+    group_path: str | None,
+    groups: Groups | None,
+    written: bool = False,
 ) -> PreflightReport:
     if group_path and "empty" in group_path:
         findings.add("groups-path", None, (), "{}", group_path)
     world = None if alone else max(file.rank for file in files) + 1
-    scans = [scan(file, findings) for file in files]
+    scans = [scan(file, findings, known_attributes=written) for file in files]
     check_groups(scans, groups, world, findings)
     if world is None:
         findings.skip("ranks were not compared with each other: one file was given")

@@ -10,6 +10,7 @@ from ..linker.naming import file_rank, number_before_suffix
 from ..schemas.nsys import NsysRank
 from ..schemas.parquet import StoredRank
 from ..trace.errors import UsageError
+from ..trace.row_selection import rows_of_steps
 from ..trace.trace import Trace
 from .folder import InputPair
 from .open import open_trace
@@ -29,6 +30,7 @@ class Traces(Mapping[int, Trace]):
         rank: take only this one.
         job: gives the offsets of the ranks' clocks, which are applied, and the collectives that do not match.
         independent: they are not ranks of one job; their keys are positions, and `rank` must be None.
+        steps: only these of each trace, see `rows_of_steps`.
 
     Attributes:
         notes, damage: of the traces that were handed out so far; see `Conversion`.
@@ -47,7 +49,9 @@ class Traces(Mapping[int, Trace]):
         rank: int | None = None,
         job: JobReport | None = None,
         independent: bool = False,
+        steps: str | None = None,
     ) -> None:
+        self._steps = steps
         self._sources, self._wanted, self._job, self._independent = tuple(sources), rank, job, independent
         self._ranks: list[int] = []  # of the sources read so far
         self._positions: dict[int, int] = {}  # of these ranks
@@ -81,7 +85,7 @@ class Traces(Mapping[int, Trace]):
             trace = self._held[1]
         else:
             self._held = None  # before the next one is read
-            trace = self._hold(rank, open_trace(self._sources[self._positions[rank]]))
+            trace = self._hold(rank, self._opened(self._positions[rank]))
         self.notes[rank] = tuple(f"{trace.file}: {note}" for note in trace.notes)
         self.damage[rank] = trace.damage
         return trace
@@ -98,10 +102,14 @@ class Traces(Mapping[int, Trace]):
         """Ids of the nodes whose communication other ranks of the job do not have; see `JobReport.unmatched`."""
         return () if self._job is None else self._job.unmatched(rank)
 
+    def _opened(self, position: int) -> Trace:
+        trace = open_trace(self._sources[position])
+        return trace if self._steps is None else rows_of_steps(trace, self._steps)
+
     def _read(self, position: int) -> None:
         """Find out a source's rank; hold the trace if it is wanted."""
         source = self._sources[position]
-        trace = open_trace(source)
+        trace = self._opened(position)
         own = position if self._independent else _rank_of(trace, source, position)
         if own in self._positions:
             other = self._sources[self._positions[own]]

@@ -80,6 +80,7 @@ def link_many(
     iteration: str = "first",
     progress: bool = False,
     graph_captures: Sequence[str | os.PathLike[str]] = (),
+    provenance: Sequence[str | os.PathLike[str]] | None = None,
     **options: Any,
 ) -> Batch:
     """Link all ranks of a job: `rank_N.etplus.json.gz` for each, and a report on the whole.
@@ -102,6 +103,7 @@ def link_many(
         iteration: as in `link`. "first" and not "median" by default: all ranks should take the same.
         progress: show a bar with rate and remaining time on a terminal.
         graph_captures: as in `link`, files and folders that the workers reach; each rank takes those of its own.
+        provenance: as in `link`, files that the workers reach, for all ranks; None for those beside each rank's trace.
         options: others of `link`.
 
     Raises:
@@ -122,6 +124,8 @@ def link_many(
     given = _other_than_default({**options, "iteration": iteration})
     if graph_captures:
         given["graph_captures"] = [os.path.abspath(graph_capture) for graph_capture in graph_captures]  # noqa: PTH100 (links stay)
+    if provenance is not None:
+        given["provenance"] = [os.path.abspath(file) for file in provenance]  # noqa: PTH100 (links stay)
     tasks = [
         RankTask(
             rank.rank, rank.et, rank.kineto, folder, target, min_match,

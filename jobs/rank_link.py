@@ -22,6 +22,7 @@ from ..linker.captures import capture_files
 from ..linker.pipeline import link
 from ..schemas.comm_types import Group
 from ..schemas.etplus.write_etplus import with_clock_offset
+from ..schemas.inductor import find_compile_files
 from ..schemas.text.files import load, open_output
 from ..schemas.text.storage import Folder, at, open_folder
 from ..schemas.text.transaction import transaction
@@ -71,6 +72,13 @@ class RankTask:
     def captures(self) -> list[str]:
         """The files of its graph captures."""
         return [file for name in self.options.get("graph_captures", ()) for file in capture_files(name)]
+
+    @property
+    def provenance(self) -> list[str]:
+        """The files that say something of its compiled kernels."""
+        given: list[str] | None = self.options.get("provenance")
+        folder, base = at(self.source, self.kineto)
+        return find_compile_files(folder.place(base)) if given is None else given
 
 
 class RankState(msgspec.Struct):
@@ -136,9 +144,11 @@ def link_rank(task: RankTask) -> tuple[RankState, bool]:
 
 
 def _options(task: RankTask) -> dict[str, Any]:
-    """The options, with marks of the captures in place of their names."""
-    marks = [[file, open_folder(str(Path(file).parent)).mark(Path(file).name)] for file in task.captures]
-    return {**task.options, **({"graph_captures": marks} if marks else {}), "min_match": task.min_match}
+    """The options, with marks of further files in place of their names."""
+    files = {"graph_captures": task.captures, "provenance": task.provenance}
+    marks = {key: [[file, open_folder(str(Path(file).parent)).mark(Path(file).name)] for file in of]
+             for key, of in files.items() if of}  # fmt: skip
+    return {**task.options, **marks, "min_match": task.min_match}
 
 
 def _mark(folder: Folder, name: str) -> Mark | None:

@@ -16,13 +16,15 @@ import numpy.typing as npt
 from ..schemas.etplus.write_etplus import with_captured
 from ..schemas.kineto.event_args import graph_node_args
 from ..trace.captured import GRAPH_REASONS, CapturedGraph, CapturedGraphs, CaptureLinks, GraphReplay
-from ..trace.columns import IntColumn, StringTable, distinct, inverse_positions, positions, scatter
+from ..trace.columns import IntColumn, StringTable, distinct, inverse_positions, mask_at, positions, scatter
 from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.errors import UsageError
 from ..trace.kinds import CERTAIN, EQUIVALENT, GPU, RUNTIME
+from ..trace.step_annotations import batch_size_in
 from ..trace.trace import Trace
 from .captured_alignment import Aligned, align, align_streams, could_align, could_follow, fits_by_count
-from .captures import Capture, batch_size_in, kernel_key, with_callers
+from .captures import Capture, kernel_key, with_callers
+from .comm import comm_of_tensor, is_all_reduce
 
 _NO_KERNELS, _NO_BATCH, _STREAMS = GRAPH_REASONS
 _ALL = slice(None)
@@ -333,8 +335,13 @@ def _comm(trace: Trace, captured: CapturedGraphs) -> dict[int, Comm]:
     comm = dict(trace.comm)
     for row, op in zip(captured.links.event.tolist(), captured.links.op.tolist(), strict=True):
         source = captured.comm_above[op]
-        if source >= 0 and is_comm_kernel(trace.name_of(row)):
-            comm[row] = comm.get(row, Comm()).filled(captured.comm[source])
+        if not is_comm_kernel(trace.name_of(row)):
+            continue
+        given = comm.get(row, Comm())
+        if source >= 0:
+            comm[row] = given.filled(captured.comm[source])
+        elif given.bytes is None and given.collective == "allreduce" and is_all_reduce(captured.names[op]):
+            comm[row] = given.filled(comm_of_tensor(captured.texts[op]))
     return comm
 
 
@@ -361,6 +368,8 @@ class _CapturedCalls:
             capture = captures[number]
             mine = [(i, graph) for i, graph in enumerate(graphs) if graph.capture == number]
             kept = with_callers(np.concatenate([capture.op[graph.at] for _, graph in mine]), capture.parent)
+            silent = ~mask_at(len(capture.name), with_callers(capture.op, capture.parent))  # they launch nothing
+            kept = distinct(np.append(kept, np.flatnonzero(silent & np.isin(capture.parent, kept))))
             place[number] = scatter(len(capture.name), kept, len(name) + np.arange(len(kept)))
             ordinals = scatter(len(capture.batch_size) + 1, [graph.ordinal for _, graph in mine], [i for i, _ in mine])
             above = capture.parent[kept]
@@ -485,7 +494,7 @@ def _steps(trace: Trace, launches: IntColumn) -> tuple[list[int], list[tuple[int
     """Of each launch call what it shares with the others of its step, and the batch sizes of the annotations around it,
     the innermost first."""
     sizes = [batch_size_in(name) for name in trace.names]
-    ordinal = trace.steps.of(trace.ts[launches]).tolist()
+    ordinal = [-1] * len(launches) if trace.steps.inferred else trace.steps.of(trace.ts[launches]).tolist()
     steps, batches = [], []
     for launch, step in zip(launches.tolist(), ordinal, strict=True):
         found, row, outermost = [], int(trace.parent_row[launch]), -1

@@ -25,12 +25,14 @@ from ..schemas.kineto.read_kineto import EventTable, KinetoTrace, read_kineto
 from ..schemas.text.files import Source, read_struct
 from ..schemas.text.storage import open_folder
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, distinct, positions, scatter
+from ..trace.columns import IntColumn, distinct, mask_at, matching, positions, scatter
 from ..trace.comm_kernels import Comm
 from ..trace.conventions import CPU_CATEGORIES, PROFILER_STEP, PYTHON_CATEGORY
 from ..trace.errors import TraceFormatError, UsageError
 from ..trace.kinds import CPU
+from ..trace.step_annotations import parse_capture
 from ..trace.tables import ANNOTATION, MODULE, OP
+from ..trace.tensors import inside_matters
 from ..trace.trace import Trace
 from .attach import attach_gpu_events
 from .comm import RECORD_PARAM_COMMS, comm_of_node
@@ -48,12 +50,10 @@ _LAUNCH = re.compile(r"(?:cuda|cu|hip)(?!\w*Graph)\w*(?:Launch\w*Kernel|Memcpy|M
 """Calls that become a node of a graph with work on the device; none of them has a device event while captured."""
 _COPY_CALL, _FILL_CALL = re.compile(r"\w*Memcpy\w*"), re.compile(r"\w*Memset\w*")
 _COPY_KERNEL, _FILL_KERNEL = "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBuffer"
+_DIMS = re.compile(rb'"Input Dims": ?\[[^"]*\[\d+, ?\d+, ?\d+[^"]*')
+"""Shapes of which one has three dimensions or more."""
 COPY, FILL = "<copy>", "<fill>"
 """In place of the names of a copy and a memset, since their calls do not record the name of the device event."""
-_CAPTURED_FOR = re.compile(r"capture_(\d+)_([A-Z]+)|graph_capture: batch=(\d+) mode=([A-Z]+)")
-"""Annotations around the captures of SGLang and vLLM."""
-_STEP_OF = re.compile(r"execute_(\d+)_context|\bbs=(\d+)\b|execute_context_\d+\((\d+)\)_generation_\d+\((\d+)\)")
-"""Annotations around the steps of SGLang and vLLM: tokens or sequences of the step; those of both phases add up."""
 _CATEGORY_KIND = {"cpu_op": OP, "user_annotation": ANNOTATION, PYTHON_CATEGORY: MODULE}
 _FORWARD = "give the Kineto trace of the run in which the graphs were captured"
 
@@ -104,17 +104,6 @@ def kernel_key(name: str, category: str = "kernel") -> str:
     if category == "gpu_memcpy" or name.startswith(_COPY_KERNEL):
         return COPY
     return FILL if category == "gpu_memset" or name.startswith(_FILL_KERNEL) else name
-
-
-def batch_size_in(name: str) -> int | None:
-    """The batch size in the name of a step's annotation, None for another annotation.
-
-    Example:
-        >>> batch_size_in("step[DECODE bs=32]"), batch_size_in("execute_context_1(100)_generation_2(2)")
-        (32, 102)
-    """
-    found = _STEP_OF.search(name)
-    return sum(int(number) for number in found.groups() if number) if found else None
 
 
 def captures_of(source: CaptureSource, link: PairLink, progress: bool) -> list[Capture]:
@@ -280,17 +269,38 @@ def _graph_at(events: EventTable, rows: IntColumn, begin: IntColumn, end: IntCol
 
 
 def _around(events: EventTable, calls: CpuCalls, op: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """The calls that are around launches, callers first; each one's caller; and the call of each launch among them.
+    """The calls around launches and those that describe them, callers first; each one's caller; and the call of each
+    launch among them.
 
     What says when something was captured, not where in the model (SGLang's and vLLM's annotations, the profiler's
     steps), is left out.
     """
-    names = [_CAPTURED_FOR.match(name) is None and PROFILER_STEP.fullmatch(name) is None for name in events.names]
+    names = [parse_capture(name) is None and PROFILER_STEP.fullmatch(name) is None for name in events.names]
     wanted = np.array(names, np.bool_)[calls.name]
     every = with_callers(op, calls.parent)
-    kept = every[wanted[every]]
-    above = nearest(calls.parent[kept], calls.parent, wanted)
+    around = every[wanted[every]]
+    kept = distinct(np.concatenate([around, _describing(events, calls, every)]))
+    above = nearest(calls.parent[kept], calls.parent, mask_at(len(calls), around))
     return kept, positions(kept, above), positions(kept, nearest(op, calls.parent, wanted))
+
+
+def _describing(events: EventTable, calls: CpuCalls, every: IntColumn) -> IntColumn:
+    """Calls without launches that say what an operator around launches works on (`inside_matters`), int64: those with
+    tensors of three dimensions or more, of each form the first of an operator."""
+    of_interest = matching(calls.name, events.names, inside_matters)
+    of_interest &= mask_at(len(calls), every)
+    if not of_interest.any():
+        return every[:0]
+    operator = nearest(calls.parent, calls.parent, of_interest)
+    op = np.array([_CATEGORY_KIND.get(category, OP) == OP for category in events.categories], np.bool_)
+    inside = np.flatnonzero((operator >= 0) & ~mask_at(len(calls), every) & op[events.category[calls.row]])
+    found: dict[tuple[int, int, bytes], int] = {}
+    args = events.args_of(calls.row[inside])
+    columns = (inside, operator[inside], calls.name[inside])
+    for call, of, name, text in zip(*(column.tolist() for column in columns), args, strict=True):
+        if dims := _DIMS.search(text):
+            found.setdefault((of, name, dims[0]), call)
+    return np.array(sorted(found.values()), np.int64)
 
 
 def with_callers(ops: IntColumn, parent: IntColumn) -> IntColumn:
@@ -312,9 +322,8 @@ def _captured_for(
     for call in around.tolist():
         size, mode = details.get("batch_size"), str(details.get("mode") or "")
         while call >= 0 and size is None:
-            if found := _CAPTURED_FOR.match(kineto.events.names[calls.name[call]]):
-                number, word = (group for group in found.groups() if group)
-                size, mode = int(number), word
+            if found := parse_capture(kineto.events.names[calls.name[call]]):
+                size, mode = found.size, found.mode
             call = int(calls.parent[call])
         sizes.append(size)
         modes.append(mode)

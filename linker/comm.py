@@ -1,4 +1,5 @@
-"""The `comm` object of communication kernels: from Kineto's args, else from the ET's record_param_comms ancestor.
+"""The `comm` object of communication kernels: from Kineto's args, else from the ET's record_param_comms ancestor; of
+the all-reduces of serving engines, which record neither, from the tensor that the operator takes.
 
 The positions in record_param_comms' inputs are those of its macro (tensors, sequence, group, rank, collective, in
 split, out split, …).
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from math import prod
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -39,6 +41,7 @@ _ATTRS = {
     "out_split": "out_split_size",
 }
 """Attributes of record_param_comms since schema 1.1.0."""
+_ALL_REDUCE = re.compile("all_?reduce", re.IGNORECASE)
 _ELEMENT_TYPE = re.compile(r"Tensor\(([^)]*)\)")
 """In a type like "GenericList[Tensor(float)]"."""
 _MAX_DEPTH = 63
@@ -69,10 +72,45 @@ def comm_of_kernels(
     for i, comm in result.items():
         if comm["collective"] is None:
             comm["collective"] = collective_of(events.names[events.name[rows[i]]])
+        if comm["in_nelems"] is None and comm["collective"] == "allreduce" and parents[i] >= 0:
+            node = nodes.node[parents[i : i + 1]]
+            if is_all_reduce(et.names[et.name[node[0]]]):
+                comm |= reduced_tensor(et.texts.of(node)[0])
         size = itemsize(comm["dtype"])
         elements = comm["in_nelems"] or comm["out_nelems"]
         comm["bytes"] = size * elements if size and elements is not None else None
     return {i: msgspec.convert(comm, Comm) for i, comm in result.items()}
+
+
+def is_all_reduce(operator: str) -> bool:
+    """Whether an operator is a serving engine's own all-reduce, which no `record_param_comms` is around.
+
+    Example:
+        >>> [is_all_reduce(name) for name in ("_C_custom_ar::all_reduce", "c10d::allreduce_", "aten::sum")]
+        [True, False, False]
+    """
+    return _ALL_REDUCE.search(operator) is not None and "c10d" not in operator
+
+
+def reduced_tensor(text: bytes) -> dict[str, Any]:
+    """Elements and type of an all-reduce's message, by the first tensor that its operator takes; {} without one.
+
+    Args:
+        text: JSON object of the call, with `inputs` as ET nodes have them.
+    """
+    inputs = decode_call(text).inputs
+    for shape, kind in zip(inputs.shapes, inputs.types, strict=False):
+        found = _ELEMENT_TYPE.fullmatch(kind) if isinstance(kind, str) else None
+        if found and isinstance(shape, list) and shape and all(type(extent) is int for extent in shape):
+            return {"dtype": found[1], "in_nelems": prod(shape), "out_nelems": prod(shape)}
+    return {}
+
+
+def comm_of_tensor(text: bytes) -> Comm:
+    """What an operator communicates that reduces the first tensor it takes; nothing is known without one."""
+    given = reduced_tensor(text)
+    size = itemsize(given.get("dtype"))
+    return Comm(**given, bytes=size * given["in_nelems"] if size else None)
 
 
 class CommRecord(NamedTuple):

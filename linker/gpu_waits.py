@@ -19,6 +19,8 @@ from ..schemas.kineto.read_kineto import EventTable
 from ..trace.columns import IntColumn
 from ..trace.host_waits import (
     DEVICE_SYNCHRONIZE,
+    EVENT_RECORD,
+    EVENT_SYNCHRONIZE,
     MAX_SKEW_NS,
     ROUNDING_NS,
     STREAM_WAIT,
@@ -37,6 +39,10 @@ _JUST_ENDED_NS = 30_000
 """What it has waited for ended at most so long before."""
 _USUAL_LATENCY_NS = 10_000
 """From the call to the start of its kernel on an idle stream, where nothing in the trace shows it."""
+_RECORDS = 16
+"""A call that waits for an event waits for one of so many recorded before it: the last whose work had ended when it
+returned. (The first to ask whether an event is reached are DDP's timers, for the one that it recorded last:
+torch/csrc/distributed/c10d/reducer_cuda.cpp, `CudaTimer::measureDifference`.)"""
 _NOTHING = np.zeros(0, np.int64)
 
 
@@ -119,6 +125,9 @@ class _Finder:
         at = np.flatnonzero(linked.node_of_call >= 0)
         self.linked_calls = _ByThread.of(linked.calls.thread[at], linked.calls.ts[at], linked.node_of_call[at])
         self.submissions = Submissions(linked, gpu)
+        records = np.flatnonzero(named(events.names, events.name[linked.runtime_row], EVENT_RECORD))
+        self.records = records[np.argsort(self.runtime_ts[records], kind="stable")]
+        self.record_ts = self.runtime_ts[self.records]
         self.event: list[tuple[int, int]] = []
         self.stated: set[tuple[int, int]] = set()
         self.carried: dict[tuple[int, int], tuple[list[int], list[dict[int, int]]]] = {}
@@ -215,13 +224,14 @@ class _Finder:
         events, rows = self.linked.kineto.events, self.linked.runtime_row
         names = events.name[rows]
         whole = named(events.names, names, DEVICE_SYNCHRONIZE)
+        of_event = named(events.names, names, EVENT_SYNCHRONIZE)
         for call in np.flatnonzero(named(events.names, names, SYNCHRONIZE)).tolist():
             if call in resolved:
                 continue
             if whole[call]:
                 self._wait_for(call, [self.gpu.last_before(k, self._ts(call)) for k in range(len(self.gpu.key))])
             else:
-                self._infer_pending(call)
+                self._infer_pending(call, bool(of_event[call]))
         stream_waits = set(np.flatnonzero(named(events.names, names, STREAM_WAIT)).tolist()) - resolved
         waits = np.array(sorted(stream_waits), np.int64)
         self.stated = set(self.event)
@@ -295,12 +305,29 @@ class _Finder:
         a, b = (int(np.searchsorted(self.ends, ts, side="right")) for ts in (after, until))
         return self.by_end[a:b][::-1]
 
-    def _infer_pending(self, call: int) -> None:
-        """A call that waits for a stream or event that is not recorded: for what ended last while it waited."""
+    def _infer_pending(self, call: int, on_event: bool) -> None:
+        """A call that waits for a stream or event that is not recorded: for what ended last while it waited; where
+        nothing did, for what had been submitted before, since such a wait holds whether or not it cost time."""
         for i in self._ended(self._ts(call), int(self.runtime_end[call]) + self.tolerance).tolist():
             if self.gpu.launch[i] < self._ts(call):
                 self._wait_for(call, [i], inferred=True)
                 return
+        thread, until = int(self.runtime_thread[call]), self._ts(call)
+        if not on_event:
+            self._wait_for(call, self._submitted(thread, until), inferred=True)
+            return
+        last = int(np.searchsorted(self.record_ts, until))
+        for record in self.records[max(last - _RECORDS, 0) : last][::-1].tolist():
+            found = self._submitted(int(self.runtime_thread[record]), self._ts(record))
+            if found and all(self.end[i] <= self.runtime_end[call] + self.tolerance for i in found):
+                self._wait_for(call, found, inferred=True)
+                return
+
+    def _submitted(self, thread: int, ts: int) -> list[int]:
+        """The last GPU event before a time on the stream to which a thread has just submitted work."""
+        code = self.submissions.recorded_stream(thread, ts)
+        found = self.gpu.last_before(code, ts) if code >= 0 else -1
+        return [found] if found >= 0 else []
 
     def _infer_stream_waits(self, waits: IntColumn) -> None:
         """GPU events that start late after a stream wait, of whatever thread, wait for what has just ended elsewhere.

@@ -20,6 +20,7 @@ from ..trace.build import GIVEN_COLUMNS, TraceBuilder, built_on_demand
 from ..trace.columns import IntColumn, inverse_positions, positions, scatter
 from ..trace.comm_kernels import Comm
 from ..trace.conventions import OUTSIDE_WINDOW
+from ..trace.generated import GeneratedKernels
 from ..trace.index import as_positions
 from ..trace.kinds import CERTAIN, CPU, EQUIVALENT, GPU, RUNTIME, UNLINKED
 from ..trace.stacks import Stacks
@@ -27,6 +28,7 @@ from ..trace.tables import MemoryEvents, UnattachedEvents
 from ..trace.trace import Trace
 from .calls import exclusive_durations
 from .dependencies import Dependencies
+from .generated import CodeOrigins
 from .join import Join, linked_caller
 from .stacks import find_stacks
 
@@ -86,15 +88,16 @@ class Numbering:
 
 
 def linked_trace(
-    join: Join, comm: dict[int, Comm], dependencies: Dependencies, summary: dict[str, Any], *, renumber: bool
-) -> Trace:
+    join: Join, comm: dict[int, Comm], dependencies: Dependencies, code: CodeOrigins, summary: dict[str, Any], *,
+    renumber: bool,
+) -> Trace:  # fmt: skip
     """Build the trace, as soon as more of it is asked for than its file.
 
     Args:
         comm: by position in `join.gpu_row`. summary: the root's `etplus`, without its edges.
     """
     et, numbers = join.et, Numbering.of(join, renumber=renumber)
-    rows, kernels = LinkedRows.of(join, dependencies, numbers), sorted(comm)
+    rows, kernels = LinkedRows.of(join, dependencies, code, numbers), sorted(comm)
     at = numbers.rows(join.gpu_places[kernels]).tolist() if kernels else []
     summary = summary_as_read({**summary, "inferred_edges": numbers.pairs(dependencies.inferred)})
     records = LinkedRecords(
@@ -115,6 +118,7 @@ def _build(rows: LinkedRows, records: LinkedRecords) -> Trace:
     return builder.build(
         records, summary=records.summary, header=records.header, flat=rows.flat, edges=rows.edges,
         unattached=rows.unattached_events(0, len(rows.unattached)), memory=rows.memory, stacks=rows.stacks,
+        generated=rows.generated,
     )  # fmt: skip
 
 
@@ -142,7 +146,7 @@ class LinkedRows:
         link: int8, how sure the link of each ET node is. exclusive: int64 ns, of each.
         waiting: ET nodes that wait for an operator on another thread. waits_for: the ids of these.
         left: event rows of the GPU events without a row. reason: int8, as in `UnattachedEvents`.
-        kind, sync_dep, edges, memory, stacks: see `RowSource`.
+        kind, sync_dep, edges, memory, stacks, generated: see `RowSource`.
     """
 
     et: ExecutionTrace
@@ -161,11 +165,12 @@ class LinkedRows:
     edges: IntColumn
     memory: MemoryEvents
     stacks: Stacks
+    generated: GeneratedKernels
 
     __repr__ = brief
 
     @staticmethod
-    def of(join: Join, dependencies: Dependencies, numbers: Numbering) -> LinkedRows:
+    def of(join: Join, dependencies: Dependencies, code: CodeOrigins, numbers: Numbering) -> LinkedRows:
         """Gather what is known of the rows."""
         match, attachment, calls, nodes = join.match, join.attachment, join.calls, len(join.et)
         at = np.flatnonzero(match.call >= 0)
@@ -175,7 +180,7 @@ class LinkedRows:
         kind = np.repeat(np.array([CPU, GPU, RUNTIME], np.int8), [nodes, len(join.gpu_row), len(join.runtime_row)])
         released = dependencies.sync_dep
         waiting = numbers.rows(np.array(list(released), np.int64)).tolist()
-        above = np.concatenate([join.gpu_parent, join.runtime_parent])
+        above, row = np.concatenate([join.gpu_parent, join.runtime_parent]), numbers.rows(np.arange(len(kind)))
         return LinkedRows(
             et=join.et,
             events=join.kineto.events,
@@ -194,7 +199,8 @@ class LinkedRows:
             },
             edges=numbers.edges(dependencies.edges),
             memory=_memory(join, numbers),
-            stacks=find_stacks(join, numbers.rows(np.arange(len(kind)))),
+            stacks=code.with_frames(find_stacks(join, row), row),
+            generated=code.generated(row),
         )
 
     @property

@@ -18,6 +18,7 @@ from .. import __version__
 from ..schemas import nsys
 from ..schemas.etplus.write_etplus import FORMAT_VERSION
 from ..schemas.execution_trace.read_et import ExecutionTrace, parse_execution_trace
+from ..schemas.inductor import CompileFiles, find_compile_files, read_compile_files
 from ..schemas.kineto.kineto_calls import cpu_calls
 from ..schemas.kineto.read_kineto import KinetoTrace, parse_kineto
 from ..schemas.text.files import Source, open_text
@@ -27,7 +28,7 @@ from ..schemas.text.recover import damage_of
 from ..schemas.text.secrets import mask, mask_members, warn_of_masks
 from ..trace.columns import IntColumn, distinct, mask_at, scatter
 from ..trace.conventions import CPU_CATEGORIES, PYTHON_CATEGORY, UNATTACHED_REASONS
-from ..trace.errors import UsageError
+from ..trace.errors import TraceFormatError, UsageError
 from ..trace.kinds import LINK_NAMES
 from ..trace.link_report import Identity, LinkReport
 from ..trace.trace import Trace
@@ -38,6 +39,7 @@ from .captures import Capture, CaptureSource, captures_of
 from .comm import comm_of_kernels
 from .data_dependencies import recorded_data
 from .dependencies import find_dependencies
+from .generated import find_code_origins
 from .identity import Claims, modified, offsets_of, read_claims, stated_rank
 from .join import Join, linked_caller
 from .kineto_only import adopt_rest, host_side
@@ -117,6 +119,7 @@ def link(
     timezone: str | None = None,
     whole_job: bool = False,
     graph_captures: Sequence[CaptureSource] = (),
+    provenance: Sequence[Source] | None = None,
 ) -> Trace:
     """Join an Execution Trace with a Kineto trace.
 
@@ -131,6 +134,8 @@ def link(
         progress: show bars on a terminal for what takes over two seconds.
         graph_captures: recordings of the capture phase, to whose operators kernels of replayed CUDA and HIP graphs are
             linked: Kineto traces, tuples of an ET and a Kineto trace, or folders of these; see docs/captured_graphs.md.
+        provenance: what PyTorch's compiler says of its kernels, and annotations of graph nodes; see docs/compiled.md.
+            None for the files beside the Kineto trace that are named after it.
 
     Raises:
         TraceFormatError: a file that is not what it should be, or of another rank; a capture without graphs.
@@ -144,7 +149,7 @@ def link(
         annotation=annotation, match=match, exact_match=exact_match, strict=strict, iteration=iteration,
         renumber=renumber, data_dependencies=data_dependencies, rank=rank, timezone=timezone, whole_job=whole_job,
     )  # fmt: skip
-    trace = _linked(et, kineto, options, progress=progress, jobs=jobs)
+    trace = _linked(et, kineto, options, provenance, progress=progress, jobs=jobs)
     return link_captured_graphs(trace, read_captures(graph_captures, progress=progress)) if graph_captures else trace
 
 
@@ -167,12 +172,15 @@ def read_captures(sources: Sequence[CaptureSource], *, progress: bool = False) -
     return [capture for source in sources for capture in captures_of(source, join, progress)]
 
 
-def _linked(et: Source | None, kineto: Source, options: LinkOptions, *, progress: bool, jobs: int) -> Trace:
+def _linked(
+    et: Source | None, kineto: Source, options: LinkOptions, provenance: Sequence[Source] | None, *, progress: bool,
+    jobs: int,
+) -> Trace:  # fmt: skip
     strict = options.strict
     with processes(jobs):
         if et is None:
             timeline = read_timeline(kineto, rank=options.rank, strict=strict, progress=progress)
-            return trace_of_kineto(timeline, options.annotation)
+            return trace_of_kineto(timeline, options.annotation, provenance)
         stated = stated_rank(et, kineto, options.rank)
         et_trace, kineto_trace = read_pair(
             et, kineto, rank=None if stated is None else stated.rank, strict=strict, progress=progress
@@ -183,10 +191,12 @@ def _linked(et: Source | None, kineto: Source, options: LinkOptions, *, progress
             et_trace, kineto_trace, stated, timezone=options.timezone, modified_s=modified(et, kineto),
             whole_job=options.whole_job,
         )  # fmt: skip
-        return _link(et_trace, kineto_trace, claims, options)
+        return _link(et_trace, kineto_trace, claims, options, provenance)
 
 
-def _link(et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, options: LinkOptions) -> Trace:
+def _link(
+    et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, options: LinkOptions, provenance: Sequence[Source] | None
+) -> Trace:
     """The stages that say which call a node is linked to, and the rest."""
     pair = TracePair(et, kineto, et_calls(et, kineto.events.names), cpu_calls(kineto))
     iterations = find_iterations(kineto, pair.calls, options.annotation)
@@ -197,17 +207,19 @@ def _link(et: ExecutionTrace, kineto: KinetoTrace, claims: Claims, options: Link
     pair, found = with_lost_collectives(pair, found)
     _LOG.info("%d of %d calls linked by %s", found.linked, len(pair.nodes), found.method or "no method")
     windows = describe_windows(pair.nodes, pair.calls, found, iterations)
-    trace = _trace_of_links(pair, found, windows, options, considered=considered, identity=identity)
+    trace = _trace_of_links(pair, found, windows, options, provenance, considered=considered, identity=identity)
     warn_of_masks(et.file, mask(pair.et.before)[1] + mask(pair.et.after)[1])
     return trace
 
 
-def trace_of_kineto(kineto: KinetoTrace, annotation: str | None = None) -> Trace:
+def trace_of_kineto(
+    kineto: KinetoTrace, annotation: str | None = None, provenance: Sequence[Source] | None = None
+) -> Trace:
     """A Kineto trace alone, its own calls as nodes; see `kineto_only`.
 
     Args:
         kineto: read with `modules=True` for the module paths of a trace that was recorded with_stack.
-        annotation: as in `link`.
+        annotation, provenance: as in `link`.
 
     Example:
         >>> from etplus.schemas.kineto.read_kineto import read_kineto
@@ -216,12 +228,12 @@ def trace_of_kineto(kineto: KinetoTrace, annotation: str | None = None) -> Trace
     """
     pair, found = host_side(kineto, cpu_calls(kineto, CPU_CATEGORIES | {PYTHON_CATEGORY}))
     windows = describe_windows(pair.nodes, pair.calls, found, find_iterations(kineto, pair.calls, annotation))
-    return _trace_of_links(pair, found, windows, LinkOptions())
+    return _trace_of_links(pair, found, windows, LinkOptions(), provenance)
 
 
 def _trace_of_links(
-    pair: TracePair, found: Match, windows: dict[str, Any], options: LinkOptions, *, considered: Sequence[str] = (),
-    identity: Identity | None = None,
+    pair: TracePair, found: Match, windows: dict[str, Any], options: LinkOptions,
+    provenance: Sequence[Source] | None, *, considered: Sequence[str] = (), identity: Identity | None = None,
 ) -> Trace:  # fmt: skip
     """What follows when it is known which node is which call: attach GPU events, find dependencies, report, build.
 
@@ -241,10 +253,28 @@ def _trace_of_links(
         pair, found, join.attachment, considered=tuple(considered), windows=windows, identity=identity,
         dependencies=dependencies.counts(),
     )  # fmt: skip
+    code = find_code_origins(join, _compile_files(pair.kineto, provenance))
     summary = _summary(join, report) | ({"nodes_from": "kineto"} if alone else {})
-    trace = linked_trace(join, comm, dependencies, summary, renumber=options.renumber)
+    summary |= {} if code.summary is None else {"compiled": code.summary}
+    trace = linked_trace(join, comm, dependencies, code, summary, renumber=options.renumber)
     launched_before = np.any(join.attachment.method < 0) and len(join.gpu_row)
     return find_repetition(trace) if launched_before else trace
+
+
+def _compile_files(kineto: KinetoTrace, provenance: Sequence[Source] | None) -> CompileFiles:
+    """The files that are given, or else those beside the trace, of which one that cannot be read is left out with a
+    warning: nobody asked for it."""
+    if provenance is not None:
+        return read_compile_files(provenance)
+    readable = list[str]()
+    for file in find_compile_files(kineto.file):
+        try:
+            read_compile_files([file])
+        except TraceFormatError as error:
+            _LOG.warning("%s; left out", error)
+        else:
+            readable.append(file)
+    return read_compile_files(readable)
 
 
 def _joined(pair: TracePair, found: Match, *, alone: bool) -> Join:

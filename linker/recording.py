@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import json
 import os
 import shutil
+import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +23,8 @@ from .pipeline import link as link_traces
 from .rank_claims import run_annotation
 
 _COPY_BLOCK = 1 << 20
+_TRACKED = "provenance_tracking_to_timeline"
+"""The option of `torch._inductor.config.trace` that has Inductor keep kernel information."""
 
 
 class Recording:
@@ -30,6 +34,7 @@ class Recording:
         rank: the rank that the files are named after.
         et_path, kineto_path, etplus_path: the three files of this rank.
         graphs_et_path, graphs_kineto_path: the two of the capture phase, with ``graphs=True``.
+        kernel_information_path: what Inductor says of its kernels; there where it compiled any.
         steps_needed: how many calls of `step` end the window.
         steps: how many there were so far.
         finished: the window is over and the Execution Trace and the Kineto trace are on disk; a loop that
@@ -46,6 +51,7 @@ class Recording:
         self.etplus_path = folder / f"{stem}.etplus.json{suffix}"
         self.graphs_et_path = folder / f"{stem}.graphs.et.json{suffix}"
         self.graphs_kineto_path = folder / f"{stem}.graphs.kineto.json{suffix}"
+        self.kernel_information_path = folder / f"{stem}.kernel_information.json{suffix}"
         self.steps_needed = steps_needed + graphs
         self.steps = 0
         self.finished = False
@@ -107,7 +113,14 @@ class Recording:
                 return
             observer.unregister_callback()  # completes the file
             profiler.export_chrome_trace(str(scratch / "kineto.json"))
-            _put_in_place(scratch, self.et_path, self.kineto_path)
+            information = _kernel_information()
+            with transaction():  # all or none
+                _put_in_place(scratch, self.et_path, self.kineto_path)
+                if information:
+                    with open_output(self.kernel_information_path) as file:
+                        file.write(information)
+            if not information:  # that of an earlier recording says nothing of this one
+                self.kernel_information_path.unlink(missing_ok=True)
             self.finished = True
 
         try:
@@ -134,6 +147,31 @@ class Recording:
                 _put_in_place(scratch, self.graphs_et_path, self.graphs_kineto_path)
         finally:
             observer.unregister_callback()
+
+
+@contextlib.contextmanager
+def _tracking_provenance(wanted: bool) -> Iterator[None]:
+    """Have Inductor keep what its kernels are made of, if `torch.compile` was called and this PyTorch (2.14) can.
+
+    What comes out of its caches says nothing of its kernels, so that they are not used.
+    """
+    if not wanted or "torch._dynamo" not in sys.modules:
+        yield
+        return
+    from torch._inductor import config
+
+    if not hasattr(config.trace, _TRACKED):
+        yield
+        return
+    with config.patch({f"trace.{_TRACKED}": True, "force_disable_caches": True}):
+        yield
+
+
+def _kernel_information() -> bytes:
+    """What Inductor says of the kernels that it compiled, b"" for nothing."""
+    read = getattr(sys.modules.get("torch._inductor.debug"), "get_kernel_information_jsons", None)
+    information = {key: kernels for key, kernels in read().items() if kernels} if read is not None else {}
+    return json.dumps(information, default=str).encode() if information else b""
 
 
 def _is_recording(profiler: Any) -> bool:
@@ -174,6 +212,7 @@ def record(
     link: bool = True,
     compress: bool = True,
     graphs: bool = False,
+    provenance: bool = True,
 ) -> Iterator[Recording]:
     """Record `active` iterations of a training loop with both of PyTorch's observers and link the traces.
 
@@ -204,6 +243,10 @@ def record(
         graphs: record what runs before the first ``step()``, too, in which CUDA or HIP graphs are captured, as
             ``rank-0.graphs.et.json.gz`` and ``rank-0.graphs.kineto.json.gz``, and link the kernels of their replays to
             the operators of the capture; see docs/captured_graphs.md.
+        provenance: save what Inductor says of the kernels of compiled code as ``rank-0.kernel_information.json.gz``, by
+            which they get the lines of their source, where there is compiled code (PyTorch 2.14). Known is what is
+            compiled inside the block, of functions for which ``torch.compile`` was called before it: without Inductor's
+            caches, and with a Python function around each operator that it calls.
 
     Yields:
         the `Recording`, on which the loop calls ``step()``.
@@ -222,7 +265,7 @@ def record(
     folder = Path(out_dir)
     folder.mkdir(parents=True, exist_ok=True)
     recording = Recording(folder, stem, ".gz" if compress else "", rank, wait + warmup + active, graphs=graphs)
-    with recording._running(options):
+    with _tracking_provenance(provenance), recording._running(options):
         yield recording
     if not recording.finished:
         raise UsageError(

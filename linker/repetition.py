@@ -8,7 +8,6 @@ of these that overlap. Whether a trace repeats itself is tried first on events w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -254,60 +253,102 @@ def _differ(events: _GpuSequences, partner: IntColumn) -> Mask:
 
 def _find_pairs(events: _GpuSequences) -> _RunPairs:
     """For every unknown event the longest run around it that occurs among known ones."""
-    n, orphans = len(events.event), np.flatnonzero(events.unknown)
+    n = len(events.event)
     pairs = _RunPairs(np.full(n, -1), np.zeros(n, np.int64), np.zeros(n, np.bool_), np.zeros(n, np.bool_))
-    apart = events.symbol < 0
-    places = np.arange(n)
-    before = places - np.maximum.accumulate(np.where(apart, places, -1)) - 1
-    after = np.minimum.accumulate(np.where(apart, places, n)[::-1])[::-1] - places - 1
-    room = np.minimum(before, _MARGIN)[orphans], np.minimum(after, _MARGIN)[orphans]
-    ends, unknown = (np.append(0, np.cumsum(mask)) for mask in (apart, events.unknown))
-    for length, number in _runs(events.symbol):
-        whole = ends[length:] == ends[:-length]
-        known = whole & (unknown[length:] == unknown[:-length])
-        starts = np.flatnonzero(known)
-        starts = starts[np.argsort(number[starts], kind="stable")]
-        first, stop = (np.searchsorted(number[starts], number, side=side) for side in ("left", "right"))
-        matched = whole & ~known & (stop > first)
-        if not matched.any():
-            return pairs
-        _extend(events, pairs, _EqualRuns(length, matched, starts, first, stop), orphans, room)
+    windows = _Windows.of(events)
+    numbered = _numbered(events.symbol, windows)
+    for length, number in reversed(numbered):
+        for longer in (length * 7 // 4, length * 3 // 2, length * 5 // 4, length):
+            open_ = np.flatnonzero(events.unknown & (pairs.partner < 0))
+            count = n - longer + 1
+            if not len(open_) or count <= 0:
+                continue
+            begin = number[:count]
+            of = begin if longer == length else distinct_rows(begin, number[longer - length :][:count])[1]
+            runs = _occurrences(windows, longer, of, events.unknown & (pairs.partner < 0))
+            if runs is not None:
+                _extend(events, pairs, runs, open_, windows.room(open_))
     return pairs
 
 
-def _runs(symbol: IntColumn) -> Iterator[tuple[int, IntColumn]]:
-    """Lengths, ascending, and for each the number of the run that begins at each place: equal runs have the same."""
-    length, number = 1, np.unique(symbol, return_inverse=True)[1].reshape(-1)
-    while True:
-        for quarter in range(4 if length >= _SHORTEST else 1):
-            longer = length + quarter * length // 4
-            count = len(symbol) - longer + 1
-            if count <= 0:
-                return
-            if longer >= _SHORTEST:
-                begin = number[:count]
-                yield longer, begin if not quarter else distinct_rows(begin, number[longer - length :][:count])[1]
-        if len(symbol) < 2 * length:
-            return
-        number = distinct_rows(number[:-length], number[length:])[1]
+class _Windows(NamedTuple):
+    """What runs may be of: of every event how many of its stream are before and after it, and running counts of
+    separators and unknown events, one entry more."""
+
+    before: IntColumn
+    after: IntColumn
+    ends: IntColumn
+    unknown: IntColumn
+
+    @staticmethod
+    def of(events: _GpuSequences) -> _Windows:
+        apart, places, n = events.symbol < 0, np.arange(len(events.symbol)), len(events.symbol)
+        before = places - np.maximum.accumulate(np.where(apart, places, -1)) - 1
+        after = np.minimum.accumulate(np.where(apart, places, n)[::-1])[::-1] - places - 1
+        return _Windows(before, after, *(np.append(0, np.cumsum(mask)) for mask in (apart, events.unknown)))
+
+    def room(self, events: IntColumn) -> tuple[IntColumn, IntColumn]:
+        """How many neighbours of some events have to be in a run before and after them."""
+        return np.minimum(self.before[events], _MARGIN), np.minimum(self.after[events], _MARGIN)
+
+    def kinds(self, length: int) -> tuple[Mask, Mask]:
+        """By first place, runs of a length within one stream: of known events alone, and others."""
+        whole = self.ends[length:] == self.ends[:-length]
+        known = self.unknown[length:] == self.unknown[:-length]
+        return whole & known, whole & ~known
+
+
+def _numbered(symbol: IntColumn, windows: _Windows) -> list[tuple[int, npt.NDArray[np.int32]]]:
+    """Lengths, powers of two from the shortest run on, and the number of the run that begins at each place: equal runs
+    have the same; as long as a run with unknown events occurs among known ones."""
+    length, found = 1, list[tuple[int, npt.NDArray[np.int32]]]()
+    number = np.unique(symbol, return_inverse=True)[1].reshape(-1).astype(np.int32)
+    while len(symbol) >= 2 * length:
+        number = distinct_rows(number[:-length], number[length:])[1].astype(np.int32)
         length *= 2
+        known, others = windows.kinds(length)
+        occurs = mask_at(int(number.max()) + 1, number[known])
+        if not np.any(occurs[number[others]]):
+            break
+        if length >= _SHORTEST:
+            found.append((length, number))
+    return found
 
 
 class _EqualRuns(NamedTuple):
     """Runs of a length: at which places ones with unknown events begin that occur among known ones; and where these
-    begin, from `first` to `stop` of each place in `starts`."""
+    begin: from `first` on in `starts`, so many `times`, by place."""
 
     length: int
     matched: Mask
     starts: IntColumn
     first: IntColumn
-    stop: IntColumn
+    times: IntColumn
+
+
+def _occurrences(windows: _Windows, length: int, number: npt.NDArray[np.integer], wanted: Mask) -> _EqualRuns | None:
+    """The runs of a length around wanted events that occur among known ones, None if there is none.
+
+    Args:
+        number: of the run that begins at each place.
+    """
+    known, others = windows.kinds(length)
+    around = np.append(0, np.cumsum(wanted))
+    others &= around[length:] > around[:-length]
+    size = int(number.max()) + 1
+    starts = np.flatnonzero(known & mask_at(size, number[others])[number])
+    if not len(starts):
+        return None
+    starts = starts[np.argsort(number[starts], kind="stable")]
+    count = np.bincount(number[starts], minlength=size)
+    first = np.cumsum(count) - count
+    return _EqualRuns(length, others & (count[number] > 0), starts, first[number], count[number])
 
 
 def _extend(
     events: _GpuSequences, pairs: _RunPairs, runs: _EqualRuns, orphans: IntColumn, room: tuple[IntColumn, IntColumn]
 ) -> None:
-    """Pair the unknown events in runs of a length, in place of what shorter runs said of them.
+    """Pair unknown events that are in runs of a length.
 
     Of the runs around an event the nearest to the one that has it in its middle are taken, on either side: they have
     to agree.
@@ -322,27 +363,24 @@ def _extend(
     least = np.maximum(orphans - runs.length + 1 + room[1], 0)
     most = np.minimum(orphans - room[0], size - 1)
     middle = np.clip(orphans - runs.length // 2, least, np.maximum(most, least)).clip(0, size - 1)
-    for side in (earlier[middle], later[middle]):
-        has = (least <= most) & (side >= least) & (side <= most)
-        event, start = orphans[has], side[has]
-        new = pairs.length[event] < runs.length
-        for column, none in ((pairs.partner, -1), (pairs.several, False), (pairs.modules, False)):
-            column[event[new]] = none
-        pairs.length[event] = runs.length
-        _compare(events, pairs, event, runs, start)
+    left, right = earlier[middle], later[middle]
+    for side, seen in ((left, np.zeros(len(left), np.bool_)), (right, right == left)):
+        has = (least <= most) & (side >= least) & (side <= most) & ~seen
+        pairs.length[orphans[has]] = runs.length
+        _compare(events, pairs, orphans[has], runs, side[has])
 
 
 def _compare(events: _GpuSequences, pairs: _RunPairs, event: IntColumn, runs: _EqualRuns, start: IntColumn) -> None:
     """Pair events with the first occurrence of the runs that begin at `start`, and compare it with the others."""
-    count = runs.stop[start] - runs.first[start]
+    count, first, shift = runs.times[start], runs.first[start], event - start
+    new = pairs.partner[event] < 0
+    pairs.partner[event[new]] = runs.starts[first[new]] + shift[new]
     for k in range(_CANDIDATES):
-        chosen = np.where(count > _CANDIDATES, k * (count - 1) // (_CANDIDATES - 1), np.minimum(k, count - 1))
-        other = runs.starts[runs.first[start] + chosen] + event - start
-        mine = pairs.partner[event]
-        has = mine >= 0
-        pairs.several[event] |= has & (events.operator[mine] != events.operator[other])
-        pairs.modules[event] |= has & (events.module[mine] != events.module[other])
-        pairs.partner[event] = np.where(has, mine, other)
+        at = np.flatnonzero(count > k)
+        chosen = np.where(count[at] > _CANDIDATES, k * (count[at] - 1) // (_CANDIDATES - 1), k)
+        other, mine = runs.starts[first[at] + chosen] + shift[at], pairs.partner[event[at]]
+        pairs.several[event[at]] |= events.operator[mine] != events.operator[other]
+        pairs.modules[event[at]] |= events.module[mine] != events.module[other]
 
 
 def _report(events: _GpuSequences, found: _FoundCounterparts) -> dict[str, Any]:

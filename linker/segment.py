@@ -71,7 +71,8 @@ def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None
         asked, *shown = (repr(shortened(name, _LONGEST_NAME)) for name in (annotation, *most_common))
         notes = (f"no event is named like {asked}; annotations in the trace: {', '.join(shown) or 'none'}",)
     last = int(calls.end.max(initial=0))
-    found = find_marks(names, events.ts[annotations], events.end[annotations], calls.ts, last)
+    thread = events.thread[annotations].astype(np.int64)
+    found = find_marks(names, events.ts[annotations], events.end[annotations], thread, calls.ts, last)
     rows = annotations[found.mark]
     return Iterations(events.ts[rows], found.end, found.labels(names), rows, found.annotation, notes)
 

@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from ..trace.brief import brief
 from ..trace.columns import IntColumn, distinct_rows
-from ..trace.errors import ConvertError
+from ..trace.errors import ConvertError, UsageError
 from ..trace.intervals import sums
 from ..trace.kinds import PHASES
 from ..trace.origin import origin_of_rows
+from ..trace.selection import call_between
 from ..trace.trace import Trace
 from .constants import fit_constants
 from .graph_building import build_graph
@@ -53,35 +54,62 @@ class CriticalPath:
         return sum(self.by_kind.values())
 
 
-def binding_edges(replay: Replay) -> IntColumn:
+def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
     """int64, the edges of a longest path in order of time.
 
-    It is followed back from the last end. Of several edges that bind, the one from the lowest point is taken.
+    It is followed back from a point, by default the last end. Of several edges that bind, the one from the lowest point
+    is taken.
     """
     edges = replay.graph.edges
     binding = np.flatnonzero(replay.time[edges.source] + replay.lag == replay.time[edges.target])
     into = np.full(len(replay.graph), -1, np.int64)
     into[edges.target[binding[::-1]]] = binding[::-1]
     before = np.append(np.where(into >= 0, edges.source[into], -1), -1).tolist() if len(edges) else [-1]
-    points = [int(np.argmax(replay.time))]
+    points = [int(np.argmax(replay.time)) if last is None else last]
     while (point := before[points[-1]]) >= 0:
         points.append(point)
     return into[points[-2::-1]] if len(points) > 1 else np.zeros(0, np.int64)
 
 
-def critical_path(replay: Replay) -> CriticalPath:
-    """The longest path of a replay; see `binding_edges`."""
-    edges, edge = replay.graph.edges, binding_edges(replay)
+def critical_path(replay: Replay, between: tuple[str, int] | None = None) -> CriticalPath:
+    """The longest path of a replay; see `binding_edges`.
+
+    Args:
+        between: a name and a number, see `call_between`: the path to the last end of what an annotation calls and
+            launches, from the annotation's start on. An edge that leads over that start counts from there.
+
+    Raises:
+        UsageError: no such annotation, or the graph is of several ranks.
+    """
+    edges, first, last = replay.graph.edges, 0, None
+    if between is not None:
+        first, last = _ends_between(replay, between)
+    edge = binding_edges(replay, last)
+    begin = int(replay.time[first])
+    edge = edge[replay.time[edges.target[edge]] > begin] if between is not None else edge
+    lags = np.minimum(replay.lag[edge], replay.time[edges.target[edge]] - begin)
     kinds: Counter[str] = Counter()
     ops: Counter[tuple[str, str]] = Counter()
     owners = np.where(edges.kind == UNKNOWN, replay.graph.row[edges.target], edges.owner)
-    for kind, owner, lag in zip(
-        edges.kind[edge].tolist(), owners[edge].tolist(), replay.lag[edge].tolist(), strict=True
-    ):
+    for kind, owner, lag in zip(edges.kind[edge].tolist(), owners[edge].tolist(), lags.tolist(), strict=True):
         kinds[LINK_KINDS[kind]] += lag
         if kind in (HOST, DURATION, COMM, UNKNOWN):
             ops[LINK_KINDS[kind], BETWEEN if owner < 0 else replay.graph.name_of(owner)] += lag
     return CriticalPath(edge, _ranked(kinds), _ranked(ops))
+
+
+def _ends_between(replay: Replay, between: tuple[str, int]) -> tuple[int, int]:
+    """The point at which an annotation starts, and the last one of what runs and is launched in it."""
+    graph = replay.graph
+    if len(graph.traces) > 1:
+        raise UsageError("an annotation chooses a part of one rank, not of several that are coupled")
+    trace = graph.trace
+    call, calls, gpu = call_between(trace, *between), trace.calls, trace.gpu
+    begin, end = int(calls.ts[call]), int(calls.end[call])
+    launched = gpu.source[(trace.launched_ns >= begin) & (trace.launched_ns < end) & (gpu.source >= 0)]
+    points = graph.end[np.append(launched, calls.source[call])]
+    points = points[points >= 0]
+    return int(graph.start[calls.source[call]]), int(points[np.argmax(replay.time[points])])
 
 
 def with_origins(path: CriticalPath, replay: Replay, trace: Trace) -> CriticalPath:

@@ -19,7 +19,7 @@ from ..trace.errors import ConvertError, UsageError
 from ..trace.index import CallIndex, Row
 from ..trace.kinds import GPU
 from ..trace.medians import median
-from ..trace.selection import step_range
+from ..trace.steps import chosen_steps
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .iterations import MarkedIterations, Outlier, find_iterations, median_ratio
@@ -86,7 +86,7 @@ def iterations_of(trace: Trace, wanted: str | None, *, keep_outliers: bool) -> C
     """Choose iterations of a trace; one in which none are marked is one iteration.
 
     Args:
-        wanted: "0-19" or "7", from 0 and inclusive; None for the whole trace.
+        wanted: "0-19" or "7", from 0 and inclusive, or a phase such as "decode"; None for the whole trace.
         keep_outliers: iterations that are not like the others are not set apart.
 
     Raises:
@@ -99,12 +99,12 @@ def iterations_of(trace: Trace, wanted: str | None, *, keep_outliers: bool) -> C
         if wanted is not None:
             raise
         return Chosen(np.where(trace.timed, 0, -1), np.zeros(1, np.int64))
-    low, high = (0, len(found) - 1) if wanted is None else step_range(trace, wanted, len(found))
+    asked = np.arange(len(found)) if wanted is None else chosen_steps(wanted, len(found), found.phases, trace.file)
     outliers = () if keep_outliers else found.outliers
-    set_apart = tuple(outlier for outlier in outliers if low <= outlier.iteration <= high)
+    set_apart = tuple(outlier for outlier in outliers if outlier.iteration in asked)
     if wanted is None and not set_apart:
         return Chosen(np.where(trace.timed, np.maximum(found.of_row, 0), -1), np.arange(len(found)))
-    index = np.setdiff1d(np.arange(low, high + 1), [outlier.iteration for outlier in set_apart])
+    index = np.setdiff1d(asked, [outlier.iteration for outlier in set_apart])
     if not len(index):
         raise UsageError(
             f"iterations {wanted!r}: {trace.file} has none among them that is like its others; --keep-outliers "

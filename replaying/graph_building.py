@@ -20,8 +20,10 @@ from ..trace.host_waits import COPY, MAX_SKEW_NS, ROUNDING_NS, SYNCHRONIZE, name
 from ..trace.host_waits import blocking_copies as copies_that_block
 from ..trace.kinds import GPU, RUNTIME
 from ..trace.trace import Trace
+from .beside_transfers import time_beside
 from .constants import SYNC_RETURN_NS, Constants, counted_lags, fit_constants
 from .graph_events import GraphEvents
+from .host_backends import host_collectives, with_settled_ends
 from .host_time import SYNC_COST_NS
 from .replay_graph import (
     DURATION,
@@ -38,7 +40,7 @@ from .replay_graph import (
     renumbered,
     topological,
 )
-from .thread_edges import handoffs, host_chains, host_collectives, without_backend_work, without_polling
+from .thread_edges import handoffs, host_chains, without_backend_work, without_polling
 
 _SLOW = 3
 """A call that takes so many times as long as the median one has done something else first (loaded a module, staged a
@@ -200,13 +202,19 @@ def stream_edges(points: GraphEvents) -> Edges:
     ])  # fmt: skip
 
 
-def sync_waits(points: GraphEvents) -> Edges:
+def sync_waits(points: GraphEvents, *, assumed: bool = True) -> Edges:
     """GPU event's end → the end of a synchronising call, or the start of what comes after a wait without such a call.
 
     Copies are left to `blocking_copies`: the trace has them as waits of the call after the one that copies.
+
+    Args:
+        assumed: with the waits that only the order of calls suggests (`assumed_waits`).
     """
     trace = points.trace
     source, target = points.timed_edges("sync")
+    if not assumed:
+        sure = ~assumed_waits(points)
+        source, target = source[sure], target[sure]
     calls = named(trace.names, trace.name[target], SYNCHRONIZE)
     kept = (trace.kind[source] == GPU) & (calls | ~_copied_by_call(points, source))
     source, target, calls = source[kept], target[kept], calls[kept]
@@ -265,13 +273,34 @@ def event_waits(points: GraphEvents) -> Edges:
 
 def inferred_count(points: GraphEvents) -> int:
     """How many waits between streams the linker inferred, since no record states them."""
+    return int(np.count_nonzero(_inferred(points, *points.timed_edges("event", "graph"))))
+
+
+def assumed_waits(points: GraphEvents) -> npt.NDArray[np.bool_]:
+    """Which `sync` edges of timed rows no record states and no time shows: what they wait for had ended before. Where
+    several events could have been waited for the linker has taken the latest."""
+    trace = points.trace
+    source, target = points.timed_edges("sync")
+    over = trace.finish[source] <= trace.ts[target]
+    over &= named(trace.names, trace.name[target], SYNCHRONIZE)
+    over[over] = _inferred(points, source[over], target[over])
+    return over
+
+
+def has_assumed_waits(trace: Trace) -> bool:
+    """Whether the host of a trace waits for what nothing records; see `assumed_waits`."""
+    return bool(np.any(trace.timed)) and bool(assumed_waits(GraphEvents.of(trace)).any())
+
+
+def _inferred(points: GraphEvents, source: IntColumn, target: IntColumn) -> npt.NDArray[np.bool_]:
+    """Which pairs of rows the linker inferred."""
     trace = points.trace
     listed = trace.summary.get("inferred_edges")
     if not isinstance(listed, list):
-        return 0
+        return np.zeros(len(source), np.bool_)
     guessed = {tuple(pair) for pair in listed if isinstance(pair, list | tuple) and {int}.issuperset(map(type, pair))}
-    source, target = points.timed_edges("event", "graph")
-    return sum(pair in guessed for pair in zip(trace.id[source].tolist(), trace.id[target].tolist(), strict=True))
+    pairs = zip(trace.id[source].tolist(), trace.id[target].tolist(), strict=True)
+    return np.array([pair in guessed for pair in pairs], np.bool_)
 
 
 _LEAST_NS, _LATENCIES = 20_000, 2
@@ -301,6 +330,8 @@ def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
         _LEAST_NS, _LATENCIES * constants.launch_latency_ns
     )
     late[edges.target[edges.kind == QUEUE]] = False
+    if graph.shared is not None:  # they wait for a thread of their backend
+        late[graph.start[graph.shared.rows]] = False
     if not late.any():
         return graph
     binding = np.flatnonzero(late[edges.target] & (came == ready[edges.target]))
@@ -333,8 +364,12 @@ def _synchronising(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
     return found
 
 
-def build_graph(trace: Trace) -> ReplayGraph:
+def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
     """Make the replay graph of one rank.
+
+    Args:
+        assumed_waits: calls that synchronise wait for what the order of calls suggests, where no record states what
+            they wait for and it had ended before; without, they wait for nothing then.
 
     Raises:
         ConvertError: no row of the trace has a time.
@@ -347,11 +382,12 @@ def build_graph(trace: Trace) -> ReplayGraph:
         raise ConvertError(f"{trace.file}: no node has a time, so there is nothing to replay; link the ET anew")
     trace, polling = without_polling(trace)
     trace, backend = without_backend_work(trace)
+    trace = with_settled_ends(trace)
     points, chains = host_chains(GraphEvents.of(trace))
     queue = find_queue(points)
-    waits = Edges.joined([sync_waits(points), blocking_copies(points)])
+    waits = Edges.joined([sync_waits(points, assumed=assumed_waits), blocking_copies(points)])
     passed, chains = handoffs(points, chains)
-    collectives, chains = host_collectives(points, chains)
+    collectives, chains, shared, unbound = host_collectives(points, chains)
     chains = own_cost_only(points, chains, waits)
     chains = chains.at_most(np.isin(chains.owner, queue.blocked), queue.typical_ns)
     points, chains, submitted = with_submissions(points, chains, queue, waits)
@@ -367,7 +403,9 @@ def build_graph(trace: Trace) -> ReplayGraph:
     guessed = inferred_count(points)
     waits_between = "wait between streams is" if guessed == 1 else "waits between streams are"
     notes = [f"{guessed} {waits_between} inferred from calls, tensors or times"] if guessed else []
-    return with_unknown_waits(ordered_graph(points, edges, queue.limit, [*polling, *backend, *notes]))
+    graph = ordered_graph(points, edges, queue.limit, [*polling, *backend, *unbound, *notes])
+    graph = with_unknown_waits(replace(graph, shared=shared))
+    return graph if shared is None else replace(graph, shared=replace(shared, beside=time_beside(graph)))
 
 
 def ordered_graph(points: GraphEvents, edges: Edges, queue_limit: int | None, notes: Sequence[str]) -> ReplayGraph:

@@ -20,6 +20,7 @@ from ..trace.intervals import union
 from ..trace.trace import Trace
 from .constants import Constants, counted_lags
 from .replay_graph import UNKNOWN, ReplayGraph
+from .shared_links import shared_times
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,8 @@ def replay(
     if durations is not None:
         graph = graph.with_durations(durations)
     lag = counted_lags(graph, constants)
+    if graph.shared is not None:
+        return Replay(graph, *shared_times(graph, lag))
     return Replay(graph, _longest(graph, lag), lag)
 
 

@@ -36,12 +36,14 @@ class MarkedIterations:
         mark: int64, row of the annotation that begins each.
         of_row: int64, for each row the iteration in which it was called or launched, −1 for none.
         steps: the annotations enclose their iterations (ProfilerStep).
+        phases: of the steps of a serving engine; () of others.
     """
 
     trace: Trace
     mark: IntColumn
     of_row: IntColumn
     steps: bool
+    phases: tuple[str, ...] = ()
 
     __repr__ = brief
 
@@ -75,7 +77,7 @@ class MarkedIterations:
 
 
 def find_iterations(trace: Trace) -> MarkedIterations:
-    """By the annotations that mark iterations, see `schemas.iterations`.
+    """By the annotations that mark iterations, else by the repetition of the kernels; see `Trace.steps`.
 
     Raises:
         ConvertError: no annotation marks three iterations.
@@ -84,19 +86,21 @@ def find_iterations(trace: Trace) -> MarkedIterations:
     rows = calls[trace.scope[calls] == ANNOTATION_SCOPE]
     rows = rows[np.argsort(trace.ts[rows], kind="stable")]
     names, last = [trace.name_of(row) for row in rows.tolist()], int(trace.finish[calls].max(initial=0))
-    found = find_marks(names, trace.ts[rows], trace.finish[rows], trace.ts[calls], last)
-    if len(found) < _LEAST:
+    found = find_marks(names, trace.ts[rows], trace.finish[rows], trace.thread[rows], trace.ts[calls], last)
+    mark, last = rows[found.mark], int(found.end[-1]) if len(found) else 0
+    if trace.steps.inferred:
+        mark, last = trace.calls.source[trace.steps.call], int(trace.steps.end[-1])
+    if len(mark) < _LEAST:
         raise ConvertError(
             f"{trace.file}: no annotation marks three iterations or more; profile several steps, with "
             "torch.profiler's step() or an annotation around each"
         )
-    mark = rows[found.mark]
     called = trace.ts.copy()
     source, target, _ = trace.edges_of("launch").T
     called[target] = trace.ts[source]
     of_row = np.searchsorted(trace.ts[mark], called, side="right") - 1
-    of_row[~trace.timed | (called >= found.end[-1])] = -1  # what follows the last one is of no iteration
-    return MarkedIterations(trace, mark, of_row, found.encloses)
+    of_row[~trace.timed | (called >= last)] = -1  # what follows the last one is of no iteration
+    return MarkedIterations(trace, mark, of_row, found.encloses, tuple(batch.phase for batch in found.batches))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from ..schemas.communications import comm_rows
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .replay_graph import COMM, DURATION, HANDOFF, Edges, ReplayGraph, renumbered, topological
+from .beside_transfers import time_beside
+from .replay_graph import COMM, DURATION, HANDOFF, Edges, ReplayGraph, SharedTransfers, renumbered, topological
+from .shared_links import share_alone
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,10 @@ class Rendezvous:
         transfer_ns: what it takes when all are ready: see `transfers`.
         own_ns: what each rank takes by itself once the data is there, on the host.
         early_ns: how long before its recorded start each rank was ready; see `FoundComm.start_ns`.
-        on_host: whether it runs there. The sender of a message does not wait then.
+        on_host: whether it runs there.
         message: whether it is one; the sender comes first.
+        sent_ns: of a message on the host what the sender takes once both are ready, at most `transfer_ns`: it is done
+            when a buffer has the rest. −1 if it was done before the receiver came, and does not wait for it.
     """
 
     rank: tuple[int, ...]
@@ -37,12 +41,15 @@ class Rendezvous:
     early_ns: tuple[int, ...]
     on_host: bool = False
     message: bool = False
+    sent_ns: int = -1
 
     @property
-    def blocked(self) -> list[tuple[int, int, int]]:
-        """Rank, row and own ns of those that the transfer blocks."""
-        blocked = list(zip(self.rank, self.row, self.own_ns, strict=True))
-        return blocked[1:] if self.on_host and self.message else blocked
+    def blocked(self) -> list[tuple[int, int, int, int]]:
+        """Rank, row, own ns and ns of the transfer of those that it blocks."""
+        blocked = [(*of, self.transfer_ns) for of in zip(self.rank, self.row, self.own_ns, strict=True)]
+        if self.on_host and self.message:
+            return ([(*blocked[0][:3], self.sent_ns)] if self.sent_ns >= 0 else []) + blocked[1:]
+        return blocked
 
 
 @dataclass(frozen=True)
@@ -83,8 +90,8 @@ def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     )
     measured = np.concatenate([[0], *(graph.measured[1:] + by for graph, by in zip(graphs, offset, strict=True))])
     row = np.concatenate([[-1], *(_moved(graph.row[1:], by) for graph, by in zip(graphs, first_row, strict=False))])
-    joint, met_at = _join(rendezvous, first_row, start, end, measured)
     own = [_own_edges(graph, rendezvous, k, shift[k], first_row[k], offset[k]) for k, graph in enumerate(graphs)]
+    joint, met_at = _join(rendezvous, first_row, start, end, measured, Edges.joined(own))
     edges, measured = Edges.joined([*own, joint]), np.concatenate([measured, met_at])
     order = topological(measured, edges)
     if order is None:
@@ -92,7 +99,43 @@ def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     row = np.concatenate([row, np.full(len(met_at), -1)])
     own_notes = [f"{trace.file}: {note}" for trace, graph in zip(traces, graphs, strict=True) for note in graph.notes]
     notes = (*joined.notes, *own_notes)
-    return renumbered(ReplayGraph(tuple(traces), row, start, end, measured, edges, None, notes), order)
+    shared = _shared(graphs, rendezvous, first_row, met_at)
+    graph = renumbered(ReplayGraph(tuple(traces), row, start, end, measured, edges, None, notes, shared), order)
+    return graph if shared is None else replace(graph, shared=replace(shared, beside=time_beside(graph)))
+
+
+def _shared(
+    graphs: Sequence[ReplayGraph], rendezvous: Sequence[Rendezvous], first_row: IntColumn,
+    met_at: IntColumn,
+) -> SharedTransfers | None:  # fmt: skip
+    """What all ranks' communications on the host share. Transfers are those of several ranks together."""
+    own = [graph.shared for graph in graphs]
+    parts = [(part, row) for part, row in zip(own, first_row.tolist(), strict=False) if part is not None]
+    if not parts:
+        return None
+    queues = np.cumsum([0, *(len(part.workers) for part, _ in parts)])
+    rows = np.concatenate([part.rows + row for part, row in parts])
+    links = [links for part, _ in parts for links in part.links]
+    alone = np.concatenate([part.alone for part, _ in parts])
+    place = {row: k for k, row in enumerate(rows.tolist())}
+    met = [m for m in rendezvous if m.on_host]
+    at = [int(when) for m, when in zip(rendezvous, met_at.tolist(), strict=False) if m.on_host]
+    sides = [[place[row + int(first_row[r])] for r, row in zip(m.rank, m.row, strict=True)] for m in met]
+    together = [tuple(sorted({link for k in of for link in links[k]})) for of in sides]
+    share = share_alone(at, [begin + m.transfer_ns for begin, m in zip(at, met, strict=True)], together)
+    for of, part_of, all_links in zip(sides, share.tolist(), together, strict=True):
+        alone[of] = part_of
+        for k in of:
+            links[k] = all_links
+    for m, of in zip(met, sides, strict=True):
+        if m.message and m.sent_ns < 0:  # the data went to a buffer: it moves when the receiver takes it
+            links[of[0]], alone[of[0]] = (), 1.0
+    return SharedTransfers(
+        rows, tuple(links), alone,
+        np.concatenate([_moved(part.queue, int(by)) for (part, _), by in zip(parts, queues, strict=False)]),
+        tuple(workers for part, _ in parts for workers in part.workers),
+        np.concatenate([part.gap_ns for part, _ in parts]),
+    )  # fmt: skip
 
 
 def _moved(numbers: IntColumn, by: int) -> IntColumn:
@@ -103,7 +146,7 @@ def _own_edges(
     graph: ReplayGraph, rendezvous: Sequence[Rendezvous], rank: int, shift: int, first_row: int, offset: int
 ) -> Edges:
     """A rank's edges in the numbers of the coupled graph, without the durations of its matched collectives."""
-    met = [row for m in rendezvous for of, row, _ in m.blocked if of == rank]
+    met = [row for m in rendezvous for of, row, *_ in m.blocked if of == rank]
     edges = graph.edges.take(~((graph.edges.kind == DURATION) & np.isin(graph.edges.owner, met)))
     from_begin = edges.source == 0
     return Edges(
@@ -113,26 +156,35 @@ def _own_edges(
 
 
 def _join(
-    rendezvous: Sequence[Rendezvous], first_row: IntColumn, start: IntColumn, end: IntColumn, measured: IntColumn
-) -> tuple[Edges, IntColumn]:
+    rendezvous: Sequence[Rendezvous], first_row: IntColumn, start: IntColumn, end: IntColumn, measured: IntColumn,
+    own_edges: Edges,
+) -> tuple[Edges, IntColumn]:  # fmt: skip
     """Edges to and from the rendezvous, whose points follow the others, and those of arrivals on the host after these;
-    and the measured time of each."""
-    came = [
+    and the measured time of each.
+
+    A message that is ready when its call begins waits for that, not for its own recorded start.
+    """
+    arriving = [
         (k, row + first_row[r], early)
         for k, m in enumerate(rendezvous)
         for r, row, early in zip(m.rank, m.row, m.early_ns, strict=True)
     ]
-    left = [(k, row + first_row[r], own) for k, m in enumerate(rendezvous) for r, row, own in m.blocked]
-    (to, ready, early), (of, done, own) = (np.array(table, np.int64).reshape(-1, 3).T for table in (came, left))
-    transfer = np.array([m.transfer_ns for m in rendezvous], np.int64)[of]
+    left = [(k, row + first_row[r], own, ns) for k, m in enumerate(rendezvous) for r, row, own, ns in m.blocked]
+    to, ready, early = np.array(arriving, np.int64).reshape(-1, 3).T
+    of, done, own, transfer = np.array(left, np.int64).reshape(-1, 4).T
     met_at = np.zeros(len(rendezvous), np.int64)
     np.maximum.at(met_at, to, measured[start[ready]] - early)
+    handed = own_edges.take(own_edges.kind == HANDOFF)
+    issue = np.arange(len(measured))
+    issue[handed.target] = handed.source
+    come = np.where(measured[start[ready]] - early == measured[issue[start[ready]]], issue[start[ready]], start[ready])
+    early = early - (measured[start[ready]] - measured[come])
     late = np.flatnonzero(own)
     arrival = len(measured) + len(rendezvous) + np.arange(len(late))
     until = end[done]
     until[late] = arrival
     edges = Edges.joined([
-        Edges.of(COMM, start[ready], len(measured) + to, -early),
+        Edges.of(COMM, come, len(measured) + to, -early),
         Edges.of(COMM, len(measured) + of, until, transfer, done),
         Edges.of(HANDOFF, arrival, end[done[late]], own[late]),
     ])  # fmt: skip
@@ -191,14 +243,22 @@ def _rendezvous(
     arrived = (matched.start - ahead).max(axis=1) + moved.duration
     own = np.maximum(matched.end - ahead - arrived[:, None], 0)
     own[~moved.seen] = 0
+    duration, sent = moved.duration.copy(), np.full(len(matched.kind), -1, np.int64)
+    if len(ranks) == 2:  # a receiver on the host has its message when the data is there, whenever the sender was done
+        there = matched.on_host & (matched.kind < 0)
+        came = (matched.start - ahead).max(axis=1)
+        done = matched.end - ahead - came[:, None]
+        duration[there] = np.maximum(done[there, 1], 0)
+        own[there] = 0
+        sent[there] = np.where(done[there, 0] >= 0, np.minimum(done[there, 0], duration[there]), -1)
     of_rank = zip(ranks, matched.node.T.tolist(), strict=True)
     row = np.array([[rows[k][node] for node in nodes] for k, nodes in of_rank], np.int64)
     begin = np.stack([traces[k].ts[of] + traces[k].base_time_ns for k, of in zip(ranks, row, strict=True)])
     early = begin.T - matched.start
     return [
         Rendezvous(
-            ranks, tuple(row[:, i].tolist()), int(moved.duration[i]), tuple(own[i].tolist()), tuple(early[i].tolist()),
-            bool(matched.on_host[i]), bool(matched.kind[i] < 0),
+            ranks, tuple(row[:, i].tolist()), int(duration[i]), tuple(own[i].tolist()), tuple(early[i].tolist()),
+            bool(matched.on_host[i]), bool(matched.kind[i] < 0), int(sent[i]),
         )
         for i in at.tolist()
     ]  # fmt: skip

@@ -94,6 +94,44 @@ class Edges:
 _COLUMNS = ("source", "target", "lag", "kind", "owner", "capped")
 
 
+_LEAST_BESIDE_NS, _SLOWEST = 2_000_000, 3.0
+"""Less time of repeated operators says nothing; two threads that share a processor halve it, a third has a driver's."""
+
+
+@dataclass(frozen=True)
+class SharedTransfers:
+    """Communications on the host, which share the links of their ranks and the threads of their backend.
+
+    Attributes:
+        rows: int64, rows of the communications.
+        links: of each the directions of ranks' links that it uses: twice the rank's number, and one more for what the
+            rank receives.
+        alone: float64, of each what it would take without the others over what it takes (the lag of its edge).
+        queue: int64, of each the threads that run it, as an index into `workers`; −1 for messages, which need none.
+        workers: how many threads there are.
+        gap_ns: int64, of each how long after a thread is free it begins, if it has to wait for one.
+        beside: ns that operators took of their own while a transfer of their rank was under way, and what the same
+            ones (name and shapes) took at other times; (0, 0) where none did both.
+    """
+
+    rows: IntColumn
+    links: tuple[tuple[int, ...], ...]
+    alone: npt.NDArray[np.float64]
+    queue: IntColumn
+    workers: tuple[int, ...]
+    gap_ns: IntColumn
+    beside: tuple[int, int] = (0, 0)
+
+    __repr__ = brief
+
+    @property
+    def slowdown(self) -> float:
+        """How many times as long the host's work takes while a transfer of its rank is under way: both take turns on a
+        processor; 1 where too little of it shows that."""
+        taken, plain = self.beside
+        return min(max(taken / plain, 1.0), _SLOWEST) if plain >= _LEAST_BESIDE_NS else 1.0
+
+
 @dataclass(frozen=True)
 class ReplayGraph:
     """Points and edges of one rank, or of several that are coupled.
@@ -109,6 +147,7 @@ class ReplayGraph:
         edges: sorted by target.
         queue_limit: launches that may be outstanding, None if no call was seen to wait for the launch queue.
         notes: what was left out or guessed, in sentences.
+        shared: communications on the host that share links and threads; None without any.
     """
 
     traces: tuple[Trace, ...]
@@ -119,6 +158,7 @@ class ReplayGraph:
     edges: Edges
     queue_limit: int | None = None
     notes: tuple[str, ...] = ()
+    shared: SharedTransfers | None = None
 
     __repr__ = brief
 

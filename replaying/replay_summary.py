@@ -20,6 +20,7 @@ from ..trace.kinds import GPU
 from ..trace.printable import printable, shortened
 from ..trace.text_tables import render, rewrap
 from ..trace.trace import Trace
+from .answer_range import AnswerRange
 from .constants import Constants, of_ranks
 from .critical import CriticalPath, critical_path, resource_bounds
 from .graph_replay import Replay, Unexplained, relative_error
@@ -144,6 +145,7 @@ class Summary:
         path, path_before: critical path, and that without the what-ifs.
         what_ifs: in words. notes: what was guessed or left out.
         steps: times of iterations, where they are marked and it is one rank's.
+        span: of another network, what the answer may be.
     """
 
     files: tuple[str, ...]
@@ -165,6 +167,7 @@ class Summary:
     path_before: CriticalPath | None = None
     notes: tuple[str, ...] = field(default=())
     steps: StepTimes | None = None
+    span: AnswerRange | None = None
 
     __repr__ = brief
 
@@ -205,6 +208,7 @@ class Summary:
             plain["what_if"] = {
                 "changes": list(self.what_ifs), "before_ns": self.before_ns, "after_ns": self.predicted_ns,
                 "critical_path_before": _path_dict(self.path_before),
+                "range_ns": None if self.span is None else self.span.to_dict(),
             }  # fmt: skip
         return plain
 
@@ -228,6 +232,7 @@ class Summary:
             yield ["what if    " + printable("; ".join(self.what_ifs))]
             change = 100 * (self.predicted_ns / self.before_ns - 1)
             yield [f"           {_us(self.before_ns)} -> {_us(self.predicted_ns)}, {change:+.2f}%"]
+            yield [] if self.span is None else self.span.to_lines()
             bound, ns = max(self.bounds.items(), key=lambda item: item[1])
             yield [f"           cannot be less than {_us(ns)} ({bound})"]
         yield self.base.to_lines()
@@ -259,11 +264,12 @@ class Summary:
 
 def summarize(
     replay: Replay, constants: Constants | Sequence[Constants], *, before: Replay | None = None,
-    what_ifs: Sequence[str] = (),
+    what_ifs: Sequence[str] = (), span: AnswerRange | None = None,
 ) -> Summary:  # fmt: skip
     """Sum a replay up.
 
     Args:
+        span: of another network, what the answer may be.
         before: the replay without the what-ifs, if there are any.
     """
     graph = replay.graph
@@ -291,6 +297,7 @@ def summarize(
         before_ns=None if before is None else before.makespan_ns,
         path_before=None if before is None else critical_path(before), notes=(*graph.notes, *_unexplained_notes(base)),
         steps=step_times(graph.trace, replay.start, replay.end) if len(graph.traces) == 1 else None,
+        span=span,
     )  # fmt: skip
 
 

@@ -35,16 +35,9 @@ _ROWS = 2_000
 _ROWS_OF_A_JOB = 16_000
 _LEAST_ROWS = 200
 _LONG_TABLES = (
-    "breakdown",
-    "operators",
-    "modules",
-    "sources",
-    "kernels",
-    "gemms",
-    "communication",
-    "sequences",
-    "memory_holders",
-)
+    "breakdown", "operators", "modules", "sources", "kernels", "gemms", "communication", "sequences", "memory_holders",
+    "serving_steps",
+)  # fmt: skip
 _SPANS = 600
 """Spans of a counter's chart; of a job's pages fewer."""
 _LEAST_SPANS = 60
@@ -132,7 +125,9 @@ def report_html(ranks: Iterable[RankReport], title: str = "", warnings: Sequence
         "job": job_timeline(lanes) if is_job else None,
         "ranks": [rank | {"label": label} for rank, label in zip(found, labels, strict=True)],
     }
-    return page(shown, f"{name} · etplus report", ["tables.js"] if any("tables" in rank for rank in found) else [])
+    further = ["serving.js"] if any(rank["analysis"]["serving_steps"] for rank in found) else []
+    further += ["tables.js"] if any("tables" in rank for rank in found) else []
+    return page(shown, f"{name} · etplus report", further)
 
 
 def _coverage(report: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -34,7 +34,9 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15, by_shape: bool = F
         parts += [table_text(analysis.launches[:top], width), table_text(analysis.copies, width)]
         parts += [_topmost(analysis, width, top, by_shape), table_text(analysis.kernels, width, top)]
         parts += [table_text(table, width, top) for table in (analysis.gemms, analysis.communication, often)]
-    if analysis.iterations:
+    served = [step.start_ns for step in analysis.serving_steps]
+    parts += [table_text(analysis.serving_phases, width), table_text(analysis.serving_steps, width, top)]
+    if analysis.batch_size or served != [iteration.start for iteration in analysis.iterations]:  # else said already
         parts.append(_iterations(analysis, width, top))
     by_place = (analysis.operators, analysis.modules, analysis.sources)
     parts += [table_text(analysis.phases, width), *(table_text(table, width, top) for table in by_place)]

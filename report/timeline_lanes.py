@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..analysis.event_relations import RELATIONS, relations_of
-from ..analysis.kernel_peaks import Work
+from ..analysis.event_work import Work
 from ..replaying.critical import CriticalChain
 from ..schemas.kineto.event_args import ArgsReader, arg_value
 from ..trace.captured import CapturedOp
@@ -146,7 +146,8 @@ def _rows(trace: Trace) -> tuple[_EventRows, list[dict[str, Any]]]:
     ts = np.concatenate([gpu.ts, calls.ts, runtime.ts]) - trace.span.start
     end = np.concatenate([gpu.end, calls.end, runtime.end]) - trace.span.start
     owner = trace.attribution
-    launcher = np.append(owner.calls.name, -1)[np.append(owner.hierarchy.top, -1)[owner.call]]
+    recorded = np.where(owner.repetition > 0, -1, owner.call)
+    launcher = np.append(owner.calls.name, -1)[np.append(owner.hierarchy.top, -1)[recorded]]
     host = np.where(calls.kind == OP, 0, 1)
     kind = np.concatenate([_gpu_kinds(trace), len(GPU_KINDS) + host, np.full(len(runtime), len(GPU_KINDS) + 2)])
     name = np.concatenate([gpu.name, calls.name, runtime.name]).astype(np.int64)
@@ -290,6 +291,7 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
     comm = np.full(len(gpu), -1, np.int64)
     comm[comms] = np.arange(len(comms))
     captured = np.unique(gpu.captured_by[gpu.captured_by >= 0])
+    repeated, operators = _repeated(trace)
     columns = {
         "id": np.append(trace.id, -1)[row],
         "kineto_event": np.append(trace.kineto_event, -1)[row],
@@ -298,13 +300,16 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
         "delay": np.where(gpu.runtime >= 0, delay, -1),
         "flops": work.flops,
         "bytes": work.bytes,
+        "most_bytes": work.most_bytes,
         "dtype": work.dtype,
         "config": config,
         "comm": comm,
         "captured": np.where(gpu.captured_by >= 0, np.searchsorted(captured, gpu.captured_by), -1),
         "captured_link": gpu.captured_link,
         "replay": gpu.graph_replay,
+        "generated": np.append(trace.generated_of_call, -1)[gpu.call],
         "reason": gpu.reason,
+        "repeated": repeated,
         "link": np.append(trace.link[trace.calls.source], 0)[gpu.call],
         "step": trace.step_of_event,
         "phase": trace.origin.gpu_phase,
@@ -319,8 +324,22 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
         "configs": [dict(zip(LAUNCH_ARGS, map(arg_value, config), strict=True)) for config in configs],
         "comms": [msgspec.to_builtins(gpu.comm[event]) for event in comms],
         "captured": [{key: getattr(op, key) for key in shown} for op in ops],
+        "repeated": operators,
     }
     return columns, texts
+
+
+def _repeated(trace: Trace) -> tuple[IntColumn, list[str]]:
+    """The operators of events that were launched before the trace, known by repetition: codes, −1 for other events, and
+    the operators with their shapes."""
+    owner, labels = trace.attribution, StringTable()
+    code = np.full(len(trace.gpu), -1, np.int64)
+    for event in np.flatnonzero(owner.repetition > 0).tolist():
+        call = int(owner.call[event])
+        signature = int(owner.calls.signature[call])
+        shapes = trace.signatures[signature].label if signature >= 0 else ""
+        code[event] = labels.codes([f"{trace.names[owner.calls.name[call]]} {shapes}".rstrip()])[0]
+    return code, labels.values
 
 
 def _cpu_columns(trace: Trace) -> Columns:
@@ -341,9 +360,10 @@ def _cpu_columns(trace: Trace) -> Columns:
         "device_events": np.concatenate([events, np.bincount(started, minlength=len(runtime))[: len(runtime)]]),
         "signature": np.concatenate([calls.signature, none]),
         "path": np.concatenate([trace.hierarchy.path, none]),
+        "generated": np.concatenate([trace.generated_of_call, none]),
         "link": np.concatenate([trace.link[calls.source], none]),
         "seq": np.concatenate([trace.seq_id[calls.source], none]),
-        "step": trace.steps.of(np.concatenate([calls.ts, runtime.ts])),
+        "step": np.concatenate([trace.step_of_call, trace.steps.of(runtime.ts, runtime.thread)]),
         "phase": origin.phase[row],
         "module": origin.module[row],
         "entry": origin.entry[row],
@@ -401,6 +421,7 @@ def _texts(trace: Trace) -> dict[str, Any]:
     return {
         "replays": msgspec.to_builtins(captured.replays) if captured is not None else [],
         "graphs": msgspec.to_builtins(captured.graphs) if captured is not None else [],
+        "generated": _generated(trace),
         "signatures": [_signature(signature) for signature in trace.signatures],
         "path_parents": tree.tree_parent,
         "path_names": [trace.names[code] if code >= 0 else "" for code in tree.tree_name.tolist()],
@@ -412,6 +433,19 @@ def _texts(trace: Trace) -> dict[str, Any]:
         "stacks": _stacks(trace),
         "evidence": _evidence(trace),
     }
+
+
+def _generated(trace: Trace) -> list[dict[str, Any]]:
+    """What is known of each generated kernel, and the lines that it does the work of."""
+    generated, told = trace.generated, trace.stacks.stated(trace.generated.row)
+    row = dict(zip(generated.kernel[told].tolist(), generated.row[told].tolist(), strict=True))
+    shown = []
+    for code, kernel in enumerate(generated.kernels):
+        entries = trace.stacks.entries(row[code]) if code in row else []
+        sources = map(trace.stacks.source, entries)
+        lines = dict.fromkeys(str(line) for line in sources if line is not None)
+        shown.append({**msgspec.to_builtins(kernel), "lines": list(lines)})
+    return shown
 
 
 def _stacks(trace: Trace) -> dict[str, Any] | None:

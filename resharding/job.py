@@ -299,6 +299,11 @@ def reshard(
     if only_more and layout.dp > 1 and was.dp > 1 and was.tp == was.pp == 1 and plan is None:
         return Scaled(given, layout)
     structure = read_model(given[0], step)
+    if not structure.trains and (layout.dp > 1 or layout.pp > 1 or layout.zero or layout.sequence_parallel):
+        raise UsageError(
+            f"{given[0].file}: the step has no backward pass; of inference only --tp is derived (replicas, --dp, do not"
+            " communicate)"
+        )
     chosen = make_plan(structure) if plan is None else plan_from_dict(plan, structure)
     return Resharded(Derivation(structure, chosen, layout, was), network or _NETWORK, model, measured)
 
@@ -426,9 +431,10 @@ def memory_of(derivation: Derivation, stage: int) -> Memory:
     end = max((block.last for block in blocks), default=0)
     kept = [(block.begin, end, block.size // (layout.dp if gathers else 1)) for block in blocks if block.gradient]
     mine = part if gathers else whole
+    gradients = mine if derivation.model.trains else 0
     states = _states(derivation) * (part if layout.zero and layout.dp > 1 else whole)
-    moment = max(most_at_once([*others, *kept]), mine)
-    return Memory(mine, mine, states, most_at_once(others), buffers, mine + states + buffers + moment)
+    moment = max(most_at_once([*others, *kept]), gradients)
+    return Memory(mine, gradients, states, most_at_once(others), buffers, mine + states + buffers + moment)
 
 
 def _states(derivation: Derivation) -> int:

@@ -15,6 +15,7 @@ from ..reshape.shapes.followed_calls import Shapes
 from ..reshape.shapes.terms import Shape
 from ..schemas.execution_trace.arguments import CallRecord, call_records
 from ..trace.brief import brief
+from ..trace.columns import matching
 from ..trace.conventions import PROFILER_STEP
 from ..trace.errors import UsageError
 from ..trace.index import CallIndex
@@ -22,6 +23,8 @@ from ..trace.tables import OP
 from ..trace.tensors import Signature
 from ..trace.trace import Trace
 
+_MOST_REPLAYED = 0.1
+"""Share of the device time; the rest of a trace can be derived, and what is not is listed."""
 _BACKWARD = "autograd::engine::evaluate_function: "
 COMMUNICATES = re.compile(
     r"(?:c10d|_c10d_functional|torch::distributed::reducer|torch\.distributed\.ddp\.reducer|fsdp)::?.*"
@@ -133,7 +136,8 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
     """The topmost calls of one step in order of their starts, annotations other than the optimizer's opened.
 
     Args:
-        step: number of the ProfilerStep; None for the one of median duration, or for all where none is marked.
+        step: number of the ProfilerStep, or of a serving engine's step; None for the one of median duration, or for all
+            where none is marked.
 
     Raises:
         UsageError: no such step, or no calls.
@@ -158,6 +162,22 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
         raise UsageError(f"{trace.file}: no calls in the step; record one whole training step")
     _set_leads(roots, begin)
     return sorted(_opened(_kept(roots)), key=lambda call: call.ts)
+
+
+def check_eager(trace: Trace) -> None:
+    """
+    Raises:
+        UsageError: much of the device time is of replayed graphs, whose tensors cannot be followed.
+    """
+    gpu, runtime = trace.gpu, trace.runtime
+    named = matching(runtime.name, trace.names, lambda name: "GraphLaunch" in name)
+    replayed = (gpu.captured_by >= 0) | np.append(named, False)[gpu.runtime]
+    if gpu.dur[replayed].sum() > _MOST_REPLAYED * gpu.dur.sum():
+        raise UsageError(
+            f"{trace.file}: {np.count_nonzero(replayed):,} of {len(gpu):,} device events are of replayed graphs, in"
+            " which no tensors are recorded; record the step eagerly (vLLM: enforce_eager, SGLang:"
+            " --disable-cuda-graph) with its execution trace"
+        )
 
 
 def _set_leads(calls: Sequence[Call], begin: int) -> None:
@@ -185,6 +205,7 @@ def _window(trace: Trace, step: int | None) -> tuple[int, int]:
         (int(found[1]), i) for i in np.flatnonzero(calls.kind != OP).tolist()
         if (found := PROFILER_STEP.fullmatch(trace.names[calls.name[i]]))
     ]  # fmt: skip
+    marks = marks or [(number, int(trace.steps.call[number])) for number in range(len(trace.steps.batches))]
     if step is not None:
         marks = [mark for mark in marks if mark[0] == step]
         if not marks:

@@ -20,7 +20,7 @@ from ..trace.brief import brief
 from ..trace.dtypes import itemsize
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .step_calls import COMMUNICATES, Call, read_step, tensor_values, walked
+from .step_calls import COMMUNICATES, Call, check_eager, read_step, tensor_values, walked
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 PRODUCTS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}
@@ -95,6 +95,11 @@ class Model:
 
     __repr__ = brief
 
+    @property
+    def trains(self) -> bool:
+        """Whether there is a backward pass."""
+        return any(unit.backward for unit in self.units)
+
     def calls(self) -> Iterator[Call]:
         """All calls, in order within each part."""
         parts = [self.before, *(unit.forward for unit in self.units), self.loss_forward, self.loss_backward]
@@ -140,22 +145,21 @@ def contracted(call: Call) -> tuple[int, ...]:
 
 
 def read_model(trace: Trace, step: int | None = None) -> Model:
-    """Recognise the structure of a recorded training step.
+    """Recognise the structure of a recorded step of training, or of inference, which has a forward pass alone.
 
     Units are cut where one single activation is alive, as between residual blocks. Calls of backward belong to the
     unit whose forward has their sequence numbers; gradients are those of parameters by shape, last used first.
 
     Raises:
-        UsageError: no backward pass, no parameters, or no tensors are recorded.
+        UsageError: no parameters, or no tensors are recorded, or the step replays graphs.
     """
+    check_eager(trace)
     shapes = shapes_of(trace)
     if not shapes.sources:
         raise UsageError(f"{trace.file}: no tensors are recorded in it; record the execution trace with its tensors")
     top = read_step(trace, shapes, step)
-    first = next((i for i, call in enumerate(top) if call.backward), None)
-    if first is None:
-        raise UsageError(f"{trace.file}: the step has no backward pass; give the trace of a training step")
-    last = max(i for i, call in enumerate(top) if call.backward)
+    first = next((i for i, call in enumerate(top) if call.backward), len(top))  # none: inference
+    last = max((i for i, call in enumerate(top) if call.backward), default=len(top))
     steps = [call for call in top if call.name.startswith(_STEP)]
     before = [call for call in top[:first] if not call.operator]
     forward = [call for call in top[:first] if call.operator]

@@ -64,7 +64,7 @@ class Network:
         steps, part = {
             ALL_REDUCE: (2 * (ranks - 1), size / ranks),
             REDUCE_SCATTER: (ranks - 1, size / ranks),
-            ALL_TO_ALL: (ranks - 1, size / ranks),
+            ALL_TO_ALL: (ranks * (ranks - 1) // 2, size / ranks),  # parts pass through the ranks between
             ALL_GATHER: (ranks - 1, size),
             BROADCAST: (ranks - 1, size / max(ranks - 1, 1)),  # pipelined: the size passes each link once
             MESSAGE: (1, size),

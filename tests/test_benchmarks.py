@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from etplus.linker import link
-from support import FIXTURES, ROOT, assert_valid, fixture_pair, shared_pair
+from support import FIXTURES, ROOT, assert_valid, fixture_pair, shared_pair, shared_trace
 
 BENCHMARKS = ROOT / "benchmarks"
 
@@ -104,6 +104,13 @@ def test_every_bar_of_the_score_is_met_and_its_tables_are_current(tmp_path: Path
 
 
 @pytest.mark.slow
+def test_the_benchmarks_of_origins_print_their_tables() -> None:
+    trace = fixture_pair("pairs/gpu_shaped_from_cpu")[1]
+    assert "gpu_shaped_from_cpu" in execute("orphans.py", trace, "--share", "0.5")
+    assert execute("origins.py", trace).splitlines()[1].startswith("gpu_shaped_from_cpu")
+
+
+@pytest.mark.slow
 def test_the_benchmark_of_the_replay_finds_what_networkx_finds() -> None:
     text = execute("bench_replay.py", "--nodes", "4000")
     assert max(map(len, text.splitlines())) <= 80
@@ -147,3 +154,12 @@ def test_every_benchmark_finds_what_it_imports(script: str, monkeypatch: pytest.
         if error.name != "torch":
             raise
         pytest.skip("torch is not installed")
+
+
+@pytest.mark.slow
+def test_coverage_of_work_prints_its_table() -> None:
+    replay, capture = (shared_trace(f"graph-capture/sglang_decode.{kind}.json.gz") for kind in ("replay", "capture"))
+    heading, line, *longest = execute("work_coverage.py", f"{replay}+{capture}").splitlines()
+    assert heading.split() == ["trace", "FLOPs", "or", "bytes", "operators"]
+    assert line.startswith("sglang_decode.replay.json.gz") and line.count("%") == 3
+    assert longest and all("without:" in one for one in longest)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 PACKAGED = [
     f"fixtures/{name}.{kind}.json.gz"
-    for name in ("demo/train_cpu", "pairs/gpu_shaped_from_cpu")
+    for name in ("demo/train_cpu", "pairs/gpu_shaped_from_cpu", "pairs/one_of_n", "pairs/two_threads")
     for kind in ("et", "kineto")
 ]
 NOT_SOURCE = (".*", "__pycache__", "build", "dist", "*.egg-info", "demo-out")

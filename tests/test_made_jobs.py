@@ -73,11 +73,11 @@ def test_what_never_runs_fails() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "ns"),
-    [(ALL_REDUCE, 1503), (REDUCE_SCATTER, 753), (ALL_TO_ALL, 753), (ALL_GATHER, 3003), (BROADCAST, 1003),
+    [(ALL_REDUCE, 1503), (REDUCE_SCATTER, 753), (ALL_TO_ALL, 1506), (ALL_GATHER, 3003), (BROADCAST, 1003),
      (MESSAGE, 1001)],
 )  # fmt: skip
 def test_prices(kind: int, ns: int) -> None:
-    """1000 bytes on 4 ranks, 1 GB/s, and 1 ns a step: 6 steps for an all-reduce, 3 for the others."""
+    """1000 bytes on 4 ranks, 1 GB/s, and 1 ns a step: 6 steps for an all-reduce and an all-to-all, 3 for the others."""
     steps = {ALL_REDUCE: 3}.get(kind, 0)
     assert Network(1, 1).transfer_ns(kind, 1000, 4) == ns + steps
 
@@ -113,7 +113,7 @@ def test_moe_on_a_slow_network() -> None:
 @pytest.mark.parametrize("name", JOBS)
 def test_the_truth_rises_with_the_price(name: str) -> None:
     truth = [JOBS[name].makespan_ns(Network(bandwidth, 5000)) for bandwidth in (1e6, 250, 25, 2.5, 0.25)]
-    assert truth == sorted(truth) and truth[0] == pytest.approx(JOBS[name].makespan_ns(RECORDED), rel=0.03)
+    assert truth == sorted(truth) and truth[0] == pytest.approx(JOBS[name].makespan_ns(RECORDED), rel=0.06)
 
 
 @pytest.mark.parametrize("name", JOBS)

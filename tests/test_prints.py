@@ -103,9 +103,9 @@ def test_what_brief_says() -> None:
     trace = linked(GPU)
     assert repr(trace.analyze()).split()[:3] == ["<Analysis", "trace", "<Trace"] and len(repr(trace.gpu)) < 1000
     assert repr(trace.gpu).startswith(f"<GpuEvents: {len(trace.gpu)} rows\n  name           int32 × {len(trace.gpu)}\n")
-    assert repr(Step(0, "a", 1, 2)) == "Step(number=0, name='a', start_ns=1, end_ns=2)"
+    assert repr(Step(0, "a", 1, 2)) == "Step(number=0, name='a', start_ns=1, end_ns=2, batch=None, inferred=False)"
     hostile = brief(Step(0, "\x1b[2J\n" * 50, 1, 2))
-    assert "\x1b" not in hostile and hostile.count("\n") == 4
+    assert "\x1b" not in hostile and hostile.count("\n") == 6
 
 
 def test_steps_are_a_sequence() -> None:

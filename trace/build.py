@@ -18,6 +18,7 @@ from .comm_kernels import Comm
 from .conventions import EDGE_KINDS, MAX_NS, STRUCTURAL
 from .counterparts import Counterparts
 from .errors import TraceFormatError
+from .generated import GeneratedKernels
 from .index import Column, Positions, Row, as_column, as_positions
 from .kinds import CPU, GPU, RUNTIME
 from .stacks import Stacks
@@ -132,6 +133,7 @@ class TraceBuilder:
         unattached: UnattachedEvents | None = None,
         memory: MemoryEvents | None = None,
         stacks: Stacks | None = None,
+        generated: GeneratedKernels | None = None,
         captured: CapturedGraphs | None = None,
         counterparts: Counterparts | None = None,
         thread: Column[Row, np.int64] | None = None,
@@ -164,7 +166,8 @@ class TraceBuilder:
             structural=as_column(structural), parent_row=parent_row, thread=thread, names=self.names.values,
             categories=self.categories.values, sync_dep=self.sync_dep, comm=self.comm, edges=joined,
             unattached=unattached, memory=MemoryEvents.none() if memory is None else memory,
-            stacks=Stacks.none() if stacks is None else stacks, captured=captured,
+            stacks=Stacks.none() if stacks is None else stacks,
+            generated=GeneratedKernels.none() if generated is None else generated, captured=captured,
             counterparts=Counterparts() if counterparts is None else counterparts, notes=notes, **columns,
         )  # fmt: skip
 

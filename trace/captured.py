@@ -167,12 +167,6 @@ class CapturedGraphs:
             found.append(call if call in self.comm else found[above] if above >= 0 else -1)
         return found
 
-    @cached_property
-    def op_names(self) -> dict[int, str]:
-        """By row of the trace, the name of the call that launched the device event when its graph was captured."""
-        columns = self.links.event.tolist(), self.links.op.tolist()
-        return {row: self.names[op] for row, op in zip(*columns, strict=True)}
-
     @property
     def counts(self) -> dict[str, int]:
         """Device events of replayed graphs: "events", "certain", "equivalent", "unlinked"."""

@@ -53,3 +53,5 @@ UNATTACHED_REASONS = (
 """Why a GPU event has no parent node, by code; code 0 is an attached one."""
 OUTSIDE_WINDOW = UNATTACHED_REASONS.index("outside the window of the ET")
 """Events that are listed by index alone: they are not of the part of the program that the ET covers."""
+LONGEST_NAME = 200
+"""Operators of libraries have no longer names: longer ones are not searched for what they might be."""

@@ -15,6 +15,8 @@ from .columns import IntColumn, matching
 
 DEVICE_SYNCHRONIZE = re.compile(r"(?:Device|Ctx|Context)Synchronize")
 SYNCHRONIZE = re.compile(r"(?:Device|Ctx|Context|Stream|Event)Synchronize")
+EVENT_SYNCHRONIZE = re.compile(r"EventSynchronize")
+EVENT_RECORD = re.compile(r"EventRecord(?!ed)")
 COPY = re.compile(r"[Mm]emcpy")
 STREAM_WAIT = re.compile(r"StreamWaitEvent")
 ROUNDING_NS = 1000

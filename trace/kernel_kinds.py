@@ -15,12 +15,14 @@ GPU_KINDS = (
     "Communication", "Copy and fill", "Other kernel",
 )  # fmt: skip
 _BY_NAME = (
-    ("Attention", re.compile(r"flash|fmha|attention|attn", re.IGNORECASE)),
+    ("Attention", re.compile(r"flash|fmha|attention|attn|BatchPrefill|BatchDecode", re.IGNORECASE)),
     ("Normalization", re.compile(r"norm(?!al_|al\b)|bn_fw|bn_bw|layer_?norm", re.IGNORECASE)),
     ("Convolution", re.compile(r"conv(?!ert)|wgrad|dgrad|winograd|fprop|implicit_gemm|cudnn_\d+x\d", re.IGNORECASE)),
     (
         "Matrix product",
-        re.compile(r"gemm|gemv|cijk|cutlass|xmma|nvjet|matmul|mm_kernel|dot_kernel|splitk", re.IGNORECASE),
+        re.compile(
+            r"gemm|gemv|cijk|cutlass|xmma|nvjet|matmul|mm_kernel|dot_kernel|splitk|fused_moe_kernel|fmoe", re.IGNORECASE
+        ),
     ),
     ("Reduction and softmax", re.compile(r"reduce|softmax|cumsum|scan", re.IGNORECASE)),
     ("Elementwise", re.compile(r"elementwise|multi_tensor|foreach|pointwise|fill|gelu|relu|triton_poi", re.IGNORECASE)),

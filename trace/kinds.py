@@ -27,9 +27,10 @@ communication" is communication inside of backward; other communication outside 
 (
     UNKNOWN, FORWARD, BACKWARD, RECOMPUTATION, ACCUMULATION, GRADIENT_COMMUNICATION, COMMUNICATION, OPTIMIZER, DATA,
 ) = range(len(PHASES))  # fmt: skip
-THROUGH = ("", "fw_parent", "sequence number")
-"""How the forward operator of a backward one is known: `trace.origin.Origin.through`.
+THROUGH = ("", "sequence number")
+"""How the forward operator of a backward one is known: `Origin.through`.
 
-"fw_parent": recorded, by the ET or by a flow of the Kineto trace. "sequence number": inferred, the last operator on the
-forward thread that began with the number before the backward one did, as PyTorch's own profiler finds it.
+"sequence number": inferred, the last operator on the forward thread that began with the number before the backward one
+did, as PyTorch's own profiler finds it (its `fwdbwd` flows). The ET's `fw_parent` is no forward operator but what was
+open on the forward thread when the backward one ran: an annotation around all of backward, or the engine's own call.
 """

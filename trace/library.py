@@ -83,8 +83,12 @@ class Library:
         trace = cast("Trace", self)
         return Database({trace.rank or 0: trace}, memory=memory).query(query)
 
-    def critical_path(self, *what_ifs: str) -> CriticalPath:
+    def critical_path(self, *what_ifs: str, between: str | None = None, number: int = 0) -> CriticalPath:
         """The longest path of the replay, by kind of time, operator, source line and phase.
+
+        Args:
+            between: of an annotation only, the `number`-th from 0 with this in its name: to the last end of what it
+                calls and launches.
 
         Example:
             >>> path = trace.critical_path()
@@ -94,16 +98,24 @@ class Library:
         from ..replaying.critical import critical_path, with_origins
 
         replay = self.replay(*what_ifs)
-        return with_origins(critical_path(replay), replay, cast("Trace", self))
+        path = critical_path(replay, None if between is None else (between, number))
+        return with_origins(path, replay, cast("Trace", self))
 
     def write_report(
-        self, path: str | os.PathLike[str], *, title: str = "", steps: str | None = None, window: str | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        title: str = "",
+        steps: str | None = None,
+        window: str | None = None,
+        between: tuple[str, int] | None = None,
     ) -> None:
         """Write a self-contained HTML page about the trace, or about a part of it.
 
         Args:
             steps: only these iterations, by number from 0, such as "3" or "0-19".
             window: only this time after the trace's start, such as "10-12.5ms"; see `etplus.trace.selection.part_of`.
+            between: only what runs and is launched in an annotation, by name and number, such as ("forward", 0).
 
         Raises:
             UsageError: the file cannot be written, is an input, or has another suffix than .html; or there is no such
@@ -119,7 +131,7 @@ class Library:
         from .selection import part_of
 
         check_page_name(path)
-        part = part_of(cast("Trace", self), steps=steps, window=window)
+        part = part_of(cast("Trace", self), steps=steps, window=window, between=between)
         page = report_html([rank_report(part.analyze(), chain=critical_chain(part))], title)
         with open_output(path) as out:
             out.write(page)
@@ -163,7 +175,8 @@ class Library:
         rows.append(("calls", f"{len(trace.calls):,} on {len(set(trace.calls.thread.tolist())):,} threads"))
         rows.append(("device", f"{len(trace.gpu):,} events, {int(trace.gpu.dur.sum()) / _MS:,.3f} ms"))
         if len(trace.steps):
-            rows.append(("steps", f"{len(trace.steps):,}: {trace.steps.names[0]} to {trace.steps.names[-1]}"))
+            how = ", inferred from the kernels" if trace.steps.inferred else ""
+            rows.append(("steps", f"{len(trace.steps):,}: {trace.steps.names[0]} to {trace.steps.names[-1]}{how}"))
         if trace.link_report is not None:
             ops = trace.link_report.ops
             rows.append(("linked", f"{ops['linked']:,} of {ops['total']:,} ({ops['certain']:,} certain)"))

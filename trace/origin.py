@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from .brief import brief
 from .call_tree import nearest
-from .columns import IntColumn, matching, positions, run_starts, scatter
+from .columns import IntColumn, distinct_rows, matching, run_starts, scatter
 from .comm_kernels import is_comm_kernel
 from .index import CallIndex, Column, GpuIndex, Positions, as_column, as_positions
 from .kinds import (
@@ -27,7 +27,7 @@ from .kinds import (
     THROUGH,
     UNKNOWN,
 )
-from .stacks import MODULE_FRAME, SourceTable
+from .stacks import GRAPH_ANNOTATION, MODULE_FRAME, SourceTable
 from .tables import ANNOTATION, MODULE, OP
 
 if TYPE_CHECKING:
@@ -35,12 +35,18 @@ if TYPE_CHECKING:
 
 __all__ = ["PHASES", "THROUGH", "Origin", "RowOrigin", "origin_of", "origin_of_rows"]
 
-_FW_PARENT, _SEQUENCE = 1, 2
+_SEQUENCE = 1
 
 _ENGINE = "autograd::engine::evaluate_function: "
+_FUNCTION = re.compile(rf"(?:{_ENGINE})?(?:.*::)?(\w+?)Backward\d*")
 _BACKWARD_SCOPE = 1
 """at::RecordScope::BACKWARD_FUNCTION"""
 _ACCUMULATES = re.compile(rf"(?:{_ENGINE})?(?:torch::autograd::)?AccumulateGrad")
+_REDUCES = re.compile(
+    rf"(?:{_ENGINE})?RegisterPostBackwardFunctionBackward|FSDP::post_backward.*"
+    r"|torch\.distributed\.ddp\.reducer::.*"
+)
+"""What reduces gradients: FSDP's (torch/distributed/fsdp/_fully_shard), DDP's copies to and from buckets."""
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#.*|(?:aten::)?_(?:fused|foreach)_(?:adam|adamw|sgd|adagrad)\w*")
 _DATA = re.compile(r"enumerate\(DataLoader\)#.*|DataLoader")
 _BY_WORD = {
@@ -97,9 +103,10 @@ def origin_of(trace: Trace) -> Origin:
     phase = _phases(trace, backward, forward, own_entry)
     behind = _inherited(trace, forward, phase)
     table = trace.source_table
-    entry = _with_forward(own_entry, behind, table)
+    stated = trace.stacks.stated(calls.source)
+    entry = _with_forward(own_entry, behind, table, stated)
     paths, module = _module_paths(trace)
-    module = np.where((module < 0) & (behind >= 0), module[behind], module) if len(module) else module
+    module = _inherited_modules(trace, module, forward, behind, phase)
     gpu_call = gpu.call.copy()
     other = trace.counterpart
     gpu_call[other >= 0] = gpu.call[other[other >= 0]]
@@ -114,7 +121,9 @@ def origin_of(trace: Trace) -> Origin:
     gpu_own = np.where(other >= 0, gpu_own[other], gpu_own)
     gpu_behind = np.full(len(gpu), -1, np.int64)
     gpu_behind[has] = behind[gpu_call[has]]
-    as_call = has & ((gpu_behind >= 0) | ~_has_own(table, gpu_own))
+    stated = np.where(gpu.source >= 0, trace.stacks.stated(gpu.source), False) & _has_line(table, gpu_own)
+    as_call = has & ((gpu_behind >= 0) | ~_has_own(table, gpu_own)) & ~stated
+    paths, gpu_module = _with_annotated(trace, gpu_own, paths, gpu_module)
     gpu_entry = np.where(as_call, scatter(len(gpu), has, entry[gpu_call[has]]), gpu_own)
     through_all = np.where(behind >= 0, _nearest_value(trace, through), 0).astype(np.int8)
     return Origin(
@@ -140,10 +149,6 @@ def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColum
     """Of each backward root the forward call, −1 for none, and how it is known."""
     calls, rows = trace.calls, trace.calls.source
     forward, through = np.full(len(calls), -1, np.int64), np.zeros(len(calls), np.int8)
-    recorded = np.flatnonzero(backward & (trace.fw_parent[rows] > 0))
-    found = positions(trace.id[rows], trace.fw_parent[rows[recorded]])
-    known = (found >= 0) & ~backward[np.maximum(found, 0)]
-    forward[recorded[known]], through[recorded[known]] = found[known], _FW_PARENT
     seq, fw_tid = trace.seq_id[rows], trace.fw_tid[rows]
     wanted = np.flatnonzero(backward & (forward < 0) & (seq >= 0))
     first = np.flatnonzero(~backward & (seq >= 0) & (calls.kind == OP))
@@ -151,12 +156,70 @@ def _forward_of(trace: Trace, backward: npt.NDArray[np.bool_]) -> tuple[IntColum
         for same_thread in (True, False):
             open_ = wanted[forward[wanted] < 0]
             open_ = open_[(fw_tid[open_] > 0) == same_thread]
-            thread = fw_tid if same_thread else np.zeros(len(calls), np.int64)
-            of_forward = calls.thread if same_thread else np.zeros(len(calls), np.int64)
-            found = _last_before(trace, first, of_forward, open_, thread)
+            if same_thread:
+                found = _last_before(trace, first, calls.thread, open_, fw_tid)
+            else:
+                found = _on_any_thread(trace, first, open_)
             forward[open_] = found
             through[open_[found >= 0]] = _SEQUENCE
+    _add_engine(trace, backward, forward, through)
     return forward, through
+
+
+def _add_engine(
+    trace: Trace, backward: npt.NDArray[np.bool_], forward: IntColumn, through: npt.NDArray[np.int8]
+) -> None:
+    """Give the engine's own call around a function, which has no number, what is known of the function.
+
+    What it does beside calling that (sums a bias's gradient over the batch) is work for the same forward call.
+    """
+    calls = trace.calls
+    inner = np.flatnonzero(forward >= 0)
+    around = nearest(calls.parent[inner], calls.parent, backward)
+    engine = matching(calls.name, trace.names, lambda name: name.startswith(_ENGINE))
+    fits = (around >= 0) & engine[np.maximum(around, 0)] & (forward[np.maximum(around, 0)] < 0)
+    names = [trace.names[code].removeprefix(_ENGINE) for code in calls.name[around[fits]].tolist()]
+    own = [trace.names[code] for code in calls.name[inner[fits]].tolist()]
+    same = np.flatnonzero(fits)[np.array([a == b for a, b in zip(names, own, strict=True)], np.bool_)]
+    forward[around[same]], through[around[same]] = forward[inner[same]], through[inner[same]]
+
+
+def _on_any_thread(trace: Trace, first: IntColumn, wanted: IntColumn) -> IntColumn:
+    """The forward calls of backward ones whose forward thread is not known, as in a Kineto trace alone.
+
+    Every thread counts by itself. Where several have the number, forward and backward operator have to be named alike;
+    where that leaves several, or none, the forward call is not known.
+    """
+    thread, nowhere = trace.calls.thread, np.zeros(len(trace.calls), np.int64)
+    threads = np.unique(thread[first])
+    if len(threads) == 1:
+        return _last_before(trace, first, nowhere, wanted, nowhere)
+    parts = (_last_before(trace, first[thread[first] == one], nowhere, wanted, nowhere) for one in threads.tolist())
+    several = np.zeros(len(wanted), np.int64)
+    only, alike, fitting = np.full((3, len(wanted)), -1, np.int64)
+    fitting[:] = 0
+    for found in parts:
+        has = np.flatnonzero(found >= 0)
+        several[has] += 1
+        only[has] = found[has]
+        fits = has[_named_alike(trace, found[has], wanted[has])]
+        fitting[fits] += 1
+        alike[fits] = found[fits]
+    return np.where(several == 1, only, np.where(fitting == 1, alike, -1))
+
+
+def _named_alike(trace: Trace, forward: IntColumn, backward: IntColumn) -> npt.NDArray[np.bool_]:
+    """Whether a backward operator is named after the forward one: "ViewBackward0" and "aten::view"."""
+    name = trace.calls.name
+    pairs, of = distinct_rows(name[forward], name[backward])
+    texts = ((trace.names[a], _FUNCTION.fullmatch(trace.names[b])) for a, b in pairs.tolist())
+    same = [found is not None and _letters(found[1]) == _letters(text.rpartition("::")[2]) for text, found in texts]
+    found: npt.NDArray[np.bool_] = np.array(same, np.bool_)[of]
+    return found
+
+
+def _letters(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 def _last_before(
@@ -192,10 +255,11 @@ def _phases(
     mark[named & matching(calls.name, names, _DATA.fullmatch)] = DATA
     mark[backward] = BACKWARD
     mark[matching(calls.name, names, _ACCUMULATES.fullmatch)] = ACCUMULATION
-    seq = trace.seq_id[calls.source]
-    differentiable = (calls.kind == OP) & ~backward & (seq >= 0)
+    mark[matching(calls.name, names, _REDUCES.fullmatch)] = GRADIENT_COMMUNICATION
+    # only what is recorded for autograd has a number (at::GradMode), which backward itself is not
+    differentiable = (calls.kind == OP) & ~backward & (trace.seq_id[calls.source] >= 0)
     around = nearest(calls.parent, calls.parent, backward)
-    again = (around >= 0) & ((differentiable & (seq > seq[np.maximum(around, 0)])) | (calls.kind == MODULE))
+    again = (around >= 0) & (differentiable | (calls.kind == MODULE))
     mark[again] = RECOMPUTATION
     _mark_stacks(trace, mark, entry)
     behind = forward[forward >= 0]
@@ -208,7 +272,8 @@ def _phases(
     phase = np.where(at >= 0, mark[at], UNKNOWN).astype(np.int8)
     communicates = matching(calls.name, names, _communicates)
     phase[communicates & np.isin(phase, (BACKWARD, ACCUMULATION))] = GRADIENT_COMMUNICATION
-    phase[communicates & (phase == UNKNOWN)] = COMMUNICATION
+    inside = nearest(np.arange(len(calls)), calls.parent, communicates) >= 0
+    phase[inside & (phase == UNKNOWN)] = COMMUNICATION
     return phase
 
 
@@ -245,6 +310,22 @@ def _inherited(trace: Trace, forward: IntColumn, phase: npt.NDArray[np.int8]) ->
     return np.where(inside, forward[np.maximum(at, 0)], -1) if len(forward) else forward
 
 
+def _inherited_modules(
+    trace: Trace, module: IntColumn, forward: IntColumn, behind: IntColumn, phase: npt.NDArray[np.int8]
+) -> IntColumn:
+    """The modules of calls, of those without one that of the forward call behind them.
+
+    What runs forward again on a thread whose frames are not recorded has that of the forward call that the function
+    around it belongs to, in which the checkpoint is.
+    """
+    if not len(module):
+        return module
+    at = nearest(np.arange(len(phase)), trace.calls.parent, forward >= 0)
+    checkpoint = np.where((phase == RECOMPUTATION) & (at >= 0), forward[np.maximum(at, 0)], -1)
+    module = np.where((module < 0) & (checkpoint >= 0), module[checkpoint], module)
+    return np.where((module < 0) & (behind >= 0), module[behind], module)
+
+
 def _nearest_value(trace: Trace, values: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
     at = nearest(np.arange(len(values)), trace.calls.parent, values > 0)
     return np.where(at >= 0, values[np.maximum(at, 0)], 0).astype(np.int8) if len(values) else values
@@ -259,12 +340,44 @@ def _has_own(table: SourceTable, entry: IntColumn) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _with_forward(entry: IntColumn, behind: IntColumn, table: SourceTable) -> IntColumn:
-    """The stack of each call, of one that has a forward call behind it that one's if it has a line in own code."""
+def _has_line(table: SourceTable, entry: IntColumn) -> npt.NDArray[np.bool_]:
+    """Which entries (−1 for none) have a line at all."""
+    return (entry >= 0) & (np.append(table.of_entry, -1)[entry] >= 0)
+
+
+def _with_forward(
+    entry: IntColumn, behind: IntColumn, table: SourceTable, stated: npt.NDArray[np.bool_]
+) -> IntColumn:  # fmt: skip
+    """The stack of each call, of one that has a forward call behind it that one's if it has a line in own code.
+
+    Args:
+        stated: the stack is not what was open when the call began, but what it does the work of.
+    """
     if not len(entry):
         return entry
     of_forward = np.where(behind >= 0, entry[np.maximum(behind, 0)], -1)
-    return np.where(_has_own(table, of_forward), of_forward, entry)
+    own_line = stated & _has_line(table, entry)
+    return np.where(_has_own(table, of_forward) & ~own_line, of_forward, entry)
+
+
+def _with_annotated(
+    trace: Trace, entry: IntColumn, paths: list[tuple[str, ...]], module: IntColumn
+) -> tuple[list[tuple[str, ...]], IntColumn]:
+    """Paths of modules with those of graph annotations, and by GPU event the code of its own: an annotation's first."""
+    stacks, source = trace.stacks, trace.gpu.source
+    if not np.any(stacks.evidence == GRAPH_ANNOTATION):
+        return paths, module
+    known = {path: code for code, path in enumerate(paths)}
+    module = module.copy()
+    annotated = np.flatnonzero((entry >= 0) & (stacks.first_evidence(source) == GRAPH_ANNOTATION))
+    of_entry = dict[int, int]()
+    for event, at in zip(annotated.tolist(), entry[annotated].tolist(), strict=True):
+        if at not in of_entry:
+            path = tuple(name.removeprefix(MODULE_FRAME) for name in stacks.modules(at))
+            of_entry[at] = known.setdefault(path, len(known)) if path else -1
+        if of_entry[at] >= 0:
+            module[event] = of_entry[at]
+    return list(known), module
 
 
 def _module_paths(trace: Trace) -> tuple[list[tuple[str, ...]], IntColumn]:

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .columns import IntColumn, mask_at
-from .conventions import MAX_NS, NS_PER_UNIT
+from .conventions import ANNOTATION_SCOPE, MAX_NS, NS_PER_UNIT
 from .errors import UsageError
 from .index import as_column, as_positions
-from .intervals import Span
-from .steps import Steps
+from .intervals import Intervals, Span, union
+from .steps import Steps, chosen_steps
 from .tables import Tables
 from .unattached import with_unattached
 
@@ -23,17 +23,6 @@ if TYPE_CHECKING:
 
 Mask = npt.NDArray[np.bool_]
 _WINDOW = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)?-(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)", re.ASCII)
-
-
-def step_range(trace: Trace, wanted: str, count: int) -> tuple[int, int]:
-    """First and last iteration of a text such as "0-19", of so many; UsageError if it is no such text."""
-    first, _, last = wanted.partition("-")
-    if not first.isdecimal() or not (last or first).isdecimal() or len(wanted) > 19:
-        raise UsageError(f"iterations {wanted!r}: a number from 0, or a range such as 0-19")
-    low, high = int(first), int(last or first)
-    if not low <= high < count:
-        raise UsageError(f"iterations {wanted!r}: {trace.file} has {count}, numbered from 0")
-    return low, high
 
 
 def parse_window(text: str) -> Span:
@@ -56,55 +45,106 @@ def parse_window(text: str) -> Span:
     return Span(round(start), round(end))
 
 
-def part_of(trace: Trace, *, steps: str | None = None, window: str | None = None) -> Trace:
-    """A trace with the calls and GPU events of some iterations, or of a window; its rows and edges stay as they are.
+def call_between(trace: Trace, name: str, number: int = 0) -> int:
+    """Position in `trace.calls` of an annotation, the `number`-th from 0 of those with a name; −1 where it is no call.
 
-    Of iterations: what ran on the host meanwhile, and the GPU events launched meanwhile. Of a window: what ran in it,
-    in part at least. With the GPU events come the calls that launched them. Nothing is cut off: an operator that began
-    earlier keeps its duration. `span` is the chosen time and what the GPU events and their launches need beyond it.
-
-    Args:
-        steps: iterations by number from 0, such as "3" or "0-19". window: see `parse_window`.
+    The name is the whole one, else a part of it; operators count where no annotation has it.
 
     Raises:
-        UsageError: both are given, or not such a text, no such iterations, or nothing in the window.
+        UsageError: no call has the name, or not so many do.
+
+    Example:
+        >>> trace.names[trace.calls.name[call_between(trace, "forward", 1)]]
+        '## forward ##'
+    """
+    calls = trace.calls
+    annotations = trace.scope[calls.source] == ANNOTATION_SCOPE
+    exact = np.array([text == name for text in trace.names], np.bool_)[calls.name]
+    part = np.array([name in text for text in trace.names], np.bool_)[calls.name]
+    for which in (annotations & exact, annotations & part, exact, part):
+        found = np.flatnonzero(which)
+        if len(found) > number >= 0:
+            return int(found[number])
+        if len(found):
+            raise UsageError(f"between {name[:60]!r} {number}: {trace.file} has {len(found)}, numbered from 0")
+    raise UsageError(f"between {name[:60]!r}: no annotation or operator of {trace.file} has this in its name")
+
+
+def part_of(
+    trace: Trace, *, steps: str | None = None, window: str | None = None, between: tuple[str, int] | None = None
+) -> Trace:
+    """A trace with the calls and GPU events of some iterations, a window or an annotation; its rows and edges stay.
+
+    Of iterations and an annotation: what ran on the host meanwhile, and the GPU events launched meanwhile. Of a window:
+    what ran in it, in part at least. With the GPU events come the calls that launched them. Nothing is cut off: an
+    operator that began earlier keeps its duration. `span` is the chosen time and what the GPU events and their launches
+    need beyond it; of steps that do not follow each other, as those of a phase, it is the time from the first to the
+    last.
+
+    Args:
+        steps: iterations by number from 0, such as "3" or "0-19", or of a phase, such as "decode".
+        window: see `parse_window`.
+        between: a name and a number, see `call_between`: from its start to its end.
+
+    Raises:
+        UsageError: two of them are given, or not such a text, no such iterations or annotation, or nothing in the
+            window.
 
     Example:
         >>> part = part_of(trace, window="0-1ms")
         >>> 0 < len(part.calls) < len(trace.calls)
         True
     """
-    if steps is None and window is None:
+    parts = {"--steps": steps, "--window": window, "--between": between}
+    given = [option for option, value in parts.items() if value is not None]
+    if not given:
         return trace
-    if steps is not None and window is not None:
-        raise UsageError("--steps and --window both choose a part of the trace; give one of them")
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} both choose a part of the trace; give one of them")
     trace = with_unattached(trace)
     gpu, calls, runtime = trace.gpu, trace.calls, trace.runtime
     if steps is not None:
-        low, high = step_range(trace, steps, len(trace.steps))
-        chosen = Span(int(trace.steps.start[low]), int(trace.steps.end[low : high + 1].max()))
-        on_gpu = (trace.launched_ns >= chosen.start) & (trace.launched_ns < chosen.end)
+        numbers = chosen_steps(steps, len(trace.steps), trace.steps.phases, trace.file)
+        spans, step = _spans_of(trace.steps, numbers), trace.step_of_event
+        launched = trace.launched_ns
+        on_gpu = _in(spans, launched, launched) & ((step < 0) | np.isin(step, numbers))
+    elif between is not None:
+        call = call_between(trace, *between)
+        spans, launched = Intervals(calls.ts[[call]], calls.end[[call]]), trace.launched_ns
+        on_gpu = _in(spans, launched, launched)
     else:
         after = parse_window(window or "")
-        chosen = Span(trace.span.start + after.start, trace.span.start + after.end)
-        on_gpu = _in(chosen, gpu.ts, gpu.end)
-    in_runtime = _in(chosen, runtime.ts, runtime.end)
+        spans = Intervals(*(np.array([trace.span.start + at], np.int64) for at in after))
+        on_gpu = _in(spans, gpu.ts, gpu.end)
+    chosen = Span(int(spans.start[0]), int(spans.end[-1]))
+    in_runtime = _in(spans, runtime.ts, runtime.end)
     in_runtime[gpu.runtime[on_gpu & (gpu.runtime >= 0)]] = True
-    in_calls = _in(chosen, calls.ts, calls.end)
+    in_calls = _in(spans, calls.ts, calls.end)
     _add_with_callers(in_calls, calls.parent, np.concatenate([gpu.call[on_gpu], runtime.call[in_runtime]]))
     if not (in_calls.any() or in_runtime.any() or on_gpu.any()):
         length = trace.span.length / 1e6
         raise UsageError(f"window {window}: {trace.file} has nothing in it; it is {length:,.3f} ms long")
     part = trace.with_tables(_tables(trace.tables, in_calls, in_runtime, on_gpu))
-    launched = np.append(trace.launched_ns[on_gpu], chosen.start)
-    part.__dict__["span"] = Span(int(launched.min()), int(np.append(gpu.end[on_gpu], chosen.end).max()))
-    part.__dict__["steps"] = _steps(trace.steps, in_calls)
+    begun = np.append(trace.launched_ns[on_gpu], chosen.start)
+    part.__dict__["span"] = Span(int(begun.min()), int(np.append(gpu.end[on_gpu], chosen.end).max()))
+    kept = in_calls[trace.steps.call]
+    if steps is not None:
+        kept &= mask_at(len(trace.steps), numbers)
+    part.__dict__["steps"] = trace.steps.take(np.flatnonzero(kept), as_positions(_new_places(in_calls)))
     return part
 
 
-def _in(span: Span, start: IntColumn, end: IntColumn) -> Mask:
-    """Which intervals overlap a span; empty ones that are in it do."""
-    inside: Mask = (start < span.end) & ((end > span.start) | (start == span.start))
+def _spans_of(steps: Steps, numbers: IntColumn) -> Intervals:
+    """The time of some steps (ordinals, ascending); between those that follow each other nothing is left out."""
+    runs = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
+    start, end = steps.start[numbers[runs]], np.maximum.reduceat(steps.end[numbers], runs)
+    return union(start, end) if np.any(start[1:] < end[:-1]) else Intervals(start, end)
+
+
+def _in(spans: Intervals, start: IntColumn, end: IntColumn) -> Mask:
+    """Which intervals overlap one of some spans; empty ones that are in one do."""
+    begun = np.searchsorted(spans.start, np.maximum(end, start + 1))
+    inside: Mask = (begun > 0) & (start < np.append(spans.end, 0)[begun - 1])
     return inside
 
 
@@ -134,10 +174,3 @@ def _tables(tables: Tables, in_calls: Mask, in_runtime: Mask, in_gpu: Mask) -> T
 def _new_places(kept: Mask) -> IntColumn:
     """Of each row its position among those kept, −1 for the others; one entry more, −1, for row −1."""
     return np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
-
-
-def _steps(steps: Steps, in_calls: Mask) -> Steps:
-    """The iterations whose marks are among the calls that are kept."""
-    kept = in_calls[steps.call]
-    names = tuple(name for name, keep in zip(steps.names, kept.tolist(), strict=True) if keep)
-    return Steps(as_positions(_new_places(in_calls)[steps.call[kept]]), steps.start[kept], steps.end[kept], names)

@@ -107,6 +107,18 @@ class Stacks:
             return np.full(len(rows), -1, np.int64)
         return np.where(self.row[within] == rows, self.entry[within], -1)
 
+    def first_evidence(self, rows: IntColumn) -> IntColumn:
+        """int64, how the first stack of each of some rows is known, an index into `EVIDENCE_OF_STACKS`; −1 for none."""
+        if not len(self.row):
+            return np.full(len(rows), -1, np.int64)
+        within = np.minimum(np.searchsorted(self.row, rows), len(self.row) - 1)
+        return np.where(self.row[within] == rows, self.evidence[within], -1).astype(np.int64)
+
+    def stated(self, rows: IntColumn) -> npt.NDArray[np.bool_]:
+        """Which of some rows have a stack that says of what they do the work, as compilers and annotations give it, and
+        not only where they were called."""
+        return np.isin(self.first_evidence(rows), (COMPILED, GRAPH_ANNOTATION))
+
     def entries(self, row: int) -> list[int]:
         """The innermost entries of all stacks of a row."""
         begin, end = np.searchsorted(self.row, [row, row + 1])
@@ -237,11 +249,14 @@ class Stacks:
         return dict(zip(keys, range(len(self)), strict=True))
 
 
-class SourceTable(NamedTuple):
+@dataclass(frozen=True)
+class SourceTable:
     """Distinct source lines, and by stack entry the code of its line, int64, −1 for none."""
 
     lines: list[SourceLine]
     of_entry: IntColumn
+
+    __repr__ = brief
 
 
 def stacks_of_tree(

@@ -1,7 +1,9 @@
-"""Which annotations mark the iterations of a trace: the one rule that linking, analysis and prediction share."""
+"""Which annotations mark the steps of a trace: the one rule that linking, analysis and prediction share."""
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +14,10 @@ import numpy as np
 from .brief import brief
 from .columns import IntColumn
 from .conventions import PROFILER_STEP
-from .index import CallIndex, Positions
+from .errors import UsageError
+from .frames import Frame, to_arrow, to_pandas
+from .index import CallIndex, Positions, as_positions
+from .step_annotations import CAPTURE, PHASES, UNKNOWN_PHASE, RequestSums, StepBatch, parse_step
 
 DATA_LOADER = "DataLoader"
 """Part of the names of PyTorch's data loaders' annotations (`enumerate(DataLoader)#….__next__`), one an iteration."""
@@ -42,12 +47,14 @@ class IterationMarks:
             enclose their iterations, else with the last call.
         annotation: "ProfilerStep", or the marks' name without running numbers; "" without marks.
         encloses: the marks last as long as their iterations, more or less.
+        batches: of a serving engine's steps what each works on; () of other iterations.
     """
 
     mark: IntColumn
     end: IntColumn
     annotation: str = ""
     encloses: bool = False
+    batches: tuple[StepBatch, ...] = ()
 
     def __len__(self) -> int:
         return len(self.mark)
@@ -70,12 +77,16 @@ class Step:
         number: from 0, as in `etplus analyze --steps`.
         name: that of the profiler's step ("ProfilerStep#3"), else its number.
         start_ns, end_ns: on the trace's clock.
+        batch: of a serving engine's step its phase, requests and tokens, as its annotation says; None of others.
+        inferred: nothing marks it; it is one repetition of a sequence of kernels.
     """
 
     number: int
     name: str
     start_ns: int
     end_ns: int
+    batch: StepBatch | None = None
+    inferred: bool = False
 
     __repr__ = brief
 
@@ -83,6 +94,11 @@ class Step:
     def duration_ns(self) -> int:
         """From its start to its end."""
         return self.end_ns - self.start_ns
+
+    @property
+    def phase(self) -> str | None:
+        """ "prefill", "decode", … (`trace.step_annotations.PHASES`); None if it is not a serving engine's."""
+        return self.batch.phase if self.batch is not None else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,12 +113,19 @@ class Steps(Sequence[Step]):
         call: int64, position in `Trace.calls` of the annotation that marks each.
         start, end: int64 ns.
         names: those of the profiler's steps ("ProfilerStep#3"), else ordinals from "0".
+        thread: int64, that of each one's annotation.
+        batches: of a serving engine's steps what each works on; () of others.
+        inferred: nothing marks them; they are repetitions of a sequence of kernels, and `call` has the outermost call
+            in which each one's first kernel is launched.
     """
 
     call: Positions[Any, CallIndex]
     start: IntColumn
     end: IntColumn
     names: tuple[str, ...]
+    thread: IntColumn
+    batches: tuple[StepBatch, ...] = ()
+    inferred: bool = False
 
     __repr__ = brief
 
@@ -117,11 +140,103 @@ class Steps(Sequence[Step]):
         if isinstance(at, slice):
             return tuple(self[number] for number in range(len(self))[at])
         number = range(len(self))[at]
-        return Step(number, self.names[number], int(self.start[number]), int(self.end[number]))
+        batch = self.batches[number] if self.batches else None
+        return Step(number, self.names[number], int(self.start[number]), int(self.end[number]), batch, self.inferred)
 
-    def of(self, ts: IntColumn) -> IntColumn:
-        """int64, for each time (ns) the ordinal of the iteration that it is in, −1 for none."""
-        return enclosing(self.start, self.end, ts)
+    def of(self, ts: IntColumn, thread: IntColumn | None = None) -> IntColumn:
+        """int64, for each time (ns) the ordinal of the step that it is in, −1 for none; of several the last begun.
+
+        Args:
+            thread: int64, where each time is of, −1 where that is not known. What runs on a thread that has steps of
+                its own is in these alone; what runs elsewhere is in the step of whatever thread.
+        """
+        found = enclosing(self.start, self.end, ts)
+        own = np.unique(self.thread)
+        if thread is None or len(own) < 2:
+            return found
+        for number in own.tolist():
+            mine, here = np.flatnonzero(self.thread == number), thread == number
+            inner = enclosing(self.start[mine], self.end[mine], ts[here])
+            found[here] = np.append(mine, -1)[inner]
+        return found
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame, one row a step; needs pandas (`pip install 'etplus[frames]'`)."""
+        return to_pandas(self._columns())
+
+    def to_arrow(self) -> Any:
+        """A pyarrow Table, one row a step; needs pyarrow (`pip install 'etplus[frames]'`)."""
+        return to_arrow(self._columns())
+
+    def _columns(self) -> Frame:
+        batches = self.batches or [None] * len(self)
+        columns: Frame = {
+            "number": np.arange(len(self)), "name": list(self.names),
+            "start_ns": self.start, "duration_ns": self.end - self.start,
+        }  # fmt: skip
+        for key in ("phase", "mode", "requests", "tokens", "size"):
+            columns[key] = [None if batch is None else getattr(batch, key) for batch in batches]
+        for part in ("prefill", "decode"):
+            sums = [RequestSums() if batch is None else getattr(batch, part) for batch in batches]
+            columns |= {f"{part}_{key}": [getattr(of, key) for of in sums] for key in (*RequestSums._fields, "pairs")}
+        return columns
+
+    def take(self, numbers: IntColumn, places: Positions[CallIndex, CallIndex]) -> Steps:
+        """Some of the steps, by ordinals.
+
+        Args:
+            places: of each call its position in the table that the steps are to be of.
+        """
+        at = numbers.tolist()
+        return Steps(
+            as_positions(np.asarray(places)[self.call[numbers]]), self.start[numbers], self.end[numbers],
+            tuple(self.names[k] for k in at), self.thread[numbers],
+            tuple(self.batches[k] for k in at) if self.batches else (), self.inferred,
+        )  # fmt: skip
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """Of each step of a serving engine its phase; () of others."""
+        return tuple(batch.phase for batch in self.batches)
+
+    def of_phase(self, phase: str) -> tuple[Step, ...]:
+        """The steps of a phase, such as "decode"; () where there are none.
+
+        Raises:
+            UsageError: no such phase.
+        """
+        if phase not in PHASES:
+            raise UsageError(f"phase {phase[:40]!r}: give one of {', '.join(PHASES)}")
+        return tuple(step for step in self if step.phase == phase)
+
+
+def chosen_steps(wanted: str, count: int, phases: Sequence[str], file: str) -> IntColumn:
+    """Ordinals (int64) of the steps that a text names, of so many: "7", "0-19", or a phase such as "decode".
+
+    Args:
+        phases: of each step of a serving engine; () of others. file: for messages.
+
+    Raises:
+        UsageError: no such text, or no such steps.
+
+    Example:
+        >>> chosen_steps("decode", 3, ["prefill", "decode", "decode"], "").tolist()
+        [1, 2]
+    """
+    if wanted in PHASES:
+        found = np.flatnonzero([phase == wanted for phase in phases]).astype(np.int64)
+        if not len(found):
+            there = ", ".join(phase for phase in PHASES if phase in phases)
+            known = f"its steps are {there}" if there else "no annotation of a serving engine says the phase of a step"
+            raise UsageError(f"steps {wanted!r}: {file} has none; {known}")
+        return found
+    first, _, last = wanted.partition("-")
+    if not first.isdecimal() or not (last or first).isdecimal() or len(wanted) > 19:
+        raise UsageError(f"iterations {wanted!r}: a number from 0, or a range such as 0-19, or a phase such as decode")
+    low, high = int(first), int(last or first)
+    if not low <= high < count:
+        raise UsageError(f"iterations {wanted!r}: {file} has {count}, numbered from 0")
+    return np.arange(low, high + 1, dtype=np.int64)
 
 
 def enclosing(start: IntColumn, end: IntColumn, ts: IntColumn) -> IntColumn:
@@ -134,9 +249,31 @@ def enclosing(start: IntColumn, end: IntColumn, ts: IntColumn) -> IntColumn:
         >>> enclosing(np.array([0, 10]), np.array([5, 20]), np.array([3, 7, 12])).tolist()
         [0, -1, 1]
     """
+    if np.any(np.diff(end) < 0):  # some are within others
+        start, end, owner = _innermost(start, end)
+    else:
+        owner = np.arange(len(start))
     found = np.searchsorted(start, ts, side="right") - 1
     inside = (found >= 0) & (ts < np.append(end, 0)[found])
-    return np.where(inside, found, -1)
+    return np.where(inside, np.append(owner, -1)[found], -1)
+
+
+def _innermost(start: IntColumn, end: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
+    """Disjoint spans in order: where each of those given is the last begun of those that are open, and which it is."""
+    found: list[tuple[int, int, int]] = []
+    opened: list[tuple[int, int]] = []  # (minus position, end)
+    at = 0
+    times = np.unique(np.concatenate([start, end])).tolist()
+    for low, high in itertools.pairwise(times):
+        while at < len(start) and start[at] <= low:
+            heapq.heappush(opened, (-at, int(end[at])))
+            at += 1
+        while opened and opened[0][1] <= low:
+            heapq.heappop(opened)
+        if opened:
+            found.append((low, high, -opened[0][0]))
+    low_end = np.array(found, np.int64).reshape(-1, 3).T
+    return low_end[0], low_end[1], low_end[2]
 
 
 def family_of(name: str) -> str:
@@ -149,23 +286,34 @@ def family_of(name: str) -> str:
     return _NUMBER.sub("#", name)
 
 
-def find_marks(names: Sequence[str], ts: IntColumn, end: IntColumn, calls: IntColumn, last: int) -> IterationMarks:
+def find_marks(
+    names: Sequence[str], ts: IntColumn, end: IntColumn, thread: IntColumn, calls: IntColumn, last: int
+) -> IterationMarks:
     """Find the marks: the first of these rules that fits decides.
 
-    1. `ProfilerStep#K`, however many.
-    2. Annotations of the data loader, which recur evenly.
-    3. The annotation that recurs evenly and covers the trace; of several the rarest, of equally rare ones the first.
-    4. `Optimizer.step#…`, where it covers the trace, evenly or not.
+    1. Annotations of serving engines (`trace.step_annotations`), however many: those that say their phase, and with
+       them those of forms that are not known; else those of captures.
+    2. `ProfilerStep#K`, however many.
+    3. Annotations of serving engines in forms that are not known.
+    4. Annotations of the data loader, which recur evenly.
+    5. The annotation that recurs evenly and covers the trace; of several the rarest, of equally rare ones the first.
+    6. `Optimizer.step#…`, where it covers the trace, evenly or not.
 
-    By 2 to 4 marks recur three times at least.
+    By 4 to 6 marks recur three times at least. Of annotations of an engine within another on the same thread only the
+    outer one is a mark, and says what both say.
 
     Args:
-        names: of the user annotations, in order of start. ts, end: int64 ns, theirs.
+        names: of the user annotations, in order of start. ts, end: int64 ns, and thread: int64, theirs.
         calls: int64 ns, starts of all operators and annotations. last: end of the last one, ns.
     """
+    served, known = _serving_steps(names, ts, end, thread)
+    if known:
+        return served
     steps = np.flatnonzero([PROFILER_STEP.fullmatch(name) is not None for name in names]).astype(np.int64)
     if len(steps):
         return IterationMarks(steps, np.append(ts[steps[1:]], end[steps[-1]]), _STEPS, True)
+    if len(served):
+        return served
     loader = np.flatnonzero([DATA_LOADER in name for name in names]).astype(np.int64)
     if len(loader) >= _FEWEST and _even(ts[loader]):
         return _marks(loader, ts, end, DATA_LOADER, last)
@@ -177,6 +325,51 @@ def find_marks(names: Sequence[str], ts: IntColumn, end: IntColumn, calls: IntCo
         if family.startswith(_OPTIMIZER):
             return _marks(mark, ts, end, family, last)
     return IterationMarks(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def _serving_steps(
+    names: Sequence[str], ts: IntColumn, end: IntColumn, thread: IntColumn
+) -> tuple[IterationMarks, bool]:
+    """The steps of a serving engine, and whether any annotation is in a form that is known."""
+    read = {name: parse_step(name) for name in set(names)}
+    order = np.lexsort((-end, ts)).tolist()  # a step before those within it
+    batches = {at: batch for at in order if (batch := read[names[at]]) is not None}
+    unknown = {at: batch for at, batch in batches.items() if batch.phase == UNKNOWN_PHASE}
+    captures = {at: batch for at, batch in batches.items() if batch.phase == CAPTURE}
+    said = {at: batch for at, batch in batches.items() if batch.phase not in (UNKNOWN_PHASE, CAPTURE)} or captures
+    found = _outermost(said, ts, end, thread)
+    found |= _outermost(_apart(unknown, list(found), ts, end, thread), ts, end, thread)
+    mark = np.array(sorted(found), np.int64)
+    bound = np.append(ts[mark[1:]], end[mark[-1:]])
+    return IterationMarks(mark, bound, "serving step", True, tuple(found[at] for at in mark.tolist())), bool(said)
+
+
+def _outermost(batches: dict[int, StepBatch], ts: IntColumn, end: IntColumn, thread: IntColumn) -> dict[int, StepBatch]:
+    """Those that are within no other one of their thread, completed by those within; all in order of start."""
+    found: dict[int, StepBatch] = {}
+    last: dict[int, int] = {}
+    for at, batch in batches.items():
+        around = last.get(int(thread[at]))
+        if around is not None and end[at] <= end[around]:
+            found[around] = found[around].completed(batch)
+        else:
+            found[at], last[int(thread[at])] = batch, at
+    return found
+
+
+def _apart(
+    batches: dict[int, StepBatch], steps: list[int], ts: IntColumn, end: IntColumn, thread: IntColumn
+) -> dict[int, StepBatch]:
+    """Those that share no time with a step of their thread."""
+    threads = {number: [at for at in steps if thread[at] == number] for number in np.unique(thread[steps]).tolist()}
+    bounds = {number: (np.sort(ts[mine]), np.sort(end[mine])) for number, mine in threads.items()}
+    nothing = np.zeros(0, np.int64)
+    apart = {}
+    for at, batch in batches.items():
+        begun, over = bounds.get(int(thread[at]), (nothing, nothing))
+        if np.searchsorted(begun, end[at]) == np.searchsorted(over, ts[at], side="right"):
+            apart[at] = batch
+    return apart
 
 
 def _families(names: Sequence[str]) -> list[tuple[str, IntColumn]]:

@@ -15,8 +15,10 @@ from .brief import brief
 from .dtypes import itemsize
 
 _WITH_NUMBERS = re.compile(
-    r"(?:aten::|_C::|sgl_kernel::|flash_attn::)?_?(?:"
+    r"(?:(?:aten|_C|_rocm_C|_moe_C|_vllm_fa\d_C|_flashmla_C|vllm|sgl_kernel|sglang|sglang_profiler|aiter|flashinfer|trtllm"
+    r"|flash_attn|flash_attn_\d)::)?_?(?:"
     r"\w*conv\w*|\w*attention\w*|flash_attn\w*|_flash_attn\w*|rotary_embedding|\w*norm\w*_backward"
+    r"|\w*mha_\w*|\w*varlen_fwd|fwd\w*|pa_\w*|\w*moe\w*|\w*marlin\w*"
     r"|all|any|amax|amin|argmax|argmin|cat|concat|concatenate|count_nonzero|gather|index|index_select|linalg_vector_norm"
     r"|logsumexp|max|mean|min|nansum|prod|sum|take)_?"
 )
@@ -31,6 +33,20 @@ def numbers_matter(name: str) -> bool:
         [True, False]
     """
     return _WITH_NUMBERS.fullmatch(name) is not None
+
+
+_OF_EXPERTS = re.compile(r"vllm::\w*moe_forward\w*")
+
+
+def inside_matters(name: str) -> bool:
+    """Whether what an operator works on is not among its arguments but among those of the calls inside: the weights of
+    vLLM's experts.
+
+    Example:
+        >>> inside_matters("vllm::moe_forward"), inside_matters("aten::linear")
+        (True, False)
+    """
+    return _OF_EXPERTS.fullmatch(name) is not None
 
 
 class Tensor(NamedTuple):

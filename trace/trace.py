@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from .call_tree import CallTree, Hierarchy, place_calls
+from .call_tree import CallTree, Hierarchy, nearest, place_calls
 from .captured import Attribution, CapturedGraphs, attribution_of
 from .columns import IntColumn, RowColumn, distinct_rows, matching, positions, run_starts, scatter
 from .comm_kernels import Comm, is_comm_kernel
@@ -22,6 +22,7 @@ from .conventions import EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PROFI
 from .counterparts import Counterparts
 from .derive import device_properties, tables_of
 from .errors import ConvertError
+from .generated import GeneratedKernels
 from .host_waits import MAX_SKEW_NS
 from .index import CallIndex, Column, GpuIndex, Positions, Row, as_column, as_positions
 from .intervals import Span
@@ -29,6 +30,7 @@ from .kernel_kinds import is_device_copy, is_device_wait
 from .kinds import GPU
 from .library import Library
 from .link_report import LinkReport
+from .repeated_steps import repeated_steps
 from .stacks import SourceTable, Stacks, own_by
 from .steps import Steps, find_marks
 from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, MemoryEvents, RuntimeCalls, Tables, UnattachedEvents
@@ -125,6 +127,7 @@ class Trace(Library):
         unattached: GPU events of the ET's window that have no row; none in files of format 1.0 and of other linkers.
         memory: what allocators did, where it was recorded.
         stacks: in which frames of the program rows were called, where it was recorded.
+        generated: kernels of compiled code, where something is known of them.
         notes: what had to be inferred or left out, in sentences.
         captured: the graphs that it replays, linked to the operators of their captures; None where no capture was read.
         counterparts: repetitions of the GPU events that were launched before it.
@@ -180,6 +183,7 @@ class Trace(Library):
     unattached: UnattachedEvents
     memory: MemoryEvents
     stacks: Stacks
+    generated: GeneratedKernels
     notes: tuple[str, ...] = ()
     captured: CapturedGraphs | None = None
     counterparts: Counterparts = field(default_factory=Counterparts)
@@ -337,6 +341,13 @@ class Trace(Library):
 
         return origin_of(self)
 
+    @cached_property
+    def generated_of_call(self) -> Column[CallIndex, np.int64]:
+        """int64, by call the position in `generated.kernels` of the one that it is or is called by, −1 for none."""
+        own, calls = self.generated.at(self.calls.source), self.calls
+        at = nearest(np.arange(len(calls)), calls.parent, own >= 0)
+        return as_column(np.where(at >= 0, own[at], -1) if len(calls) else own)
+
     def hierarchy_of(self, calls: Calls) -> Hierarchy:
         """The hierarchy of a table of calls whose names are codes of `names`."""
         parent, name, kind = calls.parent, calls.name, calls.kind
@@ -361,16 +372,24 @@ class Trace(Library):
     @cached_property
     def steps(self) -> Steps:
         """The iterations, found as `trace.steps.find_marks` says; each lasts as long as its annotation where that
-        encloses it, else until the next one begins."""
+        encloses it, else until the next one begins.
+
+        Where no annotation marks them and the sequence of kernels repeats, each repetition is one; they are marked
+        `inferred` (`trace.repeated_steps`).
+        """
         calls = self.calls
         rows = np.flatnonzero(calls.kind == ANNOTATION)
         rows = rows[np.argsort(calls.ts[rows], kind="stable")]
         names = [self.names[code] for code in calls.name[rows].tolist()]
         own = calls.kind != MODULE
-        found = find_marks(names, calls.ts[rows], calls.end[rows], calls.ts[own], int(calls.end[own].max(initial=0)))
+        last = int(calls.end[own].max(initial=0))
+        found = find_marks(names, calls.ts[rows], calls.end[rows], calls.thread[rows], calls.ts[own], last)
+        if not len(found) and (inferred := repeated_steps(self)) is not None:
+            return inferred
         marked = rows[found.mark]
         end = calls.end[marked] if found.encloses else found.end
-        return Steps(as_positions(marked), calls.ts[marked], end, tuple(found.labels(names)))
+        labels = tuple(found.labels(names))
+        return Steps(as_positions(marked), calls.ts[marked], end, labels, calls.thread[marked], found.batches)
 
     @cached_property
     def launched_ns(self) -> Column[GpuIndex, np.int64]:
@@ -384,8 +403,20 @@ class Trace(Library):
 
     @cached_property
     def step_of_event(self) -> Column[GpuIndex, np.int64]:
-        """int64, for each GPU event the ordinal of the step in which it was launched (`launched_ns`), −1 for none."""
-        return as_column(self.steps.of(self.launched_ns))
+        """int64, for each GPU event the ordinal of the step in which it was launched (`launched_ns`), −1 for none.
+
+        The kernels of a replayed graph are in the step that replays it.
+        """
+        gpu = self.gpu
+        thread = np.append(self.calls.thread, -1)[gpu.call]
+        launched = gpu.runtime >= 0
+        thread[launched] = self.runtime.thread[gpu.runtime[launched]]
+        return as_column(self.steps.of(self.launched_ns, thread))
+
+    @cached_property
+    def step_of_call(self) -> Column[CallIndex, np.int64]:
+        """int64, for each call the ordinal of the step that it begins in, −1 for none."""
+        return as_column(self.steps.of(self.calls.ts, self.calls.thread))
 
     @cached_property
     def communicates(self) -> Column[Row, np.bool_]:

@@ -19,6 +19,7 @@ from .printable import shortened
 
 if TYPE_CHECKING:
     from .comm_kernels import Comm
+    from .generated import GeneratedKernel
     from .stacks import SourceLine
     from .tensors import Signature
     from .trace import Trace
@@ -125,8 +126,7 @@ class Op(View[CallIndex], CalledWith):
 
     @property
     def through(self) -> str:
-        """How `forward` is known, one of `trace.kinds.THROUGH`: "fw_parent" (recorded), "sequence number"
-        (inferred)."""
+        """How `forward` is known, one of `trace.kinds.THROUGH`: "sequence number" (inferred)."""
         return THROUGH[int(self.trace.origin.through[self.index])]
 
     @property
@@ -146,9 +146,14 @@ class Op(View[CallIndex], CalledWith):
         return _frames_at(self.trace, int(self.trace.calls.source[self.index]))
 
     @property
+    def generated(self) -> GeneratedKernel | None:
+        """The kernel of compiled code that it is, or that it is called by; None for anything else."""
+        return _generated_at(self.trace, int(self.index))
+
+    @property
     def step(self) -> str | None:
         """The iteration that it is in ("ProfilerStep#3", or an ordinal), None outside."""
-        at = int(self.trace.steps.of(self.trace.calls.ts[self.index : self.index + 1])[0])
+        at = int(self.trace.step_of_call[self.index])
         return self.trace.steps.names[at] if at >= 0 else None
 
     @property
@@ -246,6 +251,12 @@ class DeviceEvent(View[GpuIndex]):
         return bool(self.trace.gpu.same_module[self.index])
 
     @property
+    def generated(self) -> GeneratedKernel | None:
+        """The call of compiled code that launched it, with `kernel_file`, `kernel_hash` and `kernel_kwargs` of a Triton
+        kernel; None for anything else."""
+        return _generated_at(self.trace, int(self.trace.gpu.call[self.index]))
+
+    @property
     def captured_by(self) -> CapturedOp | None:
         """Of a kernel of a replayed graph the call that launched it when the graph was captured, None if unknown."""
         op = int(self.trace.gpu.captured_by[self.index])
@@ -290,6 +301,20 @@ def _source_text(trace: Trace, entry: int) -> str:
 def _all_sources(trace: Trace, row: int, first: SourceLine | None) -> tuple[SourceLine, ...]:
     found = (_source_at(trace, entry) for entry in trace.stacks.entries(row))
     return tuple(dict.fromkeys(line for line in (first, *found) if line is not None))
+
+
+def _generated_at(trace: Trace, call: int) -> GeneratedKernel | None:
+    code = int(trace.generated_of_call[call]) if call >= 0 else -1
+    return trace.generated.kernels[code] if code >= 0 else None
+
+
+def _generated_columns(trace: Trace, call: IntColumn) -> Frame:
+    """Columns of what some calls (−1 for none) launched, as far as it was generated."""
+    kernels = [_generated_at(trace, at) for at in call.tolist()] if len(trace.generated) else [None] * len(call)
+    return {
+        key: ["" if kernel is None else getattr(kernel, key) for kernel in kernels]
+        for key in ("kernel_file", "kernel_hash", "kernel_kwargs")
+    }
 
 
 def _frames_at(trace: Trace, row: int) -> tuple[str, ...]:
@@ -382,6 +407,7 @@ class Ops(_Rows[Op]):
             "phase": [PHASES[code] for code in trace.origin.phase[at].tolist()],
             "module": [_module_text(trace, code) for code in trace.origin.module[at].tolist()],
             "source": [_source_text(trace, entry) for entry in trace.origin.entry[at].tolist()],
+            **_generated_columns(trace, at),
             "shapes": [signature.label if signature is not None else "" for signature in signatures],
             "index": at,
         }
@@ -409,6 +435,7 @@ class DeviceEvents(_Rows[DeviceEvent]):
             "phase": [PHASES[code] for code in trace.origin.gpu_phase[at].tolist()],
             "module": [_module_text(trace, code) for code in trace.origin.gpu_module[at].tolist()],
             "source": [_source_text(trace, entry) for entry in trace.origin.gpu_entry[at].tolist()],
+            **_generated_columns(trace, gpu.call[at]),
             "correlation": np.where(gpu.source[at] >= 0, trace.correlation[gpu.source[at]], -1),
             "index": at,
         }

@@ -9,9 +9,6 @@ from ...analysis.devices import Device
 from .task import Task
 
 _NS_PER_S = 1e9
-_CACHE_SPEED = 3.0
-"""Bandwidth of the last cache over that of device memory, where the record does not say: 3.2 to 3.6 on the V100, 2.5 to
-4 on later devices."""
 
 
 class Bound(NamedTuple):
@@ -63,8 +60,6 @@ def bound_of(task: Task, devices: Mapping[str, Device]) -> Bound | None:
     compute, memory = times_at_peak(task, device)
     if device.peak_flops(task.dtype) is None:  # no peak is known to hold but the highest one
         compute = (task.flops or 0) / max(device.tflops.values(), default=float("inf")) / 1e3
-    if device.l2_bytes and task.bytes:
-        cached = min(task.bytes, device.l2_bytes) / task.bytes
-        speed = max(device.l2_gb_s / device.memory_gb_s, 1.0) if device.l2_gb_s else _CACHE_SPEED
-        memory *= 1 - cached + cached / speed
+    if task.bytes:
+        memory = device.least_ns(task.bytes)
     return Bound(compute, memory) if compute or memory else None

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...analysis.devices import Device
+from ...analysis.event_work import work_of_events
 from ...analysis.flops import bytes_moved, flops
-from ...analysis.kernel_peaks import find_devices, work_of_events
+from ...analysis.kernel_peaks import find_devices
 from ...schemas.kineto.event_args import launch_sizes
 from ...trace.brief import brief
 from ...trace.columns import IntColumn
@@ -95,10 +96,15 @@ def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = 
                 (comm.collective or "") if comm is not None else "",
                 comm.group_size if comm is not None else None,
                 _bag(caller), at.name if at is not None else str(properties.get("name", "unknown device")),
-                *launched[event],
+                launched[event][0], launched[event][1], _byte_factor(size, int(work.most_bytes[event])),
             )
         )  # fmt: skip
     return tasks
+
+
+def _byte_factor(least: int, most: int) -> float:
+    """The middle of a range of bytes over its lower end."""
+    return round((least + most) / 2 / least, 3) if 0 < least < most else 1.0
 
 
 def cpu_tasks(trace: Trace, calls: IntColumn, name: str = "CPU") -> list[Task]:

@@ -43,6 +43,8 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
         category: "kernel", "gpu_memcpy", "gpu_memset", or "cpu_op".
         inputs, outputs: the operator's tensors.
         flops, bytes: of the operator; of the event itself if it is a copy or collective. None where unknown.
+        byte_factor: where `bytes` are the least that it may move (experts), how many times these it is taken to move:
+            the middle of what it may.
         dtype: the element type that peaks go by.
         main: the kernel does the operator's main work.
         place: number of the event among the operator's own.
@@ -68,6 +70,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     device: str = ""
     blocks: int = 0
     block_threads: int = 0
+    byte_factor: float = 1.0
 
     __repr__ = brief
 

@@ -11,7 +11,8 @@ Hockney's r∞, n½ model (1982) as its law of size. Where neither FLOPs nor byt
     time = start + N e^w,
 
 N being the threads launched, at 16 bytes each and the bandwidth; without a grid it is the start alone: what kernels of
-that name and family take. All three are multiplied by what such events take on average over their median.
+that name and family take. All three are multiplied by what such events take on average over their median. Where only
+bounds of the bytes are known (experts), M is of the middle, and the prediction not below the least.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ def work_of(task: Task, devices: Mapping[str, Device]) -> EventWork:
         threads = task.blocks * task.block_threads * _BYTES_PER_THREAD / bandwidth * 1e9
         return EventWork(False, 0.0, usual, {THREADS: threads}, labels, task.kernel)
     through = _through(task)
-    memory = max(bound.memory, (task.bytes or 0) * 1e9 / through) if through else bound.memory
+    memory = max(bound.memory, (task.bytes or 0) * 1e9 / through) if through else bound.memory * task.byte_factor
     amounts = {COMPUTE: bound.compute, MEMORY: memory}
     return EventWork(True, bound.ns, usual, amounts, labels, task.kernel)
 

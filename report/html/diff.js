@@ -104,6 +104,32 @@ function diffIterations(report) {
     "Iterations",
     "Each trace's iterations in order, by their length.",
     card(null, null, node, legend(names.map((name, i) => ({ name, colour: i })))),
+    phasesCard(report.difference.phases),
+  );
+}
+
+/** Steps of a serving engine by phase. */
+function phasesCard(phases) {
+  const rows = phases.map(({ phase, a, b, ratio }) => ({
+    phase,
+    a_steps: a?.steps,
+    a_ns: a?.mean_latency_ns,
+    a_rate: a?.tokens_per_second,
+    b_steps: b?.steps,
+    b_ns: b?.mean_latency_ns,
+    b_rate: b?.tokens_per_second,
+    ratio,
+  }));
+  return tableCard(
+    "Serving steps by phase",
+    "mean latency of a step, new tokens per second",
+    [
+      col.text("phase", "Phase"), col.count("a_steps", "A steps"), col.ns("a_ns", "A latency"),
+      col.other("a_rate", "A tokens/s"), col.count("b_steps", "B steps"), col.ns("b_ns", "B latency", { like: "a_ns" }),
+      col.other("b_rate", "B tokens/s"), col.other("ratio", "B / A", "×"),
+    ],
+    rows,
+    { sort: "", filter: false, name: "serving_phases" },
   );
 }
 

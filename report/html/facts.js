@@ -77,6 +77,7 @@ function callFacts(event, texts) {
     event.device_events > 0 ? amount("device_events", "Device events", event.device_events, "count") : null,
     event.device_ns > 0 ? time("device_ns", "Device time", event.device_ns) : null,
     ...signatureFacts(texts.signatures[event.signature]),
+    ...generatedFacts(texts.generated[event.generated]),
     modules.length ? fact("modules", "Modules", modules, modules.join(" / ")) : null,
     ...originFacts(event, texts, modules),
     fact("correlation", "Correlation", event.correlation),
@@ -167,6 +168,7 @@ function deviceFacts(event, texts, lane, operator, devices) {
     moved = event.bytes >= 0 && event.dur ? (event.bytes / event.dur) * 1e9 : null,
     peak = device?.peaks?.[dtype] ?? null,
     wide = fromMemory(event, device) ? device.memory_gb_s * 1e9 : null,
+    ranged = event.most_bytes > event.bytes,
     modules = operator ? regions(texts, operator.path) : [];
   return known([
     fact("category", "Category", texts.categories[event.category]),
@@ -177,11 +179,13 @@ function deviceFacts(event, texts, lane, operator, devices) {
     time("delay", "Launch delay", event.delay),
     fact("device", "Device", lane.device),
     fact("stream", "Stream", lane.stream),
+    ...generatedFacts(texts.generated[event.generated]),
     ...launchFacts(texts.configs[event.config] ?? {}),
     event.flops >= 0 ? amount("flops", "FLOPs", event.flops, "flop") : null,
     rate === null ? null : amount("flops_per_second", "Rate", rate, "flop/s"),
     rate === null || !peak ? null : peakShare("flops_share", `Share of the ${dtype} peak`, rate / peak),
-    event.bytes >= 0 ? amount("bytes", "Bytes", event.bytes, "bytes") : null,
+    event.bytes >= 0 ? amount("bytes", ranged ? "Bytes, at least" : "Bytes", event.bytes, "bytes") : null,
+    ranged ? amount("most_bytes", "Bytes, at most", event.most_bytes, "bytes") : null,
     moved === null ? null : amount("bytes_per_second", "Bandwidth", moved, "bytes/s"),
     moved === null || !wide ? null : peakShare("bytes_share", "Share of the bandwidth", moved / wide),
     ...commFacts(texts.comms[event.comm] ?? {}),
@@ -190,9 +194,28 @@ function deviceFacts(event, texts, lane, operator, devices) {
     fact("kineto_event", "Kineto event", event.kineto_event),
     event.step >= 0 ? fact("step", "Iteration", texts.steps[event.step]) : null,
     event.reason > 0 ? fact("reason", "Not attached", texts.reasons[event.reason]) : null,
+    event.repeated >= 0
+      ? fact("repeated", "Operator, by repetition in a later iteration", texts.repeated[event.repeated])
+      : null,
     ...linkFacts(texts, event.link, "its operator"),
     ...capturedFacts(event, texts),
   ]);
+}
+
+/** Of an event in compiled code: what the compiler says of its kernel; nothing of other events. */
+function generatedFacts(kernel) {
+  if (!kernel) return [];
+  const { region, backward, handle, nodes = [], lines } = kernel,
+    part = region ? `${region}${backward ? ", backward" : ""}${handle === undefined ? "" : `, call ${handle}`}` : "";
+  return [
+    fact("generated", "Compiled as", kernel.name),
+    part ? fact("region", "Compiled region", part) : null,
+    nodes.length ? fact("nodes", nodes.length > 1 ? "Fused of" : "Made of", nodes, nodes.join(", ")) : null,
+    lines.length > 1 ? fact("lines", "Source lines (fused)", lines, lines.join("; ")) : null,
+    kernel.kernel_file ? fact("kernel_file", "Kernel file", kernel.kernel_file) : null,
+    kernel.kernel_hash ? fact("kernel_hash", "Kernel hash", kernel.kernel_hash) : null,
+    kernel.kernel_kwargs ? fact("kernel_kwargs", "Kernel constants", kernel.kernel_kwargs) : null,
+  ];
 }
 
 /** Of an event of a replayed graph: the call that launched it when the graph was captured. */

@@ -79,6 +79,9 @@ function overviewSection(report, rank) {
     told.samples_per_second
       ? tile("Throughput", `${plain(told.samples_per_second)} samples/s`, `batch of ${told.batch_size}`)
       : null,
+    analysis.serving_phases.length && analysis.serving_phases.at(-1).tokens_per_second
+      ? tile("Tokens", `${plain(analysis.serving_phases.at(-1).tokens_per_second)} /s`, servedNote(analysis.serving_phases))
+      : null,
     tile("Events", show(events, "count"), `${show(rank.gpu_events, "count")} on the GPU`),
     links
       ? tile("Linked", show(links.linked / (links.total || 1), "share"), `of ${show(links.total, "count")} operators`)
@@ -102,6 +105,12 @@ function overviewSection(report, rank) {
     bar,
     sideBySide([6, 6], card("Trace", null, facts(rank)), card("Links", null, coverage(rank, attributed))),
   );
+}
+
+/** Steps of a serving engine by phase, in words. */
+function servedNote(phases) {
+  const counts = phases.filter((row) => row.phase !== "all").map((row) => `${row.steps} ${row.phase}`);
+  return `steps: ${counts.join(", ")}`;
 }
 
 /** What is wrong with the inputs, of all ranks: numbers of a broken trace are not those of the whole run. */

@@ -34,7 +34,7 @@ function sourceSection(report, rank) {
       sources.map((row) => ({
         ...row,
         place: `${row.file}:${row.line}`,
-        kind: row.own ? "" : "not own code",
+        kind: [row.own ? "" : "not own code", row.fused ? `${row.fused} fused` : ""].filter(Boolean).join(", "),
       })),
       { sort: heat, name: "sources" },
     ),

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ...trace.columns import IntColumn
 from ...trace.conventions import EDGE_KINDS
 from .encode import Cells, attribute_cells
-from .et_def_pb2 import AttributeProto, BoolList, CollectiveCommType, Int32List, Int64List, Node
+from .et_def_pb2 import AttributeProto, BoolList, CollectiveCommType, Int32List, Int64List, Node, StringList
 
 MEMBERS = {
     "is_cpu_op": "bool_val",
@@ -35,6 +35,8 @@ MEMBERS = {
     "fw_tid": "int64_val",
     "op_schema": "string_val",
     "duration_ns": "int64_val",  # exact, where Node.duration_micros is rounded
+    "inputs": "string_list",  # names of tensors that are read, each with its bytes; of ASTRA-sim's memory tracker
+    "outputs": "string_list",  # the same of those that are written
 }
 """Attribute name to the member that holds its value. The feeder of mlcommons/chakra reads exactly this member
 and reads whatever that field holds if it is another one; ASTRA-sim's takes any integer and throws on the others."""
@@ -63,6 +65,8 @@ OWN_MEMBERS = {
     "captured_by": "string_val",  # that of ET+, as JSON; `captured_graphs` is in the header
     "counterpart": "string_val",  # that of ET+, as JSON
     "captured_op": "string_val",  # name of the operator that launched a replayed graph's kernel when it was captured
+    "captured_shapes": "string_val",  # shapes of that operator's inputs, as JSON
+    "captured_types": "string_val",  # and their types
     "input_strides": "string_val",
     "output_strides": "string_val",
     "et_attrs": "string_val",  # further attributes of the ET node, as JSON
@@ -77,7 +81,9 @@ them stay valid."""
 ORDER = 1 << 8
 """Bit of a dependency that is not in ET+ `edges`: by the order of a thread or stream."""
 
-_LISTS: dict[str, Any] = {"bool_list": BoolList, "int32_list": Int32List, "int64_list": Int64List}
+_LISTS: dict[str, Any] = {
+    "bool_list": BoolList, "int32_list": Int32List, "int64_list": Int64List, "string_list": StringList,
+}  # fmt: skip
 
 
 def attribute(name: str, value: Any) -> AttributeProto:

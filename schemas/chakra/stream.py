@@ -14,7 +14,7 @@ from isal import igzip, isal_zlib
 from ...trace.errors import ConvertError, TraceFormatError
 from ..text.files import open_output, shown_name
 from ..text.memory_limit import Expansion
-from ..text.sniff import GZIP_MAGIC, head_of, refuse_foreign
+from ..text.sniff import GZIP_MAGIC, head_of, is_chakra, name_of_trace, refuse_foreign
 from ..text.transaction import protect
 from .encode import MAX_MESSAGE_BYTES, Block, delimited
 from .et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
@@ -22,6 +22,7 @@ from .et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
 __all__ = ["MAX_MESSAGE_BYTES", "messages_of", "read_chakra", "read_encoded", "write_blocks", "write_chakra"]
 
 _BLOCK = 1 << 20
+_REMEDY = "give a protobuf .et file"
 _MAX_VARINT_BYTES = 5
 _open_gzip = cast("Callable[[IO[bytes], str], IO[bytes]]", igzip.open)
 _READ_ERRORS = (EOFError, OSError, cast("type[Exception]", isal_zlib.error))
@@ -45,7 +46,8 @@ def read_chakra(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[
 def read_encoded(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[tuple[Node, bytes]]]:
     """Like `read_chakra`, each node with its bytes."""
     name = os.fspath(path)
-    refuse_foreign(shown_name(path), head_of(path))
+    head = head_of(path)
+    refuse_foreign(shown_name(path), head)
     messages = _messages(name)
     place, body = next(messages, ("", b""))
     if not place:
@@ -53,9 +55,9 @@ def read_encoded(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator
     metadata = GlobalMetadata()
     known = _parse(metadata, body) and (metadata.version or metadata.attr)
     if body and not known:
-        raise TraceFormatError(
-            name, place, "not a Chakra trace: the first message is not GlobalMetadata", "give a protobuf .et file"
-        )
+        if (other := name_of_trace(head)) is not None and not is_chakra(head):
+            raise TraceFormatError(name, "", f"this is {other}, not a Chakra trace", _REMEDY)
+        raise TraceFormatError(name, place, "not a Chakra trace: the first message is not GlobalMetadata", _REMEDY)
     return metadata, _nodes(name, messages)
 
 

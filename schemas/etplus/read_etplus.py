@@ -30,6 +30,7 @@ from ..text.files import Blob, Source, load
 from ..text.records import decode_raws
 from .captured_graphs import CapturedBy, read_captured
 from .counterpart_links import Counterpart, read_counterparts
+from .generated_kernels import read_generated
 from .inferred import infer_edges
 from .python_stacks import read_stacks
 from .record_store import EVENT_NUMBERS, TIMES, FileRecords, decode_record, offset_in
@@ -332,10 +333,12 @@ class NodeRows:
         captured = read_captured(file, header, self.captured_by)
         memory = read_memory(file, bytes(header.get("memory", b"[]")), builder.column("id"))
         stacks = read_stacks(file, bytes(header.get("stacks", b"null")), builder.column("id"))
+        generated = read_generated(file, bytes(header.get("generated_kernels", b"null")), builder.column("id"))
         counterparts = read_counterparts(file, header, self.counterpart, builder.column("id"), builder.column("kind"))
         trace = builder.build(
             texts, summary=report, header=header, flat=self.flat, edges=None if edges is None else edges(),
-            unattached=unattached, memory=memory, stacks=stacks, captured=captured, counterparts=counterparts,
+            unattached=unattached, memory=memory, stacks=stacks, generated=generated, captured=captured,
+            counterparts=counterparts,
         )  # fmt: skip
         return infer_edges(trace) if edges is None else trace
 

@@ -23,6 +23,7 @@ from ...trace.comm_kernels import Comm
 from ...trace.conventions import EDGE_KINDS, GPU_ANNOTATION_CATEGORY, PYTHON_CATEGORY, UNATTACHED_REASONS
 from ...trace.counterparts import Counterparts
 from ...trace.errors import UNREADABLE, TraceFormatError
+from ...trace.generated import GeneratedKernels
 from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME
 from ...trace.stacks import Stacks
 from ...trace.tables import MemoryEvents, UnattachedEvents
@@ -37,6 +38,7 @@ from ..text.json_text import rows as texts_of_rows
 from ..text.parallel import parallel_map, processes
 from .captured_graphs import CAPTURED_VERSION, captured_by_texts, edited_file, section_of
 from .counterpart_links import counterpart_texts
+from .generated_kernels import generated_section
 from .python_stacks import stacks_section
 from .record_store import EVENT_NUMBERS, NODE_KEYS, RUNTIME_KEYS, TIMES, FileRecords, Key, TextRecords
 
@@ -73,7 +75,7 @@ class RowSource(Protocol):
         kind: int8, one entry a row. flat: as in `Trace`.
         names, categories: texts by the codes of these columns. tids: JSON texts of Kineto's threads.
         sync_dep: as in `Trace`. edges: between ids, as `TraceBuilder.build` takes them.
-        memory, stacks: as in `Trace`.
+        memory, stacks, generated: as in `Trace`.
         unattached: index of each unattached event in Kineto's `traceEvents`, in the order of `unattached_events`.
     """
 
@@ -95,6 +97,8 @@ class RowSource(Protocol):
     def memory(self) -> MemoryEvents: ...
     @property
     def stacks(self) -> Stacks: ...
+    @property
+    def generated(self) -> GeneratedKernels: ...
     @property
     def unattached(self) -> IntColumn: ...
 
@@ -184,6 +188,7 @@ class LinkedRecords(TextRecords):
         found = {key: value for key, value in header.items() if key != "nodes"}
         found |= {key: msgspec.Raw(b"[%b]" % b"".join(make() for make in made)) for key, made in sections.items()}
         found |= {"stacks": msgspec.Raw(self._stacks())} if len(self.rows.stacks) else {}
+        found |= {"generated_kernels": msgspec.Raw(self._generated())} if len(self.rows.generated) else {}
         captured = self.captured
         return found if captured is None else found | {"captured_graphs": msgspec.Raw(section_of(captured))}
 
@@ -211,6 +216,7 @@ class LinkedRecords(TextRecords):
             *self._unattached_pieces(),
             *([lambda: b"]" + b',\n  "memory": [', *self._memory_pieces()] if len(trace.memory) else []),
             lambda: b"]" + (b',\n  "stacks": ' + self._stacks() if len(trace.stacks) else b""),
+            lambda: b',\n  "generated_kernels": ' + self._generated() if len(trace.generated) else b"",
             lambda: b"" if captured is None else b',\n  "captured_graphs": ' + section_of(captured),
             lambda: b',\n  "etplus": ' + orjson.dumps(self.summary) + b"\n}\n",
         ]
@@ -333,6 +339,10 @@ class LinkedRecords(TextRecords):
     def _stacks(self) -> bytes:
         stacks = self.rows.stacks
         return stacks_section(stacks, self.rows.column("id", stacks.row))
+
+    def _generated(self) -> bytes:
+        generated = self.rows.generated
+        return generated_section(generated, self.rows.column("id", generated.row))
 
     def _event_fields(
         self, category: npt.NDArray[np.int32], columns: Mapping[str, npt.NDArray[Any]], more: list[Part]

@@ -101,7 +101,7 @@ class ArrowTables:
         """The signature, what they wait for, and the step."""
         trace, arrow = self.trace, self._arrow
         waits = [trace.sync_dep.get(row) for row in rows.tolist()] if trace.sync_dep else [None] * len(rows)
-        step = scatter(len(trace), trace.calls.source, trace.steps.of(trace.calls.ts))[rows]
+        step = scatter(len(trace), trace.calls.source, trace.step_of_call)[rows]
         return {
             "signature": self._numbers(self._signature_codes[0]),
             "sync_dep": arrow.array(waits, arrow.list_(arrow.int64())), "step": self._numbers(step, step < 0),
@@ -136,10 +136,11 @@ class ArrowTables:
     def _launched(self, rows: IntColumn) -> dict[str, Any]:
         """When, in which step, and by which call each event was launched."""
         trace = self.trace
-        gpu = trace.gpu if not trace.tables.whole else trace.gpu.take(trace.gpu.source >= 0)
+        own = trace.gpu.source >= 0 if trace.tables.whole else np.ones(len(trace.gpu), np.bool_)
+        gpu = trace.gpu.take(own)
         name, at = _taken(trace.calls.name, gpu.call), _taken(trace.runtime.ts, gpu.runtime)
         at = np.where(at >= 0, at, _taken(trace.calls.ts, gpu.call))
-        step = np.where(at >= 0, trace.steps.of(at), -1)
+        step = np.where(at >= 0, trace.step_of_event[own], -1)
         name, launch, ordinal = (scatter(len(trace), gpu.source, values)[rows] for values in (name, at, step))
         at = self._arrow.array(inverse_positions(len(trace), gpu.source)[rows])
         events = DeviceEvents(trace, np.arange(len(gpu))).to_arrow().take(at)

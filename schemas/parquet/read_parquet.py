@@ -26,6 +26,7 @@ from ...trace.tables import MemoryEvents, UnattachedEvents
 from ...trace.trace import Trace
 from ..etplus.captured_graphs import CapturedBy, read_captured
 from ..etplus.counterpart_links import Counterpart, read_counterparts
+from ..etplus.generated_kernels import read_generated
 from ..etplus.python_stacks import read_stacks
 from ..etplus.record_store import TextRecords
 from ..text.gc_control import gc_disabled
@@ -177,12 +178,13 @@ class _Reader:
         header = _Header(texts.text, meta.header)
         captured = read_captured(self.name, header, self._captured(device))
         ids = builder.column("id")
-        stacks = read_stacks(self.name, bytes(header["stacks"]) if "stacks" in header else b"null", ids)
+        sections = [bytes(header[key]) if key in header else b"null" for key in ("stacks", "generated_kernels")]
+        stacks, generated = read_stacks(self.name, sections[0], ids), read_generated(self.name, sections[1], ids)
         counterparts = read_counterparts(self.name, header, self._counterparts(device), ids, builder.column("kind"))
         return builder.build(
             texts, summary=meta.summary, header=header, flat=meta.flat, edges=self._edges(), thread=thread,
             unattached=self._unattached(loose), memory=self._memory(), captured=captured,
-            stacks=stacks, counterparts=counterparts, notes=tuple(meta.notes),
+            stacks=stacks, generated=generated, counterparts=counterparts, notes=tuple(meta.notes),
         )  # fmt: skip
 
     @cached_property

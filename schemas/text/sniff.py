@@ -189,6 +189,20 @@ def is_chakra(head: bytes) -> bool:
     )  # fmt: skip
 
 
+def name_of_trace(head: bytes) -> str | None:
+    """What a file of a format that is read begins like, in words; None if it is none of them.
+
+    Example:
+        >>> name_of_trace(b'{"schemaVersion": 1, "traceEvents": []}')
+        'a Kineto trace'
+    """
+    known = (
+        (is_chakra, "a Chakra trace"), (is_sqlite, "a SQLite database"), (is_pftrace, "a Perfetto trace"),
+        (begins_like_nodes, "an Execution Trace or ET+"), (begins_like_kineto, "a Kineto trace"),
+    )  # fmt: skip
+    return next((what for tells, what in known if tells(head)), None)
+
+
 def refuse_foreign(name: str, head: bytes) -> None:
     """Refuse a file of a format that is not read, by its name and its first bytes (unpacked), and say which it is.
 

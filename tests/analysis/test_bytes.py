@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from etplus.analysis.event_work import work_of_events
 from etplus.analysis.flops import bytes_moved, flops
-from etplus.analysis.kernel_peaks import work_of_events
 from etplus.converters.open import load as read_trace
 from etplus.trace.tensors import Argument, Signature, Tensor
 from support import run

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.analysis.devices import Device
-from etplus.analysis.kernel_peaks import _innermost, _known_sums, against_peaks, kernel_table, work_of_events
+from etplus.analysis.event_work import _innermost, work_of_events
+from etplus.analysis.kernel_peaks import _known_sums, against_peaks, kernel_table
 from etplus.converters.open import load as read_trace
 from hypothesis import given
 from hypothesis import strategies as st

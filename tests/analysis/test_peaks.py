@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from etplus.analysis.devices import Device, known_devices
-from etplus.analysis.kernel_peaks import find_devices, from_memory, gemm_table, kernel_table, work_of_events
+from etplus.analysis.event_work import work_of_events
+from etplus.analysis.kernel_peaks import find_devices, from_memory, gemm_table, kernel_table
 from etplus.converters.open import load
 from etplus.linker.captured_graphs import link_captured_graphs
 from etplus.linker.pipeline import read_captures

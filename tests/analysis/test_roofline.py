@@ -6,8 +6,9 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from etplus.analysis.event_work import work_of_events
 from etplus.analysis.flops import flops
-from etplus.analysis.kernel_peaks import KernelRow, find_devices, kernel_table, work_of_events
+from etplus.analysis.kernel_peaks import KernelRow, find_devices, kernel_table
 from etplus.converters.open import load as read_trace
 from etplus.trace.trace import Trace
 from support import Document

@@ -117,7 +117,9 @@ def test_the_annotation_of_iterations_has_one_name() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["--steps", "--window", "--top", "--batch-size", "--device-spec", "--annotation"])
+@pytest.mark.parametrize(
+    "name", ["--steps", "--window", "--between", "--top", "--batch-size", "--device-spec", "--annotation"]
+)
 def test_what_analyze_report_and_diff_share_is_said_alike(name: str) -> None:
     """But for the verb: analyse, show, compare."""
     helps = [of[name].help for of in map(actions, ("analyze", "report", "diff")) if name in of]
@@ -194,7 +196,9 @@ WRITES = (
     "reshard plus.json --dp 2 --to chakra -o {}", "reshard plus.json --dp 2 --json {}", "train set -o {}",
     "evaluate set --split valid -o {}", "check plus.0.et -o {}", "analyze plus.json -o {}",
     "analyze plus.json --csv {}", "analyze plus.json --overheads {}", "analyze plus.json --plots {}",
-    "report plus.json -o {}.html", "augment kineto.json -o {}", "redact kineto.json -o {}",
+    "conformance plus.json --case gpu_shaped_from_cpu -o {}", "conformance plus.json --case train_cpu --json {}",
+    "conformance --pairs {}", "sql plus.json -o {}.csv", "report plus.json -o {}.html",
+    "augment kineto.json -o {}", "redact kineto.json -o {}",
     "diff plus.json plus.json -o {}", "demo -o {}",
     "batch . -o job --json {}", "batch . --json {}", "convert plus.json -o x.et --json {}",
     "predict plus.json --model model.json --json {}", "reshard plus.json --dp 2 --plan {}",
@@ -203,7 +207,7 @@ WRITES = (
     "augment kineto.json -o x --json {}", "redact kineto.json -o x --json {}", "diff plus.json plus.json --json {}",
 )  # fmt: skip
 """A command line for each output of each command; {} is the output."""
-MAKES_FOLDERS = ("batch . -o {}", "demo", "--csv", "--plots", "npz", "reshard plus.json --dp 2 -o {}")
+MAKES_FOLDERS = ("batch . -o {}", "demo", "--pairs", "--csv", "--plots", "npz", "reshard plus.json --dp 2 -o {}")
 
 
 def test_every_command_that_writes_is_among_them() -> None:

@@ -12,15 +12,15 @@ from etplus.converters.astra_nodes import DELAY, START, SimNode, after_start, wr
 from etplus.converters.astra_sim import for_simulator, write_astra_sim
 from etplus.converters.collectives import Communication, agree, survey
 from etplus.trace.index import Row
-from etplus_files import step_by_hand
+from etplus_files import cpu, etplus, gpu, step_by_hand
 from plain_chakra import COLL, COMP, read_plain
 from random_step import digest, random_step
 
 WRITTEN = [
-    "857bee55", "0a19d69f", "736dbbe7", "7d0a8b44", "1281f65f", "ecb3602b", "b33b39b8", "8c6f2d98",
+    "cd0b8715", "a0daf9cd", "7a26a817", "50e5b035", "49a53779", "ce97bc19", "246945bb", "fc0cafa3",
 ]  # fmt: skip
 ROOFLINE = [
-    "826bc987", "931a9147", "85999ebf", "6199dbfc", "db8536cf", "308b9835", "935c6324", "1c122e84",
+    "f2588245", "fcae28d8", "f7de9d71", "17639f98", "74d30251", "4e5b94fe", "2ead4a72", "3733dafe",
 ]  # fmt: skip
 
 
@@ -67,6 +67,18 @@ def test_what_the_simulator_reads_of_each_kind_of_node(tmp_path: Path) -> None:
         (None, None, None, None, None, None, None, False), (None, None, None, 7, None, None, None, False),
         (7, 40_000, 50_000, 7, None, None, None, False), (8, 90_000, 30_000, 13, None, 1024, "3", False),
         (4, 10_000, 20_000, None, 1, None, None, False), (None, None, None, None, None, None, None, False),
+    ]  # fmt: skip
+    assert [node.value("duration_ns") for node in found] == [4000, 6000, 50_000, None, 20_000, 1000]
+
+
+def test_durations_are_exact_where_only_rounding_changed_them(tmp_path: Path) -> None:
+    """A kernel of 0.7 µs beside one that another overlaps; `inclusive_ns` is as measured for both."""
+    trace = etplus([cpu(3, "aten::mm", 0, 100), gpu(7, "short", 40, 0.7), gpu(8, "cut", 50, 30.4)], [], [], rank=0)
+    rows = [Row(int(np.flatnonzero(trace.id == number)[0])) for number in (7, 8)]
+    write_nodes(trace, tmp_path / "t.0.et", [SimNode(1, rows[0], 1, []), SimNode(2, rows[1], 12, [1])], 0)
+    found = read_plain(tmp_path / "t.0.et")[1]
+    assert [(node.micros, node.value("duration_ns"), node.value("inclusive_ns")) for node in found] == [
+        (1, 700, 700), (12, 12_000, 30_400),
     ]  # fmt: skip
 
 

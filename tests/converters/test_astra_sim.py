@@ -161,7 +161,9 @@ def test_ranks_together_match(tmp_path: Path) -> None:
     documents = [linked(name) for name in DLRM]
     done = convert(documents, tmp_path / "fold", to="astra-sim")
     assert done.files == (*(str(tmp_path / f"fold.{rank}.et") for rank in range(4)),
-                          str(tmp_path / "fold.comm_groups.json"))  # fmt: skip
+                          str(tmp_path / "fold.comm_groups.json"),
+                          *(str(tmp_path / f"fold.{of}")
+                            for of in ("network.yml", "system.json", "memory.json", "run.sh")))  # fmt: skip
     assert done.notes[0] == "4 of 8 ranks were given; groups are cut down to these"
     report = check(tmp_path / "fold", profile="astra-sim")
     assert report.ok

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from etplus.analysis.counters import counters
-from etplus.analysis.kernel_peaks import kernel_table, work_of_events
+from etplus.analysis.event_work import work_of_events
+from etplus.analysis.kernel_peaks import kernel_table
 from etplus.converters.augment import ARGUMENTS, _last_recorded, augment
 from etplus.converters.open import load as read_trace
 from etplus.schemas.text.secrets import mask

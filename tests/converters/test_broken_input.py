@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import shutil
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -106,8 +107,8 @@ def assert_contract(source: Path, folder: Path) -> Counter[str]:
             outcome["written"] += 1
             if to in ("json", "etplus", "chrome", "networkx-json"):
                 json.loads(output.read_bytes())
-            for file in done.files:
-                Path(file).unlink()
+            for file in map(Path, done.files):  # of parquet a folder
+                shutil.rmtree(file) if file.is_dir() else file.unlink()
     return outcome
 
 

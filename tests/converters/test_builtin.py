@@ -20,6 +20,10 @@ ROWS = 17
 """Of `step_by_hand`; of these 15 have a time."""
 
 
+def _config(prefix: str) -> list[str]:
+    return [f"{prefix}.{of}" for of in ("network.yml", "system.json", "memory.json", "run.sh")]
+
+
 def of_rank(rank: int, **more: Any) -> Trace:
     """A rank that computes, and communicates nothing."""
     return etplus([cpu(3, "aten::mm", 0, 100), gpu(7, "gemm", 40, 50, **more)], [], [], rank=rank, world_size=2)
@@ -48,7 +52,12 @@ def test_ranks_that_do_not_communicate(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^2 ranks make as many files; give a prefix, a name without .et \(-o PREFIX"):
         convert(both, tmp_path / "job.et", as_prefix=False)
     simulated = convert(both, tmp_path / "sim", to="astra-sim")
-    assert [Path(file).name for file in simulated.files] == ["sim.0.et", "sim.1.et", "sim.comm_groups.json"]
+    assert [Path(file).name for file in simulated.files] == [
+        "sim.0.et",
+        "sim.1.et",
+        "sim.comm_groups.json",
+        *_config("sim"),
+    ]
 
 
 def test_a_rank_that_waits_for_one_that_is_not_there(tmp_path: Path) -> None:
@@ -67,7 +76,9 @@ def test_options_of_astra_sim(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=message):
             convert(step_by_hand(), tmp_path / "t.0.et", to="astra-sim", host=host)
     done = convert(step_by_hand(), tmp_path / "job", to="astra-sim", replicate=3, as_prefix=True)
-    assert [Path(file).name for file in done.files] == ["job.0.et", "job.1.et", "job.2.et", "job.comm_groups.json"]
+    assert [Path(file).name for file in done.files] == [
+        "job.0.et", "job.1.et", "job.2.et", "job.comm_groups.json", *_config("job")
+    ]  # fmt: skip
 
 
 def test_one_rank_as_json_or_as_etplus(tmp_path: Path) -> None:

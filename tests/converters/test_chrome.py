@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from etplus.analysis.kernel_peaks import work_of_events
+from etplus.analysis.event_work import work_of_events
 from etplus.converters.chrome import ChromeTrace, write_chrome
 from etplus.converters.open import load as read_trace
 from etplus.linker import link

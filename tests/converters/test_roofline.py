@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from etplus.analysis.kernel_peaks import work_of_events
+from etplus.analysis.event_work import work_of_events
 from etplus.converters.astra_sim import for_simulator, write_astra_sim
 from etplus.converters.collectives import agree, survey
 from etplus.converters.convert import convert

@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 import pytest
 from etplus.linker import link
-from etplus.linker.captures import Capture, batch_size_in, capture_files, captures_of, kernel_key, with_callers
+from etplus.linker.captures import Capture, capture_files, captures_of, kernel_key, with_callers
 from etplus.trace.errors import TraceFormatError, UsageError
 from support import Document, et_document, kineto_document
 
@@ -89,6 +89,21 @@ def test_the_calls_around_launches() -> None:
     assert found.kind.tolist()[0] != found.kind.tolist()[1] == found.kind.tolist()[2]
 
 
+def test_calls_that_describe_experts() -> None:
+    """Of vLLM's experts the calls inside with three dimensions are kept, each form once; of other operators none."""
+    weights = {"Input Dims": [[32, 48, 128], []], "Input type": ["unsigned char", "ScalarList"]}
+    flat = {"Input Dims": [[8, 64], []], "Input type": ["c10::BFloat16", "ScalarList"]}
+    events = [
+        *capture(10, 90), op("vllm::moe_forward", 20, 30), op("aten::view", 21, 1), op("aten::view", 23, 1),
+        op("aten::flatten", 25, 3), op("aten::transpose", 26, 1), op("TopK", 30, 6), run("cudaLaunchKernel", 32),
+        run("cudaLaunchKernel", 45), op("aten::linear", 60, 20), op("aten::view", 62, 1), run("cudaLaunchKernel", 65),
+    ]  # fmt: skip
+    found = captured(events, {"aten::view": weights, "aten::flatten": flat, "aten::transpose": weights})
+    assert found.name == ["vllm::moe_forward", "aten::view", "aten::transpose", "TopK", "aten::linear"]
+    assert found.parent.tolist() == [-1, 0, 0, 0, -1], "the call between, which says nothing, is left out"
+    assert found.op.tolist() == [3, 0, 4]
+
+
 def test_kernels_that_calls_record() -> None:
     args = {"hipModuleLaunchKernel": {"kernel": "gemm", "grid": [1, 2, 3], "block": [4, 5, 6]}}
     events = [run("hipStreamBeginCapture", 10), run("hipModuleLaunchKernel", 12), run("hipStreamEndCapture", 20)]
@@ -130,17 +145,6 @@ def test_a_list_of_captures_says_batch_size_and_mode(tmp_path: Path) -> None:
     (found,) = captures_of(tmp_path, None, False)  # type: ignore[arg-type]
     assert (found.file, found.batch_size, found.mode) == ("k.json", (8,), ("DECODE",))
     assert found.notes == ("empty.json: no graph is captured in it, left out",)
-
-
-@pytest.mark.parametrize(
-    ("name", "size"),
-    [
-        ("step[DECODE bs=32]", 32), ("execute_16_context", 16), ("execute_context_1(100)_generation_2(2)", 102),
-        ("execute_context_0(0)_generation_7(7)", 7), ("forward", None), ("abs=3", None),
-    ],
-)  # fmt: skip
-def test_batch_sizes_in_names(name: str, size: int | None) -> None:
-    assert batch_size_in(name) == size
 
 
 def test_names_of_kernels_copies_and_fills() -> None:

@@ -97,8 +97,8 @@ def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tup
 
     monkeypatch.setattr(pipeline, "linked_trace", linked_trace)
     trace = link(orjson.dumps(PAIR_ET), orjson.dumps(PAIR_KINETO), renumber=request.param, whole_job=True)
-    join, _, dependencies, _ = given
-    return LinkedRows.of(join, dependencies, Numbering.of(join, renumber=request.param)), trace, request.param
+    join, _, dependencies, code, _ = given
+    return LinkedRows.of(join, dependencies, code, Numbering.of(join, renumber=request.param)), trace, request.param
 
 
 def test_every_column_of_every_row(case: tuple[LinkedRows, Any, bool]) -> None:

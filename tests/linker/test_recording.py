@@ -281,3 +281,27 @@ def test_numbers_that_make_no_window(tmp_path: Path, numbers: dict[str, int]) ->
     with pytest.raises(UsageError, match="at least 0, 0 and 1"), record(tmp_path, **numbers):  # type: ignore[arg-type]
         pass
     assert names(tmp_path) == []
+
+
+def compiled_loop(torch: Any, recording: Any, model: Any) -> None:
+    for _ in range(3):
+        model(torch.ones(3, 4)).sum().backward()
+        recording.step()
+
+
+@pytest.mark.slow
+def test_what_the_compiler_says_is_saved_where_code_is_compiled(torch: Any, tmp_path: Path) -> None:
+    config = importlib.import_module("torch._inductor.config")
+    if not hasattr(config.trace, "provenance_tracking_to_timeline"):
+        pytest.skip("needs PyTorch 2.14")
+    linear = torch.nn.Linear(4, 2)
+    model = torch.compile(lambda x: torch.nn.functional.gelu(linear(x)))
+    with record(tmp_path, wait=1, warmup=1, active=1) as recording:
+        compiled_loop(torch, recording, model)
+    assert names(tmp_path) == sorted([*SET, "rank-0.kernel_information.json.gz"])
+    assert not config.trace.provenance_tracking_to_timeline
+    assert recording.result is not None
+    known = [op for op in recording.result.ops if op.generated is not None]
+    assert known and {op.source.file for op in known if op.source is not None} == {__file__}
+    with record(tmp_path, wait=0, warmup=0, active=1, provenance=False) as recording:
+        compiled_loop(torch, recording, linear)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -11,12 +12,13 @@ import orjson
 import pytest
 from etplus import Trace, link
 from etplus.analysis.operators import operator_table
+from etplus.analysis.origins import source_table
 from etplus.trace.counterparts import Counterparts
 from etplus.trace.unattached import with_unattached
 from hypothesis import given
 from hypothesis import strategies as st
-from repeated_steps import Step, Work, layer, recorded, training
-from support import examples
+from repeated_steps import PROCESS, THREAD, Step, Work, layer, recorded, training
+from support import ROOT, examples, shared_trace
 
 
 def pairs(trace: Trace, truth: Sequence[Work]) -> Iterator[tuple[Work, Work | None]]:
@@ -59,6 +61,19 @@ def test_module_and_line_follow_from_the_repetition() -> None:
     for kernel, (work, _) in zip(trace.kernels, found, strict=False):
         assert (kernel.module or "") == work.module.removeprefix("nn.Module: ")
         assert kernel.counterpart is not None and kernel.phase == kernel.counterpart.phase
+
+
+def test_the_source_line_follows_from_the_repetition() -> None:
+    blob, _ = recorded([training()] * 4, 60)
+    document = orjson.loads(blob)
+    frame = {"ph": "X", "cat": "python_function", "name": "train.py(7): main", "pid": PROCESS, "tid": THREAD}
+    document["traceEvents"].append({**frame, "ts": 1, "dur": 10**7, "args": {"Python id": 1}})
+    trace = link(None, orjson.dumps(document))
+    kernel = trace.kernels[3]
+    assert kernel.counterpart is not None and str(kernel.source) == "train.py:7 (main)" and not kernel.stack
+    rows = source_table(trace)
+    assert [str(row.source) for row in rows] == ["train.py:7 (main)"] and "by repetition" in rows[0].above()
+    assert (rows[0].device_self_ns, rows[0].repeated_ns) == (trace.gpu.dur.sum(), trace.gpu.dur[:60].sum())
 
 
 def other_size(step: Step, at: int = 20) -> list[Work]:
@@ -174,3 +189,16 @@ def test_no_edge_comes_of_it() -> None:
     assert not launched & set(trace.counterparts.links.event.tolist())
     plain = trace.with_(counterparts=Counterparts())
     assert trace.replay().makespan_ns == plain.replay().makespan_ns and trace.replay().error == plain.replay().error
+
+
+REPEATS = ("gpu-pairs/resnet103.kineto.json.gz",)
+"""Of the shared GPU traces those that repeat themselves in their first 30% of time."""
+
+
+@pytest.mark.parametrize("name", [*REPEATS, "python-stacks/mi300_nsfw.json.gz", "gpu-kineto/h100_bert.json.gz"])
+def test_hidden_launches_of_real_traces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    found = importlib.import_module("orphans").score(shared_trace(name).read_bytes())
+    assert found.events and found.right >= 0.98 * found.paired and found.right_module >= 0.98 * found.in_module
+    assert not found.certain and found.replay_change == 0
+    assert name not in REPEATS or found.paired_time >= 0.85 * found.time

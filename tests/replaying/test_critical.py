@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from etplus.replaying.constants import fit_constants
 from etplus.replaying.critical import BETWEEN, binding_edges, critical_chain, critical_path, resource_bounds
 from etplus.replaying.graph_replay import Replay, replay
 from etplus.replaying.replay_graph import DURATION, Edges, ReplayGraph
+from etplus.trace.errors import UsageError
 from etplus.trace.kinds import GPU
+from etplus.trace.selection import call_between
+from support import linked
 from synthetic import Timeline, after
 
 
@@ -161,3 +165,28 @@ def test_equal_shares_are_in_order_of_their_names() -> None:
         trace.op(name, 20 * k, 20 if name != "c" else 30)
     path = critical_path(after(trace.graph()))
     assert list(path.by_op) == [("host work", "c"), ("host work", "a"), ("host work", "b")]
+
+
+def test_the_path_within_a_call() -> None:
+    """From the launch of a at 25: 10 of latency, a, the gap; b is launched later. Of all, the last end is that of a."""
+    result = after(program().graph())
+    whole = critical_path(result)
+    path = critical_path(result, ("prepare", 0))
+    assert path.by_kind == {"host work": 20_000}
+    path = critical_path(result, ("end", 0))
+    assert path.by_kind == {"host work": 30_000} and path.by_op == {("host work", "end"): 30_000}
+    assert path.length_ns < whole.length_ns
+    with pytest.raises(UsageError, match="no annotation or operator"):
+        critical_path(result, ("none", 0))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_the_path_within_an_annotation_is_as_long_as_what_it_launches_takes(number: int) -> None:
+    trace = linked("pairs/gpu_shaped_from_cpu")
+    result = trace.replay()
+    call = call_between(trace, "## forward ##", number)
+    begin, end = int(trace.calls.ts[call]), int(trace.calls.end[call])
+    launched = trace.gpu.source[(trace.launched_ns >= begin) & (trace.launched_ns < end)]
+    rows = np.append(launched[launched >= 0], trace.calls.source[call])
+    path = trace.critical_path(between="## forward ##", number=number)
+    assert path.length_ns == result.end[rows].max() - result.start[trace.calls.source[call]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from etplus.replaying.constants import fit_constants
 from etplus.replaying.graph_replay import replay
 from etplus.replaying.rank_coupling import Rendezvous, _join, _moved, _own_edges, find_rendezvous, join_ranks, ranks_of
-from etplus.replaying.replay_graph import COMM, DURATION, HANDOFF, HOST, LINK_KINDS, ReplayGraph
+from etplus.replaying.replay_graph import COMM, DURATION, HANDOFF, HOST, LINK_KINDS, Edges, ReplayGraph
 from etplus.trace.errors import UsageError
 from synthetic import Timeline
 
@@ -38,7 +39,7 @@ def test_what_each_rank_waits_for() -> None:
     assert (met.rank, met.transfer_ns, met.on_host, met.message) == ((0, 1, 2), 40_000, False, False)
     assert [trace.name_of(row) for trace, row in zip(traces, met.row, strict=True)] == ["ncclDevKernel_AllReduce"] * 3
     assert met.own_ns == (0, 0, 0) and met.early_ns == (0, 0, 0) and found.notes == () and found.begin_ns == (0, 0, 0)
-    assert met.blocked == [(k, row, 0) for k, row in enumerate(met.row)]
+    assert met.blocked == [(k, row, 0, 40_000) for k, row in enumerate(met.row)]
     graphs = [trace.graph() for trace in (rank(0, 0, 10, 90, 3), rank(1, 50, 60, 40, 3), rank(2, 20, 30, 70, 3))]
     joint = join_ranks(graphs)
     edges, names = joint.edges, joint.name_of
@@ -81,9 +82,11 @@ def test_a_message_and_a_collective_on_the_host() -> None:
     measured = np.array([0, 10, 30, 40, 50, 12, 33])
     both = Rendezvous((0, 1), (0, 0), 18, (0, 3), (0, 1), on_host=True)
     message = Rendezvous((0, 1), (1, 0), 7, (0, 0), (0, 2), on_host=True, message=True)
-    assert both.blocked == [(0, 0, 0), (1, 0, 3)] and message.blocked == [(1, 0, 0)]
-    assert Rendezvous((0, 1), (1, 0), 7, (0, 0), (0, 2), message=True).blocked == [(0, 1, 0), (1, 0, 0)]
-    edges, met_at = _join([both, message], np.array([0, 2, 3]), start, end, measured)
+    assert both.blocked == [(0, 0, 0, 18), (1, 0, 3, 18)] and message.blocked == [(1, 0, 0, 7)]
+    assert replace(message, sent_ns=4).blocked == [(0, 1, 0, 4), (1, 0, 0, 7)], "the sender is done earlier"
+    assert Rendezvous((0, 1), (1, 0), 7, (0, 0), (0, 2), message=True).blocked == [(0, 1, 0, 7), (1, 0, 0, 7)]
+    nothing = Edges.of(HANDOFF, *[np.zeros(0, np.int64)] * 3)
+    edges, met_at = _join([both, message], np.array([0, 2, 3]), start, end, measured, nothing)
     assert met_at.tolist() == [11, 40, 30], "the last one's readiness, and where the second rank's own time begins"
     columns = (edges.kind, edges.source, edges.target, edges.lag, edges.owner)
     shown = [(LINK_KINDS[kind], *more) for kind, *more in zip(*(of.tolist() for of in columns), strict=True)]

@@ -9,8 +9,9 @@ import numpy as np
 import orjson
 import pytest
 from captured import capture_events, encode, replay_events
+from compiled_programs import files
 from etplus.analysis.event_relations import RELATIONS, backward_of
-from etplus.analysis.kernel_peaks import work_of_events
+from etplus.analysis.event_work import work_of_events
 from etplus.converters.open import load as read_trace
 from etplus.linker import link
 from etplus.replaying.critical import critical_chain
@@ -23,7 +24,8 @@ from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
 from etplus.trace.views import DeviceEvent, Op
 from pages import unpacked, unpacked_json
-from support import shared_pair
+from repeated_steps import recorded, training
+from support import FIXTURES, shared_pair
 from traces import GPU_SHAPED, kernel, kineto_of, trace_of
 
 Event = dict[str, Any]
@@ -166,6 +168,38 @@ def test_events_of_a_replayed_graph_name_the_captured_call() -> None:
             assert by.graph is not None and texts["graphs"][replayed["graph"]]["index"] == by.graph.index
             seen += 1
     assert seen == 4
+
+
+def test_events_of_compiled_code_name_their_kernels_and_lines() -> None:
+    trace = link(*files(FIXTURES / "compiled" / "other"))
+    events, texts = events_of(trace)
+    seen = set()
+    for op in trace.ops:
+        start = op.start_ns - trace.span.start
+        mine = [e for e in events if (e["ts"], e["dur"]) == (start, op.duration_ns)]
+        said = {e["generated"] for e in mine if texts["names"][e["name"]] == op.name}
+        kernel = op.generated
+        if kernel is None:
+            assert said <= {-1}
+            continue
+        assert {texts["generated"][code]["handle"] for code in said} == {kernel.handle}
+        shown = texts["generated"][said.pop()]
+        assert (shown["name"], shown["region"], shown.get("nodes", [])) == (
+            kernel.name, kernel.region, list(kernel.nodes),
+        )  # fmt: skip
+        assert shown["lines"] == [str(line) for line in op.sources]
+        seen.add((kernel.backward, kernel.handle))
+    assert len(seen) == 36
+
+
+def test_events_that_were_launched_before_the_trace_name_the_operator_of_their_repetition() -> None:
+    blob, truth = recorded([training()] * 3, 30)
+    events, texts = events_of(link(None, blob))
+    on_device = sorted((event for event in events if event["lane"]["gpu"]), key=lambda event: event["ts"])
+    for event, work in zip(on_device, truth, strict=True):
+        said = texts["repeated"][event["repeated"]] if event["repeated"] >= 0 else ""
+        assert said == (f"{work.op} [{work.shape},4]" if event["reason"] else ""), (said, work)
+    assert sum(event["repeated"] >= 0 for event in on_device) == 30
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["linked", "Kineto alone"])

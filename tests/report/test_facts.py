@@ -21,17 +21,23 @@ CONFIG = {
 EVENT = {
     "category": 0, "config": 0, "comm": 0, "dtype": 0, "flops": 3_000_000, "bytes": 3_000_000, "dur": 1000,
     "delay": 1500, "correlation": 7, "id": 8, "kineto_event": 9, "step": -1, "reason": 0, "link": -1, "captured": -1,
+    "generated": -1, "module": -1, "phase": 0, "entry": -1,
 }  # fmt: skip
 DEVICE = {"peaks": {"float32": 2e12}, "memory_gb_s": 2000}
 
 
-def facts(config: dict[str, Any], comm: dict[str, Any] | None = None, event: dict[str, Any] | None = None) -> Any:
+def facts(
+    config: dict[str, Any], comm: dict[str, Any] | None = None, event: dict[str, Any] | None = None,
+    generated: dict[str, Any] | None = None,
+) -> Any:  # fmt: skip
     """Label to text of the facts of a device event."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("Node is not installed")
     texts = {"categories": ["kernel"], "dtypes": ["float32"], "configs": [config], "comms": [comm or {}], "links": [],
-             "evidence": {}, "captured": [], "reasons": [""], "steps": []}  # fmt: skip
+             "evidence": {}, "captured": [], "reasons": [""], "steps": [],
+             "modules": [], "phases": [""], "stacks": None,
+             "generated": [generated or {"name": "", "lines": []}]}  # fmt: skip
     given = [event or EVENT, texts, {"device": 0, "stream": 7}, None, {"0": DEVICE}]
     script = [
         "globalThis.matchMedia = () => ({ matches: false });",
@@ -102,3 +108,20 @@ def test_no_number_of_a_real_launch_has_more_than_three_digits_behind_the_point(
 def test_cards_are_plain_english() -> None:
     text = (HTML / "job.js").read_text()
     assert "most less least" not in text and "between the ranks that compute most and least" in text
+
+
+def test_a_generated_kernel_says_where_its_code_is_and_what_it_is_made_of() -> None:
+    kernel = {
+        "name": "triton_poi_fused_add_gelu_1", "region": "Torch-Compiled Region: 0/0", "backward": True, "handle": 7,
+        "nodes": ["add", "gelu"], "kernel_file": "/tmp/ab/cab.py", "kernel_hash": "cab", "kernel_kwargs": "XBLOCK=8",
+        "lines": ["net.py:3 (forward)", "net.py:4 (forward)"],
+    }  # fmt: skip
+    said = facts(CONFIG, event=EVENT | {"generated": 0}, generated=kernel)
+    assert said["Compiled as"] == kernel["name"] and said["Fused of"] == "add, gelu"
+    assert said["Compiled region"] == "Torch-Compiled Region: 0/0, backward, call 7"
+    assert said["Source lines (fused)"] == "net.py:3 (forward); net.py:4 (forward)"
+    assert (said["Kernel file"], said["Kernel hash"]) == ("/tmp/ab/cab.py", "cab")
+    assert said["Kernel constants"] == "XBLOCK=8"
+    plain = facts(CONFIG, event=EVENT | {"generated": 0}, generated={"name": "triton_0", "lines": ["net.py:3 (f)"]})
+    assert plain["Compiled as"] == "triton_0" and "Source lines (fused)" not in plain
+    assert not {"Compiled region", "Made of", "Kernel file"} & set(plain) and "Compiled as" not in facts(CONFIG)

@@ -92,7 +92,7 @@ def test_kernels_of_an_operator_are_stacked_and_small_ones_are_one_bar() -> None
 
 
 def kernel_row(device: int, dtype: str, flops: int | None, size: int | None, ns: int) -> KernelRow:
-    return KernelRow(device, "k", "kernel", dtype, (), 1, ns, flops, ns, size, ns, ns, None, None, None, "")
+    return KernelRow(device, "k", "kernel", dtype, (), 1, ns, flops, ns, size, size, ns, ns, None, None, None, "")
 
 
 def test_kernels_stand_below_the_roofs() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from etplus.analysis.kernel_peaks import work_of_events
+from etplus.analysis.event_work import work_of_events
 from etplus.converters.open import load as read_trace
 from etplus.report import tiles
 from etplus.report.timeline import Branch, DrawnBlocks, condense, nest, time_tree

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from etplus.analysis.kernel_peaks import work_of_events
+from etplus.analysis.event_work import work_of_events
 from etplus.converters.open import load as read_trace
 from etplus.report import timeline_lanes
 from etplus.report.timeline_lanes import KIND_COLOURS, timeline_of

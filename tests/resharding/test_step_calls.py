@@ -51,7 +51,7 @@ def marked(*steps: tuple[int, int, int]) -> Any:
         kind=np.array([ANNOTATION] * len(steps) + [OP]), name=np.arange(len(names)), ts=np.array(begins),
         end=np.array(ends),
     )  # fmt: skip
-    return SimpleNamespace(calls=calls, names=names, file="x", span=(5, 500))
+    return SimpleNamespace(calls=calls, names=names, file="x", span=(5, 500), steps=SimpleNamespace(batches=()))
 
 
 def test_the_step_of_median_duration() -> None:

@@ -181,14 +181,16 @@ sys.stdout.buffer.write(node.SerializeToString())
 
 
 def test_attributes_go_into_the_member_that_readers_look_at() -> None:
-    values: dict[str, object] = {"bool_val": True, "string_val": "x", "bool_list": [True, False]}
+    values: dict[str, object] = {
+        "bool_val": True, "string_val": "x", "bool_list": [True, False], "string_list": ["x", "4"],
+    }  # fmt: skip
     for name, member in MEMBERS.items():
         value = values.get(member, 3)
         made = attribute(name, value)  # type: ignore[arg-type]
         assert made.name == name
         assert made.WhichOneof("value") == member
         held = getattr(made, member)
-        assert (list(held.values) if member == "bool_list" else held) == value
+        assert (list(held.values) if member.endswith("_list") else held) == value
 
 
 def test_attributes_of_unknown_name_or_wrong_value_are_refused() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from etplus import load
 from etplus.linker import link
-from etplus.schemas.text.sniff import head_of, is_chakra, is_pftrace, refuse_foreign, varint
+from etplus.schemas.text.sniff import head_of, is_chakra, is_pftrace, name_of_trace, refuse_foreign, varint
 from etplus.trace.errors import EtplusError, TraceFormatError
 from nsys_files import small_export
 from pftraces import graph_launch
@@ -230,3 +230,13 @@ def test_the_metadata_of_chakra(head: bytes, is_one: bool) -> None:
 )  # fmt: skip
 def test_numbers_of_protobuf(data: bytes, at: int, found: tuple[int, int]) -> None:
     assert varint(data, at) == found
+
+
+def test_traces_of_other_formats_are_no_chakra_traces(tmp_path: Path) -> None:
+    """`check` says which they are; Kineto traces it checks by other rules."""
+    et, kineto = fixture_pair("demo/train_cpu")
+    export = small_export(tmp_path / "export.sqlite")
+    assert name_of_trace(head_of(kineto)) == "a Kineto trace" and name_of_trace(b"no trace at all, but a text") is None
+    for given, what in ((et, b"an Execution Trace or ET+"), (export, b"a SQLite database")):
+        done = call("check", given)
+        assert done.returncode == 2 and b"this is " + what + b", not a Chakra trace; give" in done.stderr

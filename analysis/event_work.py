@@ -1,0 +1,364 @@
+"""FLOPs and bytes of GPU events: those of the operators that launched them, at the kernels that do the work.
+
+Most operators' work follows from their shapes (`flops.py`). That of attention over a paged cache also follows from the
+lengths of the step's requests (`paged_attention.py`), that of experts from the calls inside (`experts.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+import numpy.typing as npt
+
+from ..trace.brief import brief
+from ..trace.call_tree import CallTree, nearest
+from ..trace.columns import IntColumn, distinct, grouped, matching, run_starts
+from ..trace.index import CallIndex
+from ..trace.kernel_kinds import computes_products
+from ..trace.step_annotations import UNKNOWN_PHASE, StepBatch
+from ..trace.tables import OP
+from ..trace.tensors import inside_matters, total_bytes
+from ..trace.trace import Trace
+from .devices import find_device
+from .experts import (
+    FINISHING_KERNEL,
+    ByteRange,
+    ExpertWork,
+    computes_experts,
+    expert_work,
+    product_kernels,
+    split_kernels,
+)
+from .flops import MOST_WORK, bytes_moved, computed_in, flops, operator, tried
+from .paged_attention import AttentionWork, attention_work, heads_of, is_paged_attention
+
+_TENSOR_FLOAT = re.compile(r"tf32|tfloat32|s1688|tensorop_s", re.IGNORECASE)
+_CACHE_WRITE = re.compile(r".*(?:reshape_and_cache\w*|store_cache)")
+_JOINS_PARTS = re.compile(r"reduce|combine|merge|metadata|prepare", re.IGNORECASE)
+"""Kernels beside those of attention, which join the results of parts of the keys."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What GPU events compute and move; one entry an event of `Trace.gpu`.
+
+    The FLOPs and bytes of an operator stand at its main kernel (the longest of those named like matrix products,
+    convolutions or attention, else the longest), or at the two of a convolution's backward, half each; those of experts
+    at the kernels that compute their products. Its other kernels have none. The sum over the events of an operator is
+    the operator's.
+
+    Attributes:
+        flops, bytes: int64, −1 if unknown or if it is another kernel's.
+        most_bytes: int64, as `bytes`, which are the least; more where they depend on what is not recorded.
+        dtype: int32 code into `dtypes`, the element type that peaks go by; 0 ("") if unknown.
+        call: int64, position in the calls of `Trace.attribution` of the operator that the FLOPs are of, else of the one
+            that launched it; −1 for none.
+        operator_ns: int64, where FLOPs are known: durations of all kernels of the operator that they are of (in a
+            convolution also changes of layout, sums of partial results), shared like the FLOPs; 0 elsewhere.
+        counted: bool, the operator that the event belongs to has FLOPs or bytes, at this kernel or at another.
+        notes: what is not known, and why, in sentences.
+    """
+
+    flops: IntColumn
+    bytes: IntColumn
+    most_bytes: IntColumn
+    dtype: npt.NDArray[np.int32]
+    dtypes: list[str]
+    call: IntColumn
+    operator_ns: IntColumn
+    counted: Mask
+    notes: tuple[str, ...] = ()
+
+    __repr__ = brief
+
+    def take(self, events: IntColumn) -> Work:
+        """That of some events."""
+        return Work(
+            self.flops[events], self.bytes[events], self.most_bytes[events], self.dtype[events], self.dtypes,
+            self.call[events], self.operator_ns[events], self.counted[events], self.notes,
+        )  # fmt: skip
+
+
+def work_of_events(trace: Trace) -> Work:
+    """FLOPs, bytes and element types of all GPU events.
+
+    FLOPs are those of the innermost operator that is counted (`mm` in `matmul` in `linear`). Bytes are its, too, or
+    those of the operator that launched the event where that is another one inside.
+    """
+    gpu, calls, caller = trace.gpu, trace.attribution.calls, trace.attribution.call
+    of_data = _WorkOfData(trace)
+    count, size = _of_calls(trace, of_data)
+    _count_triton(trace, size)
+    innermost = _innermost(calls.parent, (count >= 0) | of_data.attention) | of_data.experts
+    launched = np.flatnonzero((caller >= 0) & ~trace.is_copy)
+    owner = nearest(caller, calls.parent, innermost) if len(calls) else caller
+    work = Work(
+        np.full(len(gpu), -1, np.int64), gpu.bytes.copy(), gpu.bytes.copy(), np.zeros(len(gpu), np.int32),
+        ["", *sorted({signature.dtype for signature in trace.signatures} - {""} | {"float32", "tf32"})],
+        caller.copy(), np.zeros(len(gpu), np.int64), gpu.bytes >= 0,
+    )  # fmt: skip
+    named = matching(gpu.name, trace.names, computes_products)
+    for events in _groups(trace, owner, launched[owner[launched] >= 0], named):
+        call = int(owner[events[0]])
+        if of_data.attention[call] or of_data.experts[call]:
+            _give_data_work(trace, work, of_data, call, events, named)
+            continue
+        main = _main(trace, events, trace.names[calls.name[call]], named)
+        _share(trace, work.flops, main, int(count[call]))
+        _share(trace, work.operator_ns, main, int(gpu.dur[events].sum()))
+        work.counted[events] = True
+        for kernels in main:
+            work.call[kernels] = call
+            if np.all((caller[kernels] == call) | (size[caller[kernels]] < 0)):
+                _share(trace, work.bytes, [kernels], int(size[call]) // len(main))
+    for events in _groups(trace, caller, launched[owner[launched] != caller[launched]], named):
+        if work.bytes[events].max() < 0:
+            main = _main(trace, events, "", named)
+            _share(trace, work.bytes, main, int(size[caller[events[0]]]))
+            work.counted[events] |= size[caller[events[0]]] >= 0
+    np.maximum(work.most_bytes, work.bytes, out=work.most_bytes)
+    _set_dtypes(trace, work)
+    return replace(work, notes=tuple(_sentence(count, why) for why, count in of_data.notes.items()))
+
+
+def _sentence(count: int, why: str) -> str:
+    return f"calls without FLOPs: {count:,}; {why}"
+
+
+def _give_data_work(trace: Trace, work: Work, of_data: _WorkOfData, call: int, events: IntColumn, named: Mask) -> None:
+    """Give the kernels of one call of attention or of experts its work, as far as it is known."""
+    if of_data.attention[call]:
+        attending = named[events] & ~of_data.joining[events]
+        kernels = events[attending] if attending.any() else events[:1]
+        done = of_data.of_attention(call, kernels)
+        parts = [] if done is None else [(kernels, done)]
+    else:
+        parts = of_data.of_experts(call, np.sort(events))
+    for kernels, (operations, moved) in parts:
+        _share(trace, work.flops, [kernels], operations)
+        work.call[kernels] = call
+        if moved is not None:
+            _share(trace, work.bytes, [kernels], moved.least)
+            _share(trace, work.most_bytes, [kernels], moved.most)
+    if parts:
+        work.counted[events] = True
+        done_by = np.concatenate([kernels for kernels, (operations, _) in parts if operations >= 0])
+        _share(trace, work.operator_ns, [done_by], int(trace.gpu.dur[events].sum()))
+
+
+_Amount = tuple[int, ByteRange | None]
+"""FLOPs (−1 if unknown) and bytes of some kernels."""
+
+
+def is_possible(trace: Trace, kernels: IntColumn, dtype: str, operations: int, moved: int | None) -> bool:
+    """Whether kernels can have done so much in their time; True on a device that no table has."""
+    device = find_device(trace.properties.get(int(trace.gpu.device[kernels[0]])))
+    if device is None:
+        return True
+    ns = int(trace.gpu.dur[kernels].sum()) + _CLOCK_NS
+    peak = device.peak_flops(dtype)
+    return (peak is None or operations <= peak * ns / 1e9) and device.least_ns(moved or 0) <= ns
+
+
+class _WorkOfData:
+    """Work that depends on what tensors hold: lengths of requests, experts of tokens.
+
+    Attributes:
+        attention, experts: bool, of each call of `Trace.attribution`: whether it is counted here.
+        notes: what was not counted, and why, in sentences; as far as it was asked for.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        calls = trace.attribution.calls
+        self._trace = trace
+        self.attention, self.experts = np.zeros(len(calls), np.bool_), np.zeros(len(calls), np.bool_)
+        self.cache: str | None = None
+        self.notes: Counter[str] = Counter()
+        self._done: dict[tuple[object, ...], ExpertWork | None] = {}
+        self._attended: dict[tuple[int, int, int], AttentionWork] = {}
+        self._inside: dict[int, tuple[int, ...]] = {}
+
+    @cached_property
+    def joining(self) -> Mask:
+        """Which GPU events only join what kernels of attention have computed."""
+        return matching(self._trace.gpu.name, self._trace.names, _JOINS_PARTS.search)
+
+    @cached_property
+    def _tree(self) -> CallTree:
+        return CallTree.of(self._trace.attribution.calls.parent)
+
+    def of_attention(self, call: int, kernels: IntColumn) -> _Amount | None:
+        """Of some kernels of one call, those of one step."""
+        calls, names = self._trace.attribution.calls, self._trace.names
+        signature = self._trace.signatures[calls.signature[call]]
+        batches, step = self._trace.steps.batches, int(self._trace.step_of_event[kernels[0]])
+        if self._trace.attribution.repetition[kernels[0]] > 0:  # launched in a step before those of the trace
+            step = -1
+        batch = batches[step] if batches and step >= 0 else StepBatch(UNKNOWN_PHASE)
+        prefill, decode = batch.prefill, batch.decode
+        key = int(calls.name[call]), int(calls.signature[call]), step
+        if key not in self._attended:
+            count = partial(attention_work, names[key[0]], prefill=prefill, decode=decode, cache=self.cache)
+            found = tried(count, signature)
+            fits = found is not None and max(found.flops or 0, found.bytes or 0) < MOST_WORK
+            self._attended[key] = found if found is not None and fits else AttentionWork(None, None)
+        done = self._attended[key]
+        if done.flops is None and done.bytes is None:
+            self.notes[_NO_SUMS if prefill.pairs is None or decode.pairs is None else _NO_FIT] += 1
+            return None
+        amount = -1 if done.flops is None else done.flops, done.bytes
+        if not is_possible(self._trace, kernels, signature.dtype, *amount):
+            self.notes[_TOO_MUCH] += 1
+            return None
+        return amount[0], None if done.bytes is None else ByteRange(done.bytes, done.bytes)
+
+    def of_experts(self, call: int, events: IntColumn) -> list[tuple[IntColumn, _Amount]]:
+        """Kernels of one call, those of one replay, in order of start, with their work."""
+        trace, calls = self._trace, self._trace.attribution.calls
+        kernels = tuple(trace.names[code] for code in trace.gpu.name[events].tolist())
+        computing = product_kernels(kernels)
+        if not computing:
+            return []
+        name = trace.names[calls.name[call]]
+        if call not in self._inside:
+            self._inside[call] = self._signatures_inside(call) if inside_matters(name) else ()
+        inside = self._inside[call]
+        key = (name, int(calls.signature[call]), inside, *computing[:2])
+        if key not in self._done:
+            signatures = [trace.signatures[code] for code in inside]
+            count = partial(expert_work, name, inside=signatures, kernels=computing)
+            self._done[key] = tried(count, trace.signatures[calls.signature[call]])
+        found = self._done[key]
+        if found is None or max(found.flops, found.bytes.most) >= MOST_WORK:
+            self.notes[_NO_EXPERTS] += 1
+            return []
+        number = np.array(list(split_kernels(kernels, len(found.products))))
+        parts: list[_Amount] = [(one.flops, one.bytes) for one in found.products]
+        parts.append((found.flops, found.bytes))
+        given = [(events[number == at], part) for at, part in enumerate(parts) if (number == at).any()]
+        finishing = (number < 0) & [FINISHING_KERNEL.search(kernel) is not None for kernel in kernels]
+        return [*given, (events[finishing], (-1, found.gathered))] if finishing.any() else given
+
+    def _signatures_inside(self, call: int) -> tuple[int, ...]:
+        """Codes of the different signatures of the calls below one, in order."""
+        codes = self._trace.attribution.calls.signature[np.sort(self._tree.below(CallIndex(call)))[1:]]
+        return tuple(dict.fromkeys(codes[codes >= 0].tolist()))
+
+
+_CLOCK_NS = 1000
+"""Times of some traces are whole µs."""
+_NO_SUMS = "the annotation of the step has no sums of lengths"
+_NO_FIT = "the shapes do not fit the sums of lengths of the step"
+_TOO_MUCH = (
+    "the sums of lengths of the step give more than the device can do in the time, so that a part of the keys is seen"
+)
+_NO_EXPERTS = "neither the weights nor the experts of each token are recorded"
+
+
+def _of_calls(trace: Trace, of_data: _WorkOfData) -> tuple[IntColumn, IntColumn]:
+    """FLOPs and bytes of every call, −1 if unknown; each distinct call is counted once.
+
+    Calls whose work depends on data are marked instead.
+    """
+    calls = trace.attribution.calls
+    count, size = np.full(len(calls), -1, np.int64), np.full(len(calls), -1, np.int64)
+    ops = np.flatnonzero((calls.kind == OP) & (calls.signature >= 0))
+    caches = set[str]()
+    for (code, signature), at in grouped(calls.name[ops], calls.signature[ops]):
+        name, found = trace.names[code], trace.signatures[signature]
+        counted = flops(name, found)
+        if counted is None and is_paged_attention(name):
+            of_data.attention[ops[at]] = tried(partial(heads_of, name), found) is not None
+            continue
+        if computes_experts(name):
+            of_data.experts[ops[at]] = True
+            continue
+        if _CACHE_WRITE.fullmatch(name) and len(found.tensors) > 2:
+            caches.add(found.tensors[2].dtype)
+        for column, value in ((count, counted), (size, bytes_moved(name, found))):
+            column[ops[at]] = -1 if value is None else value
+    of_data.cache = caches.pop() if len(caches) == 1 else None
+    return count, size
+
+
+def _count_triton(trace: Trace, size: IntColumn) -> None:
+    """Bytes of calls of Triton kernels, which are recorded as operators of the kernel's own name: each pointer's tensor
+    once, as far as the kernel can have moved them in its time (of a table it reads a part). Which tensors it writes to
+    is not recorded; Inductor's names tell more (`flops.py`)."""
+    calls, caller, gpu = trace.attribution.calls, trace.attribution.call, trace.gpu
+    if not len(calls):
+        return
+    own = (caller >= 0) & (calls.name[caller] == gpu.name) & (size[caller] < 0) & (calls.signature[caller] >= 0)
+    for (call,), events in grouped(caller[own]):
+        kernels = np.flatnonzero(own)[events]
+        moved = total_bytes(trace.signatures[calls.signature[call]].tensors)
+        if moved and is_possible(trace, kernels[:1], "", 0, moved):
+            size[call] = moved
+
+
+def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
+    """Those of the chosen calls that have no chosen one inside."""
+    outer = np.zeros(len(parent), np.bool_)
+    at = distinct(parent[chosen])
+    while len(at := at[at >= 0]):
+        at = at[~outer[at]]
+        outer[at] = True
+        at = distinct(parent[at])
+    return chosen & ~outer
+
+
+def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask) -> list[IntColumn]:
+    """Events by call, those of a captured call by replay, those of a repetition apart; in each group those named like a
+    main kernel first, of them the longest."""
+    if not len(events):
+        return []
+    replay, repetition = trace.gpu.graph_replay[events], trace.attribution.repetition[events]
+    order = np.lexsort((events, -trace.gpu.dur[events], ~named[events], repetition, replay, call[events]))
+    events = events[order]
+    return np.split(events, np.flatnonzero(run_starts(call[events], replay[order], repetition[order]))[1:])
+
+
+def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColumn]:
+    """The main kernels of a group: of as many names as the operator has parts, those that come first.
+
+    An operator may launch one kernel several times, for a chunk of its tensors each.
+    """
+    name, entry = trace.gpu.name[events], operator(op)
+    first = list(dict.fromkeys(name[named[events]].tolist() or name[:1].tolist()))
+    return [events[name == code] for code in first[: entry.parts if entry is not None else 1]]
+
+
+def _share(trace: Trace, column: IntColumn, main: list[IntColumn], total: int) -> None:
+    """Give a total to main kernels in equal parts, and each part to the events of that name by their durations."""
+    if total < 0:
+        return
+    for part, kernels in enumerate(main):
+        mine = total // len(main) + (total % len(main) if part == 0 else 0)
+        dur = trace.gpu.dur[kernels].tolist()
+        whole = sum(dur)
+        shares = [mine * ns // whole if whole else mine // len(dur) for ns in dur]
+        shares[0] += mine - sum(shares)
+        column[kernels] = shares
+
+
+def _set_dtypes(trace: Trace, work: Work) -> None:
+    calls = trace.attribution.calls
+    codes = {dtype: code for code, dtype in enumerate(work.dtypes)}
+    of_signature = np.array([*(codes[signature.dtype] for signature in trace.signatures), 0], np.int32)
+    events = np.flatnonzero(work.call >= 0)
+    work.dtype[events] = of_signature[calls.signature[work.call[events]]]
+    events = events[work.flops[events] >= 0]
+    for (name, signature), at in grouped(calls.name[work.call[events]], calls.signature[work.call[events]]):
+        dtype = computed_in(trace.names[name], trace.signatures[signature])
+        if dtype not in codes:
+            codes[dtype] = len(work.dtypes)
+            work.dtypes.append(dtype)
+        work.dtype[events[at]] = codes[dtype]
+    tensor_float = matching(trace.gpu.name, trace.names, _TENSOR_FLOAT.search)
+    work.dtype[tensor_float & (work.dtype == codes["float32"])] = codes["tf32"]

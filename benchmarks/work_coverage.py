@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""How much of the GPU time of traces has FLOPs, or FLOPs or bytes.
+
+usage: python benchmarks/work_coverage.py [FILE[+CAPTURE...]...]
+
+Of the time of all kernels (not copies and memsets; overlapping ones count each) the share of those
+
+- that have FLOPs themselves,
+- that have FLOPs or bytes themselves: an operator that computes none has bytes,
+- whose operator has FLOPs or bytes, at this kernel or at another one (helpers of a product, a reduction of parts).
+
+Without arguments it takes the traces of serving engines beside the repository, those of replayed graphs with their
+captures. Prints a line a trace, and below it what the longest kernels without either are.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from etplus.analysis.event_work import work_of_events
+from etplus.converters.open import load
+from etplus.linker.captured_graphs import link_captured_graphs
+from etplus.linker.pipeline import read_captures
+from etplus.trace.kernel_names import kernel_label
+from etplus.trace.trace import Trace
+from etplus.trace.unattached import with_unattached
+
+TRACES = Path(__file__).resolve().parents[1].parent / "shared" / "traces"
+SERVING = {
+    "sglang_decode": ("graph-capture/sglang_decode.replay.json.gz", "graph-capture/sglang_decode.capture.json.gz"),
+    "sglang_prefilldecode": ("serving/sglang_prefilldecode.json.gz",),
+    "vllm_piecewise": ("graph-capture/vllm_piecewise.replay.json.gz", "graph-capture/vllm_piecewise.capture.json.gz"),
+}
+SHOWN = 5
+
+
+class Coverage(NamedTuple):
+    """Shares of the time of all kernels, and the longest ones without FLOPs or bytes with theirs."""
+
+    flops: float
+    flops_or_bytes: float
+    operators: float
+    longest: list[tuple[str, float]]
+
+
+def read(file: str, *captures: str) -> Trace:
+    """A trace with the captures of the graphs that it replays."""
+    trace = load(file)
+    return link_captured_graphs(trace, read_captures(list(captures), progress=False)) if captures else trace
+
+
+def coverage(trace: Trace) -> Coverage:
+    """What is known of a trace's kernels."""
+    trace = with_unattached(trace)
+    work, gpu = work_of_events(trace), trace.gpu
+    kernels = ~trace.is_copy
+    total = max(int(gpu.dur[kernels].sum()), 1)
+
+    def share(known: np.ndarray) -> float:
+        return float(gpu.dur[kernels & known].sum() / total)
+
+    own = (work.flops >= 0) | (work.bytes >= 0)
+    unknown: dict[int, int] = {}
+    for name, ns in zip(gpu.name[kernels & ~own].tolist(), gpu.dur[kernels & ~own].tolist(), strict=True):
+        unknown[name] = unknown.get(name, 0) + ns
+    longest = sorted(unknown.items(), key=lambda item: -item[1])[:SHOWN]
+    return Coverage(
+        share(work.flops >= 0), share(own), share(own | work.counted),
+        [(kernel_label(trace.names[name]), ns / total) for name, ns in longest],
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Print the shares of each trace."""
+    named = {Path(text.split("+")[0]).name: tuple(text.split("+")) for text in sys.argv[1:]}
+    files = named or {name: tuple(str(TRACES / file) for file in parts) for name, parts in SERVING.items()}
+    print(f"{'trace':<32} {'FLOPs':>8} {'or bytes':>9} {'operators':>10}")
+    for name, parts in files.items():
+        found = coverage(read(*parts))
+        print(f"{name[:32]:<32} {found.flops:>8.2%} {found.flops_or_bytes:>9.2%} {found.operators:>10.2%}")
+        for kernel, share in found.longest:
+            print(f"    without: {share:7.3%}  {kernel[:90]}")
+
+
+if __name__ == "__main__":
+    main()

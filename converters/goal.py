@@ -1,0 +1,357 @@
+"""A job as GOAL, the text that LogGOPSim, ATLAHS and htsim take: computations, sends, receives, and what they require.
+
+    num_ranks 2
+    rank 0 {
+    l1: calc 5000 cpu 0
+    l2: send 4096b to 1 tag 7
+    l2 requires l1
+    }
+
+(T. Hoefler, T. Schneider, A. Lumsdaine, "LogGOPSim: simulating large-scale applications in the LogGOPS model", 2010;
+the text is that of its `txt2bin`.) Times are ns. The operations are the edges of the replay's graph, so that a
+simulator on the same network gives the replay's times: every thread and stream is a `cpu`, whose operations never run
+side by side; what merely passes between two of them (launch latencies, stream gaps, returns of waits) is a `calc` on
+one of further cpus, as many as are needed for none to wait for another. Collectives are sends and receives, by
+algorithm.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ..replaying.constants import Constants, fit_constants
+from ..replaying.graph_building import build_graph
+from ..replaying.graph_replay import replay
+from ..replaying.rank_coupling import join_ranks
+from ..replaying.replay_graph import COMM, DURATION, HOST, ReplayGraph
+from ..schemas.comm_types import SEND, CollectiveCommType
+from ..schemas.communications import FoundComm, comm_rows, find_communications
+from ..schemas.text.files import open_output
+from ..trace.columns import IntColumn, mask_at
+from ..trace.kinds import GPU
+from ..trace.trace import Trace
+
+Algorithm = Literal["ring", "direct"]
+_SPARE = 4
+"""Cpus for each latency that passed at the same time: on another network more of them can."""
+_FIXED = "communications of unknown kind or size, kept as computations of their measured duration"
+_EARLY = "waits that began before what they depend on had ended, from an earlier operation on"
+
+_Steps = Callable[[int, int], tuple[int, int]]
+
+
+def _share(size: int, parts: int) -> int:
+    return max(-(-size // parts), 1)
+
+
+_RING: Mapping[int, _Steps] = {
+    CollectiveCommType.ALL_REDUCE: lambda size, ranks: (2 * (ranks - 1), _share(size, ranks)),
+    CollectiveCommType.REDUCE_SCATTER: lambda size, ranks: (ranks - 1, _share(size, ranks)),
+    CollectiveCommType.ALL_TO_ALL: lambda size, ranks: (ranks * (ranks - 1) // 2, _share(size, ranks)),
+    CollectiveCommType.ALL_GATHER: lambda size, ranks: (ranks - 1, max(size, 1)),
+    CollectiveCommType.GATHER: lambda size, ranks: (ranks - 1, max(size, 1)),
+    CollectiveCommType.SCATTER: lambda size, ranks: (ranks - 1, max(size, 1)),
+    CollectiveCommType.BROADCAST: lambda size, ranks: (ranks - 1, _share(size, ranks - 1)),
+    CollectiveCommType.REDUCE: lambda size, ranks: (ranks - 1, _share(size, ranks - 1)),
+    CollectiveCommType.BARRIER: lambda size, ranks: (2 * (ranks - 1), 1),
+}
+"""Steps and bytes of each of the ring, of a collective's bytes (see `message_bytes`) and ranks; a broadcast and a
+reduce have as many bytes on each link as a pipelined chain. Parts of an all-to-all pass through the ranks between, as
+in ASTRA-sim (astra-sim/system/collective/Ring.cc)."""
+_TWO_PHASES = frozenset({CollectiveCommType.ALL_REDUCE, CollectiveCommType.BARRIER})
+
+
+@dataclass
+class _Rank:
+    """The operations of one rank while they grow.
+
+    Attributes:
+        lines: text. count: of operations, which are numbered from 1 on.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, what: str, needs: Sequence[int]) -> int:
+        """Append an operation that requires others; returns its number."""
+        self.count += 1
+        self.lines.append(f"l{self.count}: {what}\n")
+        self.lines.extend(f"l{self.count} requires l{need}\n" for need in dict.fromkeys(needs))
+        return self.count
+
+
+def goal(traces: Sequence[Trace], algorithm: Algorithm = "ring") -> tuple[Iterator[str], int, Counter[str]]:
+    """The text of a job piece by piece, the number of its operations, and what was given up.
+
+    Args:
+        traces: one a rank, which is rank 0, 1, … of the text in this order.
+        algorithm: of collectives: "ring", or "direct" where each rank sends to all others at once.
+
+    Example:
+        >>> text, operations, _ = goal([trace])
+        >>> next(text), operations > 100
+        ('num_ranks 1\\n', True)
+    """
+    graphs = [build_graph(trace) for trace in traces]
+    constants = [fit_constants(graph) for graph in graphs]
+    graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
+    ranks, counts = _Schedule(graph, constants, algorithm).ranks()
+    return _text(ranks), sum(rank.count for rank in ranks), counts
+
+
+def write_goal(traces: Sequence[Trace], path: str, algorithm: Algorithm = "ring") -> tuple[int, Counter[str]]:
+    """Write a job as GOAL; returns the number of operations and what was given up.
+
+    Raises:
+        UsageError: the file cannot be written, or the ranks' collectives are in contradicting orders.
+    """
+    text, operations, counts = goal(traces, algorithm)
+    with open_output(path) as file:
+        for piece in text:
+            file.write(piece.encode())
+    return operations, counts
+
+
+def _text(ranks: Sequence[_Rank]) -> Iterator[str]:
+    yield f"num_ranks {len(ranks)}\n"
+    for number, rank in enumerate(ranks):
+        yield f"\nrank {number} {{\n"
+        yield from rank.lines
+        yield "}\n"
+
+
+class _Schedule:
+    """Makes operations of points and edges, in the order of the points."""
+
+    def __init__(self, graph: ReplayGraph, constants: Sequence[Constants], algorithm: Algorithm) -> None:
+        self.graph, self.algorithm = graph, algorithm
+        done = replay(graph, constants if len(graph.traces) > 1 else constants[0])
+        self.time, self.lag, edges = done.time.tolist(), done.lag.tolist(), graph.edges
+        self.source = edges.source.tolist()
+        self.begin = np.searchsorted(edges.target, np.arange(len(graph) + 1)).tolist()
+        self.met = _meetings(graph)
+        self.rank_of_point = _ranks_of_points(graph)
+        lanes, self.lane_of_edge = _lanes(graph, self.rank_of_point)
+        self.joins = lanes  # the cpu of operations without length, of each rank
+        self.unit, self.units = _latency_units(graph, done.time, done.lag, self.lane_of_edge, self.rank_of_point)
+        self.extra = [0] * len(graph.traces)
+        self.comms = [{comm.row: comm for comm in find_communications(trace)} for trace in graph.traces]
+        self.operations = [_Rank() for _ in graph.traces]
+        self.ends: list[int | None] = [None] * len(graph)
+        self.after: dict[tuple[int, int], list[int]] = {}  # of a meeting on a rank: what its end requires
+        self.tag = 0
+        self.counts: Counter[str] = Counter()
+
+    def ranks(self) -> tuple[list[_Rank], Counter[str]]:
+        for point in range(1, len(self.graph)):
+            if point in self.met:
+                self._meet(point)
+            else:
+                self.ends[point] = self._point(point)
+        return self.operations, self.counts
+
+    def _point(self, point: int) -> int | None:
+        """The operation with whose end a point comes."""
+        rank = self.rank_of_point[point]
+        needs: list[int] = []
+        for edge in range(self.begin[point], self.begin[point + 1]):
+            needs += self._edge(edge, rank)
+        return self._joined(rank, needs)
+
+    def _joined(self, rank: int, needs: Sequence[int]) -> int | None:
+        distinct = list(dict.fromkeys(needs))
+        if len(distinct) < 2:
+            return distinct[0] if distinct else None
+        return self.operations[rank].add(f"calc 0 cpu {self.joins[rank]}", distinct)
+
+    def _edge(self, edge: int, rank: int) -> list[int]:
+        """What the target of an edge requires for it: at most one operation, of a meeting all of the rank's."""
+        source, lag = self.source[edge], self.lag[edge]
+        if source in self.met:
+            return self.after[source, rank]
+        if lag < 0:
+            self.counts[_EARLY] += 1
+            return self._earlier(source, -lag, rank)
+        before = [] if self.ends[source] is None else [self.ends[source]]
+        return [self._calc(edge, lag, before, rank)] if lag else [need for need in before if need]
+
+    def _calc(self, edge: int, ns: int, needs: Sequence[int | None], rank: int) -> int:
+        cpu = self.lane_of_edge[edge]
+        where = cpu if cpu >= 0 else self.joins[rank] + 1 + self.unit[edge]
+        return self.operations[rank].add(f"calc {ns} cpu {where}", [need for need in needs if need])
+
+    def _earlier(self, point: int, ns: int, rank: int) -> list[int]:
+        """What requires that a moment some ns before a point has come: a part of what led there in the replay."""
+        while point and ns > 0:
+            edges = range(self.begin[point], self.begin[point + 1])
+            if not edges:
+                return []
+            edge = max(edges, key=lambda edge: self.time[self.source[edge]] + self.lag[edge])
+            source, lag = self.source[edge], self.lag[edge]
+            if source in self.met:
+                return self.after[source, rank]
+            if lag > ns:
+                return [self._calc(edge, lag - ns, [self.ends[source]], rank)]
+            point, ns = source, ns - max(lag, 0)
+        end = self.ends[point]
+        return [] if end is None else [end]
+
+    def _meet(self, point: int) -> None:
+        """The operations of all ranks that take part in a communication."""
+        ready: dict[int, list[int]] = {}
+        for edge in range(self.begin[point], self.begin[point + 1]):
+            rank = self.rank_of_point[self.source[edge]]
+            ready[rank] = [*ready.get(rank, []), *self._edge(edge, rank)]
+        comms: dict[int, FoundComm] = {}
+        for row in self.met[point]:
+            rank = int(self.graph.rank_of_row[row])
+            comms[rank] = self.comms[rank][row - int(self.graph.first_row[rank])]
+        after = self._communicate(ready, comms)
+        if after is None:
+            self.counts[_FIXED] += 1
+            ns = max(self.time[self.graph.end[row]] for row in self.met[point]) - self.time[point]
+            after = {rank: [self._alone(rank, ns, needs)] for rank, needs in ready.items()}
+        self.after.update({(point, rank): of for rank, of in after.items()})
+
+    def _communicate(
+        self, ready: Mapping[int, list[int]], comms: Mapping[int, FoundComm]
+    ) -> dict[int, list[int]] | None:
+        """What the end of a communication requires on each rank; None if it is not known what is communicated.
+
+        Args:
+            ready: by rank that takes part, what it requires first.
+            comms: of ranks that wait for it; of a message that the host sends only the receiver does.
+        """
+        found = list(comms.values())
+        kinds, sizes = [comm.kind for comm in found], [comm.bytes for comm in found if comm.bytes is not None]
+        if None in kinds or len(sizes) < len(found):
+            return None
+        kind, size = kinds[0] or 0, max(sizes)
+        if kind >= 0:
+            return self._collective(ready, kind, size) if len(set(kinds)) == 1 else None
+        at, comm = next(iter(comms.items()))
+        (other,) = ready.keys() - {at}
+        return self._message(ready, *((at, other) if comm.kind == SEND else (other, at)), size)
+
+    def _alone(self, rank: int, ns: int, needs: Sequence[int]) -> int:
+        """Time that passes on a rank, on no thread or stream of its."""
+        self.extra[rank] += 1
+        cpu = self.joins[rank] + self.units[rank] + self.extra[rank]
+        return self.operations[rank].add(f"calc {ns} cpu {cpu}", needs)
+
+    def _message(self, ready: Mapping[int, list[int]], source: int, target: int, size: int) -> dict[int, list[int]]:
+        tag, size = self._next_tag(), max(size, 1)
+        sent = self.operations[source].add(f"send {size}b to {target} tag {tag}", ready[source])
+        got = self.operations[target].add(f"recv {size}b from {source} tag {tag}", ready[target])
+        return {source: [sent], target: [got]}
+
+    def _collective(self, ready: Mapping[int, list[int]], kind: int, size: int) -> dict[int, list[int]] | None:
+        members = sorted(ready)
+        if kind not in _RING or len(members) < 2:
+            return None
+        steps, part = _RING[kind](size, len(members))
+        if self.algorithm == "direct":
+            return self._direct(ready, part, 2 if kind in _TWO_PHASES else 1)
+        last = dict(ready)
+        for _ in range(steps):
+            tag, before = self._next_tag(), last
+            last = {}
+            for at, rank in enumerate(members):
+                to, origin = members[(at + 1) % len(members)], members[at - 1]
+                sent = self.operations[rank].add(f"send {part}b to {to} tag {tag}", before[rank])
+                got = self.operations[rank].add(f"recv {part}b from {origin} tag {tag}", before[rank])
+                last[rank] = [sent, got]
+        return last
+
+    def _direct(self, ready: Mapping[int, list[int]], part: int, phases: int) -> dict[int, list[int]]:
+        last = dict(ready)
+        for _ in range(phases):
+            tag, before = self._next_tag(), last
+            last = {}
+            for rank in ready:
+                run, others = self.operations[rank], [other for other in ready if other != rank]
+                sent = [run.add(f"send {part}b to {to} tag {tag}", before[rank]) for to in others]
+                last[rank] = sent + [run.add(f"recv {part}b from {of} tag {tag}", before[rank]) for of in others]
+        return last
+
+    def _next_tag(self) -> int:
+        self.tag += 1
+        return self.tag
+
+
+def _meetings(graph: ReplayGraph) -> dict[int, list[int]]:
+    """The points at which ranks wait for each other, and of each the rows of the communications that end after it."""
+    edges = graph.edges
+    leaving = np.flatnonzero((edges.kind == COMM) & (edges.owner >= 0) & (graph.row[edges.source] < 0))
+    found: dict[int, list[int]] = {}
+    for point, row in zip(edges.source[leaving].tolist(), edges.owner[leaving].tolist(), strict=True):
+        if point:
+            found.setdefault(point, []).append(row)
+    return found
+
+
+def _ranks_of_points(graph: ReplayGraph) -> list[int]:
+    """Index of each point's trace; of one that belongs to no row that of what it leads to."""
+    rank = np.where(graph.row >= 0, graph.rank_of_row[np.maximum(graph.row, 0)], 0)
+    loose = graph.row[graph.edges.source] < 0
+    rank[graph.edges.source[loose]] = rank[graph.edges.target[loose]]
+    return [int(of) for of in rank]
+
+
+def _lanes(graph: ReplayGraph, rank_of_point: Sequence[int]) -> tuple[list[int], list[int]]:
+    """How many threads and streams each rank has; and the cpu of each edge that is work of one, −1 for other edges."""
+    edges, lane = graph.edges, np.full(len(graph.edges), -1, np.int64)
+    work = (edges.kind == HOST) | ((edges.kind == DURATION) & ~_on_backend(graph)[np.maximum(edges.owner, 0)])
+    row = np.where(edges.owner >= 0, edges.owner, graph.row[edges.target])
+    ranks, counts = np.array(rank_of_point)[edges.target], []
+    for rank, trace in enumerate(graph.traces):
+        mine = np.flatnonzero(work & (ranks == rank) & (row >= 0))
+        own = row[mine] - graph.first_row[rank]
+        key = np.where(trace.kind[own] == GPU, -1 - trace.stream_lane[own], trace.thread[own])
+        known, code = np.unique(key, return_inverse=True)
+        lane[mine] = code.reshape(-1)
+        counts.append(len(known))
+    return counts, lane.tolist()
+
+
+def _on_backend(graph: ReplayGraph) -> npt.NDArray[np.bool_]:
+    """Which rows are communications on the host: their backend runs several beside the thread they are recorded on."""
+    rows = [first + comm_rows(trace) for first, trace in zip(graph.first_row.tolist(), graph.traces, strict=False)]
+    found = mask_at(len(graph.start), np.concatenate(rows))
+    found[graph.column("kind") == GPU] = False
+    return found
+
+
+def _latency_units(
+    graph: ReplayGraph, time: IntColumn, lag: IntColumn, lane: Sequence[int], rank_of_point: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """A number for each edge that is no work of a lane: those that pass at one time on a rank have different ones; and
+    how many numbers each rank has."""
+    edges, unit, units = graph.edges, [0] * len(graph.edges), []
+    passing = np.flatnonzero((np.array(lane, np.int64) < 0) & (lag > 0))
+    order = passing[np.argsort(time[edges.source[passing]], kind="stable")]
+    ranks = np.array(rank_of_point, np.int64)[edges.target]
+    for rank in range(len(graph.traces)):
+        mine = order[ranks[order] == rank].tolist()
+        begin = {edge: int(time[edges.source[edge]]) for edge in mine}
+        busy: list[int] = []
+        most = 1
+        for edge in mine:
+            while busy and busy[0] <= begin[edge]:
+                heapq.heappop(busy)
+            heapq.heappush(busy, begin[edge] + int(lag[edge]))
+            most = max(most, len(busy))
+        units.append(_SPARE * most)
+        free = [(0, number) for number in range(units[rank])]
+        for edge in mine:  # to the one that was used longest ago
+            _, number = heapq.heappop(free)
+            unit[edge] = number
+            heapq.heappush(free, (begin[edge] + int(lag[edge]), number))
+    return unit, units

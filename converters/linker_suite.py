@@ -1,0 +1,408 @@
+"""The conformance suite for linkers: pairs whose links are known, and what the output of any linker makes of them.
+
+A case is an Execution Trace and a Kineto trace, recorded so that every link is known (ids agree one to one, see
+fixtures/README.md), and for device events the operator around the call that launched each. An output is ET+ in JSON, of
+etplus or Chakra's linker, or a Chakra trace (.et). What an output does not record is not tested and said so.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..schemas.chakra.attributes import values_of
+from ..schemas.chakra.stream import read_chakra
+from ..schemas.text.files import open_output
+from ..schemas.text.sniff import head_of, is_chakra
+from ..trace.brief import brief
+from ..trace.conventions import GPU_CATEGORIES
+from ..trace.errors import UsageError
+from ..trace.kinds import CPU, GPU
+from .open import open_trace
+
+_CLOSE_NS = 1000
+"""Times are compared to 1 µs, as coarse as some linkers write them."""
+_GAPS = 0.02
+"""Share of the span that may be missing: Chakra's issue 220 loses 2 to 20%."""
+
+
+class Case(msgspec.Struct, frozen=True):
+    """A pair, and how much of each there is in it.
+
+    Attributes:
+        name: what names of outputs begin with. what: what makes it difficult.
+        et, kineto, truth: files below fixtures/.
+        operators: of the ET, all of which have one call in the Kineto trace.
+        device_events: kernels, copies and fills; launched_by: those of them with an operator around their launch.
+        followed: events that another one follows on their stream.
+        gaps_us: time between topmost calls of a thread; span_us: from the first call to the last end, both of the calls
+            that the ET has.
+    """
+
+    name: str
+    what: str
+    et: str
+    kineto: str
+    truth: str
+    operators: int
+    device_events: int
+    launched_by: int
+    followed: int
+    gaps_us: float
+    span_us: float
+
+
+class DeviceTruth(NamedTuple):
+    """A device event with an operator around its launch: ns, name, and the id of the operator's node in the ET."""
+
+    ts: int
+    dur: int
+    name: str
+    stream: Any
+    parent: int
+
+
+@dataclass(frozen=True)
+class CaseTruth:
+    """What is known of a case.
+
+    Attributes:
+        calls: node id in the ET to start, duration in ns, and thread.
+        device: the device events with an operator.
+    """
+
+    calls: dict[int, tuple[int, int, Any]]
+    device: tuple[DeviceTruth, ...]
+
+    __repr__ = brief
+
+
+@dataclass
+class OutputNode:
+    """A node of an output; times are ns, −1 where they are not recorded."""
+
+    id: int
+    name: str
+    on_device: bool
+    ts: int
+    dur: int
+    thread: Any
+    stream: Any
+    parents: set[int] = field(default_factory=set)
+
+
+@dataclass
+class Output:
+    """What a linker wrote: its nodes by id, and which node each waits for; None where dependencies are not recorded."""
+
+    nodes: dict[int, OutputNode]
+    needs: dict[int, set[int]] | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One test of an output.
+
+    Attributes:
+        test: its name. expected, found: counts, or µs. ok: None where the output does not record what is tested.
+        text: what is tested, with the first case that fails.
+    """
+
+    test: str
+    expected: float
+    found: float
+    ok: bool | None
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-ready values."""
+        return asdict(self)
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """All cases of the suite.
+
+    Example:
+        >>> [case.name for case in cases()]
+        ['train_cpu', 'one_of_n', 'two_threads', 'gpu_shaped_from_cpu']
+    """
+    text = (files("etplus.fixtures") / "conformance.json").read_bytes()
+    return tuple(msgspec.json.decode(text, type=dict[str, tuple[Case, ...]])["cases"])
+
+
+def case_of(file: str, name: str | None = None) -> Case:
+    """The case of an output: the one named, or the longest that its file's name begins with.
+
+    Raises:
+        UsageError: there is none.
+    """
+    base = Path(file).name if name is None else name
+    found = [case for case in cases() if base == case.name or (name is None and base.startswith(case.name))]
+    if not found:
+        known = ", ".join(case.name for case in cases())
+        raise UsageError(f"{base}: no such case; name outputs by theirs, or choose one with --case: {known}")
+    return max(found, key=lambda case: len(case.name))
+
+
+def write_pairs(folder: Path) -> list[str]:
+    """Copy the pairs, and the index of what they hold, for other linkers to run on; returns the files' names."""
+    source, written = files("etplus.fixtures"), []
+    names = [name for case in cases() for name in (case.et, case.kineto)]
+    for name in ("conformance.json", *names):
+        path = folder / Path(name).name
+        with open_output(str(path)) as out:
+            data = (source / name).read_bytes()
+            out.write(data if name.endswith(".json") else gzip.decompress(data))
+        written.append(str(path))
+    return written
+
+
+def truth(case: Case) -> CaseTruth:
+    """What is known of a case, from the ids that PyTorch wrote and the calls around each launch."""
+    source = files("etplus.fixtures")
+    known = msgspec.json.decode((source / case.truth).read_bytes())
+    events = msgspec.json.decode(gzip.decompress((source / case.kineto).read_bytes()))["traceEvents"]
+    node_of = {index: int(node) for node, (index, _) in known["links"].items()}
+    calls = {node: (_ns(events[i]["ts"]), _ns(events[i]["dur"]), events[i]["tid"]) for i, node in node_of.items()}
+    device = []
+    for index, about in known.get("gpu", {}).items():
+        event = events[int(index)]
+        if about["parent"] in node_of:
+            stream = event["args"].get("stream")
+            device.append(
+                DeviceTruth(_ns(event["ts"]), _ns(event["dur"]), event["name"], stream, node_of[about["parent"]])
+            )
+    return CaseTruth(calls, tuple(sorted(device)))
+
+
+def _ns(us: float) -> int:
+    return round(us * 1000)
+
+
+def read_output(path: str | os.PathLike[str]) -> Output:
+    """What a linker wrote.
+
+    Raises:
+        TraceFormatError: neither ET+ nor a Chakra trace.
+    """
+    return _of_chakra(path) if is_chakra(head_of(path)) else _of_etplus(path)
+
+
+def _of_etplus(path: str | os.PathLike[str]) -> Output:
+    trace = open_trace(path)
+    kind, stream = trace.kind, trace.stream
+    nodes = {}
+    for row in range(len(trace)):
+        on_device, timed = int(kind[row]) == GPU, bool(trace.timed[row])
+        if int(kind[row]) not in (CPU, GPU):
+            continue
+        parent = int(trace.parent[row])
+        nodes[int(trace.id[row])] = OutputNode(
+            int(trace.id[row]), trace.names[trace.name[row]], on_device,
+            int(trace.ts[row]) + trace.base_time_ns if timed else -1, int(trace.dur[row]) if timed else -1,
+            int(trace.thread[row]), int(stream[row]), {parent} if parent >= 0 else set(),
+        )  # fmt: skip
+    if not len(trace.edges):
+        return Output(nodes, None)
+    needs: dict[int, set[int]] = defaultdict(set)
+    for source, target, _ in trace.edges.tolist():
+        needs[int(trace.id[target])].add(int(trace.id[source]))
+    return Output(nodes, dict(needs))
+
+
+def _of_chakra(path: str | os.PathLike[str]) -> Output:
+    nodes, needs = {}, {}
+    for node in read_chakra(path)[1]:
+        values = values_of(node.attr)
+        start = values.get("start_ns", node.start_time_micros * 1000 or -1)
+        nodes[node.id] = OutputNode(
+            node.id, node.name, values.get("is_cpu_op") is False, start,
+            values.get("inclusive_ns", values.get("duration_ns", node.duration_micros * 1000)),
+            values.get("tid"), values.get("stream"), {*node.ctrl_deps, *node.data_deps},
+        )  # fmt: skip
+        needs[node.id] = {*node.ctrl_deps, *node.data_deps}
+    return Output(nodes, needs)
+
+
+def run_case(case: Case, output: Output) -> tuple[Verdict, ...]:
+    """Hold an output against what is known."""
+    known = truth(case)
+    return tuple(test(case, known, output) for test in _TESTS)
+
+
+def _operators(case: Case, known: CaseTruth, output: Output) -> Verdict:
+    lost = [node for node in known.calls if node not in output.nodes]
+    text = "operators of the ET that are in the output under their id"
+    return Verdict("operators", len(known.calls), len(known.calls) - len(lost), not lost, _first(text, lost, "node {}"))
+
+
+def _times(case: Case, known: CaseTruth, output: Output) -> Verdict:
+    text = "operators with the start and duration of their call"
+    found = {node: output.nodes[node] for node in known.calls if node in output.nodes and output.nodes[node].ts >= 0}
+    if not found:
+        return Verdict("operator times", len(known.calls), 0, None, text)
+    shift = _shift(known, output)
+    wrong = [
+        node for node, of in found.items()
+        if abs(of.ts - shift - known.calls[node][0]) > _CLOSE_NS or abs(of.dur - known.calls[node][1]) > _CLOSE_NS
+    ]  # fmt: skip
+    right = len(found) - len(wrong)
+    return Verdict("operator times", len(known.calls), right, right == len(known.calls), _first(text, wrong, "node {}"))
+
+
+def _shift(known: CaseTruth, output: Output) -> int:
+    """By how much the output's clock is ahead of the trace's: what most operators agree on."""
+    ahead = Counter(
+        round((output.nodes[node].ts - ts) / _CLOSE_NS)
+        for node, (ts, _, _) in known.calls.items()
+        if node in output.nodes and output.nodes[node].ts >= 0
+    )
+    return ahead.most_common(1)[0][0] * _CLOSE_NS if ahead else 0
+
+
+def _device_pairs(known: CaseTruth, output: Output) -> list[tuple[DeviceTruth, OutputNode | None]]:
+    """Each device event with an operator, and the node of the output with its name and start (else in their order)."""
+    shift = _shift(known, output)
+    left: dict[str, list[OutputNode]] = defaultdict(list)
+    for node in sorted((node for node in output.nodes.values() if node.on_device), key=lambda one: (one.ts, one.id)):
+        left[node.name].append(node)
+    pairs: list[tuple[DeviceTruth, OutputNode | None]] = []
+    for event in known.device:
+        of_name = left[event.name]
+        near = [k for k, node in enumerate(of_name) if node.ts < 0 or abs(node.ts - shift - event.ts) <= _CLOSE_NS]
+        pairs.append((event, of_name.pop(near[0]) if near else None))
+    return pairs
+
+
+def _device_events(case: Case, known: CaseTruth, output: Output) -> Verdict:
+    lost = [event.name for event, node in _device_pairs(known, output) if node is None]
+    found, text = len(known.device) - len(lost), "kernels, copies and fills that are in the output"
+    return Verdict("device events", len(known.device), found, not lost, _first(text, lost, "{}"))
+
+
+def _parents(case: Case, known: CaseTruth, output: Output) -> Verdict:
+    wrong = [
+        event.name
+        for event, node in _device_pairs(known, output)
+        if node is not None and event.parent not in _callers(node, output)
+    ]
+    text = "device events under the operator around the call that launched them"
+    right = sum(node is not None for _, node in _device_pairs(known, output)) - len(wrong)
+    return Verdict(
+        "launching operators", len(known.device), right, right == len(known.device), _first(text, wrong, "{}")
+    )
+
+
+def _callers(node: OutputNode, output: Output) -> set[int]:
+    """What a device node names as its parent, through nodes that the ET does not have (calls of the runtime)."""
+    found: set[int] = set()
+    for parent in node.parents:
+        found.add(parent)
+        if parent in output.nodes and output.nodes[parent].stream in (None, -1):
+            found |= output.nodes[parent].parents
+    return found
+
+
+def _successors(case: Case, known: CaseTruth, output: Output) -> Verdict:
+    """Chakra's issue 215: GPU nodes without successors, so that nothing ever waits for the device."""
+    text = "device events followed on their stream for which something waits (Chakra's issue 215)"
+    if output.needs is None:
+        return Verdict("successors", case.followed, 0, None, text)
+    waited = set().union(*output.needs.values()) if output.needs else set()
+    streams: dict[Any, list[tuple[int, OutputNode]]] = defaultdict(list)
+    for event, node in _device_pairs(known, output):
+        if node is not None:
+            streams[event.stream].append((event.ts, node))
+    followed = [
+        node for of in streams.values() for (_, node), _ in pairwise(sorted(of, key=lambda pair: (pair[0], pair[1].id)))
+    ]
+    lost = [node.name for node in followed if node.id not in waited]
+    found = len(followed) - len(lost)
+    return Verdict("successors", case.followed, found, found >= case.followed, _first(text, lost, "{}"))
+
+
+def _gaps(case: Case, known: CaseTruth, output: Output) -> Verdict:
+    """Chakra's issue 220: time between topmost operators that is lost."""
+    text = "µs between topmost calls of their thread that are kept (Chakra's issue 220)"
+    if not case.gaps_us:
+        return Verdict("gaps", 0, 0, None, text)
+    placed = {node: output.nodes[node] for node in known.calls if node in output.nodes and output.nodes[node].ts >= 0}
+    threads = {node: thread for node, (_, _, thread) in known.calls.items()}
+    if placed:
+        kept = gaps_ns((of.ts, of.dur, threads[node]) for node, of in placed.items()) / 1000
+    elif output.needs is not None:
+        kept = max(case.gaps_us - max(case.span_us - _longest_path(output) / 1000, 0), 0)
+    else:
+        return Verdict("gaps", case.gaps_us, 0, None, text)
+    return Verdict("gaps", case.gaps_us, round(kept, 3), abs(case.gaps_us - kept) <= _GAPS * case.span_us, text)
+
+
+def gaps_ns(calls: Iterable[tuple[int, int, Any]]) -> int:
+    """Time between neighbouring topmost calls of each thread, ns; calls are start, duration, thread.
+
+    Example:
+        >>> gaps_ns([(0, 10, 1), (2, 3, 1), (15, 5, 1), (0, 4, 2)])
+        5
+    """
+    total, until = 0, dict[Any, int]()
+    for ts, dur, thread in sorted(calls, key=lambda call: (call[0], -call[1])):
+        if thread in until and ts > until[thread]:
+            total += ts - until[thread]
+        until[thread] = max(until.get(thread, ts), ts + dur)
+    return total
+
+
+def _longest_path(output: Output) -> int:
+    """Time of the longest chain of dependencies, ns; what is on a cycle does not count."""
+    needs = output.needs or {}
+    waits = {node: len(needs.get(node, set()) & output.nodes.keys()) for node in output.nodes}
+    follows: dict[int, list[int]] = defaultdict(list)
+    for node, before in needs.items():
+        for one in before & output.nodes.keys():
+            follows[one].append(node)
+    ready, end = [node for node, left in waits.items() if not left], dict.fromkeys(output.nodes, 0)
+    longest = 0
+    while ready:
+        node = ready.pop()
+        done = end[node] + max(output.nodes[node].dur, 0)
+        longest = max(longest, done)
+        for after in follows[node]:
+            end[after] = max(end[after], done)
+            waits[after] -= 1
+            if not waits[after]:
+                ready.append(after)
+    return longest
+
+
+_TESTS: tuple[Callable[[Case, CaseTruth, Output], Verdict], ...] = (
+    _operators, _times, _device_events, _parents, _successors, _gaps,
+)  # fmt: skip
+
+
+def _first(text: str, wrong: list[Any], form: str) -> str:
+    return f"{text}; the first that is not: {form.format(wrong[0])}" if wrong else text
+
+
+def counts_of(case: Case) -> dict[str, float]:
+    """The counts of a case's index, from what is known of it: for the test of the index, and for who adds a case."""
+    known = truth(case)
+    events = msgspec.json.decode(gzip.decompress((files("etplus.fixtures") / case.kineto).read_bytes()))["traceEvents"]
+    work = sum(event.get("cat") in GPU_CATEGORIES for event in events)
+    streams = Counter(event.stream for event in known.device)
+    begin, end = min(ts for ts, _, _ in known.calls.values()), max(ts + dur for ts, dur, _ in known.calls.values())
+    return {
+        "operators": len(known.calls), "device_events": work, "launched_by": len(known.device),
+        "followed": sum(streams.values()) - len(streams), "gaps_us": gaps_ns(known.calls.values()) / 1000,
+        "span_us": (end - begin) / 1000,
+    }  # fmt: skip

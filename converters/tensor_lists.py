@@ -1,0 +1,71 @@
+"""The tensors that each node of a simulation reads and writes, for simulators that track a rank's memory.
+
+ASTRA-sim (`track-local-mem` in its system configuration; astra-sim/workload/LocalMemUsageTracker.cc) takes them from
+the attributes `inputs` and `outputs`, lists of names and sizes in turn, which every node must have. A tensor is there
+from the start of the one node that writes it to the end of the last that reads it; one that is read and never written
+is there from the beginning. So a tensor here is a storage of the ET: the first node that gets it back from its operator
+writes it, all others that have it read it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..schemas.chakra.attributes import attribute, encoded
+from ..schemas.execution_trace.tensor_uses import tensor_uses
+from ..trace.errors import UsageError
+from ..trace.kinds import CPU, GPU
+from ..trace.trace import Trace
+
+_NONE = encoded(attribute("inputs", []), attribute("outputs", []))
+_HOST = "cpu"
+
+
+class TensorLists:
+    """Hands out the lists of nodes, in the order in which they run.
+
+    Tensors are those of the operator that a GPU event is of, on a device, or those of an operator of the host where the
+    trace has no GPU event. Kernels of one operator share them.
+
+    Raises:
+        UsageError: the trace records no tensors.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        events = np.flatnonzero((trace.kind == GPU) & trace.timed)
+        calls = events if len(events) else np.flatnonzero((trace.kind == CPU) & trace.timed)
+        owner = np.where(trace.kind[calls] == GPU, trace.parent_row[calls], calls)
+        known = np.unique(owner[owner >= 0])
+        uses = tensor_uses(trace.texts.tensor_texts(known))
+        kept = [k for k in range(len(uses.node)) if (uses.device(k) == _HOST) != bool(len(events))]
+        if not kept:
+            raise UsageError(
+                f"{trace.file}: no operator records its tensors, so that memory cannot be followed; "
+                "link the Kineto trace with an Execution Trace"
+            )
+        self._owner = dict(zip(calls.tolist(), owner.tolist(), strict=True))
+        self._uses: dict[int, list[tuple[int, bool]]] = {}
+        self._bytes: dict[int, int] = {}
+        for k in kept:
+            storage = int(uses.storage[k])
+            self._uses.setdefault(int(known[uses.node[k]]), []).append((storage, bool(uses.output[k])))
+            self._bytes[storage] = max(self._bytes.get(storage, 0), int(uses.end[k]))
+        self._written: set[int] = set()
+
+    def encoded(self, row: int) -> bytes:
+        """The attributes of the next node, that of a row; a row below 0 has no tensors."""
+        reads, writes = self.next(row)
+        if not reads and not writes:
+            return _NONE
+        return encoded(*(attribute(name, self._pairs(of)) for name, of in (("inputs", reads), ("outputs", writes))))
+
+    def next(self, row: int) -> tuple[list[int], list[int]]:
+        """The storages that the next node reads, and those that it is the first to write."""
+        given = self._uses.get(self._owner.get(row, -1), [])
+        reads = {storage for storage, output in given if not output or storage in self._written}
+        writes = {storage for storage, output in given if output} - reads - self._written
+        self._written |= reads | writes
+        return sorted(reads), sorted(writes)
+
+    def _pairs(self, storages: list[int]) -> list[str]:
+        return [text for storage in storages for text in (f"storage {storage}", str(self._bytes[storage]))]

@@ -1,0 +1,279 @@
+"""Which call of a compiled graph is which kernel of Inductor's: the calls of a region in order, and its handles.
+
+Generated code calls its kernels one after the other, and Inductor numbers these calls (their handles) as it writes
+them. In a trace they are the outermost operators below `## Call CompiledFxGraph … ##`: C++ kernels as
+`graph_0_cpp_fused_…` (with `cpp.enable_kernel_profile`), Triton kernels by their name, kernels that Inductor leaves to
+PyTorch as that operator. Of equal kernels only the order tells one from the other, so that either the whole sequence
+fits or nothing is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby, zip_longest
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.inductor import CompiledGraph, CompiledKernel
+from ..schemas.kineto.input_args import input_shapes
+from ..schemas.kineto.kineto_calls import CpuCalls
+from ..schemas.kineto.read_kineto import EventTable
+from ..trace.call_tree import nearest
+from ..trace.columns import IntColumn, mask_at
+
+_REGION, _GRAPH = "Torch-Compiled Region: ", "## Call CompiledFxGraph "
+_FORWARD, _BACKWARD = "CompiledFunction", "CompiledFunctionBackward"
+_OF_GRAPH = re.compile(r"graph_\d+_(?=cpp_)")
+_AS_OPERATOR = {"bias_addmm": "addmm", "mm_dtype": "mm", "bmm_dtype": "bmm"}
+"""Kernels of `torch._inductor.kernel` that are not called as the operator that they call."""
+_BIASED = "extern_kernels.bias_addmm"
+Refusal = Literal[
+    "its region is not in the files", "its region has no kernels in the files", "its forward is not in the trace",
+    "its kernels are in another order", "its operators have other shapes", "several graphs fit",
+]  # fmt: skip
+"""Why nothing is said of a call of a compiled graph."""
+
+
+@dataclass(frozen=True)
+class GraphCall:
+    """A call of a compiled graph.
+
+    Attributes:
+        call: its position among the calls.
+        owner: that of the region, or of the backward, in which it was called.
+        region: name of the region, "" for a backward whose forward is not in the trace.
+        backward: it is a backward.
+        kernels: int64, positions of the outermost operators below it, in order.
+    """
+
+    call: int
+    owner: int
+    region: str
+    backward: bool
+    kernels: IntColumn
+
+
+@dataclass(frozen=True)
+class CompiledCalls:
+    """Which calls are of which kernel.
+
+    Attributes:
+        call: int64, ascending, positions among the calls. kernel: int64, position of each one's kernel in `kernels`.
+        kernels: with the region and direction that each belongs to.
+        graph_calls: how many calls of compiled graphs there are. refused: of how many nothing is said, by reason.
+    """
+
+    call: IntColumn
+    kernel: IntColumn
+    kernels: tuple[tuple[CompiledGraph, CompiledKernel], ...]
+    graph_calls: int
+    refused: dict[str, int]
+
+
+def match_compiled(events: EventTable, calls: CpuCalls, graphs: Sequence[CompiledGraph]) -> CompiledCalls:
+    """Match the calls of compiled graphs with what files say of these graphs."""
+    found, refused = list[tuple[int, CompiledGraph, CompiledKernel]](), Counter[str]()
+    known = _Graphs(graphs)
+    made = graph_calls(events, calls)
+    for _, siblings in groupby(sorted(made, key=lambda graph: (graph.owner, graph.call)), lambda graph: graph.owner):
+        fits = [known.fit(of, events, calls) for of in siblings]
+        several = sum(not isinstance(fit, str) for fit in fits) > 1  # one graph of a region is in the files
+        for fit in fits:
+            if isinstance(fit, str) or several:
+                refused[fit if isinstance(fit, str) else "several graphs fit"] += 1
+            else:
+                found += [(call, fit.graph, kernel) for call, kernel in fit.pairs]
+    found.sort(key=lambda match: match[0])
+    codes: dict[tuple[str, str, int, str], int] = {}
+    kernels = list[tuple[CompiledGraph, CompiledKernel]]()
+    kernel = []
+    for _, graph, of_kernel in found:
+        key = (graph.file, graph.region, of_kernel.handle, f"{graph.backward} {of_kernel.name}")
+        if key not in codes:
+            codes[key] = len(codes)
+            kernels.append((graph, of_kernel))
+        kernel.append(codes[key])
+    at = np.array([call for call, _, _ in found], np.int64)
+    return CompiledCalls(at, np.array(kernel, np.int64), tuple(kernels), len(made), dict(sorted(refused.items())))
+
+
+def graph_calls(events: EventTable, calls: CpuCalls) -> list[GraphCall]:
+    """The calls of compiled graphs in a trace, in order of their positions.
+
+    A backward belongs to the region of its forward, the last call of a compiled function before it with its sequence
+    number: autograd gives the number to the node that it makes, so that earlier calls with it made none.
+    """
+    kinds = np.array([_kind_of(name) for name in events.names], np.int8)[calls.name]
+    graphs = np.flatnonzero(kinds == 1)
+    if not len(graphs):
+        return []
+    owners = nearest(calls.parent[graphs], calls.parent, (kinds == 2) | (kinds == 4))
+    is_op = np.array([category == "cpu_op" for category in events.categories], np.bool_)[events.category[calls.row]]
+    inside = mask_at(len(calls), graphs)
+    above = nearest(calls.parent, calls.parent, is_op | inside)
+    outermost = np.flatnonzero(is_op & (above >= 0) & inside[above])
+    order = outermost[np.argsort(above[outermost], kind="stable")]
+    begin = np.searchsorted(above[order], graphs)
+    end = np.searchsorted(above[order], graphs, side="right")
+    forwards = np.flatnonzero((kinds == 3) & (calls.seq >= 0))
+    made = []
+    for graph, owner, first, last in zip(graphs.tolist(), owners.tolist(), begin.tolist(), end.tolist(), strict=True):
+        if owner < 0:
+            continue
+        region, backward = owner, bool(kinds[owner] == 4)
+        if backward:
+            region = _region_of_backward(calls, forwards, kinds == 2, owner)
+        name = events.names[calls.name[region]] if region >= 0 else ""
+        made.append(GraphCall(graph, owner, name, backward, np.sort(order[first:last])))
+    return made
+
+
+def _kind_of(name: str) -> int:
+    """1 call of a graph, 2 region, 3 compiled function, 4 its backward, 0 anything else."""
+    if name.startswith(_GRAPH):
+        return 1
+    return 2 if name.startswith(_REGION) else {_FORWARD: 3, _BACKWARD: 4}.get(name, 0)
+
+
+def _region_of_backward(calls: CpuCalls, forwards: IntColumn, is_region: npt.NDArray[np.bool_], backward: int) -> int:
+    same = forwards[(calls.seq[forwards] == calls.seq[backward]) & (calls.ts[forwards] < calls.ts[backward])]
+    if calls.seq[backward] < 0 or not len(same):
+        return -1
+    forward = same[np.argmax(calls.ts[same])]
+    return int(nearest(calls.parent[forward : forward + 1], calls.parent, is_region)[0])
+
+
+class _Fit(NamedTuple):
+    """Calls and their kernels of a graph."""
+
+    graph: CompiledGraph
+    pairs: list[tuple[int, CompiledKernel]]
+
+
+_NO_PAIR = -1, CompiledKernel("", -1)
+
+
+class _Graphs:
+    """What the files say, by region and direction; graphs whose region is not known, by direction."""
+
+    def __init__(self, graphs: Sequence[CompiledGraph]) -> None:
+        self.by_region = defaultdict[tuple[str, bool | None], list[CompiledGraph]](list)
+        for graph in graphs:
+            self.by_region[graph.region, graph.backward].append(graph)
+
+    def fit(self, of: GraphCall, events: EventTable, calls: CpuCalls) -> _Fit | Refusal:
+        """The kernels of a call of a graph, or why they are not known."""
+        candidates = self._candidates(of)
+        if not candidates:
+            return "its region is not in the files" if of.region else "its forward is not in the trace"
+        if not any(graph.kernels for graph in candidates):
+            return "its region has no kernels in the files"
+        fits = list[_Fit]()
+        refusal: Refusal = "its kernels are in another order"
+        for graph in candidates:
+            fit = self._aligned(of, graph, events, calls)
+            if fit is None:
+                continue
+            if all(_shapes_agree(events, calls.row[call], kernel) for call, kernel in fit.pairs):
+                fits.append(fit)
+            else:
+                refusal = "its operators have other shapes"
+        if not fits:
+            return refusal
+        alike = all(_same_sources(fit, fits[0]) for fit in fits)
+        return fits[0] if alike else "several graphs fit"
+
+    def _candidates(self, of: GraphCall) -> list[CompiledGraph]:
+        if of.region:
+            found = self.by_region.get((of.region, of.backward))
+            if found:
+                return found
+            tries = [  # Dynamo compiled it again: 0/0_1
+                graphs for (region, backward), graphs in self.by_region.items()
+                if backward == of.backward and region.startswith(f"{of.region}_")
+            ]  # fmt: skip
+            if tries:
+                return [graph for graphs in tries for graph in graphs]
+        return [*self.by_region.get(("", of.backward), ()), *self.by_region.get(("", None), ())]
+
+    def _aligned(self, of: GraphCall, graph: CompiledGraph, events: EventTable, calls: CpuCalls) -> _Fit | None:
+        """Calls and kernels in the same order, None where the sequences differ.
+
+        What never occurs in the calls (C++ kernels without `cpp.enable_kernel_profile`) is left out of the kernels, and
+        operators that are no kernels of the graph out of the calls.
+        """
+        names = [called_as_event(events.names[code]) for code in calls.name[of.kernels].tolist()]
+        occurring = set(names)
+        kernels = [(_called_as(kernel.name), kernel) for kernel in graph.kernels]
+        for own in self._own(graph, kernels):
+            listed = [(name, kernel) for name, kernel in own if name in occurring]
+            wanted = {name for name, _ in listed}
+            made = [(name, call) for name, call in zip(names, of.kernels.tolist(), strict=True) if name in wanted]
+            if made and [name for name, _ in made] == [name for name, _ in listed]:
+                return _Fit(graph, [(call, kernel) for (_, call), (_, kernel) in zip(made, listed, strict=True)])
+        return None
+
+    def _own(
+        self, graph: CompiledGraph, kernels: list[tuple[str, CompiledKernel]]
+    ) -> list[list[tuple[str, CompiledKernel]]]:
+        """The kernels of a graph: all, or, of a backward, those after the kernels of another one of the same file that
+        the file repeats in front of them."""
+        if not graph.backward:
+            return [kernels]
+        begins = {
+            len(other.kernels) for (_, backward), graphs in self.by_region.items() for other in graphs
+            if backward == graph.backward and other.file == graph.file and len(other.kernels) < len(graph.kernels)
+            and graph.kernels[: len(other.kernels)] == other.kernels
+        }  # fmt: skip
+        return [kernels, *(kernels[begin:] for begin in sorted(begins, reverse=True))]
+
+
+def _same_sources(fit: _Fit, other: _Fit) -> bool:
+    return all(
+        call == of and (kernel.stacks, kernel.nodes) == (like.stacks, like.nodes)
+        for (call, kernel), (of, like) in zip_longest(fit.pairs, other.pairs, fillvalue=_NO_PAIR)
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def called_as_event(name: str) -> str:
+    """How an event's name is compared: an operator without its namespace, a C++ kernel without its graph.
+
+    Example:
+        >>> called_as_event("aten::mm"), called_as_event("graph_0_cpp_fused_gelu_1"), called_as_event("triton_poi_0")
+        ('::mm', 'cpp_fused_gelu_1', 'triton_poi_0')
+    """
+    space, colons, operator = name.rpartition("::")
+    return f"::{operator}" if colons and space else _OF_GRAPH.sub("", name)
+
+
+@lru_cache(maxsize=1 << 14)
+def _called_as(kernel: str) -> str:
+    """The same of a kernel's name in Inductor's files.
+
+    Example:
+        >>> _called_as("extern_kernels.addmm"), _called_as("torch.ops.aten.sort.stable"), _called_as("cpp_fused_add_3")
+        ('::addmm', '::sort', 'cpp_fused_add_3')
+    """
+    parts = kernel.split(".")
+    if len(parts) == 1:
+        return kernel
+    operator = parts[3] if parts[:2] == ["torch", "ops"] and len(parts) > 3 else parts[1]
+    return f"::{_AS_OPERATOR.get(operator, operator)}"
+
+
+def _shapes_agree(events: EventTable, row: int, kernel: CompiledKernel) -> bool:
+    """Whether the recorded shapes of an operator's inputs do not contradict those of its kernel."""
+    if not kernel.shapes:
+        return True
+    recorded = input_shapes(events.records.texts.of(events.index[row : row + 1])[0])
+    flat = [tuple(shape) for given in recorded for shape in (given if isinstance(given[0], list) else [given])]
+    wanted = [shape for shape in kernel.shapes if shape][kernel.name == _BIASED :]
+    left = iter(flat)
+    return not flat or all(shape in left for shape in wanted)

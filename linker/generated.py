@@ -1,0 +1,207 @@
+"""What is known of kernels of compiled code and of annotated graphs: by Kineto's arguments, and by files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.inductor import CompileFiles, NodeAnnotation, annotated_args
+from ..schemas.inductor.source_frames import Frames
+from ..schemas.kineto.read_kineto import EventTable
+from ..trace.brief import brief
+from ..trace.call_tree import nearest
+from ..trace.columns import IntColumn, distinct, mask_at, matching, scatter
+from ..trace.errors import UNREADABLE
+from ..trace.generated import CompiledSummary, GeneratedKernel, GeneratedKernels
+from ..trace.index import as_positions
+from ..trace.stacks import COMPILED, GRAPH_ANNOTATION, MODULE_FRAME, Stacks
+from .compiled_calls import CompiledCalls, match_compiled
+from .join import Join
+
+_KERNEL_KEYS = "kernel_file", "kernel_hash", "kernel_kwargs", "kernel_backend"
+_SAMPLES = 3
+"""Events of a name whose arguments are looked at before those of all are."""
+
+
+@dataclass(frozen=True)
+class CodeOrigins:
+    """What is known beyond recorded Python frames, by place (see `Join`).
+
+    Attributes:
+        kernels: generated kernels. place: int64, of nodes. kernel: int64, position in `kernels` of each one's.
+        stacks: by evidence of `Stacks`, the stacks of places.
+        summary: what files said, for `etplus.compiled`; None where there were none.
+    """
+
+    kernels: tuple[GeneratedKernel, ...] = ()
+    place: IntColumn = field(default_factory=lambda: np.zeros(0, np.int64))
+    kernel: IntColumn = field(default_factory=lambda: np.zeros(0, np.int64))
+    stacks: Mapping[int, Mapping[int, tuple[Frames, ...]]] = field(default_factory=dict)
+    summary: dict[str, Any] | None = None
+
+    __repr__ = brief
+
+    def generated(self, row: IntColumn) -> GeneratedKernels:
+        """The generated kernels of a trace; `row` is that of each place."""
+        if not len(self.place):
+            return GeneratedKernels.none()
+        rows = row[self.place]
+        order = np.argsort(rows, kind="stable")
+        return GeneratedKernels(self.kernels, as_positions(rows[order]), self.kernel[order])
+
+    def with_frames(self, stacks: Stacks, row: IntColumn) -> Stacks:
+        """Recorded stacks with these: where both are known, of what is in compiled code or in a graph, these."""
+        for evidence, of_places in self.stacks.items():
+            places = list(of_places)
+            of_rows = dict(zip(row[np.array(places, np.int64)].tolist(), of_places.values(), strict=True))
+            stacks = stacks.with_stacks(of_rows, evidence)
+        return stacks
+
+
+def find_code_origins(join: Join, files: CompileFiles) -> CodeOrigins:
+    """Find out what generated the kernels of a trace, and the lines that they do the work of."""
+    compiled = match_compiled(join.kineto.events, join.calls, files.graphs) if files.graphs else None
+    kernels, calls, codes = _generated_calls(join, compiled)
+    node = join.node_of_call[calls]
+    linked = node >= 0
+    stacks = {COMPILED: {} if compiled is None else _compiled_stacks(join, compiled)}
+    written, annotated = _annotated_stacks(join, files.annotations)
+    stacks[COMPILED] = {**written, **stacks[COMPILED]}  # the handler does not tell calls of one name apart
+    stacks[GRAPH_ANNOTATION] = annotated
+    summary = None
+    if files.files:
+        matched = (0, 0, {}) if compiled is None else (compiled.graph_calls, len(compiled.call), compiled.refused)
+        summary = msgspec.to_builtins(CompiledSummary(list(files.files), *matched, len(annotated)))
+    return CodeOrigins(
+        kernels, join.nodes.node[node[linked]], codes[linked],
+        {evidence: found for evidence, found in stacks.items() if found}, summary,
+    )  # fmt: skip
+
+
+class _KernelArgs(msgspec.Struct, gc=False):
+    kernel_file: Any = ""
+    kernel_hash: Any = ""
+    kernel_kwargs: Any = ""
+    kernel_backend: Any = ""
+
+
+class _KernelEvent(msgspec.Struct, gc=False):
+    args: _KernelArgs = msgspec.field(default_factory=_KernelArgs)
+
+
+_decode_kernel = msgspec.json.Decoder(_KernelEvent).decode
+
+
+def _kernel_args(text: bytes) -> tuple[str, ...]:
+    """What Triton's launcher says of a kernel, "" for what is not recorded."""
+    try:
+        args = _decode_kernel(text).args
+    except UNREADABLE:
+        return ("",) * len(_KERNEL_KEYS)
+    values = (getattr(args, key) for key in _KERNEL_KEYS)
+    return tuple(value if isinstance(value, str) else "" for value in values)
+
+
+def _generated_calls(
+    join: Join, compiled: CompiledCalls | None
+) -> tuple[tuple[GeneratedKernel, ...], IntColumn, IntColumn]:
+    """The generated kernels, the calls that launched one (positions), and which (positions among the kernels)."""
+    events, calls = join.kineto.events, join.calls
+    args = _triton_args(events, calls.row, calls.name)
+    of_call = dict(zip(compiled.call.tolist(), compiled.kernel.tolist(), strict=True)) if compiled is not None else {}
+    known: dict[GeneratedKernel, int] = {}
+    at, codes = sorted({*args, *of_call}), list[int]()
+    for call in at:
+        said = args.get(call, ("",) * len(_KERNEL_KEYS))
+        if compiled is not None and call in of_call:
+            graph, of = compiled.kernels[of_call[call]]
+            kernel = GeneratedKernel(of.name, graph.region, graph.backward, of.handle, of.nodes, *said)
+        else:
+            kernel = GeneratedKernel(events.names[calls.name[call]], "", None, None, (), *said)
+        codes.append(known.setdefault(kernel, len(known)))
+    return tuple(known), np.array(at, np.int64), np.array(codes, np.int64)
+
+
+def _triton_args(events: EventTable, row: IntColumn, name: IntColumn) -> dict[int, tuple[str, ...]]:
+    """By position in `row` what Kineto records of the Triton kernel that a call launches.
+
+    Operators of PyTorch have a namespace; of every other name a few calls tell whether it is a kernel's.
+    """
+    is_op = matching(events.category[row], events.categories, "cpu_op".__eq__)
+    plain = is_op & ~matching(name, events.names, lambda text: "::" in text or "#" in text)
+    samples = _samples(name, plain)
+    said = events.records.read(events.index[row[samples]], _kernel_args)
+    launching = distinct(name[samples[np.array([any(of) for of in said], np.bool_)]])
+    wanted = np.flatnonzero(plain & np.isin(name, launching)) if len(launching) else samples[:0]
+    found = zip(wanted.tolist(), events.records.read(events.index[row[wanted]], _kernel_args), strict=True)
+    return {call: args for call, args in found if any(args)}
+
+
+def _samples(key: IntColumn, wanted: npt.NDArray[np.bool_]) -> IntColumn:
+    """Positions of the first, a middle and the last one of every key, of those that are wanted; ascending."""
+    at = np.flatnonzero(wanted)
+    order = at[np.argsort(key[at], kind="stable")]
+    begin = np.flatnonzero(np.diff(key[order], prepend=-1))
+    end = np.append(begin[1:], len(order)) - 1 if len(order) else begin
+    return distinct(np.concatenate([order[begin + (end - begin) * k // (_SAMPLES - 1)] for k in range(_SAMPLES)]))
+
+
+def _compiled_stacks(join: Join, compiled: CompiledCalls) -> dict[int, tuple[Frames, ...]]:
+    """By place the stacks of what is at or below a call of a kernel; none where the compiler gives none."""
+    if not len(compiled.call):
+        return {}
+    calls = join.calls
+    around = nearest(np.arange(len(calls)), calls.parent, mask_at(len(calls), compiled.call))
+    kernel = scatter(len(calls), compiled.call, compiled.kernel)
+    of_call = np.where(around >= 0, kernel[around], -1)
+    of_node = join.of_nodes(of_call)
+    parts = (
+        (join.nodes.node, of_node),
+        (join.gpu_places, _of_parents(of_node, join.gpu_parent)),
+        (join.runtime_places, _of_parents(of_node, join.runtime_parent)),
+    )
+    stacks = [kernel.stacks for _, kernel in compiled.kernels]
+    return {
+        place: stacks[code]
+        for places, codes in parts
+        for place, code in zip(places[codes >= 0].tolist(), codes[codes >= 0].tolist(), strict=True)
+        if stacks[code]
+    }
+
+
+def _of_parents(of_node: IntColumn, parent: IntColumn) -> IntColumn:
+    return np.where(parent >= 0, of_node[parent], -1) if len(of_node) else parent
+
+
+def _annotated_stacks(
+    join: Join, annotations: Mapping[int, NodeAnnotation]
+) -> tuple[dict[int, tuple[Frames, ...]], dict[int, tuple[Frames, ...]]]:
+    """By place of a GPU event the stacks in its arguments that Inductor's trace handler wrote, and those of its graph
+    annotation, whose module is the outermost frame."""
+    events, rows = join.kineto.events, join.gpu_row
+    if not len(rows):
+        return {}, {}
+    if not annotations:
+        samples = _samples(events.name[rows].astype(np.int64), np.ones(len(rows), np.bool_))
+        if not any(own is not None for _, own in _args_of(events, rows[samples])):
+            return {}, {}
+    written, annotated = dict[int, tuple[Frames, ...]](), dict[int, tuple[Frames, ...]]()
+    for place, (ids, own) in zip(join.gpu_places.tolist(), _args_of(events, rows), strict=True):
+        given = next((annotations[node] for node in reversed(ids) if node in annotations), None)
+        module = next((of.module for of in (own, given) if of is not None and of.module), "")
+        stacks = next((of.stacks for of in (own, given) if of is not None and of.stacks), ())
+        if module or (stacks and (given is not None or ids)):
+            frame = (f"{MODULE_FRAME}{module}",) if module else ()
+            annotated[place] = tuple((*frame, *stack) for stack in stacks or ((),))
+        elif stacks:
+            written[place] = stacks
+    return written, annotated
+
+
+def _args_of(events: EventTable, rows: IntColumn) -> Iterable[tuple[list[int], NodeAnnotation | None]]:
+    return map(annotated_args, events.records.args(events.index[rows]))

@@ -1,0 +1,143 @@
+"""How far the answer of a network what-if may be off, and what the step would take if it were not recorded.
+
+A base that fits by construction says nothing about that. Each thing that a recording does not settle is set to either
+end of what it may be, by itself; what the answer moves by adds up as independent errors do (the root of the sum of
+squares).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..trace.brief import brief
+from ..trace.columns import matching
+from ..trace.kinds import GPU
+from .constants import Constants
+from .graph_replay import replay
+from .network import Network, on_network
+from .replay_graph import HOST, ReplayGraph
+from .whatif import WhatIf, apply_what_ifs
+
+_BANDWIDTH = 0.1
+"""Transfers differ by so much from a fitted bandwidth where no calibration says by how much (Gloo's all-reduces)."""
+_HOST_WORK, _DEVICE_WORK = 0.15, 0.02
+"""The same step computes for so much more or less when it is run again: on processors that others use, on a device."""
+_VIEW = "aten::as_strided"
+"""An operator that does next to nothing: its time is what a call costs, most of it recording."""
+_RECORDING = (0.3, 0.6, 1.0)
+"""What recording adds at either end of a call, as a share of a view's time: least, median and largest over five jobs on
+four networks, whose steps were timed with and without the recorder."""
+
+
+@dataclass(frozen=True)
+class AnswerRange:
+    """What a what-if's answer may be.
+
+    Attributes:
+        low_ns, high_ns: about four of five jobs that were recorded on several networks take a time between.
+        untraced_ns: least, usual and longest estimate of the step when nothing records it; None where it is unknown.
+        reasons: what moves the answer, the largest first, in words.
+    """
+
+    low_ns: int
+    high_ns: int
+    untraced_ns: tuple[int, int, int] | None
+    reasons: tuple[str, ...]
+
+    __repr__ = brief
+
+    def to_lines(self) -> list[str]:
+        """Lines of text under an answer."""
+        lines = [f"           between {self.low_ns / 1000:,.1f} and {self.high_ns / 1000:,.1f} µs"]
+        lines += [f"           ({reason})" for reason in self.reasons]
+        if self.untraced_ns is not None:
+            low, usual, high = (f"{ns / 1000:,.1f}" for ns in self.untraced_ns)
+            lines.append(f"           of the step as it is traced; untraced about {usual} µs ({low} to {high})")
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; keys as in docs/replay.md."""
+        keys = ("low", "usual", "high")
+        untraced = None if self.untraced_ns is None else dict(zip(keys, self.untraced_ns, strict=True))
+        return {"low": self.low_ns, "high": self.high_ns, "untraced": untraced, "reasons": list(self.reasons)}
+
+
+def answer_range(
+    graph: ReplayGraph, network: Network, what_ifs: Sequence[WhatIf], constants: Constants | Sequence[Constants], *,
+    unassumed: ReplayGraph | None = None,
+) -> AnswerRange:  # fmt: skip
+    """The range of `replay(apply_what_ifs(on_network(graph, network), …))`.
+
+    Args:
+        unassumed: the same graph without waits that nothing records (`build_graph(trace, assumed_waits=False)`); None
+            if there are no such waits.
+    """
+
+    def answer(graph: ReplayGraph, network: Network = network, at: Any = "times") -> int:
+        return replay(apply_what_ifs(on_network(graph, network, at), what_ifs, constants), constants).makespan_ns
+
+    usual = answer(graph)
+    moved: list[tuple[int, int, str]] = []
+    for low, high, reason in _alternatives(graph, network, answer, unassumed):
+        below, above = (sorted((low, usual, high))[end] for end in (0, 2))
+        moved.append((usual - below, above - usual, f"{reason}: {below / 1e6:,.1f} to {above / 1e6:,.1f} ms"))
+    moved = [one for one in sorted(moved, key=lambda one: -max(one[:2])) if max(one[:2]) > usual // 500]
+    less, more = math.hypot(*(below for below, *_ in moved)), math.hypot(*(above for _, above, _ in moved))
+    return AnswerRange(
+        round(usual - less), round(usual + more), _untraced(graph, answer), tuple(reason for *_, reason in moved)
+    )
+
+
+def _alternatives(
+    graph: ReplayGraph, network: Network, answer: Any, unassumed: ReplayGraph | None
+) -> Iterator[tuple[int, int, str]]:
+    """Answers with one thing at either end, and what it is."""
+    if network.efficiency:
+        yield answer(graph, at="low"), answer(graph, at="high"), "what kinds of communication take over the formula"
+    else:
+        quick, slow = (
+            replace(network, bandwidth=network.bandwidth * by) for by in (1 + _BANDWIDTH, 1 / (1 + _BANDWIDTH))
+        )
+        reason = f"transfers {_BANDWIDTH:.0%} faster or slower"
+        yield answer(graph, quick, "low"), answer(graph, slow, "high"), reason
+    host = graph.edges.kind == HOST
+    spread = _DEVICE_WORK if np.any(graph.column("kind") == GPU) else _HOST_WORK
+    less, more = (answer(graph.scaled(host, 1 + by)) for by in (-spread, spread))
+    yield less, more, f"the host's work {spread:.0%} less or more, as in another run"
+    if (shared := graph.shared) is not None:
+        taken, plain = shared.beside
+        if shared.slowdown > 1:
+            beside = [(plain + round((taken - plain) * by), plain) for by in (0.5, 1.5)]
+            reason = f"work beside transfers takes {shared.slowdown:.2f} times as long, give or take half of the excess"
+        else:
+            beside = [(0, 0), (2 * _PLENTY, _PLENTY)]
+            reason = "work beside transfers takes up to twice as long, which this job does not show"
+        less, more = (answer(replace(graph, shared=replace(shared, beside=of))) for of in beside)
+        yield less, more, reason
+    if unassumed is not None:
+        free = answer(unassumed)
+        yield free, free, "nothing records what some synchronising calls wait for: nothing, or the latest work"
+
+
+_PLENTY = 10**9
+
+
+def _untraced(graph: ReplayGraph, answer: Any) -> tuple[int, int, int] | None:
+    """Least, usual and longest estimate of the answer if nothing recorded the step, of a job of the host: without what
+    recording adds at either end of each call."""
+    if np.any(graph.column("kind") == GPU):
+        return None
+    views = [trace.dur[matching(trace.name, trace.names, _VIEW.__eq__) & trace.timed] for trace in graph.traces]
+    took = np.concatenate(views)
+    if not len(took):
+        return None
+    edges, call = graph.edges, float(np.median(took))
+    work = (edges.kind == HOST) & (edges.source > 0)
+    less = [np.where(work, np.minimum(edges.lag * 0.9, call * share), 0) for share in _RECORDING[::-1]]
+    low, usual, high = (answer(graph.with_latencies(edges.lag - np.rint(cut))) for cut in less)
+    return low, usual, high

@@ -1,0 +1,122 @@
+"""What the host's work takes beside transfers: a backend's threads and the kernel's take turns with it on processors.
+
+Estimated from operators with the same name and shapes, of which some ran beside transfers and some did not.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.kineto.host_calls import WAIT
+from ..trace.columns import IntColumn, matching
+from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.index import Row
+from ..trace.intervals import Intervals, sums, union
+from ..trace.trace import Trace
+from .replay_graph import COMM, DURATION, HOST, ReplayGraph
+
+_MOSTLY, _HARDLY = 0.9, 0.1
+"""Work is beside a transfer if so much of its time is, and by itself if at most so much is."""
+
+
+def time_beside(graph: ReplayGraph) -> tuple[int, int]:
+    """See `SharedTransfers.beside`."""
+    edges = graph.edges
+    work = np.flatnonzero((edges.kind == HOST) & (edges.source > 0) & (edges.owner >= 0))
+    work = work[graph.column("scope")[edges.owner[work]] != ANNOTATION_SCOPE]
+    owner, count = edges.owner[work], len(graph.start)
+    took, over = sums(owner, edges.lag[work], count), sums(owner, _covered(graph, work), count)
+    share, alike = (
+        over / np.maximum(took, 1),
+        defaultdict[tuple[str, str], tuple[list[int], list[int]]](lambda: ([], [])),
+    )
+    for first, trace in zip(graph.first_row.tolist(), graph.traces, strict=False):
+        signature = np.full(len(trace), -1, np.int64)
+        signature[trace.calls.source] = trace.calls.signature
+        of = slice(first, first + len(trace))
+        known = (took[of] > 0) & (signature >= 0) & ((share[of] > _MOSTLY) | (share[of] < _HARDLY))
+        known &= ~matching(trace.name, trace.names, WAIT.fullmatch)
+        for row in np.flatnonzero(known).tolist():
+            key = trace.name_of(Row(row)), trace.signatures[int(signature[row])].label
+            alike[key][int(share[first + row] > _MOSTLY)].append(int(took[first + row]))
+    both = [(sum(beside), round(float(np.median(alone))) * len(beside)) for alone, beside in alike.values()
+            if alone and beside]  # fmt: skip
+    return sum(taken for taken, _ in both), sum(plain for _, plain in both)
+
+
+def plain_work(graph: ReplayGraph) -> dict[int, float]:
+    """Of each edge of host work what it would take if no transfer of its rank ran beside it, over what it took."""
+    assert graph.shared is not None
+    edges = graph.edges
+    work = np.flatnonzero((edges.kind == HOST) & (edges.source > 0))
+    share = _covered(graph, work) / np.maximum(edges.lag[work], 1)
+    plain = 1 - np.minimum(share, 1) * (1 - 1 / graph.shared.slowdown)
+    return dict(zip(work.tolist(), plain.tolist(), strict=True))
+
+
+def transfer_edges(graph: ReplayGraph) -> IntColumn:
+    """Positions of the edges that are transfers of communications on the host."""
+    edges, shared = graph.edges, graph.shared
+    assert shared is not None
+    return np.flatnonzero(np.isin(edges.kind, (DURATION, COMM)) & np.isin(edges.owner, shared.rows))
+
+
+def plain_traces(traces: Sequence[Trace], graph: ReplayGraph) -> list[Callable[[IntColumn], IntColumn]]:
+    """For each rank a function from times of its trace, ns, to those that they would be if nothing took longer beside
+    transfers. It keeps the order of times; waits shrink, too, but these are no work.
+
+    Args:
+        graph: of these traces, joined if they are several.
+    """
+    slowdown = 1.0 if graph.shared is None else graph.shared.slowdown
+    clocks: list[Callable[[IntColumn], IntColumn]] = []
+    for k, (trace, of_graph, windows) in enumerate(zip(traces, graph.traces, _windows(graph), strict=True)):
+        row = int(np.flatnonzero(of_graph.timed)[0])
+        ahead = int(graph.measured[graph.start[graph.first_row[k] + row]] - trace.ts[row])
+        clocks.append(partial(_shrunk, windows, ahead, 1 - 1 / slowdown))
+    return clocks
+
+
+def _shrunk(windows: Intervals, ahead: int, by: float, times: IntColumn) -> IntColumn:
+    return times - np.rint(_within(windows, times + ahead) * by).astype(np.int64)
+
+
+def _covered(graph: ReplayGraph, work: IntColumn) -> IntColumn:
+    """Of some edges of host work for how long, as measured, transfers of their rank were under way, ns."""
+    edges, measured = graph.edges, graph.measured
+    rank = graph.rank_of_row[graph.row[edges.target[work]]]
+    until = measured[edges.target[work]]
+    since = until - np.minimum(edges.lag[work], until - measured[edges.source[work]])
+    found = np.zeros(len(work), np.int64)
+    for k, windows in enumerate(_windows(graph)):
+        covered = np.rint(_within(windows, until) - _within(windows, since))
+        found = np.where(rank == k, covered.astype(np.int64), found)
+    return found
+
+
+def _windows(graph: ReplayGraph) -> list[Intervals]:
+    """Of each rank when transfers of its links were under way, as measured."""
+    shared, edges, measured = graph.shared, graph.edges, graph.measured
+    if shared is None:
+        return [union(np.zeros(0, np.int64), np.zeros(0, np.int64)) for _ in graph.traces]
+    linked = shared.rows[np.array([bool(links) for links in shared.links], np.bool_)]
+    moves = transfer_edges(graph)
+    moves = moves[np.isin(edges.owner[moves], linked)]
+    moving = graph.rank_of_row[edges.owner[moves]]
+    begin, end = measured[edges.source[moves]], measured[edges.target[moves]]
+    return [union(begin[moving == k], end[moving == k]) for k in range(len(graph.traces))]
+
+
+def _within(windows: Intervals, times: IntColumn) -> npt.NDArray[np.float64]:
+    """How much of some windows lies before each time, ns."""
+    if not len(windows.start):
+        return np.zeros(len(times))
+    at = np.stack([windows.start, windows.end], axis=1).reshape(-1)
+    length = np.stack([np.zeros_like(windows.start), windows.end - windows.start], axis=1).reshape(-1)
+    found: npt.NDArray[np.float64] = np.interp(times, at, np.cumsum(length))
+    return found

@@ -1,0 +1,264 @@
+"""Collectives that run on the host beside their caller, on threads of their backend: what they wait for, and who waits.
+
+Collectives of the host (Gloo, MPI) run on a thread of their backend, beside the one that called them. Such a
+collective follows the call that issued it, begins when a thread of the backend is free, and takes its own time, as a
+kernel does; what waits for it is what the ET's tensors say reads its result, the operator in which it ended
+(`wait_tensor`), and where neither is known, but for messages that are sent, what its caller did next. A pause before
+that in which it ended, if it is a long one, counts as waiting: what comes after its end is left of it.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.comm_types import RECV, SEND, Group
+from ..schemas.communications import FoundComm, blocking_calls, find_communications, issuing_calls
+from ..schemas.kineto.host_calls import WAIT
+from ..trace.columns import IntColumn, matching
+from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.host_waits import LONG_PAUSE_NS
+from ..trace.index import Row, as_column
+from ..trace.intervals import union
+from ..trace.trace import Trace
+from .graph_events import GraphEvents
+from .replay_graph import COMM, DURATION, HANDOFF, HOST, Edges, SharedTransfers
+from .shared_links import Links, share_alone
+from .thread_edges import host_chains, without_backend_work
+
+_LATE_END_NS = 5_000_000
+"""A caller may resume so long before the end that its backend records: the backend's thread marks the collective as
+done, the caller gets the processor first, and the span ends when the thread has it back, a time slice later."""
+_JUST_BEFORE_NS = 1_000_000
+"""What ended at most so long before a pause did has ended it."""
+_DISPATCH_NS = 250_000
+"""From a call to its collective's start on a free thread, where no recorded one shows it."""
+_WORKERS = {"gloo": 2, "mpi": 1}
+"""Threads of a process group (PyTorch: `Options.threads` in ProcessGroupGloo.hpp, `runLoop` in ProcessGroupMPI.cpp)."""
+
+
+def with_settled_ends(trace: Trace) -> Trace:
+    """The trace with each collective on the host ended where its caller resumed, if the caller did so first.
+
+    A long pause that ends up to 5 ms before a collective that runs beside it is taken for the wait for it, the
+    longest of several, unless another collective ended just before that pause did, or the end falls into a longer one.
+    """
+    points = GraphEvents.of(trace)
+    rows = points.host_comm
+    if not len(rows):
+        return trace
+    points, chains = host_chains(points)
+    calls = issuing_calls(trace, rows)
+    paused = _pauses(points, chains)
+    begin, until = points.measured[chains.source[paused]], points.measured[chains.target[paused]]
+    thread = trace.thread[points.row[chains.target[paused]]]
+    start, end = points.measured[points.start[rows]], points.measured[points.end[rows]]
+    by_end = np.sort(end)
+    dur = trace.dur.copy()
+    for row, first, last in zip(rows.tolist(), start.tolist(), end.tolist(), strict=True):
+        caller = int(trace.thread[calls.get(row, row)])
+        near = np.flatnonzero((thread == caller) & (until < last) & (until >= last - _LATE_END_NS) & (until > first))
+        if not len(near):
+            continue
+        longest = near[np.argmax((until - begin)[near])]
+        around = (thread == caller) & (begin < last) & (last <= until)
+        if np.any((until - begin)[around] >= (until - begin)[longest]):
+            continue
+        at = int(until[longest])
+        if np.searchsorted(by_end, at, "right") == np.searchsorted(by_end, at - _JUST_BEFORE_NS):
+            dur[row] -= last - at
+    return trace.with_(dur=as_column(dur))
+
+
+def long_pauses(trace: Trace) -> tuple[IntColumn, IntColumn, IntColumn]:
+    """Thread, begin and end (ns, by the trace's clock) of each long pause of a thread of the host outside operators, or
+    in one that waits."""
+    trace, _ = without_backend_work(trace)
+    points, chains = host_chains(GraphEvents.of(trace))
+    paused, first = _pauses(points, chains), int(trace.ts[trace.timed].min())
+    source, target = chains.source[paused], chains.target[paused]
+    return trace.thread[points.row[target]], points.measured[source] + first, points.measured[target] + first
+
+
+def _pauses(points: GraphEvents, chains: Edges) -> IntColumn:
+    """Edges of the chains in which a thread does nothing for long, in no operator but one that waits."""
+    trace, owner = points.trace, np.maximum(chains.owner, 0)
+    waits = matching(trace.name[owner], trace.names, WAIT.fullmatch)
+    idle = (chains.owner < 0) | (trace.scope[owner] == ANNOTATION_SCOPE) | waits
+    return np.flatnonzero(idle & (chains.kind == HOST) & (chains.source > 0) & (chains.lag > LONG_PAUSE_NS))
+
+
+def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges, SharedTransfers | None, list[str]]:
+    """Edges to and from the collectives on the host; the chains, in which no wait for one counts as host work; what
+    the collectives share, None without any; and notes.
+
+    Args:
+        chains: of the host's threads, without these collectives; see `host_chains`.
+    """
+    rows = points.host_comm
+    if not len(rows):
+        return chains.take(np.zeros(0, np.int64)), chains, None, []
+    begin, end = points.start[rows], points.end[rows]
+    found = {communication.row: communication for communication in find_communications(points.trace)}
+    lanes = _Lanes(points, chains, issuing_calls(points.trace, rows))
+    issued = lanes.issued(rows)
+    sent = {row for row, communication in found.items() if communication.kind == SEND}
+    pairs = np.array(list(lanes.waits(rows, sent)), np.int64).reshape(-1, 2)
+    source, edge = points.end[pairs[:, 0]], pairs[:, 1]
+    latest = np.full(len(chains), -1, np.int64)
+    np.maximum.at(latest, edge, points.measured[source])
+    left = points.measured[chains.target] - np.maximum(latest, points.measured[chains.source])
+    waited = (latest > points.measured[chains.source]) & (chains.kind == HOST)
+    shared, queued = _shared(points, [found[row] for row in rows.tolist()], issued)
+    lag = points.between(issued, begin)
+    straight = lag[~queued & (lag >= 0)]
+    usual = int(np.median(straight)) if len(straight) else _DISPATCH_NS
+    result, reader = points.timed_edges("data")
+    read = np.isin(result, rows)
+    edges = Edges.joined([
+        Edges.of(HANDOFF, issued, begin, np.where(queued, np.minimum(lag, usual), lag)),
+        Edges.of(DURATION, begin, end, points.trace.dur[rows], rows),
+        Edges.of(COMM, source, chains.target[edge], np.where(waited, left, 0)[edge]),
+        points.in_order(points.end[result[read]], points.start[reader[read]]),
+    ])  # fmt: skip
+    notes = _unexplained(points, chains, waited)
+    return edges, replace(chains, lag=np.where(waited, left, chains.lag)), shared, notes
+
+
+def _unexplained(points: GraphEvents, chains: Edges, waited: npt.NDArray[np.bool_]) -> list[str]:
+    """A note on long pauses in which a collective runs most of the time, and which do not wait for any."""
+    paused = _pauses(points, chains)
+    paused = paused[~waited[paused] & (chains.lag[paused] > _LATE_END_NS)]
+    rows = points.host_comm
+    start, end = points.measured[points.start[rows]], points.measured[points.end[rows]]
+    total = count = 0
+    for source, target in zip(chains.source[paused].tolist(), chains.target[paused].tolist(), strict=True):
+        begin, until = int(points.measured[source]), int(points.measured[target])
+        if union(np.clip(start, begin, until), np.clip(end, begin, until)).length > (until - begin) // 2:
+            total, count = total + until - begin, count + 1
+    length = int(points.measured.max())
+    if not count or not length:
+        return []
+    pauses = "pause of a thread beside running collectives is" if count == 1 else (
+        "pauses of threads beside running collectives are")  # fmt: skip
+    return [f"{count} {pauses} not explained by any ({total / 1e6:,.1f} ms, {total / length:.0%}): kept as host work"]
+
+
+def _shared(
+    points: GraphEvents, found: list[FoundComm], issued: IntColumn
+) -> tuple[SharedTransfers, npt.NDArray[np.bool_]]:
+    """What communications share; and which of them had to wait for a thread when they were recorded.
+
+    Args:
+        issued: the points that issue them.
+    """
+    trace, queues, workers = points.trace, dict[Group, int](), list[int]()
+    rows = np.array([communication.row for communication in found], np.int64)
+    rank = 0 if trace.rank is None else trace.rank
+    links = [_links(rank, communication) for communication in found]
+    begin, end = points.measured[points.start[rows]], points.measured[points.end[rows]]
+    queue, gap, queued = np.full(len(rows), -1, np.int64), np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_)
+    members = defaultdict[Group, list[int]](list)
+    for k, communication in enumerate(found):
+        if communication.kind not in (SEND, RECV):
+            members[communication.group].append(k)
+    asked = points.measured[issued]
+    for group, of in members.items():
+        queues[group] = len(workers)
+        of.sort(key=lambda k: (int(asked[k]), int(trace.id[rows[k]])))
+        prefix = trace.name_of(Row(int(rows[of[0]]))).partition(":")[0]
+        threads = _threads(asked[of], begin[of], end[of], _WORKERS.get(prefix, 1))
+        workers.append(threads)
+        ends: list[int] = []
+        for k in of:
+            free = ends[-threads] if len(ends) >= threads else 0
+            queue[k] = queues[group]
+            queued[k], gap[k] = free > asked[k], max(int(begin[k]) - free, 0)
+            insort(ends, int(end[k]))
+    waits = gap[queued]
+    gap[~queued] = int(np.median(waits)) if len(waits) else 0
+    alone = share_alone(begin.tolist(), end.tolist(), links)
+    return SharedTransfers(rows, tuple(links), alone, queue, tuple(workers), gap), queued
+
+
+def _threads(asked: IntColumn, begin: IntColumn, end: IntColumn, usual: int) -> int:
+    """How many threads run a group's collectives: as many as were seen to run at once, at least the usual number,
+    unless each that could have begun beside another one waited for its end.
+
+    Args:
+        asked, begin, end: ns, in order of issue.
+    """
+    most = int(max((np.count_nonzero((begin <= at) & (end > at)) for at in begin.tolist()), default=1))
+    held = asked[1:] + _LATE_END_NS < end[:-1]
+    if most == 1 and held.any() and np.all(begin[1:][held] >= end[:-1][held]):
+        return 1
+    return max(most, usual)
+
+
+def _links(rank: int, found: FoundComm) -> Links:
+    """The directions of links that a rank's side of a communication uses."""
+    if found.kind == SEND:
+        return (2 * rank, 2 * found.peer + 1) if found.peer >= 0 else (2 * rank,)
+    if found.kind == RECV:
+        return (2 * rank + 1, 2 * found.peer) if found.peer >= 0 else (2 * rank + 1,)
+    return 2 * rank, 2 * rank + 1
+
+
+class _Lanes:
+    """The chains of threads, by thread and time.
+
+    Args:
+        calls: row of each collective to that of the call that issued it; see `issuing_calls`.
+    """
+
+    def __init__(self, points: GraphEvents, chains: Edges, calls: Mapping[int, int]) -> None:
+        self.points, self.chains, self.calls = points, chains, calls
+        self.time = points.measured[chains.target]
+        self.thread = points.trace.thread[points.row[chains.target]]
+
+    def issued(self, rows: IntColumn) -> IntColumn:
+        """Of each collective the start of its call; else the last point before it on the thread that the ET says."""
+        trace, found = self.points.trace, []
+        for row in rows.tolist():
+            call = self.calls.get(row, -1)
+            if call >= 0 and trace.ts[call] <= trace.ts[row]:
+                found.append(int(self.points.start[call]))
+            else:
+                at = self._at_or_after(int(trace.thread[row]), int(self.points.measured[self.points.start[row]]) + 1)
+                found.append(int(self.chains.source[at]) if at >= 0 else 0)
+        return np.array(found, np.int64)
+
+    def waits(self, rows: IntColumn, sent: Container[int]) -> Iterator[tuple[int, int]]:
+        """Collectives, and positions of the edges of the chains that end with or after the wait for each.
+
+        Args:
+            sent: rows of messages that are sent.
+        """
+        points, trace = self.points, self.points.trace
+        inside = set(map(tuple, blocking_calls(trace, rows).tolist()))
+        readers = defaultdict[int, list[int]](list)
+        for row, reader in zip(*(column.tolist() for column in points.timed_edges("data")), strict=True):
+            readers[row].append(reader)
+        for row in rows.tolist():
+            ended = int(points.measured[points.end[row]])
+            caller = self.calls.get(row, row)
+            for reader in readers.get(row, [-1]):
+                at = self._at_or_after(int(trace.thread[caller if reader < 0 else reader]), ended)
+                if at < 0 or (reader >= 0 and self.time[at] > points.measured[points.start[reader]]):
+                    continue
+                owner, lag = int(self.chains.owner[at]), int(self.chains.lag[at])
+                last = self.chains.target[at] == points.start[reader] if reader >= 0 else row not in sent
+                pause = owner < 0 or trace.scope[owner] == ANNOTATION_SCOPE
+                if (row, owner) in inside or last or (pause and lag > LONG_PAUSE_NS):
+                    yield row, at
+
+    def _at_or_after(self, thread: int, ns: int) -> int:
+        """Position of the first edge of a thread's chain that ends at or after a time, −1 without one."""
+        first, end = (int(np.searchsorted(self.thread, thread, side)) for side in ("left", "right"))
+        at = first + int(np.searchsorted(self.time[first:end], ns))
+        return at if at < end else -1

@@ -1,0 +1,49 @@
+"""What a job's own communications took, to fit a network to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..schemas.comm_types import RECV, SEND
+from ..schemas.communications import find_communications
+from ..trace.kinds import GPU
+from ..trace.trace import Trace
+from .graph_building import build_graph
+from .network import group_size
+from .network_file import Sample
+from .rank_coupling import join_ranks
+from .recorded_efficiency import late_leaves
+from .replay_graph import COMM, DURATION
+
+
+def job_samples(traces: Sequence[Trace]) -> list[Sample]:
+    """One a communication of known kind, size and group: how long it took until its last rank was done, without
+    waiting for ranks and, on the host, without what other transfers took of its links.
+
+    Of one rank by itself waiting cannot be told from transferring.
+    """
+    graphs = [build_graph(trace) for trace in traces]
+    graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
+    edges, shared = graph.edges, graph.shared
+    alone = {} if shared is None else dict(zip(shared.rows.tolist(), shared.alone.tolist(), strict=True))
+    late = dict(zip(*late_leaves(graph), strict=True))
+    moves = np.flatnonzero(np.isin(edges.kind, (DURATION, COMM)) & (edges.owner >= 0))
+    took = {int(edges.owner[edge]): (int(edges.source[edge]), int(edges.lag[edge]), edge) for edge in moves.tolist()}
+    found: dict[int, tuple[float, Sample]] = {}
+    for first, trace in zip(graph.first_row.tolist(), graph.traces, strict=False):
+        for of in find_communications(trace):
+            ranks = 2 if of.kind in (SEND, RECV) else group_size(trace, of)
+            if of.kind is None or of.kind == SEND or not of.bytes or ranks is None or ranks < 2:
+                continue
+            if first + of.row not in took or not trace.timed[of.row]:
+                continue
+            point, lag, edge = took[first + of.row]
+            own = late.get(edge, 0)
+            part = 1.0 if trace.kind[of.row] == GPU else alone.get(first + of.row, 1.0)
+            sample = Sample(SEND if of.kind == RECV else of.kind, of.bytes, ranks, (lag + own) * part, lag * part)
+            ns = sample.ns
+            if point not in found or ns > found[point][0]:
+                found[point] = ns, sample
+    return [sample for ns, sample in found.values() if ns > 0]

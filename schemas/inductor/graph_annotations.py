@@ -1,0 +1,101 @@
+"""What PyTorch says of the nodes of CUDA graphs: annotations by `graph node id`, in a file or a kernel's arguments.
+
+`torch.cuda.graph_annotations.get_kernel_annotations()` maps ids of nodes (the graph's id in the upper 32 bits) to lists
+of annotations, objects whose keys are the user's: `name`, `stream`, `module_fqn`, `stack`; the last two say where a
+kernel came from. PyTorch's tutorial pickles them; a pickle can run any program and is not read, JSON is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ...trace.errors import UNREADABLE, TraceFormatError
+from ..text.files import Source, load
+from .source_frames import Frames, stacks_in
+
+_REMEDY = "write json.dump({str(node): given for node, given in get_kernel_annotations().items()}, file)"
+_LARGEST_ID = 2**63
+_MARKS = b'"graph node id"', b'"module_fqn"', b'"stack"'
+
+
+@dataclass(frozen=True)
+class NodeAnnotation:
+    """What is said of a node of a graph.
+
+    Attributes:
+        module: qualified name of the module ("layers.0.attention.wq"), "" for none.
+        stacks: in which it was launched when the graph was captured.
+    """
+
+    module: str = ""
+    stacks: tuple[Frames, ...] = ()
+
+
+def read_graph_annotations(source: Source) -> dict[int, NodeAnnotation]:
+    """Read annotations of graph nodes, by the nodes' ids; gzipped or not.
+
+    Raises:
+        TraceFormatError: the file is not an object of annotations by number.
+
+    Example:
+        >>> found = read_graph_annotations(b'{"17179869187": [{"module_fqn": "layers.0.mlp", "stack": "a.py:3:f"}]}')
+        >>> found[17179869187].module, found[17179869187].stacks
+        ('layers.0.mlp', (('a.py(3): f',),))
+    """
+    blob = load(source, trace=False)
+    problem = "is no JSON object of annotations by graph node id"
+    try:
+        given = msgspec.json.decode(blob.data, type=dict[str, Any])
+    except UNREADABLE as error:
+        raise TraceFormatError(blob.name, "", f"{problem} ({error})", _REMEDY) from None
+    found = {}
+    for key, value in given.items():
+        if not (key.isascii() and key.isdecimal()) or int(key[:20]) >= _LARGEST_ID:
+            raise TraceFormatError(blob.name, f"key {key[:80]!r}", f"{problem}: it is no id", _REMEDY)
+        found[int(key)] = annotation_of(value)
+    return found
+
+
+def annotation_of(value: Any) -> NodeAnnotation:
+    """What an annotation says: an object, or a list of them, whose last one wins; a text names a region, no module."""
+    known: dict[str, Any] = {}
+    for part in value if isinstance(value, list) else [value]:
+        known |= part if isinstance(part, dict) else {}
+    module = known.get("module_fqn")
+    return NodeAnnotation(module if isinstance(module, str) else "", stacks_in(known.get("stack")))
+
+
+class _NodeArgs(msgspec.Struct, gc=False):
+    node: Any = msgspec.field(default=0, name="graph node id")
+    graph: Any = msgspec.field(default=0, name="graph id")
+    module_fqn: Any = None
+    stack: Any = None
+
+
+_decode = msgspec.json.Decoder(_NodeArgs).decode
+
+
+def annotated_args(args: bytes) -> tuple[list[int], NodeAnnotation | None]:
+    """The ids that a device event's node may have in a file, and what its arguments themselves say, None for nothing.
+
+    Kineto writes the whole id; PyTorch's own exporter (2.14) its lower half, and the graph's id beside it.
+
+    Example:
+        >>> annotated_args(b'{"graph id": 4, "graph node id": 3}')
+        ([3, 17179869187], None)
+    """
+    if not any(mark in args for mark in _MARKS):
+        return [], None
+    try:
+        given = _decode(args)
+    except UNREADABLE:
+        return [], None
+    node, graph = given.node, given.graph
+    ids = [node] if type(node) is int and 0 < node < _LARGEST_ID else []
+    if ids and node < 2**32 and type(graph) is int and 0 < graph < 2**31:
+        ids.append(graph << 32 | node)
+    own = annotation_of({"module_fqn": given.module_fqn, "stack": given.stack})
+    return ids, own if own.module or own.stacks else None

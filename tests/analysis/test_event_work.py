@@ -1,0 +1,264 @@
+"""Work of serving engines' kernels, in made and real traces: attention, experts, how much of the time is known."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Sequence
+from functools import cache
+from types import ModuleType
+
+import numpy as np
+import pytest
+from etplus.analysis.event_work import work_of_events
+from etplus.analysis.kernel_peaks import kernel_table
+from etplus.analysis.summary import analyse
+from etplus.converters.open import load
+from etplus.linker.captured_graphs import link_captured_graphs
+from etplus.linker.pipeline import read_captures
+from etplus.trace.trace import Trace
+from support import ROOT, Document, read_json, shared_trace
+from traces import kernel, kineto_of, launch, op
+
+SERVING = {
+    "sglang_decode": ("graph-capture/sglang_decode.replay", "graph-capture/sglang_decode.capture"),
+    "sglang_prefilldecode": ("serving/sglang_prefilldecode",),
+    "vllm_piecewise": ("graph-capture/vllm_piecewise.replay", "graph-capture/vllm_piecewise.capture"),
+}
+
+
+@cache
+def serving(name: str) -> Trace:
+    replay, *captures = (str(shared_trace(f"{part}.json.gz")) for part in SERVING[name])
+    trace = load(replay)
+    return link_captured_graphs(trace, read_captures(captures, progress=False)) if captures else trace
+
+
+@cache
+def benchmark() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("work_coverage", ROOT / "benchmarks" / "work_coverage.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("name", "flops", "known"), [("sglang_decode", 0.79, 0.97), ("sglang_prefilldecode", 0.89, 0.99),
+                                 ("vllm_piecewise", 0.93, 0.99)],
+)  # fmt: skip
+def test_most_of_the_time_is_known(name: str, flops: float, known: float) -> None:
+    found = benchmark().coverage(serving(name))
+    assert found.flops > flops and found.flops_or_bytes > known and found.operators >= found.flops_or_bytes
+
+
+def kernels_of(trace: Trace, part: str) -> list[int]:
+    return [event for event, name in enumerate(trace.gpu.name.tolist()) if part in trace.names[name]]
+
+
+def sums_in(trace: Trace, phase: str) -> dict[str, int]:
+    """The sums of a phase, cut out of the annotation's name."""
+    name = next(name for name in trace.names if name.startswith("execute_"))
+    found = re.search(rf"{phase}_\d+\(sq(\d+)sk(\d+)sqsq(\d+)sqsk(\d+)\)", name)
+    assert found is not None
+    return dict(zip(("q", "k", "qq", "qk"), map(int, found.groups()), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "heads", "kv_heads", "dim"),
+    [
+        ("sglang_decode", "paged_attention_ll4mi_QKV", 32, 8, 128),
+        ("sglang_prefilldecode", "FmhaBatchPrefill", 32, 8, 128),
+        ("vllm_piecewise", "kernel_unified_attention", 64, 8, 64),
+    ],
+)
+def test_attention_of_real_steps(name: str, part: str, heads: int, kv_heads: int, dim: int) -> None:
+    trace = serving(name)
+    work, found = work_of_events(trace), kernels_of(trace, part)
+    context, generation = sums_in(trace, "context"), sums_in(trace, "generation")
+    pairs = sum(one["qk"] - (one["qq"] - one["q"]) // 2 for one in (context, generation))
+    queries, keys = (context[one] + generation[one] for one in "qk")
+    assert len(found) == (24 if name == "vllm_piecewise" else 36)
+    assert set(work.flops[found].tolist()) == {4 * dim * heads * pairs}
+    assert set(work.bytes[found].tolist()) == {2 * 2 * dim * (queries * heads + keys * kv_heads)}
+
+
+def test_experts_of_real_steps() -> None:
+    """gpt-oss-20b: 8,192 tokens, 4 of 32 experts each; extents and packed weights as the capture has them."""
+    trace = serving("vllm_piecewise")
+    work = work_of_events(trace)
+    views = {
+        tuple(event["args"]["Input Dims"][0])
+        for event in read_json(shared_trace("graph-capture/vllm_piecewise.capture.json.gz"))["traceEvents"]
+        if event.get("name") == "aten::view" and event["args"]["Input type"][0] == "unsigned char"
+    }
+    assert views == {(32, 1536, 5888), (32, 1472, 3072)}
+    rows = 8192 * 4
+    for part, flops, weights in (
+        ("xmxfp4_128x128x128x1_swiglu", 2 * rows * 3072 * 5888, 1536 * 5888),
+        ("xmxfp4_128x128x128x1", 2 * rows * 2944 * 3072, 1472 * 3072),
+    ):
+        events = [one for one in kernels_of(trace, part) if trace.names[trace.gpu.name[one]].endswith(part)]
+        assert len(events) == 24 and set(work.flops[events].tolist()) == {flops}
+        with_scales = weights + 2 * weights // 32
+        states = rows * 2944 * 2
+        all_experts = 32 * with_scales + states + 8192 * 3072 * 2
+        assert (work.bytes[events] < all_experts).all() and (all_experts < work.most_bytes[events]).all()
+    finishing = kernels_of(trace, "_finalize_matmul_scatter")
+    assert set(work.bytes[finishing].tolist()) == {(rows + 8192) * 3072 * 2}
+    assert (work.flops[finishing] == -1).all()
+
+
+def test_products_norms_and_elementwise_of_real_steps() -> None:
+    """Held against the recorded shapes, by hand."""
+    trace = serving("sglang_prefilldecode")
+    work, calls = work_of_events(trace), trace.attribution.calls
+    seen = set()
+    for event, call in enumerate(trace.attribution.call.tolist()):
+        name = trace.names[calls.name[call]] if call >= 0 else ""
+        if name not in ("aten::mm", "aiter::rmsnorm", "aiter::add_rmsnorm", "sgl_kernel::silu_and_mul"):
+            continue
+        shapes = [tensor.shape for tensor in trace.signatures[calls.signature[call]].tensors]
+        elements = sum(int(np.prod(shape)) for shape in shapes)
+        if name == "aten::mm":
+            (m, k), (_, n) = shapes
+            assert work.flops[event] == 2 * m * n * k and work.bytes[event] == 2 * (elements + m * n)
+        else:
+            assert work.flops[event] == -1 and work.bytes[event] == 2 * elements
+        seen.add(name)
+    assert len(seen) == 4
+
+
+# Made traces
+
+
+def annotation(name: str, ts: float, dur: float) -> Document:
+    return {"ph": "X", "cat": "user_annotation", "name": name, "ts": ts, "dur": dur, "args": {}}
+
+
+def step(prefill: Sequence[tuple[int, int]], decode: Sequence[tuple[int, int]]) -> str:
+    def sums(batch: Sequence[tuple[int, int]]) -> str:
+        return (
+            f"sq{sum(q for q, _ in batch)}sk{sum(k for _, k in batch)}"
+            f"sqsq{sum(q * q for q, _ in batch)}sqsk{sum(q * k for q, k in batch)}"
+        )
+
+    tokens = sum(q for q, _ in [*prefill, *decode])
+    return f"execute_{tokens}_context_{len(prefill)}({sums(prefill)})_generation_{len(decode)}({sums(decode)})"
+
+
+BF = "c10::BFloat16"
+
+
+def attention(rows: int, ts: float) -> Document:
+    shapes = [([rows, 8, 64], BF), ([rows, 2, 64], BF), ([rows, 2, 64], BF), ([rows, 8, 64], BF)]
+    return op("vllm::unified_attention_with_output", ts, 10, shapes)
+
+
+def two_steps(duration: float, first: str | None = None, device: str = "NVIDIA H100 80GB HBM3") -> Trace:
+    """A decode step, and one with prefill, of one layer each."""
+    decode = [(1, 100), (1, 300)]
+    events = [
+        annotation(first or step([], decode), 0, 100), attention(2, 10), launch(1, 12),
+        kernel("flash", 1, 20, duration),
+        annotation(step([(5, 9), (3, 3)], decode), 200, 100), attention(10, 210), launch(2, 212),
+        kernel("flash", 2, 220, duration),
+    ]  # fmt: skip
+    return load(kineto_of(events, device))
+
+
+def test_each_step_has_its_own_sums() -> None:
+    work = work_of_events(two_steps(50))
+    pairs = [400, 400 + (5 + 6 + 7 + 8 + 9) + (1 + 2 + 3)]
+    assert work.flops.tolist() == [4 * 64 * 8 * one for one in pairs]
+    assert work.bytes.tolist() == [2 * 2 * 64 * (q * 8 + k * 2) for q, k in ((2, 400), (10, 412))]
+    assert work.most_bytes.tolist() == work.bytes.tolist() and not work.notes
+
+
+def test_what_is_not_known_is_said() -> None:
+    trace = two_steps(50, "step[DECODE bs=2]")
+    work = work_of_events(trace)
+    assert work.flops[0] == work.bytes[0] == -1 and work.flops[1] > 0
+    assert work.notes == ("calls without FLOPs: 1; the annotation of the step has no sums of lengths",)
+    assert work.notes[0] in analyse(trace).notes
+
+
+def test_sums_that_no_device_can_do_in_the_time_are_left_out() -> None:
+    """A window over a part of the keys that is not recorded: 10⁸ keys in 50 µs would be 4 PFLOP/s."""
+    work = work_of_events(two_steps(50, step([], [(1, 10**8), (1, 10**7)])))
+    assert work.flops[0] == work.bytes[0] == -1 and work.flops[1] > 0
+    assert "a part of the keys is seen" in work.notes[0]
+
+
+def test_bytes_follow_the_type_of_the_cache() -> None:
+    """vLLM's operator has the new keys alone; the cache is an argument of the write before."""
+    cache = [([2, 2, 64], BF), ([2, 2, 64], BF), ([9, 16, 2, 64], "unsigned char"), ([9, 16, 2, 64], "unsigned char")]
+    events = [
+        annotation(step([], [(1, 100), (1, 300)]), 0, 100),
+        op("_C_cache_ops::reshape_and_cache_flash", 5, 4, [*cache, ([2], "long int")]), launch(3, 6),
+        kernel("cache", 3, 12, 2), attention(2, 10), launch(1, 12), kernel("flash", 1, 20, 50),
+    ]  # fmt: skip
+    work = work_of_events(load(kineto_of(events)))
+    assert work.bytes[1] == 2 * 2 * 64 * 2 * 8 + 2 * 64 * 400 * 2
+
+
+def test_experts_share_their_work_among_the_kernels_of_their_products() -> None:
+    shapes = [([7, 64], BF), ([5, 192, 64], BF), ([5, 64, 96], BF), ([7, 2], "float"), ([7, 2], "int")]
+    names = ["moe_align", "fused_moe_kernel", "silu_and_mul", "fused_moe_kernel", "moe_sum"]
+    events = [op("vllm::outplace_fused_experts", 0, 100, shapes)]
+    for number, name in enumerate(names):
+        events += [launch(number + 1, 10 * number + 5), kernel(name, number + 1, 200 + 10 * number, 5)]
+    work = work_of_events(load(kineto_of(events)))
+    assert work.flops.tolist() == [-1, 2 * 14 * 192 * 64, -1, 2 * 14 * 96 * 64, -1]
+    assert work.counted.all() and work.operator_ns.sum() == 5 * 5000
+    up, down = 192 * 64 * 2, 64 * 96 * 2
+    for touched in range(2, 6):
+        assert work.bytes[1] <= touched * up + 7 * 64 * 2 + 14 * 192 * 2 <= work.most_bytes[1]
+        assert work.bytes[3] <= touched * down + 14 * 96 * 2 + 14 * 64 * 2 <= work.most_bytes[3]
+    assert work.bytes[4] == work.most_bytes[4] == 14 * 64 * 2 + 7 * 64 * 2
+
+
+def test_a_product_inside_of_experts_is_its_own() -> None:
+    """Shared experts: a linear layer within `moe_forward`, whose routed experts are not known."""
+    events = [
+        op("vllm::moe_forward_shared", 0, 100, [([7, 64], BF), ([7, 8], BF)]),
+        op("aten::mm", 10, 20, [([7, 64], BF), ([64, 32], BF)]), launch(1, 15), kernel("gemm", 1, 200, 5),
+        launch(2, 50), kernel("fused_moe_kernel", 2, 210, 5),
+    ]  # fmt: skip
+    work = work_of_events(load(kineto_of(events)))
+    assert work.flops.tolist() == [2 * 7 * 64 * 32, -1]
+    assert work.notes == ("calls without FLOPs: 1; neither the weights nor the experts of each token are recorded",)
+
+
+def test_shares_of_products_in_eight_bits_are_of_their_peak() -> None:
+    """The result, which comes first, has 16 bits."""
+    f8 = "c10::Float8_e4m3fn"
+    shapes = [([64, 128], BF), ([64, 256], f8), ([256, 128], f8), ([64, 1], "float"), ([1, 128], "float")]
+    events = [op("_C::cutlass_scaled_mm", 0, 10, shapes), launch(1, 5), kernel("gemm", 1, 20, 5)]
+    (row,) = analyse(load(kineto_of(events))).kernels
+    assert row.dtype == "float8_e4m3fn" and row.flops == 2 * 64 * 128 * 256
+    assert row.flops_share == pytest.approx(row.flops / 5e-6 / 1978.9e12)
+
+
+def test_the_table_shows_from_where_to_where_bytes_are() -> None:
+    shapes = [([7, 64], BF), ([5, 192, 64], BF), ([5, 64, 96], BF), ([7, 2], "float"), ([7, 2], "int")]
+    events = [op("vllm::outplace_fused_experts", 0, 100, shapes), launch(1, 5), kernel("fused_moe", 1, 20, 1)]
+    trace = load(kineto_of(events))
+    assert not kernel_table(trace)[0].bytes, "no kernel that computes the products of experts"
+    events[-1]["name"] = "fused_moe_kernel"
+    (row,) = kernel_table(load(kineto_of(events)))
+    assert row.flops == 2 * 14 * (192 * 64 + 64 * 96)
+    assert row.bytes is not None and row.most_bytes is not None and row.bytes < row.most_bytes
+    assert row.bandwidth == f"{row.bytes / 1e-6 / 1e9:.1f}–{row.most_bytes / 1e-6 / 1e9:.1f}"
+    assert row.plain()["most_bytes_per_second"] == row.most_bytes * 1e6
+
+
+def test_sums_beyond_all_numbers_and_arguments_that_are_missing() -> None:
+    """Traces are anyone's."""
+    for device in ("NVIDIA H100 80GB HBM3", "nobody's"):
+        huge = two_steps(50, step([], [(1, 10**17), (1, 10**17)]), device)
+        assert work_of_events(huge).flops[0] == -1
+    for name in ("vllm::moe_forward", "vllm::outplace_fused_experts", "aiter::ck_moe_stage1", "_C::awq_gemm"):
+        for shapes in ([([0, 64], BF)], [([7, 64], BF)], [([7, 64], BF), ([0, 4, 64], BF), ([0, 64, 4], BF)]):
+            events = [op(name, 0, 9, shapes), launch(1, 5), kernel("fused_moe_kernel", 1, 20, 5)]
+            assert work_of_events(load(kineto_of(events))).flops.tolist() == [-1]

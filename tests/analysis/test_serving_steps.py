@@ -1,0 +1,165 @@
+"""Latency, device time, idle time and throughput of serving steps against sums by hand, and selection by phase."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+from etplus.analysis.summary import analyse, json_of
+from etplus.analysis.trace_diff import diff_text, difference, json_of_difference
+from etplus.converters.open import load
+from etplus.replaying.iterations import find_iterations
+from etplus.trace.errors import UsageError
+from etplus.trace.selection import part_of
+from etplus.trace.steps import chosen_steps
+from etplus.trace.trace import Trace
+from hypothesis import given
+from hypothesis import strategies as st
+from served import Batch, Served, serve
+from support import call, examples, run
+
+US = 1000
+PREFILL = Batch(prefill=[(64, 64), (16, 80)])
+DECODE = Batch(decode=[(1, 65), (1, 81), (1, 9)])
+MIXED = Batch(prefill=[(32, 32)], decode=[(1, 66), (1, 82)])
+MANY = [PREFILL, DECODE, DECODE, MIXED, DECODE, PREFILL, DECODE]
+
+
+def trace_of(made: Served) -> Trace:
+    return load(orjson.dumps(made.document()))
+
+
+def covered(spans: list[tuple[int, int]], start: int, end: int) -> int:
+    """How many µs of a time are in some spans (ns), µs by µs."""
+    return sum(any(a <= at * US < b for a, b in spans) for at in range(start // US, end // US)) * US
+
+
+@examples(20)
+@given(
+    st.lists(st.sampled_from([PREFILL, DECODE, MIXED]), min_size=1, max_size=5), st.integers(0, 999),
+    st.sampled_from([0, 200]), st.integers(1, 2),
+)  # fmt: skip
+def test_rows_equal_a_brute_force(batches: list[Batch], seed: int, delay: int, threads: int) -> None:
+    made = serve(batches, seed=seed, delay=delay, threads=threads)
+    rows = analyse(trace_of(made)).serving_steps
+    every = [event for events in made.device for event in events]
+    every += [
+        (event["ts"] * US, (event["ts"] + event["dur"]) * US)
+        for at, event in enumerate(made.events) if event["cat"] == "kernel" and made.step_of[at] < 0
+    ]  # fmt: skip
+    reached = host_reached = 0
+    for k, (row, batch) in enumerate(zip(rows, batches, strict=True)):
+        (start, host_end), events = made.spans[k], made.device[k]
+        end = max([host_end, *(stop for _, stop in events)])
+        assert (row.step, row.phase, row.tokens, row.events) == (str(k), batch.phase, batch.tokens, len(events))
+        assert row.keys == sum(keys for _, keys in [*batch.prefill, *batch.decode])
+        assert (row.start_ns, row.host_ns, row.latency_ns) == (start, host_end - start, end - start)
+        assert row.time_ns == max(0, end - max(start, reached))
+        assert row.host_before_ns == (max(0, start - host_reached) if k else None)
+        assert row.device_ns == covered(events, 0, end)
+        assert row.idle_ns == end - start - covered(every, start, end)
+        assert row.events_ns == sum(stop - begin for begin, stop in events)
+        reached, host_reached = max(reached, end), max(host_reached, host_end)
+
+
+def test_rates_by_hand() -> None:
+    analysis = analyse(trace_of(serve(MANY, seed=3)))
+    steps, phases = analysis.serving_steps, {row.phase: row for row in analysis.serving_phases}
+    assert list(phases) == ["prefill", "decode", "mixed", "all"]
+    prefill, decode, mixed = ([row for row in steps if row.phase == name] for name in ("prefill", "decode", "mixed"))
+    assert [row.tokens for row in prefill] == [80, 80] and [row.tokens for row in mixed] == [34]
+    assert decode[0].tokens_per_second == 3 / decode[0].time_ns * 1e9
+    assert decode[0].ns_per_output_token == decode[0].time_ns and decode[0].ns_per_prefill_token is None
+    assert mixed[0].ns_per_output_token == mixed[0].time_ns and mixed[0].ns_per_prefill_token is None
+    assert prefill[0].ns_per_prefill_token == prefill[0].time_ns / 80 and prefill[0].ns_per_output_token is None
+    latencies, time = [row.latency_ns for row in decode], sum(row.time_ns for row in decode)
+    row = phases["decode"]
+    assert (row.steps, row.requests, row.tokens, row.decode_tokens, row.prefill_tokens) == (4, 12, 12, 12, 0)
+    assert row.time_ns == time and row.tokens_per_second == 12 / time * 1e9
+    assert row.ns_per_output_token == time / 4 and row.mean_latency_ns == sum(latencies) / 4
+    assert (row.p50_latency_ns, row.p99_latency_ns) == pytest.approx(tuple(np.percentile(latencies, [50, 99])))
+    assert phases["prefill"].ns_per_prefill_token == sum(row.time_ns for row in prefill) / 160
+    whole = steps[-1].start_ns + steps[-1].latency_ns - steps[0].start_ns
+    assert phases["all"].time_ns == whole and phases["all"].tokens_per_second == (160 + 12 + 34) / whole * 1e9
+    assert phases["all"].host_before_ns == sum(row.host_before_ns or 0 for row in steps)
+
+
+def test_speculative_decoding_waits_less_for_a_token() -> None:
+    """Each of two requests got 3 tokens in the step."""
+    row = analyse(trace_of(serve([Batch(decode=[(3, 30), (3, 60)])]))).serving_steps[0]
+    assert row.ns_per_output_token == row.latency_ns / 3
+
+
+def test_what_an_annotation_does_not_say_is_not_known() -> None:
+    made = serve([DECODE, MIXED], form="sglang")
+    made.events[0]["name"] = "execute_speculative_5_of_8"
+    unknown, mixed = analyse(trace_of(made)).serving_steps
+    assert (unknown.phase, unknown.tokens, unknown.tokens_per_second, unknown.ns_per_output_token) == (
+        "unknown", None, None, None,
+    )  # fmt: skip
+    assert (mixed.phase, mixed.tokens, mixed.decode_tokens, mixed.ns_per_output_token) == ("mixed", 34, None, None)
+    assert analyse(trace_of(made)).serving_phases[-1].tokens is None
+
+
+def test_a_part_by_phase_has_the_steps_of_that_phase() -> None:
+    trace = trace_of(serve(MANY, seed=5))
+    part = part_of(trace, steps="decode")
+    assert part.steps.names == ("1", "2", "4", "6") and part.steps.phases == ("decode",) * 4
+    numbers = chosen_steps("decode", len(trace.steps), trace.steps.phases, "")
+    assert part.gpu.ts.tolist()[:3] and len(part.gpu) >= np.isin(trace.step_of_event, numbers).sum()
+    assert not np.isin(part.gpu.ts, trace.gpu.ts[np.isin(trace.step_of_event, [0, 3, 5])]).any()
+    assert [step.number for step in trace.steps.of_phase("mixed")] == [3]
+    whole, chosen = analyse(trace).serving_steps, analyse(part).serving_steps
+    assert [row.step for row in chosen] == ["1", "2", "4", "6"]
+    for row in chosen:
+        same = whole[int(row.step)]
+        assert (row.device_ns, row.latency_ns, row.events) == (same.device_ns, same.latency_ns, same.events)
+    assert [row.host_before_ns for row in chosen] == [None, whole[2].host_before_ns, None, None]
+    assert find_iterations(trace).phases == trace.steps.phases
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [("idle", "its steps are prefill, decode, mixed"), ("decoding", "a phase such as decode"), ("9", "has 7")],
+)
+def test_phases_that_there_are_not(wanted: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        part_of(trace_of(serve(MANY)), steps=wanted)
+    with pytest.raises(UsageError, match="give one of prefill, decode"):
+        trace_of(serve(MANY)).steps.of_phase("forward")
+
+
+def test_phases_of_two_traces_side_by_side() -> None:
+    one, other = (analyse(trace_of(serve(MANY[:count], seed=count))) for count in (7, 3))
+    found = difference(one, other)
+    assert [row.phase for row in found.phases] == ["prefill", "decode", "mixed", "all"]
+    decode, mixed = found.phases[1:3]
+    assert decode.a is not None and decode.b is not None and (decode.a.steps, decode.b.steps) == (4, 2)
+    assert decode.ratio == decode.b.mean_latency_ns / decode.a.mean_latency_ns and mixed.b is None is mixed.ratio
+    assert "serving: mean latency of a step" in diff_text(found, 80)
+    assert json_of_difference(found)["phases"][2]["b"] is None
+
+
+def test_commands(tmp_path: Path) -> None:
+    file = tmp_path / "served.json"
+    file.write_bytes(orjson.dumps(serve(MANY).document()))
+    done = run("etplus", "analyze", file, "--steps", "decode", "--json", tmp_path / "a.json", "--csv", tmp_path / "csv")
+    assert done.returncode == 0 and b"serving steps" in done.stdout and b"1 decode" in done.stdout
+    (plain,) = json.loads((tmp_path / "a.json").read_text())["traces"]
+    assert (
+        plain["serving_steps"]
+        == json.loads(json.dumps(json_of(analyse(part_of(load(file), steps="decode")))))["serving_steps"]
+    )
+    assert (tmp_path / "csv" / "serving_phases.csv").read_text().count("\n") == 3
+    named = run("etplus", "analyze", file, "--annotation", "execute_", "--batch-size", "4")
+    assert b"samples/s at batch size 4" in named.stdout and b"iterations" in named.stdout
+    assert call("fit", file, "--steps", "decode", "-o", tmp_path / "model.json").returncode == 0
+    predicted = call("predict", file, "--steps", "decode", "--model", tmp_path / "model.json", "--force")
+    assert predicted.returncode == 0, predicted.stderr
+    for words in (["diff", file, file], ["report", file, "-o", tmp_path / "page.html"], ["replay", file]):
+        assert call(*words, "--steps", "decode", cwd=tmp_path).returncode == 0
+    none = call("analyze", file, "--steps", "capture")
+    assert none.returncode == 2 and none.stderr.count(b"\n") == 1 and b"its steps are prefill, decode" in none.stderr

@@ -1,0 +1,106 @@
+"""The real ASTRA-sim, run over converted sets: `tools/astra-sim` beside the repository, skipped where it is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from support import SHARED
+
+__all__ = ["RankRun", "SetRun", "formula_alone", "peak_memory", "run_astra"]
+
+RUNNER = SHARED / "tools" / "astra-sim" / "run_astra.sh"
+_ROW = re.compile(r"^\d+\t(\d+)\t(\d+)\t(\d+)\t(\S+)\t(\S+)\t(\S+)$", re.MULTILINE)
+_BYTES_OF_A_GB = 2**30
+"""Of ASTRA-sim's; those of etplus are 10^9 bytes."""
+
+
+class RankRun(NamedTuple):
+    """What became of one rank: nodes in its file, issued, finished; whether it said that it finished; its last end."""
+
+    nodes: int
+    issued: int
+    finished: int
+    done: bool
+    last_end_ns: int
+
+
+class SetRun(NamedTuple):
+    """What became of a set.
+
+    Attributes:
+        status: 0 every node of every rank ran, 1 some did not, 2 it failed or ran out of time. (ASTRA-sim's own exit
+            status says nothing: it is 0 for a deadlock.)
+    """
+
+    status: int
+    ranks: list[RankRun]
+    text: str
+
+    @property
+    def complete(self) -> bool:
+        """Whether every rank ran to its last node."""
+        whole = [rank.done and rank.nodes == rank.finished > 0 for rank in self.ranks]
+        return self.status == 0 and bool(whole) and all(whole)
+
+    @property
+    def makespan_ns(self) -> int:
+        """When the last node ended."""
+        return max(rank.last_end_ns for rank in self.ranks)
+
+
+def formula_alone(graph: Any) -> Any:
+    """A replay graph in which communications take what the formula of their algorithm says, as in simulators: without
+    what a host's backend adds to it."""
+    names = {one.name for one in fields(graph)}
+    return replace(graph, shared=None) if "shared" in names else graph
+
+
+def run_astra(
+    prefix: Path, ranks: int, gbps: float = 25.0, latency_ns: float = 5000.0, *, timeout_s: int = 60, **more: str
+) -> SetRun:
+    """Run a set on links of so many GB/s (10^9 bytes a second); `more` are environment variables of the runner."""
+    if not os.access(RUNNER, os.X_OK):
+        pytest.skip(f"no {RUNNER}: ASTRA-sim is not at hand")
+    words = [str(RUNNER), str(prefix), str(ranks), str(gbps * 1e9 / _BYTES_OF_A_GB), str(latency_ns)]
+    environment = {**os.environ, "T": str(timeout_s), **more}
+    done = subprocess.run(words, capture_output=True, check=False, text=True, env=environment)
+    rows = [
+        RankRun(int(nodes), int(issued), int(finished), cycles != "-", int(float(last)))
+        for nodes, issued, finished, cycles, _, last in _ROW.findall(done.stdout)
+    ]
+    assert len(rows) == ranks, done.stdout + done.stderr
+    return SetRun(done.returncode, rows, done.stderr)
+
+
+def peak_memory(prefix: Path, ranks: int, folder: Path) -> tuple[list[float], list[dict[int, tuple[int, int]]]]:
+    """What ASTRA-sim's tracker says of each rank: its peak in MB of 2^20 bytes; and start and end of its nodes, ns."""
+    assert run_astra(prefix, ranks, KEEP=str(folder)).complete
+    system = json.loads((folder / "system.json").read_bytes())
+    system |= {"track-local-mem": 1, "local-mem-trace-filename": str(folder / "memory")}
+    (folder / "system.json").write_text(json.dumps(system))
+    groups = prefix.with_name(f"{prefix.name}.comm_groups.json")
+    words = [
+        RUNNER.with_name("AstraSim_Analytical_Congestion_Unaware"), f"--workload-configuration={prefix}",
+        f"--comm-group-configuration={groups if groups.exists() and json.loads(groups.read_bytes()) else 'empty'}",
+        *(f"--{key}-configuration={folder / file}" for key, file in (
+            ("system", "system.json"), ("remote-memory", "memory.json"), ("network", "network.yml"))),
+    ]  # fmt: skip
+    timeline = folder / "times.tsv"
+    environment = {**os.environ, "ASTRA_TL": str(timeline)}
+    subprocess.run(list(map(str, words)), capture_output=True, check=True, timeout=120, cwd=folder, env=environment)
+    peaks = []
+    for rank in range(ranks):
+        events = json.loads((folder / f"memory.{rank}.json").read_bytes())["traceEvents"]
+        peaks.append(max(one["args"]["Memory_MB"] for one in events if one["name"] == "GPU Memory Usage (MB)"))
+    times: list[dict[int, tuple[int, int]]] = [{} for _ in range(ranks)]
+    for line in timeline.read_text().splitlines():
+        rank_, node, _, start, end, *_ = line.split("\t")
+        times[int(rank_)][int(node)] = int(start), int(end)
+    return peaks, times

@@ -1,0 +1,311 @@
+"""Small Chakra sets of two ranks made by hand: a clean one, and what spoils it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from etplus.schemas.chakra import et_def_pb2 as pb
+from etplus.schemas.chakra.attributes import attribute
+from etplus.schemas.chakra.stream import write_chakra
+
+__all__ = [
+    "GROUPS",
+    "HARD",
+    "SIMULATOR_ONLY",
+    "Ranks",
+    "clean",
+    "coll",
+    "comp",
+    "crossed_groups",
+    "crossed_messages",
+    "cycle",
+    "dangling",
+    "dangling_between",
+    "dangling_call",
+    "duplicate_call",
+    "duplicate_dependency",
+    "duplicate_id",
+    "duplicate_id_and_cycle",
+    "edited",
+    "empty_messages",
+    "empty_rank",
+    "in_dimensions",
+    "invalid_node",
+    "lost_receive",
+    "metadata_node",
+    "newer_node",
+    "node",
+    "of_type",
+    "one_more",
+    "only_one_rank_of_a_group",
+    "other_message_size",
+    "other_size",
+    "other_tag",
+    "other_type",
+    "peer_that_is_not",
+    "receive",
+    "self_dependency",
+    "send",
+    "swapped_order",
+    "to_itself",
+    "uneven",
+    "unknown_group",
+    "with_value",
+    "without",
+    "write",
+]
+
+Ranks = list[list[pb.Node]]
+
+
+GROUPS = {1: [0, 1]}
+
+
+def node(number: int, kind: int, deps: Sequence[int] = (), **values: Any) -> pb.Node:
+    attributes = [attribute(name, value) for name, value in values.items()]
+    return pb.Node(id=number, name=f"n{number}", type=kind, data_deps=deps, attr=attributes)  # type: ignore[arg-type]
+
+
+def comp(number: int, *deps: int) -> pb.Node:
+    return node(number, pb.COMP_NODE, deps, is_cpu_op=False)
+
+
+def coll(number: int, *deps: int, op: int = pb.ALL_REDUCE, size: int = 1024, group: str = "1") -> pb.Node:
+    return node(number, pb.COMM_COLL_NODE, deps, is_cpu_op=False, comm_type=op, comm_size=size, pg_name=group)
+
+
+def send(number: int, to: int, *deps: int, tag: int = 5, size: int = 64) -> pb.Node:
+    return node(number, pb.COMM_SEND_NODE, deps, comm_dst=to, comm_tag=tag, comm_size=size)
+
+
+def receive(number: int, source: int, *deps: int, tag: int = 5, size: int = 64) -> pb.Node:
+    return node(number, pb.COMM_RECV_NODE, deps, comm_src=source, comm_tag=tag, comm_size=size)
+
+
+def clean() -> Ranks:
+    """Two ranks: collectives of two groups and a message each way."""
+    return [
+        [comp(1), coll(2, 1), send(3, 1, 2), receive(4, 1, 2), coll(5, 3, 4, op=pb.ALL_GATHER, group=""), comp(6, 5)],
+        [comp(1), coll(2, 1), send(3, 0, 2), receive(4, 0, 2), coll(5, 3, 4, op=pb.ALL_GATHER, group="0"), comp(6, 5)],
+    ]
+
+
+def write(folder: Path, ranks: Ranks, groups: Mapping[int, Sequence[int]] | None = None) -> Path:
+    for rank, nodes in enumerate(ranks):
+        write_chakra(folder / f"t.{rank}.et", pb.GlobalMetadata(version="1"), nodes)
+    if groups is not None:
+        text = json.dumps({str(group): list(members) for group, members in groups.items()})
+        (folder / "t.comm_groups.json").write_text(text, encoding="utf-8")
+    return folder / "t"
+
+
+def edited(node: pb.Node, name: str, **value: Any) -> None:
+    """Give an attribute another value, or remove it if none is given."""
+    kept = [one for one in node.attr if one.name != name]
+    del node.attr[:]
+    node.attr.extend([*kept, *([pb.AttributeProto(name=name, **value)] if value else [])])
+
+
+def duplicate_id(ranks: Ranks) -> None:
+    ranks[0][5].id = 1
+
+
+def dangling(ranks: Ranks) -> None:
+    ranks[1][5].data_deps.append(77)
+
+
+def dangling_call(ranks: Ranks) -> None:
+    ranks[1][5].ctrl_deps.append(77)
+
+
+def dangling_between(ranks: Ranks) -> None:
+    ranks[1][5].id = 9
+    ranks[1].append(comp(10, 8))
+
+
+def duplicate_dependency(ranks: Ranks) -> None:
+    ranks[0][5].data_deps.append(5)
+
+
+def duplicate_call(ranks: Ranks) -> None:
+    ranks[0][5].ctrl_deps.extend([2, 5, 2])
+
+
+def duplicate_id_and_cycle(ranks: Ranks) -> None:
+    ranks[0] += [comp(7, 8), comp(8, 7), comp(6)]
+
+
+def self_dependency(ranks: Ranks) -> None:
+    ranks[0][0].ctrl_deps.append(1)
+
+
+def cycle(ranks: Ranks) -> None:
+    ranks[0][1].ctrl_deps.append(6)
+
+
+def empty_rank(ranks: Ranks) -> None:
+    ranks[1].clear()
+
+
+def without(at: int, name: str) -> Callable[[Ranks], None]:
+    return lambda ranks: edited(ranks[0][at], name)
+
+
+def with_value(at: int, name: str, **value: Any) -> Callable[[Ranks], None]:
+    return lambda ranks: edited(ranks[0][at], name, **value)
+
+
+def other_type(ranks: Ranks) -> None:
+    edited(ranks[1][1], "comm_type", int64_val=pb.ALL_TO_ALL)
+
+
+def other_size(ranks: Ranks) -> None:
+    edited(ranks[1][1], "comm_size", int64_val=2048)
+
+
+def one_more(ranks: Ranks) -> None:
+    ranks[0].append(coll(7, 5))
+
+
+def only_one_rank_of_a_group(ranks: Ranks) -> None:
+    ranks[1].append(coll(7, 5, group="2"))
+
+
+def swapped_order(ranks: Ranks) -> None:
+    for nodes, ops in zip(ranks, ([0, 6], [6, 0]), strict=True):
+        nodes.extend(coll(7 + at, 5 + at, op=op) for at, op in enumerate(ops))
+
+
+def lost_receive(ranks: Ranks) -> None:
+    ranks[0][2].CopyFrom(comp(3, 2))
+
+
+def other_tag(ranks: Ranks) -> None:
+    edited(ranks[0][2], "comm_tag", int32_val=6)
+
+
+def other_message_size(ranks: Ranks) -> None:
+    edited(ranks[0][3], "comm_size", int64_val=65)
+
+
+def peer_that_is_not(ranks: Ranks) -> None:
+    edited(ranks[0][2], "comm_dst", int32_val=2)
+
+
+def crossed_messages(ranks: Ranks) -> None:
+    for rank, nodes in enumerate(ranks):
+        nodes += [receive(7, 1 - rank, 6, tag=9), send(8, 1 - rank, 7, tag=9)]
+
+
+def crossed_groups(ranks: Ranks) -> None:
+    ranks[0] += [coll(7, 6), coll(8, 7, group="0")]
+    ranks[1] += [coll(7, 6, group="0"), comp(8, 7), coll(9, 8)]
+
+
+HARD = [
+    (duplicate_id, "duplicate-id", "2 nodes have the id 1"),
+    (dangling, "dangling-dependency", "node 6 depends on 77"),
+    (dangling_call, "dangling-dependency", "node 6 depends on 77"),
+    (dangling_between, "dangling-dependency", "node 10 depends on 8"),
+    (duplicate_dependency, "duplicate-dependency", "data_deps of node 6"),
+    (duplicate_call, "duplicate-dependency", "ctrl_deps of node 6"),
+    (self_dependency, "cycle", "1 -> 1; 6 of 6 nodes"),
+    (cycle, "cycle", "5 of 6 nodes are never issued"),
+    (empty_rank, "no-nodes", "t.1.et has metadata only"),
+    (without(1, "comm_type"), "missing-attribute", "COMM_COLL_NODE) has no comm_type"),
+    (without(1, "comm_size"), "missing-attribute", "has no comm_size"),
+    (without(2, "comm_dst"), "missing-attribute", "COMM_SEND_NODE) has no comm_dst"),
+    (without(2, "comm_tag"), "missing-attribute", "has no comm_tag"),
+    (without(3, "comm_src"), "missing-attribute", "COMM_RECV_NODE) has no comm_src"),
+    (without(3, "comm_size"), "missing-attribute", "has no comm_size"),
+    (with_value(1, "comm_size", uint64_val=1024), "attribute-type", "comm_size of node 2 is uint64_val, not int64_val"),
+    (with_value(1, "comm_type", string_val="ALL_REDUCE"), "attribute-type", "not int64_val"),
+    (with_value(1, "pg_name", int64_val=1), "attribute-type", "pg_name of node 2 is int64_val, not string_val"),
+    (with_value(1, "comm_priority", int64_val=1), "attribute-type", "not int32_val"),
+    (with_value(1, "involved_dim", bool_val=True), "attribute-type", "not bool_list"),
+    (with_value(2, "comm_dst", int64_val=1), "attribute-type", "not int32_val"),
+    (with_value(3, "comm_tag", uint32_val=5), "attribute-type", "not int32_val"),
+    (with_value(0, "is_cpu_op", int32_val=0), "attribute-type", "is_cpu_op of node 1 is int32_val, not bool_val"),
+    (with_value(0, "num_ops", uint64_val=3), "attribute-type", "num_ops of node 1"),
+    (with_value(0, "tensor_size", doc_string="none"), "attribute-type", "is without a value, not uint64_val"),
+    (with_value(1, "is_cpu_op", bool_val=True), "attribute-value", "is_cpu_op is True"),
+    (with_value(1, "comm_type", int64_val=10), "attribute-value", "comm_type is 10"),
+    (with_value(1, "comm_size", int64_val=-1), "attribute-value", "comm_size is -1"),
+    (with_value(1, "pg_name", string_val="default_pg"), "attribute-value", "pg_name is 'default_pg'"),
+    (with_value(1, "pg_name", string_val="01"), "attribute-value", "pg_name is '01'"),
+    (with_value(1, "pg_name", string_val="2147483648"), "attribute-value", "decimal integer"),
+    (with_value(2, "comm_src", int32_val=1), "attribute-value", "comm_src is 1, but the node is on rank 0"),
+    (with_value(2, "comm_dst", int32_val=-1), "attribute-value", "comm_dst is -1"),
+    (with_value(3, "comm_dst", int32_val=1), "attribute-value", "comm_dst is 1, but the node is on rank 0"),
+    (other_type, "collective", "collective 0: ALL_REDUCE of 1024 bytes on rank 0 (node 2), ALL_TO_ALL of 1024"),
+    (other_size, "collective", "ALL_REDUCE of 2048 bytes on rank 1 (node 2)"),
+    (
+        one_more,
+        "collective",
+        "group 1, collective 1: ALL_REDUCE of 1024 bytes on rank 0 (node 7) is missing on rank 1, which has 1 of 2",
+    ),
+    (swapped_order, "collective", "collective 1: ALL_REDUCE of 1024 bytes on rank 0 (node 7), ALL_TO_ALL"),
+    (lost_receive, "message", "rank 0 to 1, tag 5, 64 bytes: 0 sends, 1 receives (first: node 4 of rank 1)"),
+]
+
+
+def metadata_node(ranks: Ranks) -> None:
+    ranks[0].append(node(7, pb.METADATA_NODE))
+
+
+def invalid_node(ranks: Ranks) -> None:
+    ranks[0].append(node(7, pb.INVALID_NODE))
+
+
+def newer_node(ranks: Ranks) -> None:
+    ranks[0].append(node(7, 8))
+
+
+def of_type(op: int, size: int = 64) -> Callable[[Ranks], None]:
+    return lambda ranks: [nodes.append(coll(7, 6, op=op, size=size)) for nodes in ranks]  # type: ignore[func-returns-value]
+
+
+def uneven(ranks: Ranks) -> None:
+    for size, nodes in enumerate(ranks, 100):
+        nodes.append(coll(7, 6, op=pb.ALL_TO_ALL, size=size))
+
+
+def to_itself(ranks: Ranks) -> None:
+    ranks[0] += [send(7, 0, 6), receive(8, 0, 6)]
+
+
+def empty_messages(ranks: Ranks) -> None:
+    ranks[0].append(send(7, 1, 6, tag=9, size=0))
+    ranks[1].append(receive(7, 0, 6, tag=9, size=0))
+
+
+def in_dimensions(*chosen: bool) -> Callable[[Ranks], None]:
+    return lambda ranks: [edited(nodes[1], "involved_dim", bool_list=pb.BoolList(values=chosen)) for nodes in ranks]  # type: ignore[func-returns-value]
+
+
+def unknown_group(ranks: Ranks) -> None:
+    for nodes in ranks:
+        nodes.append(coll(7, 6, group="2"))
+
+
+SIMULATOR_ONLY = [
+    (metadata_node, "unsupported-node", 1, "node 7 is of type METADATA_NODE"),
+    (invalid_node, "unsupported-node", 1, "node 7 is of type INVALID_NODE"),
+    (newer_node, "unsupported-node", 1, "node 7 is of type 8"),
+    (of_type(pb.REDUCE), "unsupported-collective", 2, "node 7 is a REDUCE"),
+    (of_type(pb.GATHER), "unsupported-collective", 2, "node 7 is a GATHER"),
+    (of_type(pb.SCATTER), "unsupported-collective", 2, "node 7 is a SCATTER"),
+    (of_type(pb.REDUCE_SCATTER_BLOCK), "unsupported-collective", 2, "node 7 is a REDUCE_SCATTER_BLOCK"),
+    (of_type(pb.BARRIER), "unsupported-collective", 2, "node 7 is a BARRIER"),
+    (of_type(pb.ALL_GATHER, 3), "small-all-gather", 2, "node 7 gathers 3 bytes"),
+    (of_type(pb.ALL_GATHER, 0), "small-all-gather", 2, "node 7 gathers 0 bytes"),
+    (uneven, "uneven-collective", 1, "ALL_TO_ALL of 100 bytes on rank 0 (node 7), ALL_TO_ALL of 101 bytes"),
+    (to_itself, "self-message", 2, "node 7 is between rank 0 and itself"),
+    (empty_messages, "empty-message", 2, "node 7 (COMM_SEND_NODE) is of 0 bytes"),
+    (in_dimensions(False, False), "no-dimension", 2, "node 2: no value of involved_dim is true"),
+    (in_dimensions(), "no-dimension", 2, "node 2: no value of involved_dim is true"),
+    (unknown_group, "group", 2, "group 2 of node 7 is not in the group file"),
+]

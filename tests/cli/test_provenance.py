@@ -1,0 +1,91 @@
+"""What the compiler says of its kernels, in trace-link, batch, analyze and report."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from compiled_programs import files, kernels
+from pages import data_of, unpacked_json
+from support import FIXTURES, assert_valid, call, read_json, run
+
+ET, KINETO = files(FIXTURES / "compiled" / "other")
+INFORMATION = FIXTURES / "compiled" / "other.kernel_information.json.gz"
+KERNELS = len(kernels(FIXTURES / "compiled" / "other"))
+
+
+def test_trace_link_finds_the_files_beside_the_trace(tmp_path: Path) -> None:
+    done = run("trace-link", ET, KINETO, "-o", "out.json", "--json", "r.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = f"source of {KERNELS} kernels in 2 of 2 calls of compiled graphs, by other.kernel_information.json.gz"
+    assert said in " ".join(done.stderr.decode().split())
+    document = read_json(tmp_path / "out.json")
+    assert_valid(document)
+    assert document["etplus"]["compiled"] == read_json(tmp_path / "r.json")["compiled"]
+    assert len(document["generated_kernels"]["id"]) == document["etplus"]["compiled"]["kernels"] == KERNELS
+
+
+def test_files_that_are_given_are_read_in_their_place(tmp_path: Path) -> None:
+    other = FIXTURES / "compiled" / "infer.kernel_information.json.gz"
+    done = call("link", ET, KINETO, "--provenance", other, "-o", "out.json", cwd=tmp_path)
+    assert done.returncode == 0
+    text = " ".join(done.stderr.decode().split())
+    assert "source of 0 kernels in 0 of 2 calls of compiled graphs, by infer.kernel_information.json.gz" in text
+    assert "source not of 1 calls of compiled graphs: its kernels are in another order" in text
+    assert "generated_kernels" not in read_json(tmp_path / "out.json")
+    done = call("link", KINETO, "--provenance", INFORMATION, "--provenance", other, "-o", "out.json", cwd=tmp_path)
+    assert done.returncode == 0 and f"of {KERNELS} kernels" in done.stderr.decode()
+
+
+@pytest.mark.parametrize("bad", ["missing", "trace", "output"])
+def test_a_bad_file_is_one_line(bad: str, tmp_path: Path) -> None:
+    given = {"missing": tmp_path / "none.json", "trace": KINETO, "output": tmp_path / "in.json"}[bad]
+    if bad == "output":
+        shutil.copy(INFORMATION, given)
+    output = "in.json" if bad == "output" else "out.json"
+    done = call("link", ET, KINETO, "--provenance", given, "-o", output, cwd=tmp_path)
+    text = done.stderr.decode()
+    assert done.returncode == 2 and text.count("\n") == 1 and given.name in text
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_batch_reads_those_of_each_rank_and_links_anew_when_they_change(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        for kind, file in (("et", ET), ("kineto", KINETO), ("kernel_information", INFORMATION)):
+            shutil.copy(file, tmp_path / f"rank-{rank}.{kind}.json.gz")
+
+    def linked() -> str:
+        done = call("batch", tmp_path, "--jobs", "1", "-o", tmp_path / "out", "--no-progress")
+        assert done.returncode == 0, done.stderr
+        return done.stderr.decode()
+
+    assert "2 linked now" in linked()
+    for rank in (0, 1):
+        document = read_json(tmp_path / "out" / f"rank_{rank}.etplus.json.gz")
+        assert document["etplus"]["compiled"]["files"] == [f"rank-{rank}.kernel_information.json.gz"]
+        assert document["etplus"]["compiled"]["kernels"] == KERNELS
+    assert "0 linked now, 2 before" in linked()
+    (tmp_path / "rank-1.kernel_information.json.gz").unlink()
+    assert "1 linked now, 1 before" in linked()
+    given = call("batch", tmp_path, "--jobs", "1", "-o", tmp_path / "o2", "--provenance", INFORMATION, "--no-progress")
+    assert given.returncode == 0
+    assert read_json(tmp_path / "o2" / "rank_1.etplus.json.gz")["etplus"]["compiled"]["kernels"] == KERNELS
+
+
+def test_analyze_and_report_show_the_lines(tmp_path: Path) -> None:
+    wanted = {stack[-1] for kernel in kernels(FIXTURES / "compiled" / "other") for stack in kernel.stacks}
+    pair = "--et-file", ET, "--kineto-file", KINETO
+    done = run("etplus", "analyze", *pair, "--csv", "tables", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "tables" / "sources.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert wanted <= {f"{row['file']}({row['line']}): {row['function']}" for row in rows}
+    assert any(int(row["fused"]) for row in rows)
+    assert run("etplus", "report", *pair, "-o", "page.html", cwd=tmp_path).returncode == 0
+    timeline = data_of((tmp_path / "page.html").read_bytes())["ranks"][0]["timeline"]
+    shown = unpacked_json(timeline["details"]["texts"])["generated"]
+    lines = {re.sub(r"\((\d+)\): (.*)", r":\1 (\2)", frame) for frame in wanted}
+    assert len(shown) == KERNELS and lines == {line for one in shown for line in one["lines"]}

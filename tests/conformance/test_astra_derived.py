@@ -1,0 +1,56 @@
+"""Derived sets in the real ASTRA-sim: other layouts of a job, one trace on many ranks, some ranks of a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from astra_sim import run_astra
+from etplus.converters.convert import convert
+from etplus.converters.preflight import check
+from etplus.linker import link
+from etplus_files import DLRM, document_of
+from support import SHARED, call, shared_trace
+
+LAYOUTS = ["--tp 2", "--dp 4", "--pp 2", "--tp 2 --dp 2", "--dp 2 --zero 3", "--pp 2 --tp 2"]
+
+
+def runs(prefix: Path) -> bool:
+    """Whether the set passes `check`, and runs to the last node of every rank, for longer on a slower network."""
+    assert check(prefix, profile="astra-sim").ok
+    ranks = len(list(prefix.parent.glob(f"{prefix.name}.*.et")))
+    fast, slow = (run_astra(prefix, ranks, gbps) for gbps in (25, 0.025))
+    return fast.complete and slow.complete and slow.makespan_ns > fast.makespan_ns
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_another_layout_of_a_recorded_job(layout: str, tmp_path: Path) -> None:
+    rank = SHARED / "traces" / "parallel" / "block.single1" / "rank0.et.json.gz"
+    if not rank.exists():
+        pytest.skip(f"no {rank}: the shared traces are not at hand")
+    kineto = rank.with_name(rank.name.replace(".et.", ".kineto."))
+    words = ["--et-file", rank, "--kineto-file", kineto, *layout.split(), "--to", "astra-sim", "-o", tmp_path / "job"]
+    done = call("reshard", *words)
+    assert done.returncode == 0, done.stderr
+    assert runs(tmp_path / "job")
+
+
+@pytest.mark.parametrize(("name", "ranks"), [("gpu-pairs/resnet103", 4), (DLRM[0], 8)])
+def test_one_trace_on_several_ranks(name: str, ranks: int, tmp_path: Path) -> None:
+    convert(document_of(name), tmp_path / "job", to="astra-sim", replicate=ranks)
+    assert runs(tmp_path / "job")
+
+
+def test_some_of_the_ranks_of_a_job(tmp_path: Path) -> None:
+    """Ranks 1 to 3 of 8 as ranks 0 to 2, which start together."""
+    convert([document_of(name) for name in DLRM[1:]], tmp_path / "job", to="astra-sim", renumber_ranks=True, skew=False)
+    assert runs(tmp_path / "job")
+
+
+def test_a_timeline_alone_on_several_ranks(tmp_path: Path) -> None:
+    """An H100's, without any communication: complete, and of one length on any network."""
+    trace = link(None, shared_trace("gpu-kineto/h100_bert.json.gz"))
+    convert(trace, tmp_path / "job", to="astra-sim", replicate=2)
+    fast, slow = (run_astra(tmp_path / "job", 2, gbps) for gbps in (25, 0.025))
+    assert fast.complete and slow.complete and fast.makespan_ns == slow.makespan_ns
+    assert fast.makespan_ns == pytest.approx(trace.span[1] - trace.span[0], rel=1e-3)

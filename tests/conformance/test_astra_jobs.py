@@ -1,0 +1,88 @@
+"""Every shared job in the real ASTRA-sim: to the last node of every rank, and as the replay on other networks."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+from astra_sim import formula_alone, run_astra
+from etplus.converters.convert import convert
+from etplus.linker import link
+from etplus.replaying.constants import fit_constants
+from etplus.replaying.graph_building import build_graph
+from etplus.replaying.graph_replay import replay
+from etplus.replaying.network import on_network, parse_network
+from etplus.replaying.rank_coupling import join_ranks
+from etplus.trace.trace import Trace
+from support import SHARED, shared_trace
+
+JOBS = [
+    *(f"parallel/{job}" for job in ("block.tp2", "block.tp4", "block.ddp2", "block.ddp4", "block.fsdp2", "block.fsdp4",
+                                    "block.pp2", "block.fsdp-tp4", "mlp.tp2", "mlp.fsdp2")),
+    *(f"network/{job}/{rate}" for job in ("tp", "ddp-1mb") for rate in ("unlimited", "2gbit", "500mbit", "100mbit")),
+    "gpu-pairs/dlrm",
+]  # fmt: skip
+NETWORKS = {"x10": (250, 5), "/10": (2.5, 5), "/100": (0.25, 5), "latency x100": (25, 500)}
+"""GB/s and µs, against 25 GB/s and 5 µs."""
+BASE = (25, 5)
+WITHIN = 0.03
+_LATE = "a late rank finds the first steps of a ring done by the others; the replay counts all steps from its arrival"
+_DELAY = "what a rank waited for the others before a collective is in part a delay in the set"
+_BESIDE = "work beside transfers takes longer in the replay, as this job shows; a simulator gives it its time"
+DIFFERENCES = {
+    ("parallel/block.tp4", "latency x100"): (0.055, _LATE),
+    ("parallel/block.tp4", "/100"): (0.055, _DELAY),
+    ("parallel/mlp.fsdp2", "/100"): (0.045, "one row of computations in the set, all threads in the replay"),
+    ("network/tp/2gbit", "latency x100"): (0.04, _DELAY),
+    ("network/tp/2gbit", "/100"): (0.05, _DELAY),
+    ("network/tp/500mbit", "/100"): (0.05, _DELAY),
+    ("network/tp/100mbit", "/100"): (0.04, _DELAY),
+    **{(f"network/ddp-1mb/{rate}", "/100"): (0.1, _BESIDE) for rate in ("unlimited", "2gbit", "500mbit")},
+}
+"""Where the response differs by more, by how much, and why."""
+
+
+def traces_of(job: str) -> list[Trace]:
+    if job == "gpu-pairs/dlrm":
+        ets = [shared_trace(f"{job}.rank{rank}.et.json.gz") for rank in range(4)]
+    else:
+        folder = SHARED / "traces" / job
+        ets = sorted(folder.glob("rank*.et.json.gz"))
+        if not ets:
+            pytest.skip(f"no {folder}: the shared traces are not at hand")
+    return [link(et, et.with_name(et.name.replace(".et.", ".kineto."))) for et in ets]
+
+
+@cache
+def converted(job: str, folder: Path) -> tuple[list[Trace], Path]:
+    traces = traces_of(job)
+    prefix = folder / job.replace("/", "-")
+    convert(traces, prefix, to="astra-sim")
+    return traces, prefix
+
+
+def replayed_ns(traces: list[Trace], gbps: float, latency_us: float) -> int:
+    graphs = [build_graph(trace) for trace in traces]
+    network = parse_network(f"bandwidth={gbps},latency={latency_us}us")
+    priced = on_network(formula_alone(join_ranks(graphs)), network)
+    return replay(priced, [fit_constants(graph) for graph in graphs]).makespan_ns
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_job_runs_to_the_last_node_and_answers_the_network_as_the_replay_does(
+    job: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    traces, prefix = converted(job, tmp_path_factory.getbasetemp())
+
+    def both(gbps: float, latency_us: float) -> tuple[int, int]:
+        run = run_astra(prefix, len(traces), gbps, latency_us * 1000)
+        assert run.complete, run
+        return run.makespan_ns, replayed_ns(traces, gbps, latency_us)
+
+    simulated, replayed = both(*BASE)
+    for name, network in NETWORKS.items():
+        there, here = both(*network)
+        response = there / simulated / (here / replayed) - 1
+        allowed, reason = DIFFERENCES.get((job, name), (WITHIN, "as the replay"))
+        assert abs(response) <= allowed, f"{job} at {name}: {response:+.2%} ({reason})"

@@ -1,0 +1,142 @@
+"""GOAL: a LogGP simulation of the text ends when the replay does, on any network, and does all that it lists."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from astra_sim import formula_alone
+from etplus.converters.convert import convert
+from etplus.converters.goal import goal
+from etplus.linker import link
+from etplus.replaying.constants import fit_constants
+from etplus.replaying.graph_building import build_graph
+from etplus.replaying.graph_replay import replay
+from etplus.replaying.network import Network, on_network
+from etplus.replaying.rank_coupling import join_ranks
+from etplus.schemas.communications import find_communications
+from etplus.trace.errors import ConvertError
+from etplus.trace.trace import Trace
+from etplus_files import DLRM, cpu, document_of, etplus, gpu, step_by_hand
+from loggop import GoalRank, LogGP, parse_goal, run_goal
+from made_jobs import JOBS
+from support import SHARED, call, linked
+
+NETWORKS = [(25.0, 5_000), (2.5, 5_000), (0.25, 5_000), (25.0, 100_000)]
+
+
+def schedule(traces: list[Trace], algorithm: Literal["ring", "direct"] = "ring") -> list[GoalRank]:
+    return parse_goal("".join(goal(traces, algorithm)[0]))
+
+
+def end_ns(ranks: list[GoalRank], network: LogGP) -> float:
+    ends = run_goal(ranks, network)
+    assert [len(of) for of in ends] == [len(rank.operations) for rank in ranks], "some operations never end"
+    return max(max(of.values()) for of in ends)
+
+
+def replayed_ns(traces: list[Trace], network: Network | None = None) -> int:
+    """From the beginning, which may come before the first start on one rank."""
+    graphs = [build_graph(trace) for trace in traces]
+    constants = [fit_constants(graph) for graph in graphs]
+    graph = formula_alone(join_ranks(graphs)) if len(graphs) > 1 else graphs[0]
+    done = replay(graph if network is None else on_network(graph, network), constants)
+    return int(done.time.max())
+
+
+@pytest.mark.parametrize("name", ["pairs/gpu_shaped_from_cpu", "demo/train_cpu", "pairs/two_threads"])
+def test_one_rank_takes_as_long_as_replayed(name: str) -> None:
+    """To the ns, but for events of one stream that overlap: threads and streams are sequences."""
+    trace = linked(name)
+    assert end_ns(schedule([trace]), LogGP(0, 0, 0, 0)) == pytest.approx(replayed_ns([trace]), rel=5e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gpu-pairs/resnet103", DLRM[0], "gpu-kineto/alexnet"])
+def test_one_real_rank_takes_as_long_as_replayed(name: str) -> None:
+    trace = document_of(name) if name.startswith("gpu-pairs") else link(None, SHARED / "traces" / f"{name}.json.gz")
+    assert end_ns(schedule([trace]), LogGP(0, 0, 0, 0)) == pytest.approx(replayed_ns([trace]), rel=1e-3)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_made_job_answers_the_network_as_the_replay_does(name: str, tmp_path: Path) -> None:
+    traces = [link(*pair) for pair in JOBS[name].write(tmp_path)]
+    algorithm: Literal["ring", "direct"] = "direct" if name == "moe" else "ring"
+    ranks = schedule(traces, algorithm)
+    for bandwidth, latency_ns in NETWORKS[:3]:
+        ended = end_ns(ranks, LogGP(latency_ns, 0, 0, 1 / bandwidth))
+        assert ended == pytest.approx(replayed_ns(traces, Network(bandwidth, latency_ns, algorithm)), rel=0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", ["parallel/block.tp2", "parallel/block.fsdp2", "network/tp/unlimited", "dlrm"])
+def test_a_recorded_job_answers_the_network_as_the_replay_does(job: str) -> None:
+    """A late rank finds the first steps of a ring done by the others, which the replay does not see: at the latency of
+    100 µs that is over 1%."""
+    folder = SHARED / "traces" / job
+    if job != "dlrm" and not folder.exists():
+        pytest.skip(f"no {folder}: the shared traces are not at hand")
+    ets = sorted(folder.glob("rank*.et.json.gz"))
+    traces = [document_of(name) for name in DLRM] if job == "dlrm" else [
+        link(et, et.with_name(et.name.replace(".et.", ".kineto."))) for et in ets
+    ]  # fmt: skip
+    algorithm: Literal["ring", "direct"] = "direct" if job == "dlrm" else "ring"
+    ranks = schedule(traces, algorithm)
+    for bandwidth, latency_ns in NETWORKS:
+        ended = end_ns(ranks, LogGP(latency_ns, 0, 0, 1 / bandwidth))
+        assert ended == pytest.approx(replayed_ns(traces, Network(bandwidth, latency_ns, algorithm)), rel=0.02)
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "direct"])
+def test_every_send_has_a_receive(algorithm: str, tmp_path: Path) -> None:
+    traces = [link(*pair) for pair in JOBS["ddp"].write(tmp_path)]
+    done = convert(traces, tmp_path / "job.goal", algorithm=algorithm)
+    ranks = parse_goal((tmp_path / "job.goal").read_text())
+    assert done.nodes == sum(len(rank.operations) for rank in ranks)
+    sides = {"send": Counter[tuple[int, int, int, int]](), "recv": Counter[tuple[int, int, int, int]]()}
+    for number, rank in enumerate(ranks):
+        for what in rank.operations.values():
+            if what.kind != "calc":
+                ends = (number, what.peer) if what.kind == "send" else (what.peer, number)
+                sides[what.kind][(*ends, what.tag, what.amount)] += 1
+    assert sides["send"] == sides["recv"] and sides["send"].total() > 0
+    assert max(sides["send"].values()) == 1, "a tag names one message"
+
+
+def test_bytes_of_a_ring(tmp_path: Path) -> None:
+    """Each of n ranks sends 2 (n − 1) parts of an all-reduce, of the n-th part of its size each."""
+    traces = [link(*pair) for pair in JOBS["ddp"].write(tmp_path)]
+    ranks = schedule(traces)
+    sent = [sum(what.amount for what in rank.operations.values() if what.kind == "send") for rank in ranks]
+    assert len(set(sent)) == 1
+    found = [comm.bytes or 0 for comm in find_communications(traces[0])]
+    assert sent[0] == sum(2 * (len(traces) - 1) * -(-size // len(traces)) for size in found)
+
+
+def test_parts_of_an_all_to_all_pass_through_the_ranks_between(tmp_path: Path) -> None:
+    """On a ring a rank sends n(n − 1)/2 of them, directly n − 1."""
+    traces = [link(*pair) for pair in JOBS["moe"].write(tmp_path)]
+    sent = {}
+    for algorithm in ("ring", "direct"):
+        (rank, *_) = schedule(traces, algorithm)  # type: ignore[arg-type]
+        sent[algorithm] = sum(what.kind == "send" for what in rank.operations.values())
+    kinds = Counter(comm.kind for comm in find_communications(traces[0]))
+    ranks = len(traces)
+    assert sent["ring"] - sent["direct"] == kinds[6] * (ranks * (ranks - 1) // 2 - (ranks - 1))
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """One rank alone is told of; what does not match is refused; the text may be gzipped."""
+    linked("pairs/gpu_shaped_from_cpu").write(tmp_path / "rank0.json")
+    done = call("convert", "rank0.json", "-o", "job.goal.gz", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert b"one rank alone: its communications are computations" in done.stderr
+    (rank,) = parse_goal(gzip.decompress((tmp_path / "job.goal.gz").read_bytes()).decode())
+    assert {what.kind for what in rank.operations.values()} == {"calc"}
+    silent = etplus([cpu(3, "aten::mm", 0, 100), gpu(7, "gemm", 40, 50)], [], [], rank=1, world_size=2)
+    with pytest.raises(ConvertError, match="a simulator would wait for ever"):
+        convert([step_by_hand(), silent], tmp_path / "two.goal")
+    assert not (tmp_path / "two.goal").exists()

@@ -1,0 +1,146 @@
+"""Steps of inference as Chakra sets: replayed graphs with the operators of their capture, collectives, single steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from captured import capture_events, replay_events
+from etplus.analysis.summary import analyse
+from etplus.converters.convert import convert
+from etplus.converters.open import load
+from etplus.linker import link
+from etplus.trace.columns import mask_at
+from etplus.trace.errors import UsageError
+from etplus.trace.row_selection import rows_of_steps
+from etplus.trace.selection import part_of
+from etplus.trace.trace import Trace
+from plain_chakra import COLL, read_plain
+from served import Batch, serve
+from simulator import Network, job_makespan_ns, read_set
+from support import call, kineto_document, shared_trace
+
+PREFILL, DECODE = Batch(prefill=[(64, 64)]), Batch(decode=[(1, 65), (1, 9)])
+STEPS = [PREFILL, DECODE, DECODE, PREFILL, DECODE]
+NCCL = {
+    "Collective name": "allreduce", "In msg nelems": 32 * 4096, "Out msg nelems": 32 * 4096, "Group size": 2,
+    "dtype": "BFloat16", "Process Group Name": "0", "Process Group Description": "tp", "Process Group Ranks": "[0, 1]",
+}  # fmt: skip
+OWN = {"Input Dims": [[32, 4096], [32, 4096]], "Input type": ["c10::BFloat16", "c10::BFloat16"]}
+
+
+@pytest.fixture(scope="module")
+def served() -> Trace:
+    return load(orjson.dumps(serve(STEPS, seed=2).document()))
+
+
+def recorded_ns(trace: Trace, steps: str) -> int:
+    """From the start of the first step to the end of the last one or of what it launched."""
+    rows = analyse(part_of(trace, steps=steps)).serving_steps
+    return max(row.start_ns + row.latency_ns for row in rows) - min(row.start_ns for row in rows)
+
+
+@pytest.mark.parametrize("steps", ["0", "1", "3", "1-2", "0-4"])
+def test_a_simulated_step_takes_as_long_as_recorded(served: Trace, steps: str, tmp_path: Path) -> None:
+    convert([served], tmp_path / "job", to="astra-sim", replicate=2, steps=steps, as_prefix=True)
+    simulated = job_makespan_ns(read_set(tmp_path / "job"), Network(25))
+    assert simulated == pytest.approx(recorded_ns(served, steps), rel=0.02, abs=3000)
+
+
+def test_the_rows_of_steps(served: Trace) -> None:
+    """Exactly the events of the part, each with its own record, and no edge to another row."""
+    part, rows = part_of(served, steps="decode"), rows_of_steps(served, "decode")
+    wanted = np.concatenate([part.calls.source, part.runtime.source, part.gpu.source])
+    kept = mask_at(len(served), wanted) | served.structural
+    assert rows.id.tolist() == served.id[kept].tolist() and len(rows.gpu) == len(part.gpu)
+    assert [record["name"] for record in rows.records(np.arange(len(rows)))] == [
+        record["name"] for record in served.records(np.flatnonzero(kept))
+    ]
+    whole = {(*served.id[edge[:2]].tolist(), int(edge[2])) for edge in served.edges}
+    found = [(*rows.id[edge[:2]].tolist(), int(edge[2])) for edge in rows.edges]
+    ids = set(rows.id.tolist())
+    assert set(found) == {edge for edge in whole if {*edge[:2]} <= ids} and len(found) == len(set(found))
+    parents = np.append(rows.id, -1)[rows.parent_row]
+    true = np.append(served.id, -1)[served.parent_row[kept]]
+    assert parents.tolist() == [one if one in ids else -1 for one in true.tolist()]
+    assert rows.steps.phases == ("decode",) * 3 and "decode" in rows.notes[-1]
+
+
+def test_whole_traces_alone_are_written_as_etplus(served: Trace, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="leave --steps out"):
+        convert([served], tmp_path / "x.json", to="etplus", steps="0")
+    with pytest.raises(UsageError, match="has 5"):
+        convert([served], tmp_path / "x.et", steps="7")
+
+
+def captured_layers(op: str, args: dict[str, Any], kernel: str) -> Trace:
+    """Three captured layers that end with an all-reduce over two tensor-parallel ranks."""
+    layers = [
+        ("gemm_a", "aten::mm"),
+        ("attention", "vllm::unified_attention"),
+        ("gemm_b", "aten::addmm"),
+        (kernel, op),
+    ] * 3
+    capture, replay = capture_events([layers], sizes=[32]), replay_events([[(name, 7) for name, _ in layers]], batch=32)
+    for event in capture:
+        if event["name"] == op:
+            event["args"] |= args
+    groups = [{"pg_name": "0", "pg_desc": "tp", "ranks": [0, 1]}]
+    info = {"backend": "nccl", "rank": 0, "world_size": 2, "pg_config": groups}
+    files = [orjson.dumps(kineto_document(events, distributedInfo=info)) for events in (replay, capture)]
+    return link(None, files[0], graph_captures=[files[1]])
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "kernel"),
+    [
+        ("record_param_comms", NCCL, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"),
+        ("_C_custom_ar::all_reduce", OWN, "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 2>(vllm::RankData*)"),
+    ],
+)  # fmt: skip
+def test_collectives_of_a_captured_decode_answer_to_the_network(
+    op: str, args: dict[str, Any], kernel: str, tmp_path: Path
+) -> None:
+    trace = captured_layers(op, args, kernel)
+    assert {comm.bytes for comm in trace.comm.values()} == {32 * 4096 * 2} and len(trace.comm) == 3
+    convert([trace], tmp_path / "job", to="astra-sim", replicate=2, as_prefix=True)
+    job = read_set(tmp_path / "job")
+    assert [sum(node.type == COLL for node in nodes) for nodes in job.ranks.values()] == [3, 3]
+    assert {node.value("comm_size") for node in job.ranks[0] if node.type == COLL} == {32 * 4096 * 2}
+    slow, fast = (job_makespan_ns(job, Network(bandwidth)) for bandwidth in (1, 100))
+    size = 32 * 4096 * 2  # the last all-reduce runs beside what the host does after the launch
+    assert 2 * size * 0.99 < slow - fast <= 3 * size
+
+
+def test_an_own_all_reduce_without_recorded_tensors_has_no_size() -> None:
+    trace = captured_layers("_C_custom_ar::all_reduce", {"Input Dims": [[]]}, "cross_device_reduce_2stage")
+    assert [comm.bytes for comm in trace.comm.values()] == [None] * 3
+
+
+@pytest.mark.parametrize(("name", "kernels"), [("sglang_decode", 544), ("vllm_piecewise", 361)])
+def test_real_replays(name: str, kernels: int, tmp_path: Path) -> None:
+    """Every kernel of a replay has operator and shapes of its capture; the simulated step is the recorded one."""
+    files = [shared_trace(f"graph-capture/{name}.{kind}.json.gz") for kind in ("replay", "capture")]
+    trace = link(None, files[0], graph_captures=[files[1]])
+    convert([trace], tmp_path / "whole.et")
+    named = [node for node in read_plain(tmp_path / "whole.et")[1] if node.value("captured_op")]
+    assert len(named) == kernels
+    views = {int(trace.correlation[trace.gpu.source[event.index]]): event for event in trace.device_events}
+    assert len(views) and sum(node.value("captured_shapes") is not None for node in named) > 0.9 * kernels
+    shapes = {tuple(map(tuple, orjson.loads(node.value("captured_shapes") or b"[]"))) for node in named}
+    truth = {event.captured_by.shapes for event in trace.device_events if event.captured_by is not None}
+    assert {tuple(filter(None, one)) for one in truth} <= {tuple(filter(None, one)) for one in shapes}
+    convert([trace], tmp_path / "job", to="astra-sim", replicate=8, steps="0", as_prefix=True)
+    simulated = job_makespan_ns(read_set(tmp_path / "job"), Network(25))
+    assert simulated == pytest.approx(recorded_ns(trace, "0"), rel=0.02)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    file = tmp_path / "served.json"
+    file.write_bytes(orjson.dumps(serve(STEPS, seed=2).document()))
+    done = call("convert", file, "--steps", "1-2", "--to", "astra-sim", "--replicate", "4", "-o", tmp_path / "job")
+    assert done.returncode == 0, done.stderr
+    assert len(read_set(tmp_path / "job").ranks) == 4 and b"steps 1-2" in done.stderr

@@ -1,0 +1,240 @@
+"""Kernels of compiled code and of annotated graphs have the lines that the compiler's files give, in the trace."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled_programs import PROGRAMS, SHARED_PROGRAMS, Kernel, files, kernels, program
+from etplus import Trace, link, load
+from etplus.trace.errors import TraceFormatError
+from support import assert_valid, shared_trace
+
+NET = 'File "net.py", line 3, in forward\n    y = f(x)\n'
+OTHER = 'File "net.py", line 4, in forward\n    y = g(x)\n'
+REGION = "Torch-Compiled Region: 0/0"
+
+
+def all_frames(trace: Trace, row: int) -> list[list[str]]:
+    return [trace.stacks.frames(entry) for entry in trace.stacks.entries(row)]
+
+
+def unique(stacks: list[list[str]]) -> list[list[str]]:
+    return [list(stack) for stack in dict.fromkeys(map(tuple, stacks))]
+
+
+def calls_of(trace: Trace, found: list[Kernel]) -> list[tuple[Any, Kernel]]:
+    """The operator of each kernel, by the index of its event."""
+    by_event = {int(trace.kineto_event[op.trace.calls.source[op.index]]): op for op in trace.ops}
+    return [(by_event[kernel.event], kernel) for kernel in found]
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("name", [*PROGRAMS, *SHARED_PROGRAMS])
+def test_every_kernel_has_the_stacks_that_the_file_gives_for_its_handle(name: str, alone: bool) -> None:
+    path = program(name)
+    if path is None:
+        pytest.skip("real traces are not at hand")
+    et, kineto = files(path)
+    trace = load(kineto) if alone else link(et, kineto)
+    found = calls_of(trace, kernels(path))
+    assert found
+    for op, kernel in found:
+        row = int(trace.calls.source[op.index])
+        assert op.generated.handle == int(kernel.key.rpartition(":")[2])
+        assert f"{op.generated.name}:{op.generated.handle}" == kernel.key
+        if kernel.stacks:
+            assert all_frames(trace, row) == unique(kernel.stacks), kernel
+            assert trace.stacks.evidence_of(row) == "compiled code"
+            line = kernel.stacks[0][-1]
+            assert f"{op.source.file}({op.source.line}): {op.source.function}" == line
+        else:  # the line that called the compiled code, where Python frames were recorded
+            assert trace.stacks.evidence_of(row) in ("Python frames", "")
+        for child in op.children:
+            assert child.generated is op.generated and child.stack == op.stack
+    assert trace.summary["compiled"]["refused"] == {}
+    assert_valid(trace.to_dict())
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS, *SHARED_PROGRAMS])
+def test_the_time_of_kernels_has_a_line(name: str) -> None:
+    path = program(name)
+    if path is None:
+        pytest.skip("real traces are not at hand")
+    trace = link(*files(path))
+    found = [op for op, _ in calls_of(trace, kernels(path))]
+    known = sum(op.duration_ns for op in found if op.source is not None)
+    assert known >= 0.95 * sum(op.duration_ns for op in found)
+
+
+@pytest.mark.parametrize("name", ["plus.json.gz", "plus.parquet"])
+def test_a_file_keeps_what_is_known_of_compiled_code(name: str, tmp_path: Path) -> None:
+    trace = link(*files(program("other") or Path()))
+    trace.save(tmp_path / name)
+    read = load(tmp_path / name)
+    assert read.generated.kernels == trace.generated.kernels
+    assert np.array_equal(read.generated.row, trace.generated.row)
+    assert np.array_equal(read.generated.kernel, trace.generated.kernel)
+    several = [op for op in read.ops if len(op.sources) > 1]
+    assert several and [op.sources for op in several] == [trace.ops[int(i)].sources for i in _positions(trace, several)]
+    renumbered = link(*files(program("other") or Path()), renumber=True)
+    assert [op.generated for op in renumbered.ops] == [op.generated for op in trace.ops]
+    assert_valid(renumbered.to_dict())
+
+
+def _positions(trace: Trace, ops: list[Any]) -> np.ndarray[Any, Any]:
+    return np.searchsorted(trace.ops.rows, [op.index for op in ops])
+
+
+def test_modules_of_compiled_code_are_those_around_it() -> None:
+    trace = link(*files(program("infer") or Path()))
+    modules = {op.module for op in trace.ops if op.generated is not None}
+    assert None not in modules
+
+
+def gpu_trace(*kernels: tuple[str, dict[str, Any]], op: dict[str, Any] | None = None) -> bytes:
+    """Kernels that operators of the same name launched in a compiled region."""
+    ids = {"ph": "X", "pid": 1, "tid": 1}
+    events: list[dict[str, Any]] = [
+        {**ids, "cat": "cpu_op", "name": REGION, "ts": 0, "dur": 1000, "args": {}},
+        {**ids, "cat": "user_annotation", "name": "## Call CompiledFxGraph x ##", "ts": 1, "dur": 998, "args": {}},
+    ]
+    for k, (name, args) in enumerate(kernels):
+        begin, launch = 10 + 20 * k, {"correlation": k + 1, "External id": k + 1}
+        events += [
+            {**ids, "cat": "cpu_op", "name": name, "ts": begin, "dur": 9, "args": {"External id": k + 1, **(op or {})}},
+            {**ids, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": begin + 1, "dur": 2, "args": launch},
+            {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": begin + 5, "dur": 9,
+             "args": {"device": 0, "stream": 7, **launch, **args}},
+        ]  # fmt: skip
+    return json.dumps({"schemaVersion": 1, "traceEvents": events}).encode()
+
+
+def information(*stacks: list[str]) -> bytes:
+    kernels = {f"triton_0:{handle}": {"stack_traces": given} for handle, given in enumerate(stacks, 1)}
+    return json.dumps({str((REGION, False)): kernels}).encode()
+
+
+def test_kernels_on_a_gpu_have_the_lines_of_the_calls_that_launched_them() -> None:
+    trace = link(None, gpu_trace(("triton_0", {}), ("triton_0", {})), provenance=[information([NET], [OTHER, NET])])
+    assert [[str(line) for line in kernel.sources] for kernel in trace.kernels] == [
+        ["net.py:3 (forward)"], ["net.py:4 (forward)", "net.py:3 (forward)"],
+    ]  # fmt: skip
+    assert [kernel.generated.handle for kernel in trace.kernels if kernel.generated is not None] == [1, 2]
+    assert trace.summary["compiled"] == {
+        "files": ["<bytes>"], "graph_calls": 1, "kernels": 2, "refused": {}, "annotated": 0,
+    }  # fmt: skip
+    launches = trace.runtime.source.tolist()
+    assert [trace.stacks.evidence_of(row) for row in launches] == ["compiled code"] * 2
+
+
+def test_what_does_not_fit_is_reported_and_left_without_lines() -> None:
+    trace = link(None, gpu_trace(("triton_0", {})), provenance=[information([NET], [OTHER])])
+    assert trace.kernels[0].source is None and trace.kernels[0].generated is None
+    assert trace.summary["compiled"]["refused"] == {"its kernels are in another order": 1}
+    assert_valid(trace.to_dict())
+
+
+TRITON = {
+    "kernel_file": "/tmp/torchinductor_me/ab/cab.py", "kernel_hash": "cab", "kernel_kwargs": "XBLOCK=8",
+    "kernel_backend": "triton",
+}  # fmt: skip
+
+
+def test_triton_kernels_say_where_their_code_is() -> None:
+    trace = link(None, gpu_trace(("triton_0", {}), ("triton_0", {}), op=TRITON))
+    kernel = trace.kernels[1].generated
+    assert kernel is not None
+    assert (kernel.kernel_file, kernel.kernel_hash) == (TRITON["kernel_file"], "cab")
+    assert (kernel.kernel_kwargs, kernel.kernel_backend, kernel.region) == ("XBLOCK=8", "triton", "")
+    assert len(trace.generated.kernels) == 1 and "compiled" not in trace.summary
+    assert_valid(trace.to_dict())
+    frame = trace.kernels.to_pandas()
+    assert frame["kernel_hash"].tolist() == ["cab", "cab"] and set(frame["kernel_file"]) == {TRITON["kernel_file"]}
+    other = link(None, gpu_trace(("triton_0", {}), op={"kernel_file": 5, "kernel_hash": None}))
+    assert other.kernels[0].generated is None
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("gpu-kineto/torch_compile_triton.json.gz", 4), ("gpu-kineto/triton_example.json.gz", 1)],
+)
+def test_triton_kernels_of_real_traces(name: str, count: int) -> None:
+    path = shared_trace(name)
+    from support import read_json
+
+    raw = [e for e in read_json(path)["traceEvents"] if "kernel_hash" in (e.get("args") or {})]
+    trace = load(path)
+    made = [kernel for kernel in trace.kernels if kernel.generated is not None]
+    assert sorted(kernel.generated.kernel_hash for kernel in made if kernel.generated) == sorted(
+        e["args"]["kernel_hash"] for e in raw
+    )
+    assert {kernel.generated.kernel_file for kernel in made if kernel.generated} == {
+        e["args"]["kernel_file"] for e in raw
+    }
+    assert len(made) == count and all(kernel.name == kernel.generated.name for kernel in made if kernel.generated)
+
+
+def test_stacks_that_inductors_trace_handler_wrote_into_kernels() -> None:
+    trace = load(gpu_trace(("triton_0", {"stack": [NET, OTHER]}), ("gemm", {})))
+    first, second = trace.kernels
+    assert [str(line) for line in first.sources] == ["net.py:3 (forward)", "net.py:4 (forward)"]
+    assert second.source is None
+    assert trace.stacks.evidence_of(int(trace.gpu.source[first.index])) == "compiled code"
+
+
+def test_kernel_information_comes_before_the_trace_handler() -> None:
+    """The handler looks a kernel up by its name alone, and takes the first."""
+    kernels = [("triton_0", {"stack": [NET]})] * 2
+    trace = link(None, gpu_trace(*kernels), provenance=[information([NET], [OTHER])])
+    assert [str(kernel.source) for kernel in trace.kernels] == ["net.py:3 (forward)", "net.py:4 (forward)"]
+
+
+def test_annotations_of_graph_nodes_are_recorded_in_kernels_or_in_a_file() -> None:
+    own = {"module_fqn": "layers.0.mlp", "stack": "net.py:3:forward\nmain.py:9:main", "graph node id": 5}
+    node, whole = {"graph node id": 6, "graph id": 4}, {"graph node id": 4 << 32 | 7}
+    given = {str(4 << 32 | 6): [{"module_fqn": "head"}], str(4 << 32 | 7): [{"stack": OTHER}], "6": []}
+    kernels = ("gemm", own), ("gemm", node), ("gemm", whole), ("gemm", {"graph node id": 8})
+    trace = link(None, gpu_trace(*kernels), provenance=[json.dumps(given).encode()])
+    first, second, third, last = trace.kernels
+    assert first.module == "layers.0.mlp" and str(first.source) == "net.py:3 (forward)"
+    assert first.stack == ("nn.Module: layers.0.mlp", "main.py(9): main", "net.py(3): forward")
+    assert second.module == "head" and second.source is None
+    assert third.module is None and str(third.source) == "net.py:4 (forward)"
+    assert last.module is None and last.source is None
+    rows = trace.gpu.source.tolist()
+    assert [trace.stacks.evidence_of(row) for row in rows] == ["graph annotation"] * 3 + [""]
+    assert trace.summary["compiled"]["annotated"] == 3
+    assert_valid(trace.to_dict())
+
+
+def test_kernels_of_annotated_graphs_count_to_their_modules() -> None:
+    kernels = [("gemm", {"module_fqn": name, "graph node id": 5}) for name in ("layers.0.mlp.up", "layers.1.mlp.up")]
+    kernels += [("add", {"module_fqn": "layers.1", "graph node id": 6}), ("relu", {})]
+    rows = {row.path: row for row in load(gpu_trace(*kernels)).analyze().modules}
+    up = rows["layers[*]", "mlp", "up"]
+    assert (up.instances, up.count, up.device_self_ns, up.label) == (2, 2, 18_000, "up ×2")
+    assert rows["layers[*]", "mlp"].device_total_ns == 18_000 and rows["layers[*]", "mlp"].device_self_ns == 0
+    assert (rows["layers[*]",].device_self_ns, rows["layers[*]",].device_total_ns) == (9_000, 27_000)
+    assert rows["## Call CompiledFxGraph x ##",].device_total_ns == 9_000
+
+
+def test_a_bad_file_that_is_given_is_refused_and_one_beside_the_trace_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kineto, beside = tmp_path / "kineto.json", tmp_path / "kernel_information.json"
+    kineto.write_bytes(gpu_trace(("triton_0", {})))
+    beside.write_bytes(b"{\"('x")
+    with pytest.raises(TraceFormatError, match="no kernel information"):
+        link(None, kineto, provenance=[beside])
+    with caplog.at_level(logging.WARNING):
+        trace = link(None, kineto)
+    assert "kernel_information.json" in caplog.text and "left out" in caplog.text
+    assert "compiled" not in trace.summary
+    beside.write_bytes(information([NET]))
+    assert str(link(None, kineto).kernels[0].source) == "net.py:3 (forward)"
+    assert link(None, kineto, provenance=[]).kernels[0].source is None

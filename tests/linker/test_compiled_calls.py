@@ -1,0 +1,142 @@
+"""Calls of compiled graphs are matched with Inductor's handles: real programs, against their generated code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compiled_programs import PROGRAMS, SHARED_PROGRAMS, kernels, program
+from etplus.linker.compiled_calls import CompiledCalls, match_compiled
+from etplus.schemas.inductor import read_compile_files
+from etplus.schemas.kineto.kineto_calls import cpu_calls
+from etplus.schemas.kineto.read_kineto import read_kineto
+from support import FIXTURES, read_json
+
+REGION = "Torch-Compiled Region: 0/0"
+TWICE = FIXTURES / "compiled" / "twice"
+
+
+def matched(kineto: Any, *sources: Any) -> tuple[CompiledCalls, dict[int, str]]:
+    """What was found, and the key of the kernel by index of the event."""
+    trace = read_kineto(kineto)
+    calls = cpu_calls(trace)
+    found = match_compiled(trace.events, calls, read_compile_files(sources).graphs)
+    index = trace.events.index[calls.row[found.call]].tolist()
+    of = [found.kernels[code][1] for code in found.kernel.tolist()]
+    return found, {at: f"{kernel.name}:{kernel.handle}" for at, kernel in zip(index, of, strict=True)}
+
+
+def edited(path: Path, change: Any) -> bytes:
+    document = read_json(path)
+    change(document)
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS, *SHARED_PROGRAMS])
+def test_every_kernel_of_a_recorded_program_has_the_handle_of_the_generated_code(name: str) -> None:
+    path = program(name)
+    if path is None:
+        pytest.skip("real traces are not at hand")
+    found, keys = matched(f"{path}.kineto.json.gz", f"{path}.kernel_information.json.gz")
+    assert keys == {kernel.event: kernel.key for kernel in kernels(path)}
+    assert keys and not found.refused
+
+
+def test_the_kernels_of_backwards_that_were_compiled_before_are_told_apart() -> None:
+    """The last backward of `twice` lists the kernels of the other two in front of its own."""
+    _, keys = matched(f"{TWICE}.kineto.json.gz", f"{TWICE}.kernel_information.json.gz")
+    assert {key for key in keys.values() if key.startswith("cpp_fused_sum_0")} == {
+        "cpp_fused_sum_0:1", "cpp_fused_sum_0:8", "cpp_fused_sum_0:15",
+    }  # fmt: skip
+
+    def forget(information: dict[str, Any]) -> None:
+        del information[f"('{REGION[:-1]}1', True)"]
+        del information[f"('{REGION[:-1]}2', True)"]
+
+    information = edited(Path(f"{TWICE}.kernel_information.json.gz"), forget)
+    found, less = matched(f"{TWICE}.kineto.json.gz", information)  # which of its kernels are its own is not known
+    assert less.items() <= keys.items() and not any(key.endswith(":15") for key in less.values())
+    assert found.refused == {"its region is not in the files": 2, "its kernels are in another order": 1}
+
+
+def one_graph(*names: str, region: str = REGION, dims: Any = None) -> bytes:
+    """A Kineto trace with one compiled region that calls operators of some names."""
+    calls = [(region, "cpu_op"), ("## Call CompiledFxGraph x ##", "user_annotation")]
+    events = [
+        {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": 10 + k, "dur": 1000 - 2 * k, "args": {}}
+        for k, (name, cat) in enumerate(calls)
+    ]
+    for k, name in enumerate(names):
+        args = {} if dims is None else {"Input Dims": dims}
+        of = {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": 20 + 10 * k, "dur": 5, "args": args}
+        events.append(of)
+    return json.dumps({"traceEvents": events}).encode()
+
+
+def information(*names: str, region: str = REGION, backward: bool = False, shapes: Any = None) -> bytes:
+    kernels = {
+        f"{name}:{handle}": {"stack_traces": [f'File "a.py", line {handle}, in f'], "input_shapes": shapes}
+        for handle, name in enumerate(names, 1)
+    }
+    return json.dumps({str((region, backward)): kernels}).encode()
+
+
+def test_operators_that_are_no_kernels_are_left_out_and_calls_that_leave_no_event() -> None:
+    trace = one_graph("aten::empty", "triton_poi_0", "aten::copy_", "mylib::op", "triton_poi_0")
+    given = information("cpp_fused_0", "triton_poi_0", "torch.ops.mylib.op.default", "triton_poi_0")
+    found, keys = matched(trace, given)
+    assert list(keys.values()) == ["triton_poi_0:2", "torch.ops.mylib.op.default:3", "triton_poi_0:4"]
+    assert found.graph_calls == 1 and not found.refused
+
+
+@pytest.mark.parametrize(
+    ("called", "listed", "refusal"),
+    [
+        (["aten::mm", "triton_0", "aten::mm"], ["triton_0", "extern_kernels.mm"], "its kernels are in another order"),
+        (["aten::mm"], ["extern_kernels.mm", "extern_kernels.mm"], "its kernels are in another order"),
+        (["triton_0", "triton_1"], ["triton_1", "triton_0"], "its kernels are in another order"),
+        (["aten::sum"], ["triton_0"], "its kernels are in another order"),
+    ],
+)
+def test_nothing_is_said_of_a_graph_whose_calls_differ(called: list[str], listed: list[str], refusal: str) -> None:
+    found, keys = matched(one_graph(*called), information(*listed))
+    assert keys == {} and found.refused == {refusal: 1}
+
+
+def test_shapes_of_operators_must_agree() -> None:
+    given = information("extern_kernels.mm", shapes=[[2, 3], [3, 4]])
+    assert len(matched(one_graph("aten::mm", dims=[[2, 3], [3, 4], [2, 4]]), given)[1]) == 1
+    found, keys = matched(one_graph("aten::mm", dims=[[3, 4], [2, 3], [2, 4]]), given)
+    assert keys == {} and found.refused == {"its operators have other shapes": 1}
+    symbolic = information("extern_kernels.mm", shapes=[["s0", 3], [3, 4]])
+    assert len(matched(one_graph("aten::mm", dims=[[5, 3], [3, 4]]), symbolic)[1]) == 1
+
+
+def test_a_region_that_is_not_in_the_file_is_not_guessed() -> None:
+    found, keys = matched(one_graph("triton_0", region="Torch-Compiled Region: 7/0"), information("triton_0"))
+    assert keys == {} and found.refused == {"its region is not in the files": 1}
+
+
+def test_a_graph_that_came_out_of_a_cache_has_no_kernels_in_the_file() -> None:
+    found, keys = matched(one_graph("triton_0"), information())
+    assert keys == {} and found.refused == {"its region has no kernels in the files": 1}
+
+
+def test_a_region_that_was_compiled_anew_is_known_by_its_attempt() -> None:
+    given = information("triton_0", region=f"{REGION}_1")
+    assert list(matched(one_graph("triton_0"), given)[1].values()) == ["triton_0:1"]
+
+
+def test_two_files_that_fit_but_say_something_else_are_refused() -> None:
+    other = information("triton_0").replace(b"a.py", b"b.py")
+    found, keys = matched(one_graph("triton_0"), information("triton_0"), other)
+    assert keys == {} and found.refused == {"several graphs fit": 1}
+    assert len(matched(one_graph("triton_0"), information("triton_0"), information("triton_0"))[1]) == 1
+
+
+def test_node_mappings_give_nodes_where_a_single_graph_fits() -> None:
+    mapping = json.dumps({"cppCodeToPost": {"triton_0:1": ["mul"]}, "postToPre": {"mul": ["gelu"]}}).encode()
+    found, keys = matched(one_graph("triton_0"), mapping)
+    assert list(keys.values()) == ["triton_0:1"] and found.kernels[0][1].nodes == ("gelu",)

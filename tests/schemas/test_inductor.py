@@ -1,0 +1,154 @@
+"""Files of Inductor and of graph annotations: which are found beside a trace, what they say, what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+from pathlib import Path
+from random import Random
+from time import process_time
+
+import pytest
+from compiled_programs import frames
+from etplus.schemas.inductor import annotated_args, find_compile_files, read_compile_files
+from etplus.schemas.inductor.source_frames import stacks_in
+from etplus.trace.errors import TraceFormatError
+from support import FIXTURES, plain, read_json
+
+
+def test_kernel_information_keeps_every_kernel_with_its_stacks_in_order_of_handles() -> None:
+    path = FIXTURES / "compiled" / "twice.kernel_information.json.gz"
+    read = {(graph.region, graph.backward): graph.kernels for graph in read_compile_files([path]).graphs}
+    raw = read_json(path)
+    assert {str(key) for key in read} == set(raw)
+    for key, kernels in read.items():
+        of = raw[str(key)]
+        assert [f"{kernel.name}:{kernel.handle}" for kernel in kernels] == list(of)
+        for kernel in kernels:
+            texts = of[f"{kernel.name}:{kernel.handle}"]["stack_traces"]
+            stacks = dict.fromkeys(tuple(frames(text)) for text in texts)  # some differ in their columns alone
+            assert kernel.stacks == tuple(stacks)
+
+
+def test_forms_of_other_versions_and_kernels_without_a_handle() -> None:
+    region = "('Torch-Compiled Region: 0/0', False)"
+    text = {region: {"a:2": ['File "x.py", line 1, in f'], "b:1": None, "extern_kernels_mm_0": [], "c:x": []}}
+    (graph,) = read_compile_files([json.dumps(text).encode()]).graphs
+    assert [(kernel.name, kernel.handle, kernel.stacks) for kernel in graph.kernels] == [
+        ("b", 1, ()), ("a", 2, (("x.py(1): f",),)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (b"{\"('Torch'", "is no kernel information of Inductor"),
+        (b'{"(1, 2)": {}}', "says nothing of compiled kernels"),
+        (b"{\"('region')\": {}}", "is no compiled region and direction"),
+        (b'{"(\'region\', False)": {"k:1": 5}}', "is no kernel information of Inductor"),
+        (b'{"preToPost": {}, "postToPre": []}', "has no mappings of nodes"),
+        (b'{"12": 5, "x": 1}', "is no id"),
+        (b'{"12": 5', "is no JSON object of annotations by graph node id"),
+        (b'{"traceEvents": []}', "says nothing of compiled kernels"),
+        (pickle.dumps({1: []}), "is a Python pickle, which is not read"),
+    ],
+)
+def test_a_file_of_another_form_is_refused_in_one_line(tmp_path: Path, text: bytes, problem: str) -> None:
+    file = tmp_path / "kernel_information.json"
+    file.write_bytes(text)
+    with pytest.raises(TraceFormatError, match=problem) as caught:
+        read_compile_files([file])
+    assert "\n" not in str(caught.value) and str(file) in str(caught.value)
+
+
+INSERTED = (b"null", b"{}", b"[]", b"1e400", b'"x"', b":", b"99999999999999999999", b"\\ud800")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_damaged_file_is_read_or_refused(seed: int) -> None:
+    random = Random(seed)
+    text = bytearray(plain(FIXTURES / "compiled" / "twice.kernel_information.json.gz"))
+    for _ in range(random.choice([1, 1, 3, 10])):
+        at = random.randrange(len(text))
+        text[at : at + random.randrange(0, 30)] = random.choice([*INSERTED, bytes(text[at : at + 40]), b""])
+    try:
+        graphs = read_compile_files([bytes(text)]).graphs
+    except TraceFormatError as error:
+        assert "\n" not in str(error)
+    else:
+        assert all(kernel.handle >= 0 for graph in graphs for kernel in graph.kernels)
+
+
+@pytest.mark.parametrize("text", ["\n" * 10**5, ":1" * 10**5, "a:1 in " * 10**5, 'File "' * 10**5, "(1): " * 10**5])
+def test_stacks_of_any_form_take_linear_time(text: str) -> None:
+    began = process_time()
+    stacks_in(text), stacks_in([text, text])
+    assert process_time() - began < 1
+
+
+def test_files_are_found_beside_the_trace_that_they_are_named_after(tmp_path: Path) -> None:
+    names = (
+        "a.kineto.json.gz", "a.kernel_information.json.gz", "a.provenance.model__0_forward_1.0.json",
+        "b.kineto.json", "b.kernel_information.json", "kernel_information.json", "rank-0.kineto.json",
+        "rank-0.kernel_information.json", "job.rank3.pt.trace.json", "job.kernel_information.json",
+        "kernel_annotations_rank0_x.json", "kernel_annotations_rank3.json.gz",
+    )  # fmt: skip
+    for name in names:
+        (tmp_path / name).write_bytes(b"{}")
+
+    def beside(name: str) -> list[str]:
+        return [Path(file).name for file in find_compile_files(tmp_path / name)]
+
+    assert beside("a.kineto.json.gz") == ["a.kernel_information.json.gz", "a.provenance.model__0_forward_1.0.json"]
+    assert beside("b.kineto.json") == ["b.kernel_information.json"]
+    assert beside("rank-0.kineto.json") == [
+        "kernel_information.json", "rank-0.kernel_information.json", "kernel_annotations_rank0_x.json",
+    ]  # fmt: skip
+    assert beside("job.rank3.pt.trace.json") == ["job.kernel_information.json", "kernel_annotations_rank3.json.gz"]
+    assert find_compile_files(b"bytes") == find_compile_files("-") == find_compile_files(tmp_path / "none") == []
+
+
+def test_a_single_trace_in_a_folder_has_all_that_is_there(tmp_path: Path) -> None:
+    (tmp_path / "host_1.123.pt.trace.json").write_bytes(b"{}")
+    (tmp_path / "kernel_information.json.gz").write_bytes(gzip.compress(b"{}"))
+    (tmp_path / "provenance").mkdir()
+    (tmp_path / "provenance" / "model__0_forward_1.0.json").write_bytes(b"{}")
+    found = find_compile_files(tmp_path / "host_1.123.pt.trace.json")
+    assert [Path(file).name for file in found] == ["kernel_information.json.gz", "model__0_forward_1.0.json"]
+
+
+def test_annotations_of_graph_nodes_by_id() -> None:
+    stack = 'File "net.py", line 3, in forward\n    y = f(x)\n'
+    given = {str(4 << 32 | 3): [{"name": "outer", "module_fqn": "layers.0"}, {"name": "inner"}], "7": "region",
+             "8": {"stack": stack}, "9": 5, "10": [{"module_fqn": "a"}, {"module_fqn": "b"}]}  # fmt: skip
+    found = read_compile_files([json.dumps(given).encode()]).annotations
+    assert {node: of.module for node, of in found.items()} == {4 << 32 | 3: "layers.0", 7: "", 8: "", 9: "", 10: "b"}
+    assert found[8].stacks == (("net.py(3): forward",),)
+
+
+@pytest.mark.parametrize(
+    ("value", "stacks"),
+    [
+        ("f.py:9:f\nnet.py:3:forward", (("net.py(3): forward", "f.py(9): f"),)),
+        (["f.py:9:f", "net.py:3:forward"], (("net.py(3): forward", "f.py(9): f"),)),
+        (['File "a.py", line 1, in f\n', 'File "a.py", line 2, in f\n'], (("a.py(1): f",), ("a.py(2): f",))),
+        (["f.py:9:f"], (("f.py(9): f",),)),
+        ("C:\\a b\\f.py:9:f", (("C:\\a b\\f.py(9): f",),)),
+        ("no stack", ()),
+        ([1, 2], ()),
+        (None, ()),
+    ],
+)
+def test_stacks_of_kernels(value: object, stacks: object) -> None:
+    assert stacks_in(value) == stacks
+
+
+def test_arguments_of_a_kernel_that_was_annotated() -> None:
+    args = b'{"graph node id": 17179869187, "module_fqn": "head", "stack": "a.py:1:f"}'
+    ids, own = annotated_args(args)
+    assert ids == [17179869187] and own is not None
+    assert (own.module, own.stacks) == ("head", (("a.py(1): f",),))
+    assert annotated_args(b'{"graph node id": 0, "stream": 7}') == ([], None)
+    assert annotated_args(b'{"stream": 7}') == ([], None)
+    assert annotated_args(b'{"module_fqn": 5, "graph node id": "x"}') == ([], None)

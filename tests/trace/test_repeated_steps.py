@@ -1,0 +1,109 @@
+"""Steps that nothing marks: repetitions of the kernel sequence, against programs whose law is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from etplus.analysis.summary import analyse
+from etplus.converters.open import load
+from etplus.trace.repeated_steps import Repetition, find_repetition
+from etplus.trace.selection import part_of
+from etplus.trace.trace import Trace
+from hypothesis import given
+from hypothesis import strategies as st
+from support import call, kineto_document
+
+DENOISE = ["embed", *["norm", "qkv", "attention", "mlp"] * 3, "unpatch", "scheduler"]
+
+
+def pipeline(*parts: list[str], around: str | None = None, cat: str = "user_annotation", pause: int = 0) -> Trace:
+    """Operators one after the other, each of which launches the kernel of its name; parts are a pause (µs) apart."""
+    return load(orjson.dumps(document(*parts, around=around, cat=cat, pause=pause)))
+
+
+def document(*parts: list[str], around: str | None = None, cat: str = "user_annotation", pause: int = 0) -> Any:
+    events: list[dict[str, Any]] = []
+    ts, number = 100, 1
+    for part in parts:
+        for name in part:
+            where = {"ts": ts + 2, "dur": 2, "cat": "cuda_runtime", "args": {"correlation": number}}
+            kernel = {"ts": ts + 5, "dur": 6, "cat": "kernel", "tid": 7, "pid": 0}
+            events += [
+                {"ph": "X", "name": f"op::{name}", "cat": "cpu_op", "ts": ts, "dur": 8},
+                {"ph": "X", "name": "cudaLaunchKernel", **where},
+                {"ph": "X", "name": name, **kernel, "args": {"device": 0, "stream": 7, "correlation": number}},
+            ]
+            ts, number = ts + 10, number + 1
+        ts += pause
+    if around is not None:
+        events.append({"ph": "X", "name": around, "cat": cat, "ts": 90, "dur": ts, "args": {"Python id": 1}})
+    return kineto_document(events)
+
+
+@given(
+    st.lists(st.integers(100, 999), max_size=30, unique=True), st.lists(st.integers(0, 5), min_size=2, max_size=12),
+    st.integers(1, 6), st.integers(4, 12), st.integers(0, 30),
+)  # fmt: skip
+def test_the_outermost_repetition_is_found(
+    before: list[int], layer: list[int], layers: int, steps: int, after: int
+) -> None:
+    """Steps of several equal layers between two kernels of their own are found, not the layers."""
+    step = [50, *layer * layers, 51]
+    codes = [*before, *step * steps, *range(2000, 2000 + after)]
+    found = find_repetition(np.array(codes))
+    enough = steps * len(step) >= 0.5 * len(codes)
+    assert found == (Repetition(len(before), len(step), steps, 0) if enough else None)
+
+
+@given(st.lists(st.integers(0, 3), max_size=60))
+def test_what_is_found_repeats(codes: list[int]) -> None:
+    found = find_repetition(np.array(codes, np.int64))
+    if found is not None:
+        parts = [codes[found.start + k * found.period :][: found.period] for k in range(found.times)]
+        assert all(part == parts[0] for part in parts) and found.times >= 4 and found.period >= 4
+        assert found.times * found.period >= len(codes) / 2
+
+
+def test_denoising_steps_are_inferred() -> None:
+    """A text encoder, 20 steps, a decoder; the decoder begins like a step, but the host pauses before every step."""
+    encoder, decoder = ["token", "encode"] * 4, ["embed", "upsample", "image"]
+    trace = pipeline(encoder, *[DENOISE] * 20, decoder, around="pipeline", pause=40)
+    steps, length = trace.steps, 10 * len(DENOISE) + 40
+    assert len(steps) == 20 and steps.inferred and steps[3].inferred and not steps.batches
+    assert np.diff(steps.start).tolist() == [length * 1000] * 19
+    assert [trace.names[code] for code in trace.calls.name[steps.call].tolist()] == ["op::embed"] * 20
+    assert np.bincount(trace.step_of_event + 1).tolist() == [len(encoder) + len(decoder), *[len(DENOISE)] * 20]
+    assert [event.name for event in part_of(trace, steps="7").device_events] == DENOISE
+    assert "inferred from the kernels" in repr(trace) and analyse(trace).iterations[0].latency_ns == length * 1000
+    assert any("inferred" in note for note in analyse(trace).notes)
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        pipeline([f"k{n}" for n in range(60)]),
+        pipeline(*[DENOISE] * 3),
+        pipeline(*[["norm", "qkv", "attention", "mlp"]] * 24, around="nn.Module: Model_0", cat="python_function"),
+        pipeline([f"k{n}" for n in range(99)], *[DENOISE] * 4),
+    ],
+    ids=["no repetition", "three", "layers of one module", "a small part"],
+)  # fmt: skip
+def test_traces_that_have_no_steps(trace: Trace) -> None:
+    assert len(trace.steps) == 0 and not trace.steps.inferred
+
+
+def test_annotations_go_first() -> None:
+    trace = pipeline(*[DENOISE] * 20, around="ProfilerStep#4")
+    assert trace.steps.names == ("ProfilerStep#4",) and not trace.steps.inferred
+
+
+def test_the_command(tmp_path: Path) -> None:
+    file = tmp_path / "denoise.json"
+    file.write_bytes(orjson.dumps(document(*[DENOISE] * 6)))
+    assert call("replay", file, "--steps", "3").returncode == 0
+    done = call("analyze", file, "--steps", "2-4")
+    assert done.returncode == 0 and b"3 iterations are inferred" in done.stdout.replace(b"\n        ", b" ")

@@ -1,0 +1,178 @@
+"""Annotations of serving engines: their forms, the sums over requests, and which event is in which step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from etplus.converters.open import load
+from etplus.trace.step_annotations import NO_REQUESTS, RequestSums, StepBatch, batch_size_in, parse_capture, parse_step
+from etplus.trace.steps import find_marks
+from etplus.trace.trace import Trace
+from hypothesis import given
+from hypothesis import strategies as st
+from served import Batch, Served, serve
+from support import examples, shared_trace
+
+REQUEST = st.integers(1, 50).flatmap(lambda q: st.tuples(st.just(q), st.integers(q, 2000)))
+BATCHES = st.builds(
+    Batch, st.lists(REQUEST, max_size=5), st.lists(st.tuples(st.just(1), st.integers(1, 999)), max_size=5)
+)
+FORMS = ["vllm", "vllm old", "vllm older", "sglang"]
+
+
+def trace_of(made: Served) -> Trace:
+    return load(orjson.dumps(made.document()))
+
+
+def brute(part: Any) -> RequestSums:
+    """Sums and pairs, request by request."""
+    sums = [sum(values) for values in zip(*((1, q, k, q * q, q * k) for q, k in part), strict=True)]
+    return RequestSums(*sums) if part else NO_REQUESTS
+
+
+@given(BATCHES)
+def test_sums_equal_a_brute_force(batch: Batch) -> None:
+    found = parse_step(batch.name("vllm"))
+    assert found is not None and (found.prefill, found.decode) == (brute(batch.prefill), brute(batch.decode))
+    assert (found.phase, found.tokens, found.size) == (batch.phase, batch.tokens, batch.tokens)
+    for part, sums in ((batch.prefill, found.prefill), (batch.decode, found.decode)):
+        assert sums.pairs == sum(keys for q, k in part for keys in range(k - q + 1, k + 1))
+
+
+@given(BATCHES, st.sampled_from(FORMS))
+def test_other_forms_say_the_same_where_they_say_anything(batch: Batch, form: str) -> None:
+    found, whole = parse_step(batch.name(form)), parse_step(batch.name("vllm"))
+    assert found is not None and whole is not None
+    assert found.phase == whole.phase and found.requests == whole.requests and found.tokens == whole.tokens
+    if form == "sglang" and batch.phase == "mixed":  # it does not say of what phase the requests are
+        assert found.prefill == found.decode == RequestSums()
+    else:
+        for mine, true in zip((found.prefill, found.decode), (whole.prefill, whole.decode), strict=True):
+            assert all(a is None or a == b for a, b in zip(mine, true, strict=True))
+            assert mine.requests == true.requests and mine.q == true.q
+
+
+def test_forms_of_real_traces() -> None:
+    assert parse_step("execute_context_1(888_788544)_generation_0(0)") == StepBatch(
+        "prefill", RequestSums(1, 888, None, 788544, None), NO_REQUESTS, 1, 888, 888
+    )
+    assert parse_step("execute_context_3(1024)_generation_2(2)") == StepBatch(
+        "mixed", RequestSums(3, 1024), RequestSums(2, 2, None, 2, None), 5, 1026, 1026
+    )
+    assert parse_step("step[EXTEND bs=15 toks=15360]") == StepBatch(
+        "prefill", RequestSums(15, 15360), NO_REQUESTS, 15, 15360, 15, "EXTEND"
+    )
+    assert parse_step("step[TARGET_VERIFY bs=4]") == StepBatch(
+        "decode", NO_REQUESTS, RequestSums(4), 4, None, 4, "TARGET_VERIFY"
+    )
+    assert parse_capture("capture_8192_PIECEWISE") == StepBatch("capture", size=8192, mode="PIECEWISE")
+    assert parse_capture("graph_capture: batch=8 mode=FULL_DECODE_ONLY") == parse_step("capture_8_FULL_DECODE_ONLY")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["execute_7_context_1(sq7)_generation", "execute_prefill_12_tokens", "execute_9_draft_3(sq1)", "step[Extend: 9]",
+     "step[decode 7]", "execute_" + "9" * 400 + "_context_1(1)_generation_0(0)", "step[DECODE bs=" + "9" * 90 + "]"],
+)  # fmt: skip
+def test_forms_that_are_not_known_are_steps(name: str) -> None:
+    found = parse_step(name)
+    assert found is not None and found.phase == "unknown" and found.tokens is None
+
+
+def test_fields_that_are_not_known_are_left_out() -> None:
+    found = parse_step("execute_12_context_2(sq12sk20max9)_generation_1(latest)")
+    assert found is not None and (found.phase, found.size, found.requests) == ("mixed", 12, 3)
+    assert found.prefill == RequestSums(2, 12, 20) and found.decode == RequestSums(1) and found.tokens is None
+    assert parse_step("step[NEW_MODE bs=3 toks=x]") == StepBatch("unknown", requests=3, size=3, mode="NEW_MODE")
+
+
+@pytest.mark.parametrize(
+    "name", ["forward", "execute_model", "ProfilerStep#3", "steps[3]", "step[3]", "aten::mm", "", "capture"]
+)
+def test_other_annotations_are_no_steps(name: str) -> None:
+    assert parse_step(name) is None
+
+
+@given(st.text("execut_step[]contxgrai()0123456789 =DECO", max_size=60))
+def test_no_name_breaks_it(name: str) -> None:
+    parse_step(name), parse_step(f"execute_{name}"), parse_step(f"step[{name}]"), batch_size_in(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("step[DECODE bs=32]", 32), ("execute_16_context", 16), ("execute_context_1(100)_generation_2(2)", 102),
+        ("execute_context_0(0)_generation_7(7)", 7), ("forward", None), ("abs=3", None), ("capture_32_DECODE", None),
+        ("my step bs=8", 8),
+    ],
+)  # fmt: skip
+def test_batch_sizes_in_names(name: str, size: int | None) -> None:
+    assert batch_size_in(name) == size
+
+
+@examples(40)
+@given(
+    st.lists(BATCHES, min_size=1, max_size=5), st.sampled_from(FORMS), st.integers(0, 999), st.sampled_from([0, 300]),
+    st.integers(1, 2), st.booleans(),
+)  # fmt: skip
+def test_every_event_is_in_its_step(
+    batches: list[Batch], form: str, seed: int, delay: int, threads: int, wrapped: bool
+) -> None:
+    """Host calls by thread and time, kernels by their launches, those of a graph by its replay, late ones too."""
+    made = serve(batches, form, seed, delay=delay, threads=threads, wrapped=wrapped)
+    trace = trace_of(made)
+    assert [step.phase for step in trace.steps] == [batch.phase for batch in batches]
+    assert list(zip(trace.steps.start.tolist(), trace.steps.end.tolist(), strict=True)) == made.spans
+    for table, steps in ((trace.calls, trace.step_of_call), (trace.gpu, trace.step_of_event)):
+        events = trace.kineto_event[table.source].tolist()
+        assert steps.tolist() == [made.step_of[event] for event in events]
+    for step, batch in zip(trace.steps, batches, strict=True):
+        assert step.batch is not None and step.batch.tokens == batch.tokens
+
+
+def marks(*annotations: tuple[str, int, int]) -> list[tuple[int, str]]:
+    names, start, end = ([one[k] for one in annotations] for k in range(3))
+    columns = (np.array(column, np.int64) for column in (start, end, [0] * len(names)))
+    found = find_marks(names, *columns, np.array(start, np.int64), 1000)
+    return [(at, batch.phase) for at, batch in zip(found.mark.tolist(), found.batches, strict=bool(found.batches))]
+
+
+def test_which_annotations_are_steps() -> None:
+    decode, unknown, capture = "step[DECODE bs=1]", "execute_new_3", "capture_8_FULL"
+    assert marks((unknown, 0, 100), (decode, 10, 20), (decode, 30, 40)) == [(1, "decode"), (2, "decode")]
+    assert marks((decode, 0, 10), (unknown, 10, 20), (unknown, 12, 15)) == [(0, "decode"), (1, "unknown")]
+    assert marks((decode, 0, 10), (unknown, 2, 5)) == [(0, "decode")]
+    assert marks(("ProfilerStep#1", 0, 50), (capture, 1, 20), (capture, 21, 40)) == [(1, "capture"), (2, "capture")]
+    assert marks(("ProfilerStep#1", 0, 50), (decode, 1, 20), (capture, 21, 40)) == [(1, "decode")]
+    assert marks(("ProfilerStep#1", 0, 50), (unknown, 1, 20)) == []  # the profiler's own step is one
+    assert marks((unknown, 0, 50), ("forward", 1, 20)) == [(0, "unknown")]
+    assert marks(("step[EXTEND bs=1 toks=9]", 0, 50), (decode, 1, 20)) == [(0, "prefill")]
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "sums"),
+    [
+        ("graph-capture/sglang_decode.replay.json.gz", "decode", (NO_REQUESTS, RequestSums(32, 32, 32785, 32, 32785))),
+        ("serving/sglang_prefilldecode.json.gz", "prefill",
+         (RequestSums(15, 15360, 15360, 15728640, 15728640), NO_REQUESTS)),
+        ("graph-capture/vllm_piecewise.replay.json.gz", "mixed",
+         (RequestSums(9, 8155, 8430, 7475785, 7671310), RequestSums(37, 37, 34489, 37, 34489))),
+    ],
+)  # fmt: skip
+def test_real_traces(name: str, phase: str, sums: tuple[RequestSums, RequestSums]) -> None:
+    trace = load(shared_trace(name))
+    (step,) = trace.steps
+    assert step.batch is not None and (step.phase, (step.batch.prefill, step.batch.decode)) == (phase, sums)
+    assert not trace.step_of_event.any()
+
+
+def test_steps_as_a_data_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    batches = [Batch(prefill=[(3, 3)]), Batch(decode=[(1, 6), (1, 2)])]
+    frame = trace_of(serve(batches)).steps.to_pandas()
+    assert isinstance(frame, pandas.DataFrame) and frame["phase"].tolist() == ["prefill", "decode"]
+    assert frame["prefill_pairs"].tolist() == [6, 0] and frame["decode_pairs"].tolist() == [0, 8]
+    assert frame["tokens"].tolist() == [3, 2] and frame["duration_ns"].min() > 0

@@ -1,0 +1,204 @@
+"""Annotations of serving engines (vLLM, SGLang): the phase, requests and tokens of a step, read from its name.
+
+The forms, one annotation a step on the host (`user_annotation`) and on the device (`gpu_user_annotation`):
+
+- vLLM: `execute_{size}_context_{requests}({sums})_generation_{requests}({sums})`, sums `sq…sk…sqsq…sqsk…`; older ones
+  without the size and with `Σq` or `Σq_Σq²` as sums.
+- SGLang: `step[DECODE bs=32]`, `step[EXTEND bs=15 toks=15360]`; the modes are those of its `ForwardMode`.
+- Captures of both: `capture_32_DECODE`, `capture_8192_PIECEWISE`, `graph_capture: batch=32 mode=FULL`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+PREFILL, DECODE, MIXED, CAPTURE, IDLE, UNKNOWN_PHASE = "prefill", "decode", "mixed", "capture", "idle", "unknown"
+PHASES = (PREFILL, DECODE, MIXED, CAPTURE, IDLE, UNKNOWN_PHASE)
+"""Phases of serving steps; `idle` has no requests (a rank that only takes part in collectives)."""
+
+_PART = r"(context|generation)_(\d{1,18})(?:\(([^()]{0,200})\))?"
+_EXECUTE = re.compile(rf"execute_(?:(\d{{1,18}})_)?{_PART}(?:_{_PART})?", re.ASCII)
+_FIELDS = re.compile(r"(?:[a-z]+\d{1,18})+", re.ASCII)
+_FIELD = re.compile(r"([a-z]+)(\d+)", re.ASCII)
+_PLAIN_SUMS = re.compile(r"(\d{1,18})(?:_(\d{1,18}))?", re.ASCII)
+_STEP = re.compile(r"step\[([A-Z_]{1,40})((?: [a-z_]{1,40}=[^ \]]{1,40}){0,20})\]", re.ASCII)
+_MODE = r"([A-Z]+(?:_[A-Z]+)*)"
+_CAPTURE = re.compile(rf"capture_(\d{{1,18}})_{_MODE}|graph_capture: batch=(\d{{1,18}}) mode={_MODE}", re.ASCII)
+_LIKE_A_STEP = re.compile(r"execute_(?:(\d{1,18})_.*|.*\d.*)|step\[[A-Za-z].*\]", re.ASCII)
+"""Annotations of engines in forms that are not known: an `execute_` with numbers in it, a `step` with a mode."""
+_BATCH_SIZE = re.compile(r"\bbs=(\d{1,18})\b", re.ASCII)
+_MODES = {
+    "DECODE": DECODE, "TARGET_VERIFY": DECODE, "DRAFT_EXTEND": DECODE, "DRAFT_EXTEND_V2": DECODE,
+    "EXTEND": PREFILL, "PREFILL": PREFILL, "SPLIT_PREFILL": PREFILL, "MIXED": MIXED, "IDLE": IDLE,
+}  # fmt: skip
+"""Phase of SGLang's forward modes; those of speculative decoding verify or draft tokens of requests in decode."""
+
+
+class RequestSums(NamedTuple):
+    """Sums over the requests of one phase of a step, None where the annotation does not have them.
+
+    Attributes:
+        requests: their number.
+        q, k: Σ of each one's new tokens, and of its keys, the new ones included.
+        qq, qk: Σq² and Σq·k.
+    """
+
+    requests: int | None = None
+    q: int | None = None
+    k: int | None = None
+    qq: int | None = None
+    qk: int | None = None
+
+    @property
+    def pairs(self) -> int | None:
+        """Pairs of a query and a key that it attends to causally: Σq·k − (Σq² − Σq) / 2.
+
+        The i-th of q new tokens (from 1) of a request with k keys attends to k − q + i of them.
+
+        Example:
+            >>> RequestSums(requests=2, q=4, k=9, qq=10, qk=15).pairs  # 3 new tokens of 3 keys, and 1 of 6
+            12
+        """
+        if self.q is None or self.qq is None or self.qk is None:
+            return None
+        return self.qk - (self.qq - self.q) // 2
+
+
+NO_REQUESTS = RequestSums(0, 0, 0, 0, 0)
+
+
+class StepBatch(NamedTuple):
+    """What one step of a serving engine works on, as its annotation says; None is not known.
+
+    Attributes:
+        phase: one of `PHASES`.
+        prefill, decode: of the requests in each phase.
+        requests, tokens: of both phases; tokens are new ones (q).
+        size: tokens or sequences that the engine runs or captures the step with; where it pads, more than `tokens`.
+        mode: SGLang's forward mode or the mode of a capture ("DECODE", "PIECEWISE"), "" without one.
+    """
+
+    phase: str
+    prefill: RequestSums = RequestSums()
+    decode: RequestSums = RequestSums()
+    requests: int | None = None
+    tokens: int | None = None
+    size: int | None = None
+    mode: str = ""
+
+    def completed(self, inner: StepBatch) -> StepBatch:
+        """This one, with what an annotation within it says where it says nothing itself.
+
+        SGLang writes `step[…]` within `execute_…`. Annotations of different phases are not joined.
+        """
+        if UNKNOWN_PHASE in (self.phase, inner.phase):
+            return self if inner.phase == UNKNOWN_PHASE else inner
+        if inner.phase != self.phase:
+            return self
+        requests, tokens = _first(self.requests, inner.requests), _first(self.tokens, inner.tokens)
+        size = _first(self.size, inner.size)
+        prefill = RequestSums(*map(_first, self.prefill, inner.prefill))
+        decode = RequestSums(*map(_first, self.decode, inner.decode))
+        return StepBatch(self.phase, prefill, decode, requests, tokens, size, self.mode or inner.mode)
+
+
+def _first(own: int | None, other: int | None) -> int | None:
+    return own if own is not None else other
+
+
+def parse_step(name: str) -> StepBatch | None:
+    """What a step's annotation says; of one in an unknown form only that it is a step; None for other annotations.
+
+    Example:
+        >>> parse_step("execute_context_1(888_788544)_generation_0(0)").prefill
+        RequestSums(requests=1, q=888, k=None, qq=788544, qk=None)
+        >>> parse_step("step[DECODE bs=32]").phase, parse_step("forward")
+        ('decode', None)
+    """
+    if found := _EXECUTE.fullmatch(name):
+        return _execute_step(found)
+    if found := _STEP.fullmatch(name):
+        return _forward_step(found[1], dict(text.split("=", 1) for text in found[2].split()))
+    if captured := parse_capture(name):
+        return captured
+    if found := _LIKE_A_STEP.fullmatch(name):
+        return StepBatch(UNKNOWN_PHASE, size=_number(found[1]))
+    return None
+
+
+def parse_capture(name: str) -> StepBatch | None:
+    """What the annotation around the capture of a graph says; None for other annotations.
+
+    Example:
+        >>> parse_capture("capture_8192_PIECEWISE").size
+        8192
+    """
+    found = _CAPTURE.match(name)
+    if found is None:
+        return None
+    size, mode = found.group(1, 2) if found[1] else found.group(3, 4)
+    return StepBatch(CAPTURE, size=int(size), mode=mode)
+
+
+def batch_size_in(name: str) -> int | None:
+    """The batch size in the name of a step's annotation, None for another annotation.
+
+    Example:
+        >>> batch_size_in("step[DECODE bs=32]"), batch_size_in("execute_context_1(100)_generation_2(2)")
+        (32, 102)
+    """
+    step, found = parse_step(name), _BATCH_SIZE.search(name)
+    if step is not None and step.phase != CAPTURE and step.size is not None:
+        return step.size
+    return int(found[1]) if found else None
+
+
+def _execute_step(found: re.Match[str]) -> StepBatch:
+    parts = {"context": NO_REQUESTS, "generation": NO_REQUESTS}
+    for phase, requests, sums in (found.group(2, 3, 4), found.group(5, 6, 7)):
+        if phase is not None:
+            parts[phase] = _sums(int(requests), sums or "")
+    prefill, decode = parts.values()
+    phase = (IDLE, DECODE, PREFILL, MIXED)[2 * bool(prefill.requests) + bool(decode.requests)]
+    requests, tokens = _sum(prefill.requests, decode.requests), _sum(prefill.q, decode.q)
+    size = _number(found[1])
+    return StepBatch(phase, prefill, decode, requests, tokens, tokens if size is None else size)
+
+
+def _sums(requests: int, text: str) -> RequestSums:
+    """The sums of a phase; of a request with one new token each, what follows from the others."""
+    if not requests:
+        return NO_REQUESTS
+    plain = _PLAIN_SUMS.fullmatch(text)
+    if plain:
+        given = {"sq": int(plain[1]), "sqsq": _number(plain[2])}
+    else:
+        given = {key: int(value) for key, value in _FIELD.findall(text)} if _FIELDS.fullmatch(text) else {}
+    q, k, qq, qk = (given.get(key) for key in ("sq", "sk", "sqsq", "sqsk"))
+    if q == requests:  # one new token each
+        qq, qk = q if qq is None else qq, k if qk is None else qk
+    return RequestSums(requests, q, k, qq, qk)
+
+
+def _forward_step(mode: str, fields: dict[str, str]) -> StepBatch:
+    """Of SGLang, which gives the number of requests and, but for decode, the tokens."""
+    requests, tokens = (_number(fields.get(key)) for key in ("bs", "toks"))
+    phase = _MODES.get(mode, UNKNOWN_PHASE)
+    prefill = decode = RequestSums()
+    if phase == PREFILL:
+        prefill, decode = RequestSums(requests, tokens), NO_REQUESTS
+    elif phase == DECODE:
+        tokens = requests if mode == "DECODE" else tokens  # speculative decoding verifies several of a request
+        prefill, decode = NO_REQUESTS, RequestSums(requests, tokens, qq=requests if mode == "DECODE" else None)
+    elif phase == IDLE:
+        prefill, decode, requests, tokens = NO_REQUESTS, NO_REQUESTS, 0, 0
+    return StepBatch(phase, prefill, decode, requests, tokens, _number(fields.get("bs")), mode)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() and text.isascii() else None
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
