@@ -84,7 +84,8 @@ function breakdownSection(report, rank) {
       leftOut(rank, "breakdown"),
       [
         col.code("kernel", "Kernel"), col.count("count", "Count"), col.ns("total_ns", "Total"),
-        col.ns("mean_ns", "Mean"), col.share("share", "Share"), col.code("op", "Operator"), col.text("modules", "In"),
+        col.ns("mean_ns", "Mean"), col.share("share", "Share"), col.code("op", "Operator"),
+        col.text("modules", "In", { front: true }),
         col.text("shapes", "Shapes"), col.count("stream", "Stream"),
       ],
       analysis.breakdown,

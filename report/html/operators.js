@@ -30,7 +30,7 @@ function operatorsSection(report, rank) {
     tableCard(
       "By module class",
       leftOut(rank, "modules") ?? "modules of one class at one place in one row",
-      [col.code("module", "Module or annotation", { indent: "depth" }), ...columns, backward, col.text("path", "In")],
+      [col.code("module", "Module or annotation", { indent: "depth" }), ...columns, backward, col.text("path", "In", { front: true })],
       modules,
       { sort: "", name: "modules" },
     ),

@@ -18,7 +18,7 @@ function sourceSection(report, rank) {
       "By source line",
       leftOut(rank, "sources"),
       [
-        col.code("place", "Line"), col.code("function", "Function"), col.text("kind", ""),
+        col.code("place", "Line", { front: true }), col.code("function", "Function"), col.text("kind", ""),
         ...(device
           ? [
               col.ns("device_self_ns", "GPU self", { like: "device_total_ns", hint: "GPU events that it launched itself" }),

@@ -22,9 +22,9 @@ function tableCard(heading, note, columns, rows, options) {
 }
 
 /**
- * columns: {key, title, unit, hint, code, like, indent}, or null; unit "text" for names, "share" for fractions of 1,
- * else see SCALES; `like` names a column whose unit this one takes, too; `indent` one that says how far a name is moved
- * in.
+ * columns: {key, title, unit, hint, code, front, like, indent}, or null; unit "text" for names, "share" for fractions of
+ * 1, else see SCALES; texts of `front` are cut at their beginning; `like` names a column whose unit this one takes, too;
+ * `indent` one that says how far a name is moved in.
  */
 function table(columns, rows, { sort = null, filter = true, name = "", click = null } = {}) {
   columns = columns
@@ -196,7 +196,8 @@ function cell(column, row, [, factor]) {
   if (column.unit === "text") {
     const text = column.code ? el("code", {}, bare(String(value))) : String(value);
     const indent = column.indent ? `${row[column.indent] * 14}px` : null;
-    return el("td", { class: "text", title: value, "--indent": indent }, text);
+    const whole = column.front ? el("bdi", { dir: "ltr" }, text) : text;
+    return el("td", { class: column.front ? "text front" : "text", title: value, "--indent": indent }, whole);
   }
   if (column.unit === "share")
     return el("td", { class: "share", "--share": `${Math.min(100, 100 * value)}%` }, percent(value));
