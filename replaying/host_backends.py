@@ -46,7 +46,8 @@ def with_settled_ends(trace: Trace) -> Trace:
     """The trace with each collective on the host ended where its caller resumed, if the caller did so first.
 
     A long pause that ends up to 5 ms before a collective that runs beside it is taken for the wait for it, the
-    longest of several, unless another collective ended just before that pause did, or the end falls into a longer one.
+    longest of several, unless another collective ended just before that pause did, or the end falls into a longer one
+    at whose end no other collective ends.
     """
     points = GraphEvents.of(trace)
     rows = points.host_comm
@@ -66,8 +67,12 @@ def with_settled_ends(trace: Trace) -> Trace:
         if not len(near):
             continue
         longest = near[np.argmax((until - begin)[near])]
-        around = (thread == caller) & (begin < last) & (last <= until)
-        if np.any((until - begin)[around] >= (until - begin)[longest]):
+        around = np.flatnonzero((thread == caller) & (begin < last) & (last <= until))
+        others = by_end[by_end != last]
+        of_another = np.searchsorted(others, until[around] + _LATE_END_NS, "right") > np.searchsorted(
+            others, until[around] - _JUST_BEFORE_NS
+        )
+        if np.any((until - begin)[around[~of_another]] >= (until - begin)[longest]):
             continue
         at = int(until[longest])
         if np.searchsorted(by_end, at, "right") == np.searchsorted(by_end, at - _JUST_BEFORE_NS):

@@ -1,0 +1,93 @@
+"""The same job recorded on links of several speeds: what each recording says of the others, and what they took.
+
+    python benchmarks/bench_rates.py [JOB …] [--networks FILE] [--before NUMBERS] [--json NUMBERS]
+
+A JOB is a folder with `times.json` and a folder a rate, as `record_network.py` beside the repository writes them; by
+default those of the shared traces. Networks are fitted to all-reduces alone (`gloo-2/times.json`); with --networks they
+are those of a file that `etplus fit --network` wrote, with what kinds take over the formula. For each pair of rates:
+predicted and recorded step, ms, the error, the range and whether it holds the recorded time, and the step without
+recording beside the one that was timed without. --json writes the errors, --before prints those of another version
+beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from statistics import median
+
+from etplus.linker import link
+from etplus.replaying.answer_range import answer_range
+from etplus.replaying.constants import fit_constants
+from etplus.replaying.graph_building import build_graph
+from etplus.replaying.graph_replay import replay
+from etplus.replaying.network import on_network
+from etplus.replaying.network_description import Network
+from etplus.replaying.network_file import fit_network, read_calibration, read_network
+from etplus.replaying.rank_coupling import join_ranks
+
+FOLDER = Path(__file__).parents[2] / "shared" / "traces" / "network"
+
+
+def networks(file: str | None, rates: list[str]) -> dict[str, Network]:
+    """By rate."""
+    if file is not None:
+        return {rate: read_network(file, rate) for rate in rates}
+    found = read_calibration(str(FOLDER / "gloo-2" / "times.json")) or {}
+    fitted = {rate: fit_network(samples) for rate, samples in found.items() if rate in rates}
+    return {rate: Network(of.bandwidth, of.latency_ns) for rate, of in fitted.items()}
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("jobs", nargs="*", type=Path, metavar="JOB")
+    parser.add_argument("--networks", metavar="FILE")
+    parser.add_argument("--before", type=Path, metavar="NUMBERS")
+    parser.add_argument("--json", type=Path, metavar="NUMBERS")
+    arguments = parser.parse_args()
+    before = {} if arguments.before is None else json.loads(arguments.before.read_bytes())
+    errors: dict[str, float] = {}
+    inside, directions = [], {"faster to slower": list[float](), "slower to faster": list[float]()}
+    print("| job | recorded at | predicted for | predicted ms | recorded ms | error % | before % | range ms | in it |"
+          " untraced: predicted ms | measured ms |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    for job in arguments.jobs or [FOLDER / "ddp-1mb", FOLDER / "tp"]:
+        times = json.loads((job / "times.json").read_bytes())["rates"]
+        rates = list(times)
+        told = networks(arguments.networks, rates)
+        took = {key: {rate: max(rank[f"{key}_ms"] for rank in times[rate].values()) for rate in rates}
+                for key in ("traced", "untraced")}  # fmt: skip
+        for source in rates:
+            ets = sorted((job / source).glob("rank*.et.json.gz"))
+            graphs = [build_graph(link(et, et.with_name(et.name.replace(".et.", ".kineto.")))) for et in ets]
+            graph, constants = join_ranks(graphs), [fit_constants(of) for of in graphs]
+            for target in rates:
+                if target == source:
+                    continue
+                usual = replay(on_network(graph, told[target]), constants).makespan_ns / 1e6
+                span = answer_range(graph, told[target], [], constants)
+                low, high, truth = span.low_ns / 1e6, span.high_ns / 1e6, took["traced"][target]
+                key = f"{job.name} {source} {target}"
+                errors[key] = 100 * (usual / truth - 1)
+                inside.append(low <= truth <= high)
+                slower = rates.index(target) > rates.index(source)
+                directions["faster to slower" if slower else "slower to faster"].append(errors[key])
+                untraced = "" if span.untraced_ns is None else f"{span.untraced_ns[1] / 1e6:,.1f}"
+                was = f"{before[key]:+.1f}" if key in before else ""
+                print(f"| {job.name} | {source} | {target} | {usual:,.1f} | {truth:,.1f} | {errors[key]:+.1f} | {was} |"
+                      f" {low:,.1f} to {high:,.1f} | {'yes' if inside[-1] else 'no'} | {untraced} |"
+                      f" {took['untraced'][target]:,.1f} |")  # fmt: skip
+    print()
+    for name, found in directions.items():
+        print(f"{name}: median {median(map(abs, found)):.1f}%, worst {max(found, key=abs):+.1f}%")
+    print(f"all: median {median(map(abs, errors.values())):.1f}%; {sum(inside)} of {len(inside)} in their ranges")
+    if before:
+        print(f"before: median {median(map(abs, before.values())):.1f}%, worst {max(before.values(), key=abs):+.1f}%")
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(errors, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
