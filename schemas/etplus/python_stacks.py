@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Annotated
 
 import msgspec
@@ -16,15 +17,14 @@ from ...trace.stacks import EVIDENCE_OF_STACKS, Stacks
 _REMEDY = "make the file again with trace-link"
 _Position = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 _PositionOrNone = Annotated[int, msgspec.Meta(ge=-1, lt=2**31)]
-_Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class _Section(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     names: list[str]
-    above: list[_PositionOrNone]
+    above_step: list[int]
     name: list[_Position]
     line: list[_PositionOrNone]
-    id: list[_Id]
+    id_step: list[int]
     entry: list[_Position]
     evidence: dict[str, list[_Position]] = {}
 
@@ -34,9 +34,11 @@ def stacks_section(stacks: Stacks, ids: IntColumn) -> bytes:
     others = {
         of: np.flatnonzero(stacks.evidence == code).tolist() for code, of in enumerate(EVIDENCE_OF_STACKS) if code
     }
-    columns = {key: getattr(stacks, key).tolist() for key in ("above", "name", "line", "entry")}
-    evidence = {of: at for of, at in others.items() if at}
-    return orjson.dumps({"names": stacks.names, **columns, "id": ids.tolist(), "evidence": evidence})
+    columns = {key: getattr(stacks, key).tolist() for key in ("name", "line", "entry")}
+    steps = {f"{key}_step": np.diff(of, prepend=0).tolist() for key, of in (("above", stacks.above), ("id", ids))}
+    return orjson.dumps(
+        {"names": stacks.names, **columns, **steps, "evidence": {of: at for of, at in others.items() if at}}
+    )
 
 
 def read_stacks(file: str, text: bytes, ids: IntColumn) -> Stacks:
@@ -46,7 +48,7 @@ def read_stacks(file: str, text: bytes, ids: IntColumn) -> Stacks:
         TraceFormatError: another form, an entry before its caller, a name or entry that is not there.
 
     Example:
-        >>> text = b'{"names": ["a.py(1): f"], "above": [-1], "name": [0], "line": [-1], "id": [7], "entry": [0]}'
+        >>> text = b'{"names": ["f"], "above_step": [-1], "name": [0], "line": [-1], "id_step": [7], "entry": [0]}'
         >>> read_stacks("x.json", text, np.array([5, 7])).row.tolist()
         [1]
     """
@@ -56,12 +58,14 @@ def read_stacks(file: str, text: bytes, ids: IntColumn) -> Stacks:
         raise TraceFormatError(file, '"stacks"', f"cannot be read ({error})", _REMEDY) from None
     if section is None:
         return Stacks.none()
-    above, name, line, id_, entry = (
-        np.array(column, np.int64) for column in (section.above, section.name, section.line, section.id, section.entry)
-    )
+    name, line, entry = (np.array(column, np.int64) for column in (section.name, section.line, section.entry))
+    try:
+        above, id_ = (np.array(list(accumulate(of)), np.int64) for of in (section.above_step, section.id_step))
+    except OverflowError:
+        raise TraceFormatError(file, '"stacks"', "a number beyond 64 bits", _REMEDY) from None
     if not len(above) == len(name) == len(line) or len(id_) != len(entry):
         raise TraceFormatError(file, '"stacks"', "columns of different lengths", _REMEDY)
-    if np.any(above >= np.arange(len(above))) or name.max(initial=-1) >= len(section.names):
+    if np.any((above < -1) | (above >= np.arange(len(above)))) or name.max(initial=-1) >= len(section.names):
         raise TraceFormatError(file, '"stacks"', "an entry before its caller, or a name that is not there", _REMEDY)
     row = positions(ids, id_)
     if row.min(initial=0) < 0 or entry.max(initial=-1) >= len(above):

@@ -21,7 +21,7 @@ from traces import kineto_of
 
 IDS: IntColumn = np.array([5, 7, 9])
 GOOD: dict[str, Any] = {
-    "names": ["a.py(1): f", "b.py(2): g"], "above": [-1, 0], "name": [0, 1], "line": [-1, 4], "id": [7, 9],
+    "names": ["a.py(1): f", "b.py(2): g"], "above_step": [-1, 1], "name": [0, 1], "line": [-1, 4], "id_step": [7, 2],
     "entry": [0, 1], "evidence": {"compiled code": [1]},
 }  # fmt: skip
 
@@ -29,10 +29,12 @@ GOOD: dict[str, Any] = {
 @pytest.mark.parametrize(
     "bad",
     [
-        {"names": None}, {"names": [1]}, {"above": [-1]}, {"above": [-1, 1]}, {"above": [-1, 7]}, {"above": [-2, 0]},
-        {"name": [0, 2]}, {"name": [0, -1]}, {"line": [-1, 2**40]}, {"id": [7, 8]}, {"id": [7]}, {"id": [7, 2**63]},
+        {"names": None}, {"names": [1]}, {"above_step": [-1]}, {"above_step": [-1, 2]}, {"above_step": [-1, 8]},
+        {"above_step": [-2, 2]}, {"above_step": [-1, -1]}, {"above_step": [-1, 2**63]},
+        {"name": [0, 2]}, {"name": [0, -1]}, {"line": [-1, 2**40]}, {"id_step": [7, 1]}, {"id_step": [7]},
+        {"id_step": [7, 2**63]}, {"id_step": [7, -8]},
         {"entry": [0, 2]}, {"entry": [0, -1]}, {"evidence": {"hearsay": [0]}}, {"evidence": {"compiled code": [2]}},
-        {"evidence": [1]}, {"more": 1}, {"above": "x"}, {"entry": [0.5, 1]},
+        {"evidence": [1]}, {"more": 1}, {"above_step": "x"}, {"entry": [0.5, 1]},
     ],
 )  # fmt: skip
 def test_what_is_refused(bad: dict[str, Any]) -> None:
@@ -88,7 +90,7 @@ def test_commands_refuse_it(tmp_path: Path) -> None:
     document = read_json(tmp_path / "plus.json")
     assert_valid(document)
     assert load(tmp_path / "plus.json").kernels[0].source is not None
-    document["stacks"]["above"][-1] = 99
+    document["stacks"]["above_step"][-1] = 99
     (tmp_path / "bad.json").write_bytes(orjson.dumps(document))
     done = call("analyze", "bad.json", cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b'"stacks"' in done.stderr
