@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -29,12 +28,15 @@ from ..trace.tables import OP
 from ..trace.trace import Trace
 from .items import CommOp, RecordedOp, Shard
 from .layout import Layout, recorded_layout
+from .not_derived import NotDerived, doubts, not_derived
 from .plan import make_plan, plan_from_dict
+from .proof import Gradients, SelfProof, gradients, prove, recorded_layout_of, scaling_in_words
 from .rank_program import Derivation
 from .rank_trace import build_trace
 from .resized_calls import ResizedCalls
 from .step_calls import VIEWS, Call, tensor_values
-from .structure import ACCUMULATE, read_model
+from .structure import read_model
+from .weights import ACCUMULATE
 
 _NETWORK = Network(25.0, 5000.0)
 """Links where none are given: GB/s in one direction, and ns of a step."""
@@ -132,6 +134,28 @@ class Resharded:
         return not_derived(self.derivation)
 
     @cached_property
+    def proof(self) -> SelfProof:
+        """The recorded layout derived from itself."""
+        itself = replace(self.derivation, layout=recorded_layout_of(self.derivation))
+        return prove(itself, ResizedCalls(itself))
+
+    @cached_property
+    def gradients(self) -> list[Gradients]:
+        """Communicated gradients of each stage; empty without data parallelism."""
+        found = (gradients(self.derivation, stage) for stage in range(self.layout.pp))
+        return [one for one in found if one is not None]
+
+    @property
+    def scaling(self) -> str:
+        """Strong or weak scaling, in words."""
+        return scaling_in_words(self.derivation)
+
+    @cached_property
+    def doubts(self) -> list[str]:
+        """Why the result is not to be relied upon, a line each; empty where all is derived."""
+        return doubts(self)
+
+    @cached_property
     @gc_disabled()
     def step_ns(self) -> int:
         """The predicted time of a step, ns: a rank of each stage, which wait for each other's messages."""
@@ -177,7 +201,7 @@ class Resharded:
         return {
             "layout": {
                 "tp": layout.tp, "dp": layout.dp, "pp": layout.pp, "zero": layout.zero, "batch": layout.batch,
-                "microbatches": layout.steps_of_pipeline, "schedule": layout.schedule, "tp_style": layout.tp_style,
+                "microbatches": self.derivation.parts, "schedule": layout.schedule, "tp_style": layout.tp_style,
                 "sequence_parallel": layout.sequence_parallel, "ranks": layout.ranks,
             },
             "recorded": {name: getattr(self.derivation.recorded, name) for name in ("tp", "dp", "pp")},
@@ -186,6 +210,21 @@ class Resharded:
             "memory": [asdict(row) for row in self.memory],
             "rank_map": {str(rank): _ranges(ranks) for rank, ranks in self.rank_map.items()},
             "not_derived": [asdict(row) for row in self.not_derived],
+            "scaling": self.scaling,
+            "parameters": self._parameters(),
+            "proof": self.proof.to_dict(),
+            "gradients": [one._asdict() for one in self.gradients],
+            "doubts": self.doubts,
+        }  # fmt: skip
+
+    def _parameters(self) -> dict[str, Any]:
+        """How many parameters and buffers were found, and by what."""
+        model = self.derivation.model
+        sizes = [model.extents.sizes(parameter.shape) for parameter in model.parameters]
+        return {
+            "count": len(sizes), "elements": sum(map(prod, sizes)), "found_by": model.weights.evidence,
+            "buffers": len(model.buffers), "buffer_elements": sum(prod(buffer.sizes) for buffer in model.buffers),
+            "buffers_found_by": "recorded" if model.own_buffers else "inferred",
         }  # fmt: skip
 
 
@@ -324,64 +363,6 @@ def _scaled(comm: Mapping[str, Any], world: int, ranks: int, file: str) -> dict[
 
 
 @dataclass(frozen=True)
-class NotDerived:
-    """Something that stays as it was recorded.
-
-    Attributes:
-        what: the operator, or the kind of parameters. reason: why.
-        count: calls or parameters. share: of the recorded operators' own time, or of the parameters' elements.
-    """
-
-    what: str
-    reason: str
-    count: int
-    share: float
-
-    __repr__ = brief
-
-
-def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
-    """Operators with an extent that follows from divided ones in an unknown way; parameters that stay whole."""
-    model = derivation.model
-    extents, changed = model.extents, derivation.changed
-    loose: set[int] = set()
-    related = {leaf for whole, parts in extents.sums for leaf in extents.leaves([whole, *parts])}
-    for some, basis in extents.following:
-        moved = [leaf for leaf in extents.leaves(basis) if leaf in changed]
-        if moved:
-            loose |= {
-                leaf for leaf in extents.leaves(some)
-                if leaf not in changed and leaf not in related
-                and any(extents.value[leaf] % extents.value[root] == 0 for root in moved) and extents.value[leaf] > 1
-            }  # fmt: skip
-    loose -= set(extents.leaves(model.given))
-    count, time = Counter[str](), Counter[str]()
-    whole = 0
-    self_ns = model.trace.self_ns
-    for call in model.calls():
-        own = int(self_ns[call.index])
-        whole += own
-        if any(not loose.isdisjoint(extents.leaves(shape)) for shape in call.shapes):
-            count[call.name] += 1
-            time[call.name] += own
-    found = [
-        NotDerived(name, "an extent follows from divided ones in an unknown way", number, time[name] / max(whole, 1))
-        for name, number in count.items()
-    ]
-    if derivation.layout.tp > 1:
-        divided = derivation.plan.divided
-        kept = [parameter for parameter in model.parameters
-                if len(parameter.shape) > 1 and divided.isdisjoint(extents.leaves(parameter.shape))]  # fmt: skip
-        elements = sum(prod(extents.value[e] for e in parameter.shape) for parameter in model.parameters)
-        if kept:
-            mine = sum(prod(extents.value[e] for e in parameter.shape) for parameter in kept)
-            found.append(
-                NotDerived("parameters", "whole on every tensor-parallel rank", len(kept), mine / max(elements, 1))
-            )
-    return tuple(sorted(found, key=lambda row: (-row.share, row.what)))
-
-
-@dataclass(frozen=True)
 class Memory:
     """Bytes of one rank.
 
@@ -417,8 +398,10 @@ def memory_of(derivation: Derivation, stage: int) -> Memory:
     gathers = layout.zero == 3 and layout.dp > 1
     buffers = 0
     if gathers:
-        units = [sum(sizes[parameter.number] for parameter in unit.parameters) for unit in derivation.units(stage)]
-        buffers = max(map(sum, zip(units, [0, *units], strict=False)), default=0)
+        wraps = [sum(sizes[number] for number in wrap.parameters) for wrap in derivation.stage_wraps(stage)]
+        root = sum(wraps[:1] if derivation.stage_wraps(stage)[:1] and derivation.stage_wraps(stage)[0].root else [])
+        rest = wraps[1:] if root else wraps
+        buffers = root + max(map(sum, zip(rest, [0, *rest], strict=False)), default=0)
     elif layout.dp > 1:
         buffers = sum(bucket.elements * bucket.itemsize for bucket in derivation.buckets(stage))
     blocks = _blocks(derivation, stage)

@@ -10,7 +10,8 @@ from typing import Any
 from ..trace.brief import brief
 from ..trace.errors import UsageError
 from .step_calls import VIEWS, Call, walked
-from .structure import PRODUCTS, Model, Parameter, Unit, contracted
+from .structure import PRODUCTS, Model, Unit, contracted
+from .weights import Parameter
 
 _VERSION = 1
 _FLUSH_AT = "ViewBackward0"

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..reshape.shapes.followed_calls import Shapes
 from ..reshape.shapes.terms import Shape
@@ -139,8 +140,8 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
         UsageError: no such step, or no calls.
     """
     calls = trace.calls
-    begin, end = _window(trace, step)
-    inside = np.flatnonzero((calls.ts >= begin) & (calls.end <= end))
+    begin, end = step_window(trace, step)
+    inside = np.flatnonzero((calls.ts >= begin) & (calls.end <= end) & _of_program(trace))
     kept = [i for i in inside.tolist() if not PROFILER_STEP.fullmatch(trace.names[calls.name[i]])]
     records = call_records(trace, calls.source[kept])
     made: dict[int, Call] = {}
@@ -158,6 +159,20 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
         raise UsageError(f"{trace.file}: no calls in the step; record one whole training step")
     _set_leads(roots, begin)
     return sorted(_opened(_kept(roots)), key=lambda call: call.ts)
+
+
+def _of_program(trace: Trace) -> npt.NDArray[np.bool_]:
+    """Of each call, whether it is of a thread that the program runs on: Gloo's threads compute for collectives."""
+    calls, names = trace.calls, trace.names
+    if not any(name.startswith("gloo:") for name in names):
+        return np.ones(len(calls), np.bool_)
+    known = [code for code, name in enumerate(names) if name.startswith(_BACKWARD)]
+    marks = [
+        code for code, name in enumerate(names) if PROFILER_STEP.fullmatch(name) or name.startswith("Optimizer.")
+    ]  # fmt: skip
+    thread = trace.thread[calls.source]
+    mine = np.unique(thread[np.isin(calls.name, [*known, *marks])])
+    return np.isin(thread, mine) if len(mine) else np.ones(len(calls), np.bool_)
 
 
 def _set_leads(calls: Sequence[Call], begin: int) -> None:
@@ -178,7 +193,7 @@ def _around(trace: Trace, call: int) -> int:
     return above
 
 
-def _window(trace: Trace, step: int | None) -> tuple[int, int]:
+def step_window(trace: Trace, step: int | None) -> tuple[int, int]:
     """Start and end of a step, ns."""
     calls = trace.calls
     marks = [
@@ -207,7 +222,10 @@ def _kept(calls: Sequence[Call]) -> list[Call]:
     found: list[Call] = []
     for call in calls:
         if COMMUNICATES.fullmatch(call.name):  # the ET places calls of other threads below a collective on the host
-            found += [child for child in _kept(call.children) if child.backward or not child.operator]
+            for child in call.children:
+                # What runs while Gloo does is recorded below it.
+                loose = call.name.startswith("gloo:") or child.name.startswith("gloo:")
+                found += [kept for kept in _kept([child]) if loose or kept.backward or not kept.operator]
             continue
         wraps = _WRAPPERS.fullmatch(call.name) is not None or (call.name.startswith("aten::") and _dispatches(call))
         call.children = _kept(call.children)

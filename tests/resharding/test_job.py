@@ -25,7 +25,8 @@ from etplus.resharding.job import (
 from etplus.resharding.layout import Layout
 from etplus.resharding.plan import Division, Plan
 from etplus.resharding.rank_program import Derivation
-from etplus.resharding.structure import ACCUMULATE, Unit
+from etplus.resharding.structure import Unit
+from etplus.resharding.weights import ACCUMULATE
 from etplus.trace.errors import UsageError
 from made_calls import Made, made_model, parameter
 
@@ -134,15 +135,18 @@ def test_what_could_not_be_derived(made: Made) -> None:
     trace = SimpleNamespace(self_ns=np.array([0, 10, 20, 30, 40]))
     model = made_model(made, [Unit(0, calls, parameters=weights)], trace=trace, given=(made.of["i"],))
     plan = Plan((Division(made.of["h"], 2, (), (0,), 0),), (0,))
-    why = "an extent follows from divided ones in an unknown way"
-    ops = NotDerived("aten::a", why, 2, 0.4)
+    ops = NotDerived("aten::a", "follows from what is divided in an unknown way", 2, 0.4)
     assert not_derived(Derivation(model, plan, Layout(tp=2), Layout())) == (
-        NotDerived("parameters", "whole on every tensor-parallel rank", 1, 36 / (20 + 36 + 5)), ops,
+        NotDerived("parameters", "whole on every tensor-parallel rank", 1, 36 / (20 + 36 + 5), "parameters"), ops,
     )  # fmt: skip
-    assert not_derived(Derivation(model, plan, Layout(tp=1), Layout(tp=2))) == (ops,)
     assert not_derived(Derivation(model, plan, Layout(), Layout())) == ()
+    made.of |= {"x": extents.new(7), "y": extents.new(9)}
+    product = made.call("aten::mm", [(1, "xy")])
+    whole = made_model(made, [Unit(0, [product])], trace=SimpleNamespace(self_ns=np.full(9, 7)), batch=made.of["x"])
+    kept = NotDerived("aten::mm", "whole on every tensor-parallel rank", 1, 1.0)
+    assert kept in not_derived(Derivation(whole, plan, Layout(tp=2), Layout()))
     extents.sum_of(made.of["m"], [made.of["u"], made.of["o"]])
-    assert not_derived(Derivation(model, plan, Layout(), Layout(tp=2))) == ()
+    assert ops not in not_derived(Derivation(model, plan, Layout(tp=2), Layout()))
     everything = made_model(made, [Unit(0, [], parameters=weights[:1])], trace=trace)
     assert not_derived(Derivation(everything, plan, Layout(tp=2), Layout())) == ()
 
