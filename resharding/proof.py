@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _BOOKKEEPING = frozenset({
     "aten::to", "aten::_to_copy", "aten::copy_", "aten::zero_", "aten::fill_", "aten::item",
-    "aten::_local_scalar_dense", "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors",
+    "aten::_local_scalar_dense", "aten::result_type", "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors",
 })  # fmt: skip
 """Copies and scalars, of which layouts have their own."""
 _ISSUED = {
@@ -113,7 +113,10 @@ def prove(derivation: Derivation, sizes: ResizedCalls) -> SelfProof:
     model = derivation.model
     layout = derivation.layout
     rank = min(max(model.trace.rank or 0, 0), layout.ranks - 1)
-    calls = sorted((call for call in walked(model.step) if _works(call)), key=lambda call: call.ts)
+    known = {call.row for top in model.step if top.name in _OWN for call in top.walk()}
+    known |= {call.row for call in model.left_out}
+    calls = [call for call in walked(model.step) if _works(call) and call.row not in known]
+    calls.sort(key=lambda call: call.ts)
     recorded = [(call.name, _recorded_sizes(call)) for call in calls]
     derived: list[_Work] = []
     comms: list[_Comm] = []
@@ -125,8 +128,8 @@ def prove(derivation: Derivation, sizes: ResizedCalls) -> SelfProof:
                 if _works(call):
                     derived.append((call.name, tuple(size for size in sizes.sizes(item, call))))
                 comms += [(comm.kind, comm.elements) for comm in item.after.get(call.row, ())]
-        elif isinstance(item, SyntheticOp) and item.name.startswith("aten::") and item.name not in _BOOKKEEPING:
-            derived.append((item.name, item.inputs))
+        elif isinstance(item, SyntheticOp) and item.name == "aten::add_" and not model.wraps:
+            derived.append((item.name, item.inputs))  # FSDP does it within its own calls
     left, right = Counter(recorded), Counter(derived)
     missing, extra = left - right, right - left
     own = {call: int(model.trace.self_ns[call.index]) for call in calls}
@@ -139,8 +142,10 @@ def prove(derivation: Derivation, sizes: ResizedCalls) -> SelfProof:
     )
 
 
-_ADDED = ("aten::cat", "aten::pow", "aten::add_")
+_ADDED = ("aten::add_",)
 """Operators that layouts add of their own, which may come at other moments."""
+_OWN = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors")
+"""What a layout calls for communication."""
 
 
 def _works(call: Call) -> bool:

@@ -144,6 +144,7 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
     inside = np.flatnonzero((calls.ts >= begin) & (calls.end <= end) & _of_program(trace))
     kept = [i for i in inside.tolist() if not PROFILER_STEP.fullmatch(trace.names[calls.name[i]])]
     records = call_records(trace, calls.source[kept])
+    around = _around_by_time(trace, kept)
     made: dict[int, Call] = {}
     roots: list[Call] = []
     for i, record in zip(kept, records, strict=True):
@@ -153,7 +154,7 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
             int(calls.end[i]), int(trace.seq_id[row]), shapes.inputs.get(row, ()), shapes.results.get(row, ()),
             trace.signature_of(CallIndex(i)), _sides(record), record.schema,
         )  # fmt: skip
-        above = made.get(_around(trace, i))
+        above = made.get(around.get(i, -1) if i in around else _around(trace, i))
         (roots if above is None else above.children).append(call)
     if not roots:
         raise UsageError(f"{trace.file}: no calls in the step; record one whole training step")
@@ -182,6 +183,29 @@ def _set_leads(calls: Sequence[Call], begin: int) -> None:
         begin = max(begin, call.end)
         if not call.operator:
             _set_leads(call.children, call.ts)
+
+
+def _around_by_time(trace: Trace, kept: Sequence[int]) -> dict[int, int]:
+    """Of calls that the ET has below a collective of Gloo, since they run while it does, or below a call that had ended,
+    the innermost other call of their thread around them, −1 for none."""
+    calls, names = trace.calls, trace.names
+    gloo = {code for code, name in enumerate(names) if name.startswith("gloo:")}
+    if not gloo:
+        return {}
+    found: dict[int, int] = {}
+    stacks: dict[int, list[int]] = {}
+    for i in sorted(kept, key=lambda call: (calls.ts[call], -calls.end[call], call)):
+        if int(calls.name[i]) in gloo:
+            continue
+        stack = stacks.setdefault(int(trace.thread[calls.source[i]]), [])
+        while stack and calls.end[stack[-1]] < calls.end[i]:
+            stack.pop()
+        above = int(calls.parent[i])
+        encloses = above < 0 or (calls.ts[above] <= calls.ts[i] and calls.end[i] <= calls.end[above])
+        if above >= 0 and (int(calls.name[above]) in gloo or not encloses):
+            found[i] = stack[-1] if stack else -1
+        stack.append(i)
+    return found
 
 
 def _around(trace: Trace, call: int) -> int:
@@ -222,10 +246,7 @@ def _kept(calls: Sequence[Call]) -> list[Call]:
     found: list[Call] = []
     for call in calls:
         if COMMUNICATES.fullmatch(call.name):  # the ET places calls of other threads below a collective on the host
-            for child in call.children:
-                # What runs while Gloo does is recorded below it.
-                loose = call.name.startswith("gloo:") or child.name.startswith("gloo:")
-                found += [kept for kept in _kept([child]) if loose or kept.backward or not kept.operator]
+            found += [child for child in _kept(call.children) if child.backward or not child.operator]
             continue
         wraps = _WRAPPERS.fullmatch(call.name) is not None or (call.name.startswith("aten::") and _dispatches(call))
         call.children = _kept(call.children)

@@ -90,6 +90,7 @@ class Model:
         own_buffers: a data-parallel recording shows the buffers; else they are inferred.
         optimizer_parts: of how many parts of parameters the recorded optimizer had one.
         unmatched: gradients that no parameter is known for.
+        left_out: calls that a recorded layout adds around the sum of norms of gradients.
         step: the topmost calls of the recorded step. window: when it begins and ends, ns.
         data: tensors from outside of which one extent may be the batch.
     """
@@ -114,6 +115,7 @@ class Model:
     optimizer_parts: int = 1
     unmatched: int = 0
     data: list[Shape] = field(default_factory=list)
+    left_out: list[Call] = field(default_factory=list)
     step: list[Call] = field(default_factory=list)
     window: tuple[int, int] = (0, 0)
 
@@ -228,6 +230,7 @@ def read_model(trace: Trace, step: int | None = None) -> Model:
         optimizer_parts=world if gathered else 1,
         data=[source.shape for source in shapes.sources if source.data],
         step=top, window=window,
+        left_out=[call for call in walked(recorded.after) if call not in set(walked(after))],
     )  # fmt: skip
     model.buffers = buffered or (
         [] if model.own_buffers else find_buffers(weights, forward, set(model.batches), shapes)

@@ -40,6 +40,7 @@ class Parameter:
     unit: int = -1
     use: int = -1
     storage: int = -1
+    elements: int = 0
     accumulates: bool = True
 
 
@@ -147,11 +148,12 @@ def find_weights(
         if given.storage in outside and (given.storage, given.offset) not in known:
             known.add((given.storage, given.offset))
             shape = _shape_of(given, outside[given.storage], shapes)
+            elements = prod(shapes.extents.sizes(given.shape))
             parameter = Parameter(
-                len(weights.parameters), shape, given.itemsize, given.dtype, storage=given.storage
-            )  # fmt: skip
+                len(weights.parameters), shape, given.itemsize, given.dtype, storage=given.storage, elements=elements
+            )
             weights.parameters.append(parameter)
-            end = given.offset + prod(shapes.extents.sizes(given.shape))
+            end = given.offset + elements
             weights.by_storage.setdefault(given.storage, []).append(Region(given.offset, end, parameter))
     if weights.parameters:
         weights.optimizer = [(step, list(_owners(step, weights.of))) for step in steps]
@@ -200,7 +202,11 @@ def _of_shards(
     for shard in dict.fromkeys(order):
         if shard in used:
             given = used[shard]
-            parameter = Parameter(len(found.parameters), given.shape, given.itemsize, given.dtype)
+            sizes = shapes.extents.sizes(given.shape)
+            elements = prod(sizes if part is None else part.of(sizes))
+            parameter = Parameter(
+                len(found.parameters), given.shape, given.itemsize, given.dtype, elements=elements
+            )  # fmt: skip
             found.parameters.append(parameter)
             found.by_shard[shard] = found.by_number[given.number] = parameter
     found.optimizer = [(step, list(_owners(step, lambda value: found.by_shard.get(value[1])))) for step in steps]
@@ -379,7 +385,8 @@ def gradients_of(weights: Weights) -> dict[tuple[int, int], Parameter]:
             else:
                 rows = list(_of_lists(call, weights.parameters))
             for value, parameter in rows:
-                if value[1] not in weights.by_storage and value[1] not in made:
+                alike = not parameter.elements or value[3] == parameter.elements
+                if alike and value[1] not in weights.by_storage and value[1] not in made:
                     found.setdefault((value[1], value[2]), parameter)
             for inner in call.walk():
                 own = {value[1] for value in tensor_values(inner.record.get("inputs"))}
