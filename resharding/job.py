@@ -338,7 +338,7 @@ def reshard(
     if only_more and layout.dp > 1 and was.dp > 1 and was.tp == was.pp == 1 and plan is None:
         return Scaled(given, layout)
     structure = read_model(given[0], step)
-    chosen = make_plan(structure) if plan is None else plan_from_dict(plan, structure)
+    chosen = make_plan(structure, was.tp) if plan is None else plan_from_dict(plan, structure)
     return Resharded(Derivation(structure, chosen, layout, was), network or _NETWORK, model, measured)
 
 

@@ -108,9 +108,13 @@ class Plan:
         return found
 
 
-def make_plan(model: Model) -> Plan:
-    """The plan that follows from the model's structure."""
-    return Plan(tuple(_divisions(model)), tuple(_layers(model.units)))
+def make_plan(model: Model, recorded_tp: int = 1) -> Plan:
+    """The plan that follows from the model's structure.
+
+    Args:
+        recorded_tp: tensor-parallel ranks of the recording. Where each has one head, its width is what they divide.
+    """
+    return Plan(tuple(_divisions(model, recorded_tp)), tuple(_layers(model.units)))
 
 
 def _layers(units: Sequence[Unit]) -> list[int]:
@@ -120,7 +124,7 @@ def _layers(units: Sequence[Unit]) -> list[int]:
     return list(range(repeated[0], repeated[-1] + 1)) if repeated else []
 
 
-def _divisions(model: Model) -> list[Division]:
+def _divisions(model: Model, recorded_tp: int) -> list[Division]:
     """Extents that one weight's rows and another one's columns share, and no norm has; with heads of keys and values.
 
     A product whose first extent is divided is a column layer, one whose second is a row layer (Megatron-LM: M. Shoeybi
@@ -138,7 +142,7 @@ def _divisions(model: Model) -> list[Division]:
     residual = (unit for unit in model.units[:-1] if unit.forward[-1].name in ("aten::add", "aten::add_"))
     whole |= {leaf for unit in residual for leaf in leaves(unit.output)}
     heads, dims = _attention(model)
-    whole |= dims
+    whole |= dims - (single_heads(model) if recorded_tp > 1 else set())
     rows_of = {leaf for weight in weights for leaf in leaves(weight.shape[1:])} - whole
     rows_of |= {key for key, query in heads.items() if query in rows_of}
     chosen: dict[int, None] = {}
@@ -166,6 +170,15 @@ def _attention(model: Model) -> tuple[dict[int, int], set[int]]:
             heads |= {other: of[0] for other in of[1:] if other != of[0]}
             dims |= {leaf for shape in given for leaf in model.extents.leaves(shape[3:])}
     return heads, dims
+
+
+def single_heads(model: Model) -> set[int]:
+    """Classes of the widths of heads of attentions with one head."""
+    value, leaves = model.extents.value, model.extents.leaves
+    return {
+        leaf for given in model.attentions() if len(given) == 3 and all(len(shape) == 4 for shape in given)
+        if value[given[0][1]] == 1 for shape in given for leaf in leaves(shape[3:])
+    }  # fmt: skip
 
 
 def _division(model: Model, leaf: int) -> Division:

@@ -19,7 +19,7 @@ from .data_parallel import broadcasts
 from .items import CommOp, CommOpKind, CommWait, Item, RecordedOp, Shard, SyntheticOp
 from .layout import Action, Bucket, Coordinates, Layout, actions, fill_buckets
 from .new_extents import NewExtents, new_extents
-from .plan import Partial, Plan, partial_results
+from .plan import Partial, Plan, partial_results, single_heads
 from .sequence_regions import SequenceRegions
 from .step_calls import VIEWS, Call, walked
 from .structure import Model, Unit
@@ -92,6 +92,11 @@ class Derivation:
                 what = f"{whole} heads of attention do" if of_heads else f"an inner width of {whole} does"
                 raise UsageError(f"{what} not divide (unit {division.unit}) over tp={layout.tp} ranks")
             if whole // layout.tp != division.size:
+                if self.recorded.tp > 1 and division.extent in single_heads(model):
+                    raise UsageError(
+                        f"{model.trace.file}: each recorded rank has one head of attention, from which other numbers "
+                        "are not derived; give a recording with fewer tensor-parallel ranks"
+                    )
                 found[division.extent] = whole // layout.tp
         if self.rank_batch % self.parts:
             raise UsageError(f"a batch of {self.rank_batch} per rank does not divide into {self.parts} microbatches")
