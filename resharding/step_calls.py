@@ -186,8 +186,8 @@ def _set_leads(calls: Sequence[Call], begin: int) -> None:
 
 
 def _around_by_time(trace: Trace, kept: Sequence[int]) -> dict[int, int]:
-    """Of calls that the ET has below a collective of Gloo, since they run while it does, or below a call that had ended,
-    the innermost other call of their thread around them, −1 for none."""
+    """Of calls that the ET has below a collective of Gloo, since they run while it does, or below a call that had
+    ended, the innermost other call of their thread around them, −1 for none."""
     calls, names = trace.calls, trace.names
     gloo = {code for code, name in enumerate(names) if name.startswith("gloo:")}
     if not gloo:

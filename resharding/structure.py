@@ -230,7 +230,7 @@ def read_model(trace: Trace, step: int | None = None) -> Model:
         optimizer_parts=world if gathered else 1,
         data=[source.shape for source in shapes.sources if source.data],
         step=top, window=window,
-        left_out=[call for call in walked(recorded.after) if call not in set(walked(after))],
+        left_out=_without(recorded.after, after),
     )  # fmt: skip
     model.buffers = buffered or (
         [] if model.own_buffers else find_buffers(weights, forward, set(model.batches), shapes)
@@ -240,6 +240,12 @@ def read_model(trace: Trace, step: int | None = None) -> Model:
     for wrap in (*wraps, *block_wraps):
         wrap.units = _span(wrap, units, weights)
     return model
+
+
+def _without(calls: Sequence[Call], kept: Sequence[Call]) -> list[Call]:
+    """The calls, and those below them, that are not among others."""
+    rows = {call.row for call in walked(kept)}
+    return [call for call in walked(calls) if call.row not in rows]
 
 
 def _recorded_units(gathered: Sequence[RecordedWrap], weights: Weights) -> list[Wrap]:
