@@ -87,7 +87,8 @@ def compare(folder: Path, family: str, name: str, source: str, *, verbose: bool)
         for text in (*found.comms, *doubts):
             print(f"    {text[:200]}")
     extra, missing = found.work.total(), found.missing_work.total()
-    return verdict, f"{line}  +{extra} -{missing} operators, {len(found.comms)} differences of collectives"
+    order = "" if found.order else ", operators in another order"
+    return verdict, f"{line}  +{extra} -{missing} operators, {len(found.comms)} differences of collectives{order}"
 
 
 def main() -> None:

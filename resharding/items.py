@@ -105,7 +105,7 @@ class SyntheticOp:
 
     Attributes:
         inputs, outputs: sizes of tensors. bytes: that it moves, for its time. schema: the operator's, as in ETs.
-        listed: the inputs are one argument, a list.
+        listed: the inputs are one argument, a list. wrap: of FSDP's copy of gradients the label of their unit.
     """
 
     name: str
@@ -114,6 +114,7 @@ class SyntheticOp:
     dtype: str
     itemsize: int
     listed: bool = False
+    wrap: str | None = None
 
     @property
     def schema(self) -> str:

@@ -466,7 +466,8 @@ class _Rank:
         """Reduce-scatter the gradients of a unit (FSDP2), and add them to those of earlier microbatches."""
         count = self.layout.dp
         for dtype, size, own, parts in self._by_dtype(wrap):
-            yield SyntheticOp("fsdp::chunk_cat_mixed_dtype", (*own, (count, sum(parts))), (), dtype, size)
+            copied = (*own, (count, sum(parts)))
+            yield SyntheticOp("fsdp::chunk_cat_mixed_dtype", copied, (), dtype, size, wrap=wrap.label)
             yield CommOp("reduce_scatter", "dp", (sum(parts) * count,), sum(parts), dtype, size)
             for sizes in own if microbatch and self._reduces(microbatch - 1) else ():
                 assert self.shard is not None

@@ -301,7 +301,7 @@ def _further_pass(
 
 def _first_use(calls: Sequence[Call], weights: Weights) -> int:
     """Place of the first call that takes a parameter: what is before it prepares data."""
-    uses = (at for at, call in enumerate(calls) if any(True for one in call.walk() for _ in weights.taken(one)))
+    uses = (at for at, call in enumerate(calls) if _takes(call, weights))
     return next(uses, 0)
 
 
@@ -361,38 +361,52 @@ def _units(
 
 
 def _alive(trace: Trace, forward: Sequence[Call], weights: Weights) -> Iterator[int]:
-    """How many activations are alive after each call of forward."""
+    """How many activations are alive after each call of forward: results that later calls take, and what the model is
+    given.
+
+    What is made before the first call with parameters is data; a number that is given again is another tensor.
+    """
     alias = _aliases(trace)
-    produced: dict[int, int] = {}
-    last_use: dict[int, int] = {}
+    lives: dict[int, list[int]] = {}
+    ended: list[list[int]] = []
+    begin = next((at for at, call in enumerate(forward) if _takes(call, weights)), 0)
+    for value in list(tensor_values(forward[begin].record.get("inputs")))[:1] if forward else ():
+        if weights.of(value) is None:
+            lives[alias.get(value[0], value[0])] = [0, 0]
     outside = set[int]()
     for place, call in enumerate(forward):
         for inner in call.walk():
+            taken = set[int]()
             for value in tensor_values(inner.record.get("inputs")):
-                number = value[0]
-                last_use[alias.get(number, number)] = place
-                if number not in produced or weights.of(value) is not None:
+                number = alias.get(value[0], value[0])
+                taken.add(number)
+                if number in lives:
+                    lives[number][1] = place
+                else:
                     outside.add(number)
             for value in tensor_values(inner.record.get("outputs")):
-                if value[0] not in outside and weights.of(value) is None:
-                    produced.setdefault(alias.get(value[0], value[0]), place)
-    first = next((call for call in forward if any(True for _ in weights.taken(call))), None)
-    for value in list(tensor_values(first.record.get("inputs")))[:1] if first is not None else ():
-        if weights.of(value) is None:  # what the model is given
-            produced.setdefault(alias.get(value[0], value[0]), 0)
+                number = alias.get(value[0], value[0])
+                known = number in taken or (number in lives and lives[number][0] == place)
+                if place >= begin and not known and number not in outside and weights.of(value) is None:
+                    ended += [lives[number]] if number in lives else []
+                    lives[number] = [place, place]
     change = [0] * len(forward)
-    for number, begin in produced.items():
-        end = last_use.get(number, begin)
-        if end > begin:
-            change[begin] += 1
-            change[end] -= 1
+    for first, last in (*ended, *lives.values()):
+        if last > first:
+            change[first] += 1
+            change[last] -= 1
     return accumulate(change)
+
+
+def _takes(call: Call, weights: Weights) -> bool:
+    """A call, or one below it, takes a parameter."""
+    return any(True for inner in call.walk() for _ in weights.taken(inner))
 
 
 def _trailing(unit: Unit, weights: Weights) -> list[Call]:
     """What follows the last unit's output without parameters: the loss, from its first call that makes a scalar."""
     forward = unit.forward
-    uses = (i for i, call in enumerate(forward) if any(True for one in call.walk() for _ in weights.taken(one)))
+    uses = (i for i, call in enumerate(forward) if _takes(call, weights))
     last = max(uses, default=len(forward) - 1)
     for i in range(last + 1, len(forward)):
         call = forward[i]

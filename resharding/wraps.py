@@ -11,6 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ..schemas.execution_trace.arguments import call_records
 from ..trace.brief import brief
@@ -111,15 +112,15 @@ def repeated_blocks(
         tokens[place], elements[place] = codes.setdefault(token, len(codes)), sum(sizes[number] for number in new)
     found: list[CallRange] = []
     least = [0.0]
+    before = np.array([alive[at - 1] if at else 1 for at in work], np.int64)
 
     def search(begin: int, end: int) -> None:
-        best = _best(tokens[begin:end], elements[begin:end], least[0])
+        best = _best(tokens[begin:end], elements[begin:end], before[begin:end], least[0])
         if best is None:
             return
-        first, count, period, slack = best
+        first, count, period = best
         block = float(elements[begin + first : begin + first + count * period].sum()) / count
         least[0] = least[0] or _LEAST_SHARE * block
-        first = min(range(first, first + slack + 1), key=lambda at: _alive_at(begin + at, count, period, work, alive))
         edges = [begin + first + k * period for k in range(count + 1)]
         bounds = [work[edge] if edge < len(work) else len(forward) for edge in edges]
         found.extend(CallRange(left, right) for left, right in pairwise(bounds))
@@ -127,36 +128,57 @@ def repeated_blocks(
         search(edges[-1], end)
 
     search(0, len(work))
-    return sorted(found)
+    return sorted([*found, *_of_other_sizes(sorted(found), forward, weights, alive)])
 
 
-def _alive_at(first: int, count: int, period: int, work: Sequence[int], alive: Sequence[int]) -> int:
-    """Activations that are alive where blocks meet, the end of the last one included."""
-    edges = (first + k * period for k in range(count + 1))
-    return sum(alive[work[edge] - 1] for edge in edges if 0 < edge < len(work) and work[edge] > 0)
+def _of_other_sizes(
+    found: Sequence[CallRange], forward: Sequence[Call], weights: Weights, alive: Sequence[int]
+) -> list[CallRange]:
+    """Parts between two activations, outside of repeated blocks, that take parameters in all the ways that a block
+    does, such as a residual block that changes the number of channels."""
+    if not found:
+        return []
+    uses = [any(True for one in call.walk() for _ in weights.taken(one)) for call in forward]
+    wanted = Counter(call.name for at, call in enumerate(forward) if uses[at] and found[0].begin <= at < found[0].end)
+    more, edges = list[CallRange](), [0, *(edge for block in found for edge in block), len(forward)]
+    for begin, end in zip(edges[::2], edges[1::2], strict=True):
+        first = begin
+        for at in range(begin, end):
+            if alive[at] == 1 or at == end - 1:
+                names = Counter(forward[k].name for k in range(first, at + 1) if uses[k])
+                if wanted <= names:
+                    more.append(CallRange(first, at + 1))
+                first = at + 1
+    return more
 
 
-def _best(tokens: np.ndarray, elements: np.ndarray, least: float) -> tuple[int, int, int, int] | None:
-    """First call, number and length of the blocks that repeat the most elements; by how many calls they can move."""
-    found: tuple[tuple[int, int], tuple[int, int, int, int]] | None = None
+def _best(
+    tokens: npt.NDArray[np.int64], elements: npt.NDArray[np.int64], before: npt.NDArray[np.int64], least: float
+) -> tuple[int, int, int] | None:
+    """First call, number and length of the blocks that repeat the most elements.
+
+    Between blocks no more is alive than before the first one: parts of a residual block are none.
+    """
+    found: tuple[tuple[int, int], tuple[int, int, int]] | None = None
     for period in _periods(tokens, elements):
         for begin, end in _runs(tokens[:-period] == tokens[period:]):
             count = (end - begin) // period + 1
-            if count < 2:
+            if count < 2 or (least and period < 3):
                 continue
-            slack = (end - begin) % period
-            block = elements[begin : begin + count * period]
-            covered = int(block.sum())
-            parts = block.reshape(count, period).sum(1)
-            if not (parts[-1] > 0 and parts[0] > 0) or covered / count < least or (least and period < 3):
+            starts = range(begin, begin + (end - begin) % period + 1)
+            inside = {at: before[at + period : at + count * period : period] for at in starts}
+            first = min(starts, key=lambda at: (int(inside[at].sum()) + int(before[at]), at))
+            parts = elements[first : first + count * period].reshape(count, period).sum(1)
+            covered = int(parts.sum())
+            if parts[0] <= 0 or parts[-1] <= 0 or covered / count < least or inside[first].max() > before[first]:
                 continue
             key = covered, -period
             if found is None or key > found[0]:
-                found = key, (begin, count, period, slack)
+                found = key, (first, count, period)
     return None if found is None else found[1]
 
 
-def _periods(tokens: np.ndarray, elements: np.ndarray) -> list[int]:
+def _periods(tokens: npt.NDArray[np.int64], elements: npt.NDArray[np.int64]) -> list[int]:
     """Distances between calls alike that take new parameters, the most frequent ones."""
     last: dict[int, list[int]] = {}
     counts = Counter[int]()
@@ -167,7 +189,7 @@ def _periods(tokens: np.ndarray, elements: np.ndarray) -> list[int]:
     return sorted(period for period, _ in counts.most_common(_PERIODS))
 
 
-def _runs(equal: np.ndarray) -> Iterator[tuple[int, int]]:
+def _runs(equal: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
     """Where runs of True begin and end."""
     edges = np.diff(np.concatenate(([0], equal.astype(np.int8), [0])))
     yield from zip(np.flatnonzero(edges == 1).tolist(), np.flatnonzero(edges == -1).tolist(), strict=True)

@@ -13,16 +13,14 @@ from etplus.resharding.job import (
     NotDerived,
     Resharded,
     Scaled,
-    _Block,
     _collectives,
     _communications,
-    _Lives,
     _ranges,
     _scaled,
-    _states,
     not_derived,
 )
 from etplus.resharding.layout import Layout
+from etplus.resharding.memory import _Block, _Lives, _states
 from etplus.resharding.plan import Division, Plan
 from etplus.resharding.rank_program import Derivation
 from etplus.resharding.structure import Unit
@@ -101,7 +99,7 @@ def test_memory_that_lives(made: Made) -> None:
     ]  # fmt: skip
     for call in calls:
         lives.add(RecordedOp(call, {made.of["n"]: 3}), call)
-    assert lives.blocks == [_Block(2, 5 + 1, 4 * 3 * 4, True), _Block(6, 7, 40), _Block(7, 7, 4)]
+    assert lives.blocks == [_Block(2, 5 + 1, 4 * 3 * 4, calls[4].row), _Block(6, 7, 40), _Block(7, 7, 4)]
     lives.add(RecordedOp(calls[3], {}, 1), made.call("aten::relu", [(2, "o")], [(7, "o")]))
     assert lives.blocks[3:] == [_Block(8, 8, 4)] and lives.blocks[2].last == 7
 
