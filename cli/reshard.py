@@ -14,6 +14,7 @@ from ..converters.convert import convert
 from ..measuring.measured import read_measured
 from ..predict.model_file import read_model
 from ..replaying.network import Network, parse_network
+from ..resharding.explain import explain
 from ..resharding.job import Resharded, Scaled, reshard
 from ..resharding.layout import Layout, Schedule, TensorStyle, parse_layout
 from ..schemas.text.files import open_output
@@ -36,6 +37,7 @@ examples:
   etplus reshard rank0.json --tp 2 --dp 64 --pp 4 --batch 2048 -o out/
   etplus reshard rank0.json --dp 8 --zero 3 --batch 64 --memory 80
   etplus reshard job/ --dp 1024 --representative -o out/
+  etplus reshard rank0.json --dp 8 --zero 3 --fsdp-wrap Block --explain
   etplus reshard rank0.json --tp 4 --plan plan.json
   etplus measure rank0.json out/rank_0.etplus.json.gz -o here.json
   etplus reshard rank0.json --tp 4 --measured here.json
@@ -55,6 +57,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser, "the ranks of one job")
     add("-o", "--output", metavar="FOLDER", help="write the traces of ranks here; with --to a prefix")
     add("--json", metavar="FILE", help="write the report as JSON; - for standard output")
+    add(
+        "--explain",
+        metavar="FILE",
+        nargs="?",
+        const="-",
+        help="say unit by unit what is divided, on which evidence (default: on standard output)",
+    )
     group = parser.add_argument_group("layout")
     group.add_argument("--tp", type=int, default=1, metavar="N", help="tensor-parallel ranks (default: 1)")
     group.add_argument("--dp", type=int, default=1, metavar="N", help="data-parallel ranks (default: 1)")
@@ -119,7 +128,8 @@ def run(arguments: argparse.Namespace) -> int:
     given = [*input_files(inputs), arguments.use, arguments.model, arguments.measured]
     if arguments.output is not None:
         check_folder(arguments.output) if arguments.to else make_folder(arguments.output)
-    check_outputs([arguments.json, arguments.plan], given)
+    explained = None if arguments.explain == "-" else arguments.explain
+    check_outputs([arguments.json, arguments.plan, explained], given)
     model = None if arguments.model is None else read_model(arguments.model)
     measured = None if arguments.measured is None else read_measured(arguments.measured)
     plan = None if arguments.use is None else _read_plan(arguments.use)
@@ -143,10 +153,26 @@ def run(arguments: argparse.Namespace) -> int:
     write_json(arguments.json, report)
     if "-" not in (arguments.json, arguments.plan):
         print_text(_text(report, arguments.memory, terminal_width()))
+    _explain(job, arguments.explain)
     doubts = report.get("doubts", [])
     for doubt in doubts:
         say(f"doubt   {doubt}")
     return _DOUBTFUL if doubts else 0
+
+
+def _explain(job: Resharded | Scaled, file: str | None) -> None:
+    """Write or print how the layout was derived."""
+    if file is None:
+        return
+    if isinstance(job, Scaled):
+        text = "each rank runs what a recorded one does, in larger process groups; nothing is divided"
+    else:
+        text = explain(job.derivation)
+    if file == "-":
+        print_text("\n" + text)
+    else:
+        with open_output(file) as output:
+            output.write(text.encode() + b"\n")
 
 
 def _network(arguments: argparse.Namespace) -> Network | None:

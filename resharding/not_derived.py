@@ -49,7 +49,7 @@ def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
     """Operators with an extent that follows from divided ones in an unknown way; parameters that stay whole; and
     communication that the layout needs and that is not known."""
     model = derivation.model
-    leaves = model.extents.leaves
+    leaves = model.leaves
     of_data, unknown = derivation.extents.of_data, derivation.extents.unknown | _loose(derivation)
     count, time = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     stay = _whole_products(derivation)
@@ -79,6 +79,7 @@ def _loose(derivation: Derivation) -> set[int]:
     model, divided = derivation.model, derivation.plan.divided if derivation.layout.tp > 1 else set()
     extents, changed = model.extents, derivation.changed
     loose: set[int] = set()
+    firm = set[int]()  # they keep their values if others do, and those do
     related = {leaf for whole, parts in extents.sums for leaf in extents.leaves([whole, *parts])}
     for some, basis in extents.following:
         moved = [leaf for leaf in extents.leaves(basis) if leaf in divided]
@@ -88,14 +89,16 @@ def _loose(derivation: Derivation) -> set[int]:
                 if leaf not in changed and leaf not in related
                 and any(extents.value[leaf] % extents.value[root] == 0 for root in moved) and extents.value[leaf] > 1
             }  # fmt: skip
-    return loose - set(extents.leaves(model.given))
+        elif basis:
+            firm |= set(extents.leaves(some))
+    return loose - firm - set(extents.leaves([*model.given, *extents.numbers]))
 
 
 def _whole_products(derivation: Derivation) -> set[int]:
     """Rows of the products of samples with a weight that tensor parallelism divides nowhere."""
     if derivation.layout.tp == 1:
         return set()
-    model, leaves, divided = derivation.model, derivation.model.extents.leaves, derivation.plan.divided
+    model, leaves, divided = derivation.model, derivation.model.leaves, derivation.plan.divided
     batch = set(model.batches)
     return {
         call.row for call in model.calls()
@@ -111,7 +114,7 @@ def _whole_parameters(derivation: Derivation) -> Iterator[NotDerived]:
         return
     divided, extents = derivation.plan.divided, model.extents
     kept = [parameter for parameter in model.parameters
-            if len(parameter.shape) > 1 and divided.isdisjoint(extents.leaves(parameter.shape))]  # fmt: skip
+            if len(parameter.shape) > 1 and divided.isdisjoint(model.leaves(parameter.shape))]  # fmt: skip
     elements = sum(prod(extents.sizes(parameter.shape)) for parameter in model.parameters)
     if kept:
         mine = sum(prod(extents.sizes(parameter.shape)) for parameter in kept)

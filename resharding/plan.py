@@ -130,7 +130,7 @@ def _divisions(model: Model, recorded_tp: int) -> list[Division]:
     A product whose first extent is divided is a column layer, one whose second is a row layer (Megatron-LM: M. Shoeybi
     et al., 2019). A layer is one of both at most: in a chain every second extent is divided.
     """
-    leaves, biases = model.extents.leaves, _biases(model)
+    leaves, biases = model.leaves, _biases(model)
     weights = [
         parameter
         for unit in model.units
@@ -148,13 +148,13 @@ def _divisions(model: Model, recorded_tp: int) -> list[Division]:
     chosen: dict[int, None] = {}
     roles: dict[int, str] = {}
     for weight in weights:
-        first = next((leaf for leaf in leaves(weight.shape[:1]) if leaf in rows_of), None)
-        if first is None or roles.get(weight.number) == "row":
+        firsts = [leaf for leaf in leaves(weight.shape[:1]) if leaf in rows_of]
+        if not firsts or roles.get(weight.number) == "row":
             continue
-        takers = [other for other in weights if heads.get(first, first) in leaves(other.shape[1:])]
+        takers = [other for other in weights for first in firsts if heads.get(first, first) in leaves(other.shape[1:])]
         if any(roles.get(other.number) == "column" for other in takers):
             continue
-        chosen |= dict.fromkeys((first, heads.get(first, first)))
+        chosen |= dict.fromkeys(leaf for first in firsts for leaf in (first, heads.get(first, first)))
         roles[weight.number] = "column"
         roles |= {other.number: "row" for other in takers}
     return [_division(model, leaf) for leaf in chosen]
@@ -182,7 +182,7 @@ def single_heads(model: Model) -> set[int]:
 
 
 def _division(model: Model, leaf: int) -> Division:
-    leaves = model.extents.leaves
+    leaves = model.leaves
     columns = [parameter for parameter in model.parameters if leaf in leaves(parameter.shape[:1])]
     rows = [parameter for parameter in model.parameters if leaf in leaves(parameter.shape[1:])]
     unit = min((parameter.unit for parameter in (*columns, *rows)), default=-1)
@@ -297,7 +297,7 @@ def partial_results(model: Model, plan: Plan) -> list[Partial]:
 
 
 def _sums_over(model: Model, call: Call, divided: Iterable[int]) -> bool:
-    return not set(model.extents.leaves(contracted(call))).isdisjoint(divided)
+    return not set(model.leaves(contracted(call))).isdisjoint(divided)
 
 
 def _after_forward(forward: Sequence[Call], place: int, call: Call) -> Call:

@@ -243,7 +243,7 @@ class Derivation:
         """Between two partial gradients a row layer's backward makes a divided one: they are of different inputs."""
         if result.unit != following.unit:
             return True
-        leaves, divided = self.model.extents.leaves, self.plan.divided
+        leaves, divided = self.model.leaves, self.plan.divided
         between = list(walked(self.model.units[result.unit].backward))[result.place + 1 : following.place]
         products = (call for call in between if call.name.startswith("aten::") and "mm" in call.name)
         return any(

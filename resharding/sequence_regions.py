@@ -72,9 +72,7 @@ class SequenceRegions:
 
     def sum_of_gradients(self, parameters: Iterable[Parameter]) -> Iterator[Item]:
         """The sum of the gradients of parameters that every rank has whole."""
-        whole = [
-            parameter for parameter in parameters if self.divided.isdisjoint(self.model.extents.leaves(parameter.shape))
-        ]
+        whole = [parameter for parameter in parameters if self.divided.isdisjoint(self.model.leaves(parameter.shape))]
         for dtype, size in sorted({(parameter.dtype, parameter.itemsize) for parameter in whole}):
             count = sum(
                 prod(self.model.shape(parameter.shape, self.changed)) for parameter in whole if parameter.dtype == dtype
@@ -82,7 +80,7 @@ class SequenceRegions:
             yield CommOp("all_reduce", "tp", (count,), count, dtype, size)
 
     def _touches(self, item: RecordedOp) -> bool:
-        leaves = self.model.extents.leaves
+        leaves = self.model.leaves
         return any(not self.divided.isdisjoint(leaves(shape)) for call in item.call.walk() for shape in call.shapes)
 
     def _gather(self, unit: Unit, outside: Mapping[int, int]) -> CommOp:

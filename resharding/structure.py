@@ -163,6 +163,18 @@ class Model:
         """The sizes of a tensor where some classes have other values."""
         return [self.size(extent, changed) for extent in shape]
 
+    def leaves(self, extents: Iterable[int]) -> list[int]:
+        """The classes that extents are made of: factors of products, and those of the parts of sums, such as the
+        queries, keys and values of one product."""
+        found: dict[int, None] = {}
+        stack = self.extents.leaves(extents)[::-1]
+        while stack:
+            root = stack.pop()
+            parts = self._sums.get(root, ()) if root not in found else ()
+            found[root] = None
+            stack += self.extents.leaves(parts)[::-1]
+        return list(found)
+
     def parts(self, shape: Iterable[int]) -> tuple[tuple[int, ...], ...]:
         """The classes of a tensor's extents, products by their factors."""
         return tuple(tuple(self.extents.leaves([extent])) for extent in shape)
