@@ -398,6 +398,8 @@ class _Rank:
             for wrap in self._beginning(unit, 0) if self._reduces(microbatch) else ():
                 if wrap is not late:
                     yield from self._scatter(wrap, microbatch)
+        if self.buckets and self._reduces(microbatch) and microbatch < self.of.parts - 1:
+            yield CommWait(tuple(f"bucket {k}" for k in range(len(self.buckets))))
         for last in (self.root, late) if self._reduces(microbatch) else ():
             if last is not None:
                 yield from self._scatter(last, microbatch)

@@ -339,7 +339,8 @@ class _Builder:
 
     def _run(self, item: CommOp, issue: int, own: Any, comm: dict[str, Any]) -> tuple[int, int]:
         """Run a communication on its stream, or on the thread of its backend; when it ends, and its id."""
-        dur = self.network.transfer_ns(_KINDS[item.kind].type, comm["bytes"], comm["group_size"])
+        ran = item.kind if self.on_gpu else _GLOO.get(item.kind, item.kind)
+        dur = self.network.transfer_ns(_KINDS[ran].type, comm["bytes"], comm["group_size"])
         if self.on_gpu:
             lane: tuple[Any, ...] = ("comm",)
             streams = [busy for of, busy in self.busy.items() if of[0] == "gpu"]
