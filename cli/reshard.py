@@ -14,6 +14,7 @@ from ..converters.convert import convert
 from ..measuring.measured import read_measured
 from ..predict.model_file import read_model
 from ..replaying.network import Network, parse_network
+from ..resharding.explain import explain
 from ..resharding.job import Resharded, Scaled, reshard
 from ..resharding.layout import Layout, Schedule, TensorStyle, parse_layout
 from ..schemas.text.files import open_output
@@ -29,11 +30,14 @@ from .terminal import print_text, say
 _REPORT = "reshard.json"
 _MOST = 64
 """So many ranks are written unless --ranks or --representative says which."""
+_DOUBTFUL = 3
+"""Exit status where something that matters is not derived."""
 _EPILOG = """\
 examples:
   etplus reshard rank0.json --tp 2 --dp 64 --pp 4 --batch 2048 -o out/
   etplus reshard rank0.json --dp 8 --zero 3 --batch 64 --memory 80
   etplus reshard job/ --dp 1024 --representative -o out/
+  etplus reshard rank0.json --dp 8 --zero 3 --fsdp-wrap Block --explain
   etplus reshard rank0.json --tp 4 --plan plan.json
   etplus measure rank0.json out/rank_0.etplus.json.gz -o here.json
   etplus reshard rank0.json --tp 4 --measured here.json
@@ -41,7 +45,8 @@ examples:
 
 Writes rank_N.etplus.json.gz for each rank and reshard.json: layout, rank map,
 step time, memory, and what could not be derived. Without --batch each
-data-parallel rank keeps the recorded batch (weak scaling).
+data-parallel rank keeps the recorded batch (weak scaling). Exit status 3, with
+the reasons, where over 1% of the time or any communication is not derived.
 """
 
 
@@ -52,6 +57,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser, "the ranks of one job")
     add("-o", "--output", metavar="FOLDER", help="write the traces of ranks here; with --to a prefix")
     add("--json", metavar="FILE", help="write the report as JSON; - for standard output")
+    add(
+        "--explain",
+        metavar="FILE",
+        nargs="?",
+        const="-",
+        help="say unit by unit what is divided, on which evidence (default: on standard output)",
+    )
     group = parser.add_argument_group("layout")
     group.add_argument("--tp", type=int, default=1, metavar="N", help="tensor-parallel ranks (default: 1)")
     group.add_argument("--dp", type=int, default=1, metavar="N", help="data-parallel ranks (default: 1)")
@@ -60,8 +72,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="divide optimizer state (1), gradients (2), parameters (3: FSDP) over dp (default: 0, DDP)")  # fmt: skip
     group.add_argument("--batch", type=int, metavar="GLOBAL",
         help="global batch (default: each data-parallel rank keeps its own)")  # fmt: skip
-    group.add_argument("--microbatches", type=int, metavar="N",
-        help="of a step (default: 1 without a pipeline, else 4, or as many as stages)")  # fmt: skip
+    group.add_argument("--microbatches", "--accumulate", type=int, metavar="N",
+        help="of a step (default: those recorded, with a pipeline 4, or as many as stages)")  # fmt: skip
+    group.add_argument("--no-sync", action="store_true",
+        help="reduce gradients after the last microbatch only, as DDP's no_sync does")  # fmt: skip
+    group.add_argument("--fsdp-wrap", metavar="WHAT",
+        help="with --zero 3, what is gathered together: the class of a module, a least number of elements, or each "
+        "part between two activations (default: as recorded, else each repeated block)")  # fmt: skip
     group.add_argument("--schedule", choices=get_args(Schedule), default="1f1b", help="of the pipeline (default: 1f1b)")
     group.add_argument("--tp-style", choices=get_args(TensorStyle), default="dtensor",
         help="reduce the input gradient of each column layer, or once a block (default: dtensor)")  # fmt: skip
@@ -98,7 +115,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 @gc_disabled()
 def run(arguments: argparse.Namespace) -> int:
     """Derive, write and print; returns the exit status."""
-    sizes = options_of(arguments, "tp dp pp zero batch microbatches schedule tp_style sequence_parallel")
+    sizes = options_of(
+        arguments, "tp dp pp zero batch microbatches schedule tp_style sequence_parallel fsdp_wrap no_sync"
+    )
     layout = Layout(**sizes, bucket_mib=arguments.bucket_cap_mb)
     recorded = None if arguments.recorded is None else parse_layout(arguments.recorded)
     network = _network(arguments)
@@ -109,7 +128,8 @@ def run(arguments: argparse.Namespace) -> int:
     given = [*input_files(inputs), arguments.use, arguments.model, arguments.measured]
     if arguments.output is not None:
         check_folder(arguments.output) if arguments.to else make_folder(arguments.output)
-    check_outputs([arguments.json, arguments.plan], given)
+    explained = None if arguments.explain == "-" else arguments.explain
+    check_outputs([arguments.json, arguments.plan, explained], given)
     model = None if arguments.model is None else read_model(arguments.model)
     measured = None if arguments.measured is None else read_measured(arguments.measured)
     plan = None if arguments.use is None else _read_plan(arguments.use)
@@ -133,7 +153,26 @@ def run(arguments: argparse.Namespace) -> int:
     write_json(arguments.json, report)
     if "-" not in (arguments.json, arguments.plan):
         print_text(_text(report, arguments.memory, terminal_width()))
-    return 0
+    _explain(job, arguments.explain)
+    doubts = report.get("doubts", [])
+    for doubt in doubts:
+        say(f"doubt   {doubt}")
+    return _DOUBTFUL if doubts else 0
+
+
+def _explain(job: Resharded | Scaled, file: str | None) -> None:
+    """Write or print how the layout was derived."""
+    if file is None:
+        return
+    if isinstance(job, Scaled):
+        text = "each rank runs what a recorded one does, in larger process groups; nothing is divided"
+    else:
+        text = explain(job.derivation)
+    if file == "-":
+        print_text("\n" + text)
+    else:
+        with open_output(file) as output:
+            output.write(text.encode() + b"\n")
 
 
 def _network(arguments: argparse.Namespace) -> Network | None:
@@ -191,12 +230,37 @@ def _write(
     return files
 
 
+def _evidence(report: dict[str, Any]) -> list[str]:
+    """What the result rests on: scaling, parameters, the recorded layout derived from itself, gradients."""
+    if "proof" not in report:
+        return []
+    found, proof, lines = report["parameters"], report["proof"], [f"batch   {report['scaling']}"]
+    how = {"optimizer": "changed by the optimizer", "shapes": "by shape", "use": "by use as weights"}
+    buffers = f"; {found['buffers']:,} buffers ({found['buffers_found_by']})" if found["buffers"] else ""
+    lines.append(
+        f"model   {found['count']:,} parameters of {found['elements']:,} elements, {how[found['found_by']]}{buffers}"
+    )
+    what = f"{proof['operators']:,} operators and {proof['communications']:,} communications"
+    lines.append(
+        f"proof   the recorded layout derived from itself is equal: {what}" if proof["equal"]
+        else f"proof   the recorded layout derived from itself is NOT equal: {proof['missing_share']:.1%} of the time "
+        f"of {what} is missing" + "".join(f"; {other}" for other in proof["other_communications"][:1])
+    )  # fmt: skip
+    for one in report["gradients"]:
+        stage = f" of stage {one['stage']}" if len(report["gradients"]) > 1 else ""
+        padding = f" and {one['padding']:,} of padding" if one["padding"] else ""
+        sent = f"grads   {one['communicated']:,} elements communicated{stage}"
+        lines.append(f"{sent}, {one['parameters']:,} of parameters{padding}")
+    return lines
+
+
 def _text(report: dict[str, Any], memory: float | None, width: int) -> str:
     """The report as tables."""
     layout = report["layout"]
     sizes = " x ".join(f"{name} {layout[name]}" for name in ("tp", "dp", "pp"))
     zero = f", ZeRO {layout['zero']}" if layout["zero"] else ""
     lines = [f"layout  {sizes}{zero}: {layout['ranks']:,} ranks, {len(report['rank_map']):,} of them different"]
+    lines += _evidence(report)
     if "step_ns" in report:
         lines.append(f"step    {number(report['step_ns'] / 1e6)} ms predicted")
     if "sources" in report:

@@ -115,7 +115,7 @@ def reshaped(trace: Trace, change: ShapeChange) -> Reshaped:
     beside = [source.shape for source in shapes.sources if source.data and not wider]
     known = extents.solve(changed, beside, kept, parameters=wider)
     new = [known.get(extents.root(extent)) for extent in range(len(extents.value))]
-    likely = _in_proportion(extents, known)
+    likely = in_proportion(extents, known)
     table = _Signatures(trace, shapes, new, likely)
     codes = trace.calls.signature.copy()
     unknown, first, count, calls = np.zeros(len(codes), np.bool_), np.zeros(len(codes), np.bool_), 0, 0
@@ -177,7 +177,7 @@ def _repeats(trace: Trace, sizes: Sequence[SizeChange]) -> npt.NDArray[np.float6
     return found
 
 
-def _in_proportion(extents: Extents, known: Mapping[int, int]) -> dict[int, int]:
+def in_proportion(extents: Extents, known: Mapping[int, int]) -> dict[int, int]:
     """Of classes that follow changed ones in an unknown way, sizes in proportion to the one that changes most."""
     ratio = {root: Fraction(new, extents.value[root]) for root, new in known.items() if extents.value[root]}
     found = dict[int, int]()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
 from .step_calls import Call
 
-CommOpKind = Literal["all_reduce", "all_gather", "reduce_scatter", "send", "recv"]
+CommOpKind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", "send", "recv"]
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,7 @@ class RecordedOp:
         microbatch: numbers tensors apart.
         after: by row, what follows a call within.
         shard: of parameters, gradients and optimizer state among its tensors.
+        divided: storages of the tensors that the shard divides; None for all.
     """
 
     call: Call
@@ -95,6 +96,7 @@ class RecordedOp:
     microbatch: int = 0
     after: Mapping[int, tuple[CommOp, ...]] = field(default_factory=dict)
     shard: Shard | None = None
+    divided: Set[int] | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ class SyntheticOp:
 
     Attributes:
         inputs, outputs: sizes of tensors. bytes: that it moves, for its time. schema: the operator's, as in ETs.
+        listed: the inputs are one argument, a list. wrap: of FSDP's copy of gradients the label of their unit.
     """
 
     name: str
@@ -110,6 +113,8 @@ class SyntheticOp:
     outputs: tuple[tuple[int, ...], ...]
     dtype: str
     itemsize: int
+    listed: bool = False
+    wrap: str | None = None
 
     @property
     def schema(self) -> str:
@@ -123,6 +128,9 @@ class SyntheticOp:
 
 
 _SCHEMAS = {
+    "aten::cat": "aten::cat(Tensor[] tensors, int dim=0) -> Tensor",
+    "aten::copy_": "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
+    "aten::pow": "aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
     "aten::add_": "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
     "aten::div_": "aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
 }

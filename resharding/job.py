@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -24,22 +23,21 @@ from ..schemas.etplus.made_records import comms_of, edited
 from ..schemas.text.gc_control import gc_disabled
 from ..trace.brief import brief
 from ..trace.errors import UsageError
-from ..trace.intervals import most_at_once
 from ..trace.tables import OP
 from ..trace.trace import Trace
-from .items import CommOp, RecordedOp, Shard
+from .items import CommOp, RecordedOp
 from .layout import Layout, recorded_layout
+from .memory import Memory, memory_of
+from .not_derived import NotDerived, doubts, not_derived
 from .plan import make_plan, plan_from_dict
+from .proof import Gradients, SelfProof, gradients, prove, recorded_layout_of, scaling_in_words
 from .rank_program import Derivation
 from .rank_trace import build_trace
 from .resized_calls import ResizedCalls
-from .step_calls import VIEWS, Call, tensor_values
-from .structure import ACCUMULATE, read_model
+from .structure import read_model
 
 _NETWORK = Network(25.0, 5000.0)
 """Links where none are given: GB/s in one direction, and ns of a step."""
-_STATES = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adagrad": 1, "RMSprop": 1, "Adadelta": 2}
-"""Tensors of the size of a parameter that an optimizer keeps for each (torch.optim); momentum is seen in its calls."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +130,28 @@ class Resharded:
         return not_derived(self.derivation)
 
     @cached_property
+    def proof(self) -> SelfProof:
+        """The recorded layout derived from itself."""
+        itself = replace(self.derivation, layout=recorded_layout_of(self.derivation))
+        return prove(itself, ResizedCalls(itself))
+
+    @cached_property
+    def gradients(self) -> list[Gradients]:
+        """Communicated gradients of each stage; empty without data parallelism."""
+        found = (gradients(self.derivation, stage) for stage in range(self.layout.pp))
+        return [one for one in found if one is not None]
+
+    @property
+    def scaling(self) -> str:
+        """Strong or weak scaling, in words."""
+        return scaling_in_words(self.derivation)
+
+    @cached_property
+    def doubts(self) -> list[str]:
+        """Why the result is not to be relied upon, a line each; empty where all is derived."""
+        return doubts(self)
+
+    @cached_property
     @gc_disabled()
     def step_ns(self) -> int:
         """The predicted time of a step, ns: a rank of each stage, which wait for each other's messages."""
@@ -177,7 +197,7 @@ class Resharded:
         return {
             "layout": {
                 "tp": layout.tp, "dp": layout.dp, "pp": layout.pp, "zero": layout.zero, "batch": layout.batch,
-                "microbatches": layout.steps_of_pipeline, "schedule": layout.schedule, "tp_style": layout.tp_style,
+                "microbatches": self.derivation.parts, "schedule": layout.schedule, "tp_style": layout.tp_style,
                 "sequence_parallel": layout.sequence_parallel, "ranks": layout.ranks,
             },
             "recorded": {name: getattr(self.derivation.recorded, name) for name in ("tp", "dp", "pp")},
@@ -186,6 +206,21 @@ class Resharded:
             "memory": [asdict(row) for row in self.memory],
             "rank_map": {str(rank): _ranges(ranks) for rank, ranks in self.rank_map.items()},
             "not_derived": [asdict(row) for row in self.not_derived],
+            "scaling": self.scaling,
+            "parameters": self._parameters(),
+            "proof": self.proof.to_dict(),
+            "gradients": [one._asdict() for one in self.gradients],
+            "doubts": self.doubts,
+        }  # fmt: skip
+
+    def _parameters(self) -> dict[str, Any]:
+        """How many parameters and buffers were found, and by what."""
+        model = self.derivation.model
+        sizes = [model.extents.sizes(parameter.shape) for parameter in model.parameters]
+        return {
+            "count": len(sizes), "elements": sum(map(prod, sizes)), "found_by": model.weights.evidence,
+            "buffers": len(model.buffers), "buffer_elements": sum(prod(buffer.sizes) for buffer in model.buffers),
+            "buffers_found_by": "recorded" if model.own_buffers else "inferred",
         }  # fmt: skip
 
 
@@ -304,7 +339,7 @@ def reshard(
             f"{given[0].file}: the step has no backward pass; of inference only --tp is derived (replicas, --dp, do not"
             " communicate)"
         )
-    chosen = make_plan(structure) if plan is None else plan_from_dict(plan, structure)
+    chosen = make_plan(structure, was.tp) if plan is None else plan_from_dict(plan, structure)
     return Resharded(Derivation(structure, chosen, layout, was), network or _NETWORK, model, measured)
 
 
@@ -326,175 +361,3 @@ def _scaled(comm: Mapping[str, Any], world: int, ranks: int, file: str) -> dict[
             each, more = divmod(sum(comm[f"{side}_split"]), ranks)
             new[f"{side}_split"] = [each + (rank < more) for rank in range(ranks)]
     return new
-
-
-@dataclass(frozen=True)
-class NotDerived:
-    """Something that stays as it was recorded.
-
-    Attributes:
-        what: the operator, or the kind of parameters. reason: why.
-        count: calls or parameters. share: of the recorded operators' own time, or of the parameters' elements.
-    """
-
-    what: str
-    reason: str
-    count: int
-    share: float
-
-    __repr__ = brief
-
-
-def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
-    """Operators with an extent that follows from divided ones in an unknown way; parameters that stay whole."""
-    model = derivation.model
-    extents, changed = model.extents, derivation.changed
-    loose: set[int] = set()
-    related = {leaf for whole, parts in extents.sums for leaf in extents.leaves([whole, *parts])}
-    for some, basis in extents.following:
-        moved = [leaf for leaf in extents.leaves(basis) if leaf in changed]
-        if moved:
-            loose |= {
-                leaf for leaf in extents.leaves(some)
-                if leaf not in changed and leaf not in related
-                and any(extents.value[leaf] % extents.value[root] == 0 for root in moved) and extents.value[leaf] > 1
-            }  # fmt: skip
-    loose -= set(extents.leaves(model.given))
-    count, time = Counter[str](), Counter[str]()
-    whole = 0
-    self_ns = model.trace.self_ns
-    for call in model.calls():
-        own = int(self_ns[call.index])
-        whole += own
-        if any(not loose.isdisjoint(extents.leaves(shape)) for shape in call.shapes):
-            count[call.name] += 1
-            time[call.name] += own
-    found = [
-        NotDerived(name, "an extent follows from divided ones in an unknown way", number, time[name] / max(whole, 1))
-        for name, number in count.items()
-    ]
-    if derivation.layout.tp > 1:
-        divided = derivation.plan.divided
-        kept = [parameter for parameter in model.parameters
-                if len(parameter.shape) > 1 and divided.isdisjoint(extents.leaves(parameter.shape))]  # fmt: skip
-        elements = sum(prod(extents.value[e] for e in parameter.shape) for parameter in model.parameters)
-        if kept:
-            mine = sum(prod(extents.value[e] for e in parameter.shape) for parameter in kept)
-            found.append(
-                NotDerived("parameters", "whole on every tensor-parallel rank", len(kept), mine / max(elements, 1))
-            )
-    return tuple(sorted(found, key=lambda row: (-row.share, row.what)))
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Bytes of one rank.
-
-    Attributes:
-        parameters, gradients, optimizer: what the rank keeps.
-        activations: the most that other results of operators take together.
-        buffers: DDP's buckets; with FSDP a unit's gathered parameters, and the next one's.
-        total: at the moment that takes the most: gradients come while activations go.
-    """
-
-    parameters: int
-    gradients: int
-    optimizer: int
-    activations: int
-    buffers: int
-    total: int
-
-    __repr__ = brief
-
-
-def memory_of(derivation: Derivation, stage: int) -> Memory:
-    """Estimate the memory of the first rank of a stage."""
-    layout = derivation.layout
-    sizes = {
-        parameter.number: prod(derivation.sizes(parameter)) * parameter.itemsize
-        for parameter in derivation.parameters(stage)
-    }
-    whole = sum(sizes.values())
-    shard = Shard(layout.dp, 0, flat=layout.zero < 3)
-    part = sum(
-        shard.padded(derivation.sizes(parameter)) * parameter.itemsize for parameter in derivation.parameters(stage)
-    )
-    gathers = layout.zero == 3 and layout.dp > 1
-    buffers = 0
-    if gathers:
-        units = [sum(sizes[parameter.number] for parameter in unit.parameters) for unit in derivation.units(stage)]
-        buffers = max(map(sum, zip(units, [0, *units], strict=False)), default=0)
-    elif layout.dp > 1:
-        buffers = sum(bucket.elements * bucket.itemsize for bucket in derivation.buckets(stage))
-    blocks = _blocks(derivation, stage)
-    others = [(block.begin, block.last, block.size) for block in blocks if not block.gradient]
-    end = max((block.last for block in blocks), default=0)
-    kept = [(block.begin, end, block.size // (layout.dp if gathers else 1)) for block in blocks if block.gradient]
-    mine = part if gathers else whole
-    gradients = mine if derivation.model.trains else 0
-    states = _states(derivation) * (part if layout.zero and layout.dp > 1 else whole)
-    moment = max(most_at_once([*others, *kept]), gradients)
-    return Memory(mine, gradients, states, most_at_once(others), buffers, mine + states + buffers + moment)
-
-
-def _states(derivation: Derivation) -> int:
-    """Tensors of optimizer state for each parameter, by the optimizer's name and calls."""
-    for step, _ in derivation.model.optimizer:
-        name = step.name.partition("#")[2].partition(".")[0]
-        if name in _STATES:
-            return _STATES[name]
-        if name == "SGD":
-            return int(any("mul" in call.name for call in step.children))
-    return 0
-
-
-@dataclass
-class _Block:
-    """Memory that an operator allocated: the calls that use it first and last, bytes, whether it is a gradient's."""
-
-    begin: int
-    last: int
-    size: int = 0
-    gradient: bool = False
-
-
-class _Lives:
-    """Blocks of memory by the tensors' storages, whose numbers are addresses and used again.
-
-    A new block begins where a call that is not a view returns a storage that neither it nor a call within was given.
-    """
-
-    def __init__(self, derivation: Derivation) -> None:
-        self.model, self.place = derivation.model, 0
-        self.blocks: list[_Block] = []
-        self._current: dict[tuple[int, int], _Block] = {}
-
-    def add(self, item: RecordedOp, call: Call) -> None:
-        """Follow a call and those below it."""
-        begin = self.place = self.place + 1
-        given = {value[1] for value in tensor_values(call.record.get("inputs"))}
-        for storage in given:
-            block = self._current.get((storage, item.microbatch))
-            if block is not None:
-                block.last, block.gradient = begin, block.gradient or ACCUMULATE in call.name
-        for child in call.children:
-            self.add(item, child)
-        for value, shape in zip(tensor_values(call.record.get("outputs")), call.output_shapes, strict=False):
-            key = value[1], item.microbatch
-            block = self._current.get(key)
-            mine = block is not None and block.begin >= begin
-            if value[1] not in given and not mine and ("empty" in call.name or call.name not in VIEWS):
-                self._current[key] = block = _Block(begin, begin)
-                self.blocks.append(block)
-            if block is not None:
-                block.size = max(block.size, prod(self.model.shape(shape, item.changed)) * value[4])
-                block.last = self.place
-
-
-def _blocks(derivation: Derivation, stage: int) -> list[_Block]:
-    """The blocks that operators allocate before the optimizer's step."""
-    lives = _Lives(derivation)
-    for item in derivation.program(derivation.layout.rank(0, 0, stage)):
-        if isinstance(item, RecordedOp) and not item.call.name.startswith("Optimizer."):
-            lives.add(item, item.call)
-    return lives.blocks

@@ -20,8 +20,9 @@ Schedule = Literal["1f1b", "gpipe"]
 _PART = re.compile(r"(tp|dp|pp)=(\d+)", re.ASCII)
 _MICROBATCHES = 4
 _MARKS = {
-    "fsdp": ("FSDP::", "FullyShardedDataParallel", "fsdp::"),
-    "tp": ("Redistribute", "_ToTorchTensor", "PythonSubclass"),
+    "fsdp": ("FSDP::", "fsdp::"),
+    "fsdp1": ("FullyShardedDataParallel",),
+    "tp": ("Redistribute", "_ToTorchTensor"),
     "pp": ("c10d::send", "c10d::recv_", "gloo:send", "gloo:recv", "nccl:send", "nccl:recv"),
     "dp": ("DistributedDataParallel.forward", "torch::distributed::reducer"),
 }
@@ -47,10 +48,15 @@ class Layout:
         zero: 0 for DDP; 1 optimizer state, 2 gradients too, 3 parameters too are divided over the data-parallel ranks
             (3 is FSDP).
         batch: global batch; None keeps that of a data-parallel rank (weak scaling).
-        microbatches: of a step, only used by pipelines; None for 4, or the number of stages where that is more.
+        microbatches: of a step; None for those of the recording, with a pipeline 4, or the number of stages where that
+            is more.
         schedule: of the pipeline.
         tp_style: "dtensor" reduces the input gradient of each column layer by itself, "megatron" once a block.
         sequence_parallel: norms and residuals on 1/tp of the sequence (megatron style only).
+        fsdp_wrap: what FSDP gathers together: None for the units of the recording, else each repeated block; "each" for
+            each part that one activation enters and leaves; a number for each of those with so many elements; the
+            class of a module for each such module. The rest is in the root.
+        no_sync: gradients of several microbatches are reduced after the last one only.
         bucket_mib: size of gradient buckets (the first one has 1 MiB), as DDP's `bucket_cap_mb`.
 
     Example:
@@ -68,6 +74,8 @@ class Layout:
     tp_style: TensorStyle = "dtensor"
     sequence_parallel: bool = False
     bucket_mib: int = 25
+    fsdp_wrap: str | None = None
+    no_sync: bool = False
 
     __repr__ = brief
 
@@ -95,12 +103,11 @@ class Layout:
         """Number of ranks."""
         return self.tp * self.dp * self.pp
 
-    @property
-    def steps_of_pipeline(self) -> int:
-        """Microbatches of a step, 1 without a pipeline."""
-        if self.pp == 1 and self.microbatches is None:
-            return 1
-        return max(_MICROBATCHES, self.pp) if self.microbatches is None else self.microbatches
+    def parts(self, recorded: int) -> int:
+        """Microbatches of a step, where the recording has so many."""
+        if self.microbatches is not None:
+            return self.microbatches
+        return recorded if self.pp == 1 else max(_MICROBATCHES, self.pp, recorded)
 
     def check(self, rank: int) -> None:
         """Raise UsageError unless there is such a rank."""
@@ -167,12 +174,14 @@ def recorded_layout(traces: Sequence[Trace]) -> Layout:
     world = trace.world_size or 1
     if world == 1:
         return Layout()
-    for kind, what in (("fsdp", "FSDP"), ("pp", "a pipeline")):
-        if kind in found:
-            raise UsageError(
-                f"{trace.file}: recorded with {what}, from which no layout is derived; "
-                "give a recording of one rank, or of tensor or data parallel ranks"
-            )
+    what = "FSDP1" if "fsdp1" in found else "a pipeline" if "pp" in found else "FSDP with tensor parallelism"
+    if "pp" in found or "fsdp1" in found or {"fsdp", "tp"} <= found:
+        raise UsageError(
+            f"{trace.file}: recorded with {what}, from which no layout is derived; "
+            "give a recording of one rank, or of tensor or data parallel ranks"
+        )
+    if "fsdp" in found:
+        return Layout(dp=world, zero=3)
     if "tp" not in found:
         return Layout(dp=world)
     sizes = {len(ranks) for ranks in trace.process_groups.values() if len(ranks) > 1}

@@ -10,7 +10,8 @@ from typing import Any
 from ..trace.brief import brief
 from ..trace.errors import UsageError
 from .step_calls import VIEWS, Call, walked
-from .structure import PRODUCTS, Model, Parameter, Unit, contracted
+from .structure import PRODUCTS, Model, Unit, contracted
+from .weights import Parameter
 
 _VERSION = 1
 _FLUSH_AT = "ViewBackward0"
@@ -107,9 +108,13 @@ class Plan:
         return found
 
 
-def make_plan(model: Model) -> Plan:
-    """The plan that follows from the model's structure."""
-    return Plan(tuple(_divisions(model)), tuple(_layers(model.units)))
+def make_plan(model: Model, recorded_tp: int = 1) -> Plan:
+    """The plan that follows from the model's structure.
+
+    Args:
+        recorded_tp: tensor-parallel ranks of the recording. Where each has one head, its width is what they divide.
+    """
+    return Plan(tuple(_divisions(model, recorded_tp)), tuple(_layers(model.units)))
 
 
 def _layers(units: Sequence[Unit]) -> list[int]:
@@ -119,13 +124,13 @@ def _layers(units: Sequence[Unit]) -> list[int]:
     return list(range(repeated[0], repeated[-1] + 1)) if repeated else []
 
 
-def _divisions(model: Model) -> list[Division]:
+def _divisions(model: Model, recorded_tp: int) -> list[Division]:
     """Extents that one weight's rows and another one's columns share, and no norm has; with heads of keys and values.
 
     A product whose first extent is divided is a column layer, one whose second is a row layer (Megatron-LM: M. Shoeybi
     et al., 2019). A layer is one of both at most: in a chain every second extent is divided.
     """
-    leaves, biases = model.extents.leaves, _biases(model)
+    leaves, biases = model.leaves, _biases(model)
     weights = [
         parameter
         for unit in model.units
@@ -137,19 +142,19 @@ def _divisions(model: Model) -> list[Division]:
     residual = (unit for unit in model.units[:-1] if unit.forward[-1].name in ("aten::add", "aten::add_"))
     whole |= {leaf for unit in residual for leaf in leaves(unit.output)}
     heads, dims = _attention(model)
-    whole |= dims
+    whole |= dims - (single_heads(model) if recorded_tp > 1 else set())
     rows_of = {leaf for weight in weights for leaf in leaves(weight.shape[1:])} - whole
     rows_of |= {key for key, query in heads.items() if query in rows_of}
     chosen: dict[int, None] = {}
     roles: dict[int, str] = {}
     for weight in weights:
-        first = next((leaf for leaf in leaves(weight.shape[:1]) if leaf in rows_of), None)
-        if first is None or roles.get(weight.number) == "row":
+        firsts = [leaf for leaf in leaves(weight.shape[:1]) if leaf in rows_of]
+        if not firsts or roles.get(weight.number) == "row":
             continue
-        takers = [other for other in weights if heads.get(first, first) in leaves(other.shape[1:])]
+        takers = [other for other in weights for first in firsts if heads.get(first, first) in leaves(other.shape[1:])]
         if any(roles.get(other.number) == "column" for other in takers):
             continue
-        chosen |= dict.fromkeys((first, heads.get(first, first)))
+        chosen |= dict.fromkeys(leaf for first in firsts for leaf in (first, heads.get(first, first)))
         roles[weight.number] = "column"
         roles |= {other.number: "row" for other in takers}
     return [_division(model, leaf) for leaf in chosen]
@@ -167,8 +172,17 @@ def _attention(model: Model) -> tuple[dict[int, int], set[int]]:
     return heads, dims
 
 
+def single_heads(model: Model) -> set[int]:
+    """Classes of the widths of heads of attentions with one head."""
+    value, leaves = model.extents.value, model.extents.leaves
+    return {
+        leaf for given in model.attentions() if len(given) == 3 and all(len(shape) == 4 for shape in given)
+        if value[given[0][1]] == 1 for shape in given for leaf in leaves(shape[3:])
+    }  # fmt: skip
+
+
 def _division(model: Model, leaf: int) -> Division:
-    leaves = model.extents.leaves
+    leaves = model.leaves
     columns = [parameter for parameter in model.parameters if leaf in leaves(parameter.shape[:1])]
     rows = [parameter for parameter in model.parameters if leaf in leaves(parameter.shape[1:])]
     unit = min((parameter.unit for parameter in (*columns, *rows)), default=-1)
@@ -283,7 +297,7 @@ def partial_results(model: Model, plan: Plan) -> list[Partial]:
 
 
 def _sums_over(model: Model, call: Call, divided: Iterable[int]) -> bool:
-    return not set(model.extents.leaves(contracted(call))).isdisjoint(divided)
+    return not set(model.leaves(contracted(call))).isdisjoint(divided)
 
 
 def _after_forward(forward: Sequence[Call], place: int, call: Call) -> Call:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -14,11 +14,17 @@ from ..trace.brief import brief
 from ..trace.dtypes import itemsize
 from ..trace.errors import UsageError
 from ..trace.index import CallIndex
+from .clipping import Clipping, find_clipping
+from .data_parallel import broadcasts
 from .items import CommOp, CommOpKind, CommWait, Item, RecordedOp, Shard, SyntheticOp
 from .layout import Action, Bucket, Coordinates, Layout, actions, fill_buckets
-from .plan import Partial, Plan, partial_results
+from .new_extents import NewExtents, new_extents
+from .plan import Partial, Plan, partial_results, single_heads
+from .sequence_regions import SequenceRegions
 from .step_calls import VIEWS, Call, walked
-from .structure import ACCUMULATE, Model, Parameter, Unit
+from .structure import Model, Unit
+from .weights import ACCUMULATE, Buffer, Parameter
+from .wraps import Wrap, chosen_wraps
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Derivation:
     __repr__ = brief
 
     def __post_init__(self) -> None:
-        _ = self.changed, self.stages, self.regions is None or self.regions.outside
+        _ = self.changed, self.stages, self.wraps, self.regions is None or self.regions.outside
 
     @cached_property
     def recorded_calls(self) -> Mapping[CallIndex, RecordedCall]:
@@ -49,45 +55,58 @@ class Derivation:
         return {call: recorded for call, recorded in found if isinstance(recorded, RecordedCall)}
 
     @cached_property
+    def parts(self) -> int:
+        """Microbatches of a step."""
+        return self.layout.parts(len(self.model.passes))
+
+    @cached_property
     def rank_batch(self) -> int:
         """Samples of one data-parallel rank in a step; 0 where no batch was found."""
         model, layout = self.model, self.layout
-        if model.batch < 0:
-            if layout.batch is not None or layout.steps_of_pipeline > 1:
+        if not model.batches:
+            if layout.batch is not None or self.parts != len(model.passes):
                 raise UsageError(
                     f"{model.trace.file}: cannot determine the batch; leave --batch and --microbatches out"
                 )
             return 0
-        mine = model.extents.value[model.batch]
         if layout.batch is None:
-            return mine
+            return model.samples
         if layout.batch % layout.dp:
             raise UsageError(f"a global batch of {layout.batch} does not divide over dp={layout.dp} ranks")
         return layout.batch // layout.dp
 
     @cached_property
-    def changed(self) -> dict[int, int]:
-        """New values of the classes of extents, within a microbatch."""
-        found, layout = {}, self.layout
+    def extents(self) -> NewExtents:
+        """New values of the classes of extents, within a microbatch, and what is not known of others."""
+        model, layout = self.model, self.layout
+        found: dict[int, int] = {}
         if layout.tp > 1 and not self.plan.divisions:
             raise UsageError(
-                f"{self.model.trace.file}: no pair of products is found that tensor parallelism can divide; choose tp=1"
+                f"{model.trace.file}: no pair of products is found that tensor parallelism can divide; choose tp=1"
             )
         for division in self.plan.divisions:
             whole = division.size * self.recorded.tp
             if whole % layout.tp:
-                heads = [shape[1:2] for given in self.model.attentions() for shape in given if len(shape) == 4]
-                of_heads = any(division.extent in self.model.extents.leaves(extents) for extents in heads)
+                heads = [shape[1:2] for given in model.attentions() for shape in given if len(shape) == 4]
+                of_heads = any(division.extent in model.extents.leaves(extents) for extents in heads)
                 what = f"{whole} heads of attention do" if of_heads else f"an inner width of {whole} does"
                 raise UsageError(f"{what} not divide (unit {division.unit}) over tp={layout.tp} ranks")
             if whole // layout.tp != division.size:
+                if self.recorded.tp > 1 and division.extent in single_heads(model):
+                    raise UsageError(
+                        f"{model.trace.file}: each recorded rank has one head of attention, from which other numbers "
+                        "are not derived; give a recording with fewer tensor-parallel ranks"
+                    )
                 found[division.extent] = whole // layout.tp
-        parts = layout.steps_of_pipeline
-        if self.rank_batch % parts:
-            raise UsageError(f"a batch of {self.rank_batch} per rank does not divide into {parts} microbatches")
-        if self.model.batch >= 0 and self.rank_batch // parts != self.model.extents.value[self.model.batch]:
-            found[self.model.batch] = self.rank_batch // parts
-        return found
+        if self.rank_batch % self.parts:
+            raise UsageError(f"a batch of {self.rank_batch} per rank does not divide into {self.parts} microbatches")
+        batch = dict.fromkeys(model.batches, self.rank_batch // self.parts)
+        return new_extents(model, found, batch)
+
+    @property
+    def changed(self) -> dict[int, int]:
+        """New values of the classes of extents, within a microbatch."""
+        return self.extents.changed
 
     @cached_property
     def stages(self) -> list[int]:
@@ -105,6 +124,23 @@ class Derivation:
             key=lambda parameter: parameter.number,
         )
 
+    @cached_property
+    def wraps(self) -> list[Wrap]:
+        """What FSDP gathers together, the root first where it has parameters."""
+        return chosen_wraps(self.model, self.layout.fsdp_wrap, self.sizes)
+
+    def stage_wraps(self, stage: int) -> list[Wrap]:
+        """Those of a stage, in order of forward, with the stage's parameters."""
+        mine = {parameter.number for parameter in self.parameters(stage)}
+        at = [number for number, of in enumerate(self.stages) if of == stage]
+        found = []
+        for wrap in self.wraps:
+            numbers = [number for number in wrap.parameters if number in mine]
+            units = [u for u in at if wrap.root or wrap.units[0] <= u <= wrap.units[1]]
+            if numbers and units:
+                found.append(Wrap(wrap.label, numbers, (min(units), max(units))))
+        return sorted(found, key=lambda wrap: (not wrap.root, wrap.units))
+
     def sizes(self, parameter: Parameter) -> tuple[int, ...]:
         """The sizes of a parameter on a rank before ZeRO divides it."""
         return tuple(self.model.shape(parameter.shape, self.changed))
@@ -117,11 +153,22 @@ class Derivation:
 
     def buckets(self, stage: int) -> list[Bucket]:
         """Gradient buckets of a stage, in order of reduction."""
-        ready = [parameter for unit in reversed(self.units(stage)) for parameter in _in_order(unit)]
+        ready = _in_order_of_gradients(self.units(stage))
         sized = [
             (parameter.number, prod(self.sizes(parameter)), parameter.itemsize, parameter.dtype) for parameter in ready
         ]
         return fill_buckets(sized, self.layout.bucket_mib)
+
+    def reduced(self, stage: int) -> list[CommOp]:
+        """The reductions of gradients that the first rank of a stage issues for one microbatch."""
+        program = self.program(self.layout.rank(0, 0, stage))
+        kinds = ("reduce_scatter",) if self.layout.zero >= 2 else ("all_reduce",)
+        found = [
+            item for item in program
+            if isinstance(item, CommOp) and item.dimension == "dp" and item.kind in kinds and not item.functional
+        ]  # fmt: skip
+        times = self.parts if self.layout.pp == 1 and not self.layout.no_sync else 1
+        return found[: len(found) // times]
 
     def representative(self, rank: int) -> int:
         """The first rank that runs the same, but for its peers: of its stage, with shards of the same sizes."""
@@ -158,6 +205,16 @@ class Derivation:
         return found
 
     @cached_property
+    def buffers(self) -> list[Buffer]:
+        """The buffers that DDP broadcasts."""
+        return self.model.buffers
+
+    @cached_property
+    def clipping(self) -> Clipping:
+        """Where norms of gradients are taken."""
+        return find_clipping(self.model)
+
+    @cached_property
     def _partial(self) -> list[Partial]:
         """Results that tensor parallelism leaves partial."""
         return partial_results(self.model, self.plan)
@@ -186,7 +243,7 @@ class Derivation:
         """Between two partial gradients a row layer's backward makes a divided one: they are of different inputs."""
         if result.unit != following.unit:
             return True
-        leaves, divided = self.model.extents.leaves, self.plan.divided
+        leaves, divided = self.model.leaves, self.plan.divided
         between = list(walked(self.model.units[result.unit].backward))[result.place + 1 : following.place]
         products = (call for call in between if call.name.startswith("aten::") and "mm" in call.name)
         return any(
@@ -224,10 +281,14 @@ class Derivation:
         return list(_Rank(self, self.layout.coordinates(rank)).items())
 
 
-def _in_order(unit: Unit) -> list[Parameter]:
-    """Parameters in the order in which their gradients are ready; those of which nothing is known last."""
-    ready = list(unit.ready.values())
-    return [*ready, *(parameter for parameter in reversed(unit.parameters) if parameter not in ready)]
+def _in_order_of_gradients(units: Sequence[Unit]) -> list[Parameter]:
+    """Parameters in the order in which their gradients are ready; of a unit those of which nothing is known last."""
+    known = {parameter for unit in units for parameter in unit.ready.values()}
+    found: dict[Parameter, None] = {}
+    for unit in reversed(units):
+        found |= dict.fromkeys(unit.ready.values())
+        found |= dict.fromkeys(p for p in reversed(unit.parameters) if p not in known and p.accumulates)
+    return list(found)
 
 
 class _Rank:
@@ -242,20 +303,22 @@ class _Rank:
         self.gathers = self.shard is not None and not self.shard.flat
         self.buckets = derivation.buckets(at.pp) if self.layout.dp > 1 and not self.gathers else []
         self.bucket_of = {number: k for k, bucket in enumerate(self.buckets) for number in bucket.parameters}
+        self.wraps = derivation.stage_wraps(at.pp) if self.gathers else []
+        self.root = next((wrap for wrap in self.wraps if wrap.root), None)
+        self.by_number = {parameter.number: parameter for parameter in self.model.parameters}
 
     def items(self) -> Iterator[Item]:
         """All, in order."""
-        model, layout = self.model, self.layout
+        model, layout, parts = self.model, self.layout, self.of.parts
         yield from self._recorded(model.before, 0)
-        parts = layout.steps_of_pipeline
         for action in actions(layout.schedule, self.at.pp, layout.pp, parts):
             if action.what == "forward":
                 yield from self._forward(action.microbatch)
             elif action.what == "backward":
-                yield from self._backward(action.microbatch, parts)
+                yield from self._backward(action.microbatch)
             else:
                 yield self._message(action)
-        if parts > 1:
+        if layout.pp > 1 and parts > 1:
             for parameter in self.of.parameters(self.at.pp):
                 sizes = self.of.sizes(parameter)
                 yield SyntheticOp("aten::div_", (sizes, ()), (sizes,), parameter.dtype, parameter.itemsize)
@@ -263,8 +326,21 @@ class _Rank:
             yield from self.of.regions.sum_of_gradients(self.of.parameters(self.at.pp))
         if self.buckets:
             yield CommWait(tuple(f"bucket {k}" for k in range(len(self.buckets))))
-        yield from self._recorded([call for call in model.after if any(c.name not in VIEWS for c in call.walk())], 0)
+        yield from self._between()
         yield from self._optimizer()
+
+    def _reduces(self, microbatch: int) -> bool:
+        """Gradients are communicated after the backward of a microbatch."""
+        return microbatch == self.of.parts - 1 or (self.layout.pp == 1 and not self.layout.no_sync)
+
+    def _pass(self, microbatch: int) -> int:
+        """The recorded pass that a microbatch runs."""
+        return min(microbatch, len(self.model.passes) - 1)
+
+    def _units_of(self, microbatch: int) -> list[Unit]:
+        """The units of this stage in the recorded pass of a microbatch."""
+        units = self.model.passes[self._pass(microbatch)].units
+        return [unit for unit, stage in zip(units, self.of.stages, strict=True) if stage == self.at.pp]
 
     def _recorded(self, calls: Iterable[Call], microbatch: int) -> Iterator[Item]:
         for call in calls:
@@ -276,45 +352,87 @@ class _Rank:
         return items if regions is None else regions.apply(items, unit, forward=forward)
 
     def _forward(self, microbatch: int) -> Iterator[Item]:
-        for unit in self.units:
-            if self.gathers:
-                yield from self._gather(unit, "gather")
-                yield from self._gathered(unit, "gather")
+        if self.layout.dp > 1 and not self.gathers and (microbatch == 0 or self._reduces(microbatch - 1)):
+            yield from self._buffers()
+        if self.root is not None:
+            yield from self._gather(self.root, "gather")
+            yield from self._gathered(self.root, "gather")
+        for unit in self._units_of(microbatch):
+            for wrap in self._beginning(unit, 0):
+                yield from self._gather(wrap, "gather")
+                yield from self._gathered(wrap, "gather")
             yield from self._within(self._recorded(unit.forward, microbatch), unit, forward=True)
         if self.last:
-            yield from self._within(self._recorded(self.model.loss_forward, microbatch), None, forward=True)
+            loss = self.model.passes[self._pass(microbatch)].loss_forward
+            yield from self._within(self._recorded(loss, microbatch), None, forward=True)
 
-    def _backward(self, microbatch: int, parts: int) -> Iterator[Item]:
-        final = microbatch == parts - 1
+    def _buffers(self) -> Iterator[Item]:
+        """What DDP does for buffers before a forward pass: all ranks take those of the first one."""
+        for dtype, size, sizes in broadcasts(self.of.buffers):
+            whole = sum(map(prod, sizes))
+            if len(sizes) > 1:
+                yield SyntheticOp("aten::cat", tuple(sizes), ((whole,),), dtype, size, listed=True)
+            yield CommOp("broadcast", "dp", (whole,), whole, dtype, size)
+        for buffer in self.of.buffers:
+            both = (buffer.sizes, buffer.sizes)
+            yield SyntheticOp("aten::copy_", both, both[:1], buffer.dtype, buffer.itemsize)
+
+    def _beginning(self, unit: Unit, side: int) -> list[Wrap]:
+        """The units of FSDP whose first (0) or last (1) unit this is, without the root."""
+        return [wrap for wrap in self.wraps if not wrap.root and wrap.units[side] == unit.number]
+
+    def _backward(self, microbatch: int) -> Iterator[Item]:
+        again, late = [wrap for wrap in self.wraps if not wrap.root][::-1], self._without_gradient()
         if self.last:
-            yield from self._within(self._recorded(self.model.loss_backward, microbatch), None, forward=False)
-        units = self.units[::-1]
-        for place, unit in enumerate(units):
-            if self.gathers:
-                if place == 0:
-                    yield from self._gather(unit, "gather again")
-                yield from self._gathered(unit, "gather again")
-                if place + 1 < len(units):
-                    yield from self._gather(units[place + 1], "gather again")
-            yield from self._within(self._unit_backward(unit, microbatch, final), unit, forward=False)
-            if self.gathers and final:
-                yield from self._scatter(unit)
+            loss = self.model.passes[self._pass(microbatch)].loss_backward
+            yield from self._within(self._recorded(loss, microbatch), None, forward=False)
+        if again:
+            yield from self._gather(again[0], "gather again")
+        for unit in self._units_of(microbatch)[::-1]:
+            for wrap in self._beginning(unit, 1):
+                yield from self._gathered(wrap, "gather again")
+                place = again.index(wrap)
+                if place + 1 < len(again):
+                    yield from self._gather(again[place + 1], "gather again")
+            yield from self._within(self._unit_backward(unit, microbatch), unit, forward=False)
+            for wrap in self._beginning(unit, 0) if self._reduces(microbatch) else ():
+                if wrap is not late:
+                    yield from self._scatter(wrap, microbatch)
+        if self.buckets and self._reduces(microbatch) and microbatch < self.of.parts - 1:
+            yield CommWait(tuple(f"bucket {k}" for k in range(len(self.buckets))))
+        for last in (self.root, late) if self._reduces(microbatch) else ():
+            if last is not None:
+                yield from self._scatter(last, microbatch)
 
-    def _unit_backward(self, unit: Unit, microbatch: int, final: bool) -> Iterator[Item]:
+    def _without_gradient(self) -> Wrap | None:
+        """The unit that takes data alone: FSDP learns that its backward is over at the end of the whole backward, after
+        the root's (`_root_post_backward_final_callback` in torch/distributed/fsdp/_fully_shard/_fsdp_state.py)."""
+        if self.at.pp or not self.units:
+            return None
+        calls = (call for unit in self.units for call in walked(unit.forward))
+        first = next((p.number for call in calls for p in self.model.weights.taken(call)), -1)
+        return next((wrap for wrap in self.wraps if not wrap.root and first in wrap.parameters), None)
+
+    def _unit_backward(self, unit: Unit, microbatch: int) -> Iterator[Item]:
+        known = {parameter for one in self.units for parameter in one.ready.values()}
         for call in unit.backward:
             parameter = unit.ready.get(call.row) if ACCUMULATE in call.name else None
+            if parameter is not None and self.gathers and microbatch and self._reduces(microbatch - 1):
+                call = _of_one_pass(call)
             yield from self._recorded([call], microbatch)
             if parameter is not None:
-                yield from self._ready(parameter, microbatch, final)
-        for parameter in _in_order(unit)[len(unit.ready) :]:
-            yield from self._ready(parameter, microbatch, final)
+                yield from self._ready(parameter, microbatch)
+        for parameter in reversed(unit.parameters):
+            if parameter not in known and parameter.accumulates:
+                yield from self._ready(parameter, microbatch)
 
-    def _ready(self, parameter: Parameter, microbatch: int, final: bool) -> Iterator[Item]:
+    def _ready(self, parameter: Parameter, microbatch: int) -> Iterator[Item]:
         """What follows when the gradient of a parameter is known."""
         sizes = self.of.sizes(parameter)
-        if microbatch:
+        alone = not self._pass(microbatch) or self.model.wraps  # recorded without gradients of earlier passes
+        if microbatch and alone and not (self.gathers and self._reduces(microbatch - 1)):
             yield SyntheticOp("aten::add_", (sizes, sizes), (sizes,), parameter.dtype, parameter.itemsize)
-        if not self.buckets or not final:
+        if not self.buckets or not self._reduces(microbatch) or parameter.number not in self.bucket_of:
             return
         yield SyntheticOp(
             "torch::distributed::reducer::mul_out", (sizes,), (sizes,), parameter.dtype, parameter.itemsize
@@ -331,36 +449,56 @@ class _Rank:
         kind: CommOpKind = "reduce_scatter" if scattered else "all_reduce"
         return CommOp(kind, "dp", (given,), part, bucket.dtype, bucket.itemsize, key=f"bucket {k}")
 
-    def _gather(self, unit: Unit, what: str) -> Iterator[Item]:
+    def _gather(self, wrap: Wrap, what: str) -> Iterator[Item]:
         """All-gather the parameters of a unit (FSDP2)."""
         count = self.layout.dp
-        for dtype, size, _, parts in self._by_dtype(unit):
+        for dtype, size, _, parts in self._by_dtype(wrap):
             part, copied = sum(parts), tuple((elements,) for elements in parts)
             yield SyntheticOp("fsdp::all_gather_copy_in", (*copied, (part * count,)), ((part,),), dtype, size)
-            yield CommOp("all_gather", "dp", (part,), part * count, dtype, size, key=f"{what} {unit.number} {dtype}")
+            yield CommOp("all_gather", "dp", (part,), part * count, dtype, size, key=f"{what} {wrap.label} {dtype}")
 
-    def _gathered(self, unit: Unit, what: str) -> Iterator[Item]:
+    def _gathered(self, wrap: Wrap, what: str) -> Iterator[Item]:
         count = self.layout.dp
-        for dtype, size, _, parts in self._by_dtype(unit):
-            yield CommWait((f"{what} {unit.number} {dtype}",))
+        for dtype, size, _, parts in self._by_dtype(wrap):
+            yield CommWait((f"{what} {wrap.label} {dtype}",))
             given = ((count, sum(parts)), *((count, part) for part in parts))
             yield SyntheticOp("fsdp::split_with_sizes_copy", given, (), dtype, size)
 
-    def _scatter(self, unit: Unit) -> Iterator[Item]:
-        """Reduce-scatter the gradients of a unit (FSDP2)."""
+    def _scatter(self, wrap: Wrap, microbatch: int) -> Iterator[Item]:
+        """Reduce-scatter the gradients of a unit (FSDP2), and add them to those of earlier microbatches."""
         count = self.layout.dp
-        for dtype, size, own, parts in self._by_dtype(unit):
-            yield SyntheticOp("fsdp::chunk_cat_mixed_dtype", (*own, (count, sum(parts))), (), dtype, size)
+        for dtype, size, own, parts in self._by_dtype(wrap):
+            copied = (*own, (count, sum(parts)))
+            yield SyntheticOp("fsdp::chunk_cat_mixed_dtype", copied, (), dtype, size, wrap=wrap.label)
             yield CommOp("reduce_scatter", "dp", (sum(parts) * count,), sum(parts), dtype, size)
+            for sizes in own if microbatch and self._reduces(microbatch - 1) else ():
+                assert self.shard is not None
+                part = tuple(self.shard.of(sizes))
+                yield SyntheticOp("aten::add_", (part, part), (part,), dtype, size)
 
-    def _by_dtype(self, unit: Unit) -> Iterator[tuple[str, int, list[tuple[int, ...]], list[int]]]:
+    def _by_dtype(self, wrap: Wrap) -> Iterator[tuple[str, int, list[tuple[int, ...]], list[int]]]:
         """By type of a unit's parameters: bytes of an element, their sizes, and elements of their largest parts."""
         found: dict[tuple[str, int], list[tuple[int, ...]]] = {}
-        for parameter in unit.parameters:
+        for number in wrap.parameters:
+            parameter = self.by_number[number]
             found.setdefault((parameter.dtype, parameter.itemsize), []).append(self.of.sizes(parameter))
         for (dtype, size), own in found.items():
             assert self.shard is not None
             yield dtype, size, own, [self.shard.padded(sizes) for sizes in own]
+
+    def _between(self) -> Iterator[Item]:
+        """What runs between backward and the optimizer, such as clipping: with FSDP on parts of the gradients."""
+        clipping = self.of.clipping
+        for call in self.model.after:
+            if all(inner.name in VIEWS for inner in call.walk()):
+                continue
+            if not self.gathers:
+                yield from self._recorded([call], 0)
+                continue
+            assert self.shard is not None
+            if call.row in clipping.joined:
+                yield from clipping.reduced(call, self.layout.dp)
+            yield RecordedOp(call, self.of.changed, shard=self.shard, divided=clipping.storages)
 
     def _message(self, action: Action) -> CommOp:
         forward = action.what.endswith("forward")
@@ -384,6 +522,12 @@ class _Rank:
                 yield CommOp("all_gather", "dp", (part,), part * shard.count, bucket.dtype, bucket.itemsize)
 
 
+def _of_one_pass(call: Call) -> Call:
+    """An AccumulateGrad that finds no gradient of a pass before it: FSDP has reduced that."""
+    children = [_of_one_pass(child) for child in call.children if child.name != "aten::add_"]
+    return replace(call, children=children)
+
+
 def _of_lists(call: Call, places: Sequence[int], count: int) -> Call:
     """A call on lists of all parameters, on some of them."""
     if len(places) == count:
@@ -402,83 +546,3 @@ def _of_lists(call: Call, places: Sequence[int], count: int) -> Call:
 def _chosen(value: Any, places: Sequence[int], count: int) -> Any:
     """Of a list with one entry a parameter those of some; anything else as it is."""
     return type(value)(value[k] for k in places) if isinstance(value, (list, tuple)) and len(value) == count else value
-
-
-@dataclass(frozen=True)
-class SequenceRegions:
-    """Sequence parallelism: where the sequence is whole, and where a rank has a part of it.
-
-    Around each pair of column and row layers an all-gather and a reduce-scatter replace the all-reduce, in forward and
-    in backward; the input is gathered again for the gradient of the column layers' weights. Norms, residuals and losses
-    are of a part of the sequence; gradients of their parameters are summed over the tensor-parallel ranks once a step.
-    (V. Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022.)
-
-    Attributes:
-        divided: classes of extents that tensor parallelism divides.
-        partial: rows of products whose results are partial.
-        changed: new values of classes within divided layers.
-
-    Raises:
-        UsageError: the tensors between units have no extent for the sequence, or it does not divide.
-    """
-
-    model: Model
-    layout: Layout
-    divided: Set[int]
-    partial: Set[int]
-    changed: Mapping[int, int]
-
-    @cached_property
-    def outside(self) -> dict[int, int]:
-        """New values of classes where a rank has a part of the sequence."""
-        model = self.model
-        output = model.units[0].output
-        leaves = model.extents.leaves(output[1:2]) if len(output) == 3 else []
-        if not leaves or leaves[0] == model.batch:
-            raise UsageError("no sequence is found between the layers; leave --sequence-parallel out")
-        size = self.changed.get(leaves[0], model.extents.value[leaves[0]])
-        if size % self.layout.tp:
-            raise UsageError(f"a sequence of {size} does not divide over tp={self.layout.tp} ranks")
-        return {**self.changed, leaves[0]: size // self.layout.tp}
-
-    def apply(self, items: Iterable[Item], unit: Unit | None, *, forward: bool) -> Iterator[Item]:
-        """The items of a unit's forward or backward (None: of the loss), with gathers and reduce-scatters."""
-        outside = self.outside
-        full = again = False
-        for item in items:
-            if not isinstance(item, RecordedOp) or unit is None:
-                yield replace(item, changed=outside) if isinstance(item, RecordedOp) else item
-                continue
-            rows = [call.row for call in item.call.walk()]
-            if not full and self._touches(item):
-                full, again = True, False
-                yield self._gather(unit, outside)
-            if full and not forward and not again and not self.partial.isdisjoint(rows):
-                again = True
-                yield self._gather(unit, outside)
-            scattered = {row: tuple(map(self._scatter, comms)) for row, comms in item.after.items()}
-            yield replace(item, after=scattered) if full else replace(item, changed=outside)
-            full = full and not item.after
-
-    def sum_of_gradients(self, parameters: Iterable[Parameter]) -> Iterator[Item]:
-        """The sum of the gradients of parameters that every rank has whole."""
-        whole = [
-            parameter for parameter in parameters if self.divided.isdisjoint(self.model.extents.leaves(parameter.shape))
-        ]
-        for dtype, size in sorted({(parameter.dtype, parameter.itemsize) for parameter in whole}):
-            count = sum(
-                prod(self.model.shape(parameter.shape, self.changed)) for parameter in whole if parameter.dtype == dtype
-            )
-            yield CommOp("all_reduce", "tp", (count,), count, dtype, size)
-
-    def _touches(self, item: RecordedOp) -> bool:
-        leaves = self.model.extents.leaves
-        return any(not self.divided.isdisjoint(leaves(shape)) for call in item.call.walk() for shape in call.shapes)
-
-    def _gather(self, unit: Unit, outside: Mapping[int, int]) -> CommOp:
-        shape = tuple(self.model.shape(unit.output, outside))
-        whole = prod(shape) * self.layout.tp
-        return CommOp("all_gather", "tp", shape, whole, unit.dtype, unit.itemsize)
-
-    def _scatter(self, comm: CommOp) -> CommOp:
-        return replace(comm, kind="reduce_scatter", out_elements=comm.elements // self.layout.tp, functional=False)

@@ -59,6 +59,7 @@ _KINDS = {
         Type.REDUCE_SCATTER, "c10d::_reduce_scatter_base_", "_reduce_scatter_base",
         "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL",
     ),
+    "broadcast": _Kind(Type.BROADCAST, "c10d::broadcast_", "broadcast", "ncclDevKernel_Broadcast_RING_LL"),
     "send": _Kind(SEND, "c10d::send", "send", "ncclDevKernel_SendRecv"),
     "recv": _Kind(RECV, "c10d::recv_", "recv", "ncclDevKernel_SendRecv"),
 }  # fmt: skip
@@ -248,6 +249,8 @@ class _Builder:
             )
             for shapes in (item.inputs, item.outputs)
         )  # fmt: skip
+        if item.listed:
+            inputs = _in_one_list(inputs)
         node = self._node(item.name, self.step.id, 1, (inputs, outputs), schema=item.schema)
         number, begin = node.id, self.now
         self._reads(number)
@@ -336,7 +339,8 @@ class _Builder:
 
     def _run(self, item: CommOp, issue: int, own: Any, comm: dict[str, Any]) -> tuple[int, int]:
         """Run a communication on its stream, or on the thread of its backend; when it ends, and its id."""
-        dur = self.network.transfer_ns(_KINDS[item.kind].type, comm["bytes"], comm["group_size"])
+        ran = item.kind if self.on_gpu else _GLOO.get(item.kind, item.kind)
+        dur = self.network.transfer_ns(_KINDS[ran].type, comm["bytes"], comm["group_size"])
         if self.on_gpu:
             lane: tuple[Any, ...] = ("comm",)
             streams = [busy for of, busy in self.busy.items() if of[0] == "gpu"]
@@ -359,6 +363,10 @@ class _Builder:
         if item.kind in ("send", "recv"):
             values = [[tensor], "<Object>", item.peer, 0]
             return _arguments(values, [[shape], [], [], []], [f"GenericList[{kind}]", "Object", "Int", "Int"])
+        if item.kind == "broadcast":
+            values = [[tensor], "<Object>", 0, 0, True, -1]
+            types = [f"GenericList[{kind}]", "Object", "Int", "Int", "Bool", "Int"]
+            return _arguments(values, [[shape], [], [], [], [], []], types)
         if item.kind == "all_reduce":
             values = [[tensor], "<Object>", "<Object>", "<None>", True, -1]
             types = [f"GenericList[{kind}]", "Object", "Object", "None", "Bool", "Int"]
@@ -370,7 +378,7 @@ class _Builder:
         """The `comm` object, as of a kernel of NCCL."""
         message = item.kind in ("send", "recv")
         run = item.kind if self.on_gpu else _GLOO.get(item.kind, item.kind)
-        out = item.elements if run == "all_reduce" else item.out_elements
+        out = item.elements if run in ("all_reduce", "broadcast") else item.out_elements
         self.seq[item.dimension] += 1
         return {
             "collective": _KINDS[run].name, "dtype": _KINETO_TYPES.get(item.dtype, item.dtype),
@@ -401,6 +409,12 @@ class _Builder:
 def _arguments(values: list[Any], shapes: list[Any], types: list[str]) -> dict[str, Any]:
     """Inputs or outputs of a node."""
     return {"values": values, "shapes": shapes, "types": types}
+
+
+def _in_one_list(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Arguments that are tensors as one argument that is a list of them."""
+    kind = f"GenericList[{','.join(inputs['types'])}]"
+    return {"values": [inputs["values"]], "shapes": [inputs["shapes"]], "types": [kind]}
 
 
 def _tensor_type(dtype: str) -> str:

@@ -15,7 +15,7 @@ from ..measuring.recorded_calls import RecordedCall, TensorArg, resized
 from ..schemas.etplus.made_records import NodeTensors
 from .items import RecordedOp
 from .rank_program import Derivation
-from .step_calls import Call, is_tensor
+from .step_calls import Call, is_tensor, tensor_values
 from .structure import PRODUCTS
 
 _TENSOR = re.compile(r"Tensor\(")
@@ -56,8 +56,8 @@ class ResizedCalls:
 
     def factor(self, item: RecordedOp, call: Call) -> float:
         """By what factor the work of a call changes."""
-        if item.shard is not None and call.shapes:
-            return 1 / item.shard.count
+        if item.shard is not None and call.shapes and item.divided is None:
+            return self._model.optimizer_parts / item.shard.count
         if not item.changed:
             return 1.0
         key = call, id(item.changed)
@@ -71,7 +71,7 @@ class ResizedCalls:
     def _resized(self, item: RecordedOp, call: Call) -> RecordedCall | None:
         """The call with its arguments at the new sizes; None where they are not all known."""
         recorded = self._recorded_calls.get(call.index)
-        given, made = ([self._size(item, shape) for shape in side] for side in (call.input_shapes, call.output_shapes))
+        given, made = (self._new_sizes(item, call, side) for side in ("inputs", "outputs"))
         if recorded is None or (len(given), len(made)) != (len(recorded.tensors), len(recorded.results)):
             return None
         return resized(recorded, given, made)
@@ -86,8 +86,7 @@ class ResizedCalls:
         if made is not None:
             tensors = iter(made.tensors if side == "inputs" else made.results)
         else:
-            shapes = call.input_shapes if side == "inputs" else call.output_shapes
-            tensors = (self._size(item, shape) for shape in shapes)
+            tensors = iter(self._new_sizes(item, call, side))
         rows, numbers = list[tuple[Any, Any, Any]](), made.args if made is not None and side == "inputs" else ()
         steps = given.get("strides") or [None] * len(given["values"])
         for place, (value, shape, kind, step) in enumerate(
@@ -103,9 +102,22 @@ class ResizedCalls:
         found = {"values": values, "shapes": shapes, "types": given["types"]}
         return orjson.Fragment(orjson.dumps(found | {"strides": strides} if "strides" in given else found))
 
-    def _size(self, item: RecordedOp, shape: Sequence[int]) -> list[int]:
-        new = self._shape(shape, item.changed)
-        return item.shard.of(new) if item.shard is not None and new else new
+    def _new_sizes(self, item: RecordedOp, call: Call, side: Literal["inputs", "outputs"]) -> list[list[int]]:
+        """Sizes of the tensors that a call takes or returns; a shard divides those in its memory."""
+        shapes = call.input_shapes if side == "inputs" else call.output_shapes
+        new = [self._shape(shape, item.changed) for shape in shapes]
+        if item.shard is None:
+            return new
+        storages = [value[1] for value in tensor_values(call.record.get(side))]
+        known = item.divided is not None and len(storages) == len(new)
+        return [
+            item.shard.of(sizes) if sizes and (not known or storages[at] in (item.divided or ())) else sizes
+            for at, sizes in enumerate(new)
+        ]
+
+    def sizes(self, item: RecordedOp, call: Call) -> list[tuple[int, ...]]:
+        """New sizes of the tensors that a call takes."""
+        return [tuple(sizes) for sizes in self._new_sizes(item, call, "inputs")]
 
     def _shape(self, shape: Sequence[int], changed: Mapping[int, int]) -> list[int]:
         """As `Model.shape`; the extents of a model are few, so each is found once."""

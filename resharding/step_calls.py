@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..reshape.shapes.followed_calls import Shapes
 from ..reshape.shapes.terms import Shape
@@ -143,10 +144,11 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
         UsageError: no such step, or no calls.
     """
     calls = trace.calls
-    begin, end = _window(trace, step)
-    inside = np.flatnonzero((calls.ts >= begin) & (calls.end <= end))
+    begin, end = step_window(trace, step)
+    inside = np.flatnonzero((calls.ts >= begin) & (calls.end <= end) & _of_program(trace))
     kept = [i for i in inside.tolist() if not PROFILER_STEP.fullmatch(trace.names[calls.name[i]])]
     records = call_records(trace, calls.source[kept])
+    around = _around_by_time(trace, kept)
     made: dict[int, Call] = {}
     roots: list[Call] = []
     for i, record in zip(kept, records, strict=True):
@@ -156,7 +158,7 @@ def read_step(trace: Trace, shapes: Shapes, step: int | None = None) -> list[Cal
             int(calls.end[i]), int(trace.seq_id[row]), shapes.inputs.get(row, ()), shapes.results.get(row, ()),
             trace.signature_of(CallIndex(i)), _sides(record), record.schema,
         )  # fmt: skip
-        above = made.get(_around(trace, i))
+        above = made.get(around.get(i, -1) if i in around else _around(trace, i))
         (roots if above is None else above.children).append(call)
     if not roots:
         raise UsageError(f"{trace.file}: no calls in the step; record one whole training step")
@@ -180,6 +182,20 @@ def check_eager(trace: Trace) -> None:
         )
 
 
+def _of_program(trace: Trace) -> npt.NDArray[np.bool_]:
+    """Of each call, whether it is of a thread that the program runs on: Gloo's threads compute for collectives."""
+    calls, names = trace.calls, trace.names
+    if not any(name.startswith("gloo:") for name in names):
+        return np.ones(len(calls), np.bool_)
+    known = [code for code, name in enumerate(names) if name.startswith(_BACKWARD)]
+    marks = [
+        code for code, name in enumerate(names) if PROFILER_STEP.fullmatch(name) or name.startswith("Optimizer.")
+    ]  # fmt: skip
+    thread = trace.thread[calls.source]
+    mine = np.unique(thread[np.isin(calls.name, [*known, *marks])])
+    return np.isin(thread, mine) if len(mine) else np.ones(len(calls), np.bool_)
+
+
 def _set_leads(calls: Sequence[Call], begin: int) -> None:
     """Host time between calls, of those that can be topmost."""
     for call in sorted(calls, key=lambda child: child.ts):
@@ -187,6 +203,29 @@ def _set_leads(calls: Sequence[Call], begin: int) -> None:
         begin = max(begin, call.end)
         if not call.operator:
             _set_leads(call.children, call.ts)
+
+
+def _around_by_time(trace: Trace, kept: Sequence[int]) -> dict[int, int]:
+    """Of calls that the ET has below a collective of Gloo, since they run while it does, or below a call that had
+    ended, the innermost other call of their thread around them, −1 for none."""
+    calls, names = trace.calls, trace.names
+    gloo = {code for code, name in enumerate(names) if name.startswith("gloo:")}
+    if not gloo:
+        return {}
+    found: dict[int, int] = {}
+    stacks: dict[int, list[int]] = {}
+    for i in sorted(kept, key=lambda call: (calls.ts[call], -calls.end[call], call)):
+        if int(calls.name[i]) in gloo:
+            continue
+        stack = stacks.setdefault(int(trace.thread[calls.source[i]]), [])
+        while stack and calls.end[stack[-1]] < calls.end[i]:
+            stack.pop()
+        above = int(calls.parent[i])
+        encloses = above < 0 or (calls.ts[above] <= calls.ts[i] and calls.end[i] <= calls.end[above])
+        if above >= 0 and (int(calls.name[above]) in gloo or not encloses):
+            found[i] = stack[-1] if stack else -1
+        stack.append(i)
+    return found
 
 
 def _around(trace: Trace, call: int) -> int:
@@ -198,7 +237,7 @@ def _around(trace: Trace, call: int) -> int:
     return above
 
 
-def _window(trace: Trace, step: int | None) -> tuple[int, int]:
+def step_window(trace: Trace, step: int | None) -> tuple[int, int]:
     """Start and end of a step, ns."""
     calls = trace.calls
     marks = [

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, chain
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,30 +19,17 @@ from ..trace.brief import brief
 from ..trace.dtypes import itemsize
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .step_calls import COMMUNICATES, Call, check_eager, read_step, tensor_values, walked
+from .clipping import whole_gradients
+from .data_parallel import recorded_buffers, trace_is_ddp, without_buffers
+from .gradients import assign_gradients
+from .items import Shard
+from .passes import split_step
+from .step_calls import COMMUNICATES, Call, check_eager, read_step, step_window, tensor_values, walked
+from .weights import ACCUMULATE, Buffer, Parameter, Weights, find_buffers, find_weights
+from .wraps import CallRange, RecordedWrap, Wrap, boundaries, recorded_wraps, repeated_blocks
 
-ACCUMULATE = "torch::autograd::AccumulateGrad"
 PRODUCTS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}
 """Matrix products, and the positions of their factors."""
-_STEP = "Optimizer.step"
-
-
-@dataclass(eq=False)
-class Parameter:
-    """A parameter of the model.
-
-    Attributes:
-        number: its place in the order of the optimizer (of `model.parameters()`).
-        shape: extents. dtype: torch's name of the element type, as in ETs ("float").
-        unit: which unit it belongs to. use: place of its first use in forward.
-    """
-
-    number: int
-    shape: Shape
-    itemsize: int
-    dtype: str
-    unit: int = -1
-    use: int = -1
 
 
 @dataclass(eq=False)
@@ -55,6 +41,7 @@ class Unit:
         ready: of each AccumulateGrad in backward (by row) the parameter whose gradient it is.
         kind: equal for units with the same operators on parameters of the same shapes.
         output: extents of the residual tensor that leaves it, dtype, itemsize: of its elements, for sizes of messages.
+        alone: no other activation is alive where it ends, so a pipeline can be cut there.
     """
 
     number: int
@@ -66,6 +53,24 @@ class Unit:
     output: Shape = ()
     dtype: str = "float"
     itemsize: int = 4
+    alone: bool = True
+
+    __repr__ = brief
+
+
+@dataclass(eq=False)
+class Pass:
+    """One forward and backward pass: a recorded microbatch.
+
+    Attributes:
+        units: of the pass. loss_forward, loss_backward: calls around them. batch: the class of its batch extent, −1
+            where none is found.
+    """
+
+    units: list[Unit]
+    loss_forward: list[Call]
+    loss_backward: list[Call]
+    batch: int
 
     __repr__ = brief
 
@@ -79,6 +84,15 @@ class Model:
             the optimizer.
         optimizer: calls of the optimizer's steps, each with the parameter of each call below (None: of all).
         batch: the class of the batch extent. given: extents of all tensors from outside.
+        further: passes after the first one, whose gradients are added to its own.
+        weights: how parameters were found. buffers: other tensors of the model.
+        wraps: units of FSDP as recorded, empty for other recordings. blocks: those that follow from repeated calls.
+        own_buffers: a data-parallel recording shows the buffers; else they are inferred.
+        optimizer_parts: of how many parts of parameters the recorded optimizer had one.
+        unmatched: gradients that no parameter is known for.
+        left_out: calls that a recorded layout adds around the sum of norms of gradients.
+        step: the topmost calls of the recorded step. window: when it begins and ends, ns.
+        data: tensors from outside of which one extent may be the batch.
     """
 
     trace: Trace
@@ -92,6 +106,18 @@ class Model:
     optimizer: list[tuple[Call, list[tuple[Call, Parameter | None]]]]
     batch: int
     given: tuple[int, ...]
+    further: list[Pass] = field(default_factory=list)
+    weights: Weights = field(default_factory=Weights)
+    buffers: list[Buffer] = field(default_factory=list)
+    wraps: list[Wrap] = field(default_factory=list)
+    blocks: list[Wrap] = field(default_factory=list)
+    own_buffers: bool = False
+    optimizer_parts: int = 1
+    unmatched: int = 0
+    data: list[Shape] = field(default_factory=list)
+    left_out: list[Call] = field(default_factory=list)
+    step: list[Call] = field(default_factory=list)
+    window: tuple[int, int] = (0, 0)
 
     __repr__ = brief
 
@@ -100,10 +126,27 @@ class Model:
         """Whether there is a backward pass."""
         return any(unit.backward for unit in self.units)
 
+    @property
+    def passes(self) -> list[Pass]:
+        """All forward and backward passes of the step."""
+        return [Pass(self.units, self.loss_forward, self.loss_backward, self.batch), *self.further]
+
+    @property
+    def batches(self) -> list[int]:
+        """Classes of the batch extents of all passes."""
+        return [one.batch for one in self.passes if one.batch >= 0]
+
+    @property
+    def samples(self) -> int:
+        """Samples of all passes of the recorded rank."""
+        return sum(self.extents.value[batch] for batch in self.batches)
+
     def calls(self) -> Iterator[Call]:
         """All calls, in order within each part."""
-        parts = [self.before, *(unit.forward for unit in self.units), self.loss_forward, self.loss_backward]
-        parts += [unit.backward for unit in reversed(self.units)]
+        parts = [self.before]
+        for one in self.passes:
+            parts += [*(unit.forward for unit in one.units), one.loss_forward, one.loss_backward]
+            parts += [unit.backward for unit in reversed(one.units)]
         parts += [self.after, [call for call, _ in self.optimizer]]
         return walked(chain.from_iterable(parts))
 
@@ -124,6 +167,18 @@ class Model:
     def shape(self, shape: Iterable[int], changed: Mapping[int, int]) -> list[int]:
         """The sizes of a tensor where some classes have other values."""
         return [self.size(extent, changed) for extent in shape]
+
+    def leaves(self, extents: Iterable[int]) -> list[int]:
+        """The classes that extents are made of: factors of products, and those of the parts of sums, such as the
+        queries, keys and values of one product."""
+        found: dict[int, None] = {}
+        stack = self.extents.leaves(extents)[::-1]
+        while stack:
+            root = stack.pop()
+            parts = self._sums.get(root, ()) if root not in found else ()
+            found[root] = None
+            stack += self.extents.leaves(parts)[::-1]
+        return list(found)
 
     def parts(self, shape: Iterable[int]) -> tuple[tuple[int, ...], ...]:
         """The classes of a tensor's extents, products by their factors."""
@@ -147,199 +202,232 @@ def contracted(call: Call) -> tuple[int, ...]:
 def read_model(trace: Trace, step: int | None = None) -> Model:
     """Recognise the structure of a recorded step of training, or of inference, which has a forward pass alone.
 
-    Units are cut where one single activation is alive, as between residual blocks. Calls of backward belong to the
-    unit whose forward has their sequence numbers; gradients are those of parameters by shape, last used first.
+    Units are cut where one single activation is alive, as between residual blocks, and where a repeated block begins.
+    Calls of backward belong to the unit whose forward has their sequence numbers; gradients are those of parameters by
+    memory, where that is not known by shape, last used first.
 
     Raises:
-        UsageError: no parameters, or no tensors are recorded, or a step of inference replays graphs.
+        UsageError: no parameters, or no tensors are recorded, passes differ, or a step of inference replays graphs.
     """
     shapes = shapes_of(trace)
     if not shapes.sources:
         check_eager(trace)
         raise UsageError(f"{trace.file}: no tensors are recorded in it; record the execution trace with its tensors")
     top = read_step(trace, shapes, step)
-    first = next((i for i, call in enumerate(top) if call.backward), len(top))
-    if first == len(top):  # of inference
+    recorded = split_step(top)
+    if not recorded.passes:
+        raise UsageError(f"{trace.file}: the step has no operators; give the trace of a step")
+    if not any(backward for _, backward in recorded.passes):  # of inference
         check_eager(trace)
-    last = max((i for i, call in enumerate(top) if call.backward), default=len(top))
-    steps = [call for call in top if call.name.startswith(_STEP)]
-    before = [call for call in top[:first] if not call.operator]
-    forward = [call for call in top[:first] if call.operator]
-    backward = [call for call in top[first : last + 1] if call.operator]
-    after = [call for call in top[last + 1 :] if call not in steps]
-    parameters, optimizer = _optimized(steps, shapes, forward)
-    units, loss = _units(trace, forward, parameters, shapes)
-    loss_backward = _assign_backward(units, loss, backward)
+    window = step_window(trace, step)
+    gathered = recorded_wraps(trace, *window)
+    buffered = recorded_buffers(trace, *window)
+    passes = [(without_buffers(forward) if buffered else forward, backward) for forward, backward in recorded.passes]
+    forward = [call for part, _ in passes for call in part]
+    world = trace.world_size or 1
+    part = Shard(world, trace.rank or 0, flat=False) if gathered else None
+    weights = find_weights(recorded.steps, shapes, forward, gathered, part)
+    extents = shapes.extents
+    sizes = {parameter.number: prod(extents.sizes(parameter.shape)) for parameter in weights.parameters}
+    alive = list(_alive(trace, passes[0][0], weights))
+    blocks = repeated_blocks(passes[0][0], weights, alive, sizes)
+    wraps, block_wraps = _recorded_units(gathered, weights), _block_units(passes[0][0], blocks, weights)
+    label_of = {number: wrap.label for wrap in wraps or block_wraps for number in wrap.parameters}
+    cuts = boundaries(passes[0][0], weights, label_of)
+    cuts |= set() if wraps else {edge for block in blocks for edge in block}
+    units, loss = _units(trace, passes[0][0], weights, shapes, alive, cuts)
+    loss_backward = _assign_backward(units, loss, passes[0][1])
+    batches = _batches(shapes, [part for part, _ in passes])
+    further = [
+        _further_pass(trace, units, weights, part, batch) for part, batch in zip(passes[1:], batches[1:], strict=True)
+    ]
     given = tuple(extent for source in shapes.sources for extent in source.shape)
+    after = whole_gradients(recorded.after, weights, shapes) if gathered else recorded.after
     model = Model(
-        trace, shapes.extents, units, sorted(parameters.values(), key=lambda parameter: parameter.number), before, loss,
-        loss_backward, after, optimizer, _batch(shapes), given,
+        trace, extents, units, weights.parameters, recorded.before, loss, loss_backward, after,
+        weights.optimizer, batches[0], given, further, weights,
+        wraps=wraps, blocks=block_wraps, own_buffers=bool(buffered) or trace_is_ddp(trace),
+        optimizer_parts=world if gathered else 1,
+        data=[source.shape for source in shapes.sources if source.data],
+        step=top, window=window,
+        left_out=_without(recorded.after, after),
     )  # fmt: skip
+    model.buffers = buffered or (
+        [] if model.own_buffers else find_buffers(weights, forward, set(model.batches), shapes)
+    )
     _relate_inner(model)
-    for unit in units:
-        _assign_gradients(unit, model)
+    model.unmatched = assign_gradients(model, gathered)
+    for wrap in (*wraps, *block_wraps):
+        wrap.units = _span(wrap, units, weights)
     return model
 
 
-def _batch(shapes: Shapes) -> int:
-    """The class that is the first extent of most of what operators with weights take as data."""
-    votes = Counter(shapes.extents.leaves(outer)[0] for outer in shapes.votes)
-    fixed = shapes.extents.fixed()
-    ranked = [root for root, _ in votes.most_common() if root not in fixed and shapes.extents.value[root] > 1]
-    return ranked[0] if ranked else -1
+def _without(calls: Sequence[Call], kept: Sequence[Call]) -> list[Call]:
+    """The calls, and those below them, that are not among others."""
+    rows = {call.row for call in walked(kept)}
+    return [call for call in walked(calls) if call.row not in rows]
 
 
-class _Given(NamedTuple):
-    """A tensor that a call takes: its number, extents, type and the size of an element."""
-
-    number: int
-    shape: Shape
-    dtype: str
-    itemsize: int
-
-
-def _optimized(steps: Sequence[Call], shapes: Shapes, forward: Sequence[Call]
-               ) -> tuple[dict[int, Parameter], list[tuple[Call, list[tuple[Call, Parameter | None]]]]]:  # fmt: skip
-    """Parameters by number of their tensor in forward, and of each call of the optimizer whose it is."""
-    made = {number for call in walked(forward) for number in call.tensor_ids("outputs")}
-    used: dict[int, _Given] = {}
-    for call in walked(forward):
-        for tensor in _tensors(call):
-            if tensor.number not in made and tensor.dtype.startswith(("float", "double", "Half", "c10::")):
-                used.setdefault(tensor.number, tensor)
-    candidates = _weight_like(forward, made)
-    children = [child for step in steps for child in step.children]
-    if not children:
-        known = enumerate(used[number] for number in candidates)
-        made_up = {tensor.number: Parameter(k, tensor.shape, tensor.itemsize, tensor.dtype) for k, tensor in known}
-        return made_up, [(step, []) for step in steps]
-    lists = [child for child in children if child.inputs and len(child.inputs[0]) > 1]
-    entries = [
-        tensor for child in (lists or children) for tensor in (_tensors(child) if lists else _tensors(child)[:1])
-    ]
-    direct = [entry for entry in entries if entry.number in candidates]
-    taken: dict[int, Parameter] = {}
-    by_tensor: dict[int, Parameter] = {}
-    for entry in direct or entries:
-        match: int | None = entry.number
-        if match in by_tensor:
-            continue
-        if match not in candidates:
-            sizes = shapes.extents.sizes(entry.shape)
-            alike = (k for k in candidates if k not in taken and shapes.extents.sizes(used[k].shape) == sizes)
-            if (match := next(alike, None)) is None:
-                continue
-            for extent, other in zip(used[match].shape, entry.shape, strict=True):
-                shapes.extents.same(extent, other)
-        taken[match] = Parameter(len(by_tensor), used[match].shape, entry.itemsize, entry.dtype)
-        by_tensor[entry.number] = taken[match]
-    return taken, [(step, list(_owners(step, by_tensor))) for step in steps]
+def _recorded_units(gathered: Sequence[RecordedWrap], weights: Weights) -> list[Wrap]:
+    """The recorded units of FSDP with the numbers of their parameters."""
+    return [
+        Wrap(one.label, sorted(weights.by_shard[shard].number for shard in one.shards if shard in weights.by_shard))
+        for one in gathered
+    ]  # fmt: skip
 
 
-def _owners(step: Call, by_tensor: Mapping[int, Parameter]) -> Iterator[tuple[Call, Parameter | None]]:
-    """Calls of an optimizer for one parameter each end with the one that changes it; None for calls on lists."""
-    waiting: list[Call] = []
-    for child in step.children:
-        waiting.append(child)
-        ids, on_lists = child.tensor_ids("inputs"), any(len(tensors) > 1 for tensors in child.inputs)
-        if on_lists or (ids and ids[0] in by_tensor):
-            yield from ((earlier, None if on_lists else by_tensor[ids[0]]) for earlier in waiting)
-            waiting = []
-    yield from ((earlier, None) for earlier in waiting)
+def _block_units(forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights) -> list[Wrap]:
+    """Repeated blocks as units of FSDP, the rest in the root."""
+    found, seen = list[Wrap](), set[int]()
+    for number, block in enumerate(blocks):
+        taken = {p.number for call in walked(forward[block.begin : block.end]) for p in weights.taken(call)} - seen
+        seen |= taken
+        found.append(Wrap(f"block {number}", sorted(taken)))
+    rest = [parameter.number for parameter in weights.parameters if parameter.number not in seen]
+    return [*([Wrap("", rest)] if rest else []), *found]
 
 
-def _weight_like(forward: Sequence[Call], made: set[int]) -> dict[int, None]:
-    """Numbers of tensors that layers take as weights or biases, in order of use."""
-    found: dict[int, None] = {}
-    for call in walked(forward):
-        values = call.record.get("inputs", {}).get("values", [])
-        for place in _weight_places(call.name):
-            for tensor in tensor_values(values[place : place + 1]):
-                if tensor[0] not in made:
-                    found.setdefault(tensor[0])
+def _span(wrap: Wrap, units: Sequence[Unit], weights: Weights) -> tuple[int, int]:
+    """The first and last unit that own parameters of a unit of FSDP."""
+    mine = set(wrap.parameters)
+    owners = [unit.number for unit in units if any(p.number in mine for p in unit.parameters)]
+    return (min(owners), max(owners)) if owners else (-1, -1)
+
+
+def _further_pass(
+    trace: Trace, units: Sequence[Unit], weights: Weights, part: tuple[list[Call], list[Call]], batch: int
+) -> Pass:
+    """Another pass over the same units: the same operators in the same order.
+
+    Raises:
+        UsageError: it runs others.
+    """
+    forward, backward = part
+    known = [call for unit in units for call in unit.forward]
+    skipped, begin = (_first_use(calls, weights) for calls in (known, forward))
+    end = begin + len(known) - skipped
+    if [call.name for call in forward[begin:end]] != [call.name for call in known[skipped:]]:
+        raise UsageError(
+            f"{trace.file}: the forward passes of the step run different operators, from which no layout is derived; "
+            "give a step of one pass with --step"
+        )
+    found, at = list[Unit](), begin - skipped
+    for unit in units:
+        first = 0 if not found else at
+        found.append(replace(unit, forward=forward[first : at + len(unit.forward)], backward=[], ready={}))
+        at += len(unit.forward)
+    return Pass(found, forward[at:], _assign_backward(found, forward[at:], backward), batch)
+
+
+def _first_use(calls: Sequence[Call], weights: Weights) -> int:
+    """Place of the first call that takes a parameter: what is before it prepares data."""
+    uses = (at for at, call in enumerate(calls) if _takes(call, weights))
+    return next(uses, 0)
+
+
+def _batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
+    """Of each pass the class that is the first extent of most of what operators with weights take as data, −1 for none.
+
+    Extents along which operators mix elements count where there are no others: a sequence may come first.
+    """
+    pass_of = {call.row: k for k, part in enumerate(passes) for call in walked(part)}
+    fixed, leaves = shapes.extents.fixed(), shapes.extents.leaves
+    mixed = set(leaves(shapes.mixed))
+    found = []
+    for k in range(len(passes)):
+        votes = Counter[int]()
+        for row, outer in zip(shapes.voters, shapes.votes, strict=True):
+            if pass_of.get(row, 0 if len(passes) == 1 else -1) == k:
+                classes = leaves(outer)
+                apart = [root for root in classes if root not in mixed and root not in fixed]
+                votes.update((apart or classes)[:1])
+        ranked = [root for root, _ in votes.most_common() if root not in fixed and shapes.extents.value[root] > 1]
+        found.append(ranked[0] if ranked else -1)
     return found
 
 
-def _weight_places(name: str) -> Iterable[int]:
-    """Positions of the weights and biases of an operator."""
-    if "norm" in name:
-        return range(1, 5)
-    if name == "aten::linear" or "conv" in name:
-        return 1, 2
-    if "embedding" in name or name in ("aten::t", "aten::div"):
-        return (0,)
-    return (0, 1, 2) if name in ("aten::addmm", "aten::mm") else ()
+def _units(
+    trace: Trace, forward: Sequence[Call], weights: Weights, shapes: Shapes, alive: Sequence[int],
+    cuts: Set[int] = frozenset(),
+) -> tuple[list[Unit], list[Call]]:  # fmt: skip
+    """The units of the forward pass, and what follows the last one with parameters: the loss.
 
-
-def _tensors(call: Call) -> list[_Given]:
-    """The tensors that a call takes; none where they are not recorded whole."""
-    values = list(tensor_values(call.record.get("inputs")))
-    signature = call.signature.tensors if call.signature is not None else ()
-    if not len(values) == len(call.input_shapes) == len(signature):
-        return []
-    return [
-        _Given(value[0], shape, tensor.dtype, itemsize(tensor.dtype) or value[4])
-        for value, shape, tensor in zip(values, call.input_shapes, signature, strict=True)
-    ]
-
-
-def _units(trace: Trace, forward: Sequence[Call], parameters: Mapping[int, Parameter], shapes: Shapes
-           ) -> tuple[list[Unit], list[Call]]:  # fmt: skip
-    """The units of the forward pass, and what follows the last one with parameters: the loss."""
+    Args:
+        cuts: places where a unit begins whatever is alive.
+    """
     units: list[Unit] = []
     segment: list[Call] = []
-    for call, live in zip(forward, _alive(trace, forward, parameters), strict=True):
+    for at, (call, live) in enumerate(zip(forward, alive, strict=True)):
         segment.append(call)
-        if live == 1 or call is forward[-1]:
-            owned = _used(segment, parameters)
+        if live == 1 or at + 1 in cuts or call is forward[-1]:
+            owned = _used(segment, weights)
             if owned or (units and call is forward[-1]):
-                units.append(Unit(len(units), segment, parameters=owned))
+                units.append(Unit(len(units), segment, parameters=owned, alone=live <= 1))
+                for parameter in owned:
+                    parameter.unit = units[-1].number
             elif units:  # a segment without parameters belongs to the unit before it
                 units[-1].forward += segment
+                units[-1].alone = live <= 1
             segment = [] if units else segment
     loss: list[Call] = []
     while units and not units[-1].parameters:
         loss = [*units.pop().forward, *loss]
     if not units:
         raise UsageError(f"{trace.file}: no parameters are found in the forward pass; record it with its tensors")
-    loss = [*_trailing(units[-1], parameters), *loss]
+    loss = [*_trailing(units[-1], weights), *loss]
     for unit in units:
         _describe(unit, shapes)
     return units, loss
 
 
-def _alive(trace: Trace, forward: Sequence[Call], parameters: Mapping[int, Parameter]) -> Iterator[int]:
-    """How many activations are alive after each call of forward."""
+def _alive(trace: Trace, forward: Sequence[Call], weights: Weights) -> Iterator[int]:
+    """How many activations are alive after each call of forward: results that later calls take, and what the model is
+    given.
+
+    What is made before the first call with parameters is data; a number that is given again is another tensor.
+    """
     alias = _aliases(trace)
-    produced: dict[int, int] = {}
-    last_use: dict[int, int] = {}
-    outside = set(parameters)
+    lives: dict[int, list[int]] = {}
+    ended: list[list[int]] = []
+    begin = next((at for at, call in enumerate(forward) if _takes(call, weights)), 0)
+    for value in list(tensor_values(forward[begin].record.get("inputs")))[:1] if forward else ():
+        if weights.of(value) is None:
+            lives[alias.get(value[0], value[0])] = [0, 0]
+    outside = set[int]()
     for place, call in enumerate(forward):
         for inner in call.walk():
-            for number in inner.tensor_ids("inputs"):
-                last_use[alias.get(number, number)] = place
-                if number not in produced:
+            taken = set[int]()
+            for value in tensor_values(inner.record.get("inputs")):
+                number = alias.get(value[0], value[0])
+                taken.add(number)
+                if number in lives:
+                    lives[number][1] = place
+                else:
                     outside.add(number)
-            for number in inner.tensor_ids("outputs"):
-                if number not in outside:
-                    produced.setdefault(alias.get(number, number), place)
-    entries = (ids for call in forward if not parameters.keys().isdisjoint(ids := call.tensor_ids("inputs")))
-    for number in next(entries, [])[:1]:  # what the model is given
-        if number not in parameters:
-            produced.setdefault(alias.get(number, number), 0)
+            for value in tensor_values(inner.record.get("outputs")):
+                number = alias.get(value[0], value[0])
+                known = number in taken or (number in lives and lives[number][0] == place)
+                if place >= begin and not known and number not in outside and weights.of(value) is None:
+                    ended += [lives[number]] if number in lives else []
+                    lives[number] = [place, place]
     change = [0] * len(forward)
-    for number, begin in produced.items():
-        end = last_use.get(number, begin)
-        if end > begin:
-            change[begin] += 1
-            change[end] -= 1
+    for first, last in (*ended, *lives.values()):
+        if last > first:
+            change[first] += 1
+            change[last] -= 1
     return accumulate(change)
 
 
-def _trailing(unit: Unit, parameters: Mapping[int, Parameter]) -> list[Call]:
+def _takes(call: Call, weights: Weights) -> bool:
+    """A call, or one below it, takes a parameter."""
+    return any(True for inner in call.walk() for _ in weights.taken(inner))
+
+
+def _trailing(unit: Unit, weights: Weights) -> list[Call]:
     """What follows the last unit's output without parameters: the loss, from its first call that makes a scalar."""
     forward = unit.forward
-    last = max((i for i, call in enumerate(forward) if _used([call], parameters)), default=len(forward) - 1)
+    uses = (i for i, call in enumerate(forward) if _takes(call, weights))
+    last = max(uses, default=len(forward) - 1)
     for i in range(last + 1, len(forward)):
         call = forward[i]
         if "loss" in call.name or call.name == "aten::broadcast_tensors" or _scalar(call):
@@ -364,20 +452,14 @@ def _aliases(trace: Trace) -> dict[int, int]:
     return alias
 
 
-def _used(calls: Iterable[Call], parameters: Mapping[int, Parameter]) -> list[Parameter]:
+def _used(calls: Iterable[Call], weights: Weights) -> list[Parameter]:
     """Parameters that calls take, in order of use, that no unit has yet."""
-    found: dict[int, Parameter] = {}
-    for call in walked(calls):
-        for number in call.tensor_ids("inputs"):
-            if number in parameters:
-                found.setdefault(number, parameters[number])
-    return [parameter for parameter in found.values() if parameter.unit < 0]
+    found = dict.fromkeys(parameter for call in walked(calls) for parameter in weights.taken(call))
+    return [parameter for parameter in found if parameter.unit < 0]
 
 
 def _describe(unit: Unit, shapes: Shapes) -> None:
     value = shapes.extents.value
-    for parameter in unit.parameters:
-        parameter.unit = unit.number
     weights = ["x".join(str(value[extent]) for extent in parameter.shape) for parameter in unit.parameters]
     work = Counter(call.name for call in walked(unit.forward) if call.name in PRODUCTS)
     unit.kind = " ".join([*weights, *(f"{count}*{name}" for name, count in sorted(work.items()))])
@@ -406,28 +488,6 @@ def _assign_backward(units: Sequence[Unit], loss: Sequence[Call], backward: Sequ
     return of_loss
 
 
-def _assign_gradients(unit: Unit, model: Model) -> None:
-    """Match each AccumulateGrad of a unit with the parameter of its shape that was used last."""
-    left, unmatched = unit.parameters[::-1], list[Call]()
-    for call in unit.backward:
-        if ACCUMULATE not in call.name:
-            continue
-        unmatched.append(call)
-        given = [shape for inner in call.walk() for shape in inner.input_shapes]
-        if not given:
-            continue
-        sizes, parts = model.extents.sizes(given[0]), model.parts(given[0])
-        alike = [parameter for parameter in left if model.extents.sizes(parameter.shape) == sizes]
-        exact = [parameter for parameter in alike if model.parts(parameter.shape) == parts]
-        if alike:
-            chosen = (exact or alike)[0]
-            unit.ready[call.row] = chosen
-            left.remove(chosen)
-            unmatched.pop()
-    if len(unmatched) == len(left):  # of distributed tensors, which have other sizes there
-        unit.ready |= {call.row: parameter for call, parameter in zip(unmatched, left, strict=True)}
-
-
 def _relate_inner(model: Model) -> None:
     """Tensors made within a loss that have the shape of one of its inputs have its extents."""
     extents = model.extents
@@ -446,5 +506,6 @@ def _relate_inner(model: Model) -> None:
         for child in call.children:
             visit(child, inputs or known)
 
-    for call in (*model.loss_forward, *model.loss_backward):
-        visit(call, ())
+    for one in model.passes:
+        for call in (*one.loss_forward, *one.loss_backward):
+            visit(call, ())

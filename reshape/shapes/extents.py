@@ -14,6 +14,9 @@ class Extents:
 
     A class may be a product of others in row-major order (what `view` joins or splits), a sum of others (`cat`), or
     follow others: it keeps its value if they keep theirs.
+
+    Attributes:
+        value: of each extent, as recorded. numbers: extents that calls were given as numbers.
     """
 
     def __init__(self) -> None:
@@ -24,6 +27,7 @@ class Extents:
         self._follows: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
         self._fixed: list[int] = []
         self._beside: list[Sequence[int]] = []
+        self.numbers: list[int] = []
         self._cuts: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = []
 
     def new(self, value: int) -> int:
@@ -78,6 +82,10 @@ class Extents:
     def beside(self, extents: Sequence[int]) -> None:
         """Of these, which belong to one tensor, no more than one changes unless shown."""
         self._beside.append(extents)
+
+    def number(self, extents: Iterable[int]) -> None:
+        """These were given as numbers: they keep their values unless they are multiples of what changes."""
+        self.numbers += extents
 
     def view(self, before: Sequence[int], after: Sequence[int]) -> None:
         """The same elements in the same order under another shape."""
@@ -187,6 +195,7 @@ class Extents:
                 solver.keep(tensor)
         solver.run()
         periods = {self.value[root] for root in changed}
+        solver.keep(extent for extent in self.numbers if all(self.value[extent] % period for period in periods))
         following = {self.root(extent) for some, _ in self._follows for extent in some}
         solver.keep(
             extent for extent, value in enumerate(self.value)

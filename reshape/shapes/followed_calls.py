@@ -67,6 +67,7 @@ class Shapes:
         inputs, results: of each call the tensors by argument; None for undefined ones.
         sources: tensors whose extents follow from no other's, in order of use.
         votes: of each call of an operator with weights in forward the extents among which the batch is.
+        voters: of each vote the row of the call.
         mixed: extents along which operators mix elements in forward, as they do along sequences.
         loaded: extents that count the samples which a data loader stacked.
     """
@@ -76,6 +77,7 @@ class Shapes:
     results: dict[int, tuple[tuple[Shape | None, ...], ...]] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)
     votes: list[Shape] = field(default_factory=list)
+    voters: list[int] = field(default_factory=list)
     mixed: list[int] = field(default_factory=list)
     loaded: list[int] = field(default_factory=list)
 
@@ -219,6 +221,7 @@ class _Walk:
             self.shapes.mixed += mixed
             if outer:
                 self.shapes.votes.append(outer)
+                self.shapes.voters.append(row)
 
     def _input(self, tensor: _Tensor | None, use: tuple[str, int], forward: bool) -> Shape | None:
         if tensor is None:

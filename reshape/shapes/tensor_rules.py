@@ -155,6 +155,8 @@ def _expand(call: OpCall, extents: Extents) -> None:
     before, after = call.tensor(0), call.result()
     if before is not None and after is not None:
         broadcast([before, after], extents)
+        old = [1] * (len(after) - len(before)) + extents.sizes(before)
+        extents.number(new for new, size in zip(after, old, strict=True) if size == 1)
 
 
 def _repeat(call: OpCall, extents: Extents) -> None:

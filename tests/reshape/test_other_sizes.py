@@ -14,11 +14,11 @@ from etplus.reshape.reshape import (
     _adds_up,
     _casts,
     _equal,
-    _in_proportion,
     _pairs,
     _repeats,
     _underived,
     counterparts,
+    in_proportion,
 )
 from etplus.reshape.shape_change import SizeChange
 from etplus.reshape.shapes.extents import Extents
@@ -58,7 +58,7 @@ def test_how_often_calls_are_made() -> None:
     assert _repeats(trace, [SizeChange("batch", 1, 4)])[0] == 0.25
 
 
-def test_sizes_in_proportion() -> None:
+def test_sizesin_proportion() -> None:
     """To the one that changes most, up or down; at least 1; what is known stays, and what follows may be followed."""
     extents = Extents()
     a, b, c, d, e, f, g = (extents.new(size) for size in (4, 6, 10, 3, 7, 5, 2))
@@ -66,9 +66,9 @@ def test_sizes_in_proportion() -> None:
     extents.follow([d, a], [c])
     extents.follow([e], [f])
     extents.follow([g], [b])
-    assert _in_proportion(extents, {a: 8, b: 9}) == {c: 20, d: 6, g: 3}
-    assert _in_proportion(extents, {a: 5, b: 2}) == {c: 3, d: 1, g: 1}
-    assert _in_proportion(extents, {a: 4, b: 6}) == {} and _in_proportion(extents, {f: 1}) == {e: 1}
+    assert in_proportion(extents, {a: 8, b: 9}) == {c: 20, d: 6, g: 3}
+    assert in_proportion(extents, {a: 5, b: 2}) == {c: 3, d: 1, g: 1}
+    assert in_proportion(extents, {a: 4, b: 6}) == {} and in_proportion(extents, {f: 1}) == {e: 1}
 
 
 def call(inputs: list[tuple[int, ...]], outputs: list[tuple[int, ...]] | None, dtype: str = "float32") -> Signature:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from etplus.reshape.shapes.extents import Extents
 from etplus.resharding.step_calls import Call
-from etplus.resharding.structure import Model, Parameter, Unit
+from etplus.resharding.structure import Model, Unit
+from etplus.resharding.weights import Parameter
 from etplus.trace.index import CallIndex
 from etplus.trace.tensors import Argument, Signature, Tensor
 
@@ -28,6 +30,10 @@ class Made:
     def shape(self, letters: str) -> tuple[int, ...]:
         return tuple(self.of[letter] for letter in letters)
 
+    def _value(self, number: int, letters: str) -> list[Any]:
+        """A tensor as ETs name it."""
+        return [number, number + 100, 0, prod(self.extents.sizes(self.shape(letters))), 4, "cpu"]
+
     def call(
         self, name: str, inputs: Sequence[Any] = (), outputs: Sequence[Any] = (), *children: Call, sequence: int = -1,
         operator: bool = True, dtype: str = "float32",
@@ -47,8 +53,8 @@ class Made:
         record = {
             key: {
                 "values": [
-                    [[number, number + 100, 0, 1, 4, "cpu"] for number, _ in one]
-                    if isinstance(given, list) else [one[0][0], one[0][0] + 100, 0, 1, 4, "cpu"]
+                    [self._value(number, letters) for number, letters in one]
+                    if isinstance(given, list) else self._value(*one[0])
                     for given, one in zip(whole, side, strict=True)
                 ]
             }

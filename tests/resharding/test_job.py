@@ -13,19 +13,18 @@ from etplus.resharding.job import (
     NotDerived,
     Resharded,
     Scaled,
-    _Block,
     _collectives,
     _communications,
-    _Lives,
     _ranges,
     _scaled,
-    _states,
     not_derived,
 )
 from etplus.resharding.layout import Layout
+from etplus.resharding.memory import _Block, _Lives, _states
 from etplus.resharding.plan import Division, Plan
 from etplus.resharding.rank_program import Derivation
-from etplus.resharding.structure import ACCUMULATE, Unit
+from etplus.resharding.structure import Unit
+from etplus.resharding.weights import ACCUMULATE
 from etplus.trace.errors import UsageError
 from made_calls import Made, made_model, parameter
 
@@ -100,7 +99,7 @@ def test_memory_that_lives(made: Made) -> None:
     ]  # fmt: skip
     for call in calls:
         lives.add(RecordedOp(call, {made.of["n"]: 3}), call)
-    assert lives.blocks == [_Block(2, 5 + 1, 4 * 3 * 4, True), _Block(6, 7, 40), _Block(7, 7, 4)]
+    assert lives.blocks == [_Block(2, 5 + 1, 4 * 3 * 4, calls[4].row), _Block(6, 7, 40), _Block(7, 7, 4)]
     lives.add(RecordedOp(calls[3], {}, 1), made.call("aten::relu", [(2, "o")], [(7, "o")]))
     assert lives.blocks[3:] == [_Block(8, 8, 4)] and lives.blocks[2].last == 7
 
@@ -134,15 +133,18 @@ def test_what_could_not_be_derived(made: Made) -> None:
     trace = SimpleNamespace(self_ns=np.array([0, 10, 20, 30, 40]))
     model = made_model(made, [Unit(0, calls, parameters=weights)], trace=trace, given=(made.of["i"],))
     plan = Plan((Division(made.of["h"], 2, (), (0,), 0),), (0,))
-    why = "an extent follows from divided ones in an unknown way"
-    ops = NotDerived("aten::a", why, 2, 0.4)
+    ops = NotDerived("aten::a", "follows from what is divided in an unknown way", 2, 0.4)
     assert not_derived(Derivation(model, plan, Layout(tp=2), Layout())) == (
-        NotDerived("parameters", "whole on every tensor-parallel rank", 1, 36 / (20 + 36 + 5)), ops,
+        NotDerived("parameters", "whole on every tensor-parallel rank", 1, 36 / (20 + 36 + 5), "parameters"), ops,
     )  # fmt: skip
-    assert not_derived(Derivation(model, plan, Layout(tp=1), Layout(tp=2))) == (ops,)
     assert not_derived(Derivation(model, plan, Layout(), Layout())) == ()
+    made.of |= {"x": extents.new(7), "y": extents.new(9)}
+    product = made.call("aten::mm", [(1, "xy")])
+    whole = made_model(made, [Unit(0, [product])], trace=SimpleNamespace(self_ns=np.full(9, 7)), batch=made.of["x"])
+    kept = NotDerived("aten::mm", "whole on every tensor-parallel rank", 1, 1.0)
+    assert kept in not_derived(Derivation(whole, plan, Layout(tp=2), Layout()))
     extents.sum_of(made.of["m"], [made.of["u"], made.of["o"]])
-    assert not_derived(Derivation(model, plan, Layout(), Layout(tp=2))) == ()
+    assert ops not in not_derived(Derivation(model, plan, Layout(tp=2), Layout()))
     everything = made_model(made, [Unit(0, [], parameters=weights[:1])], trace=trace)
     assert not_derived(Derivation(everything, plan, Layout(tp=2), Layout())) == ()
 

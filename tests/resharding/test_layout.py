@@ -34,9 +34,9 @@ def test_groups_differ_along_one_dimension(dimension: str) -> None:
 
 
 def test_microbatches_of_a_step() -> None:
-    assert Layout().steps_of_pipeline == 1 and Layout(microbatches=3).steps_of_pipeline == 3
-    assert Layout(pp=2).steps_of_pipeline == 4 and Layout(pp=8).steps_of_pipeline == 8
-    assert Layout(pp=2, microbatches=1).steps_of_pipeline == 1
+    assert Layout().parts(1) == 1 and Layout().parts(2) == 2 and Layout(microbatches=3).parts(2) == 3
+    assert Layout(pp=2).parts(1) == 4 and Layout(pp=8).parts(1) == 8 and Layout(pp=2).parts(6) == 6
+    assert Layout(pp=2, microbatches=1).parts(4) == 1
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -152,6 +152,10 @@ def test_a_recorded_layout_is_recognised() -> None:
     assert recorded_layout([recording([DTENSOR, DDP], 4, 4)]) == Layout(tp=4)
     assert recorded_layout([recording([DTENSOR], 4, 4, 2)]) == Layout(tp=4)
     assert recorded_layout([recording([DTENSOR, DDP], 8, 8, 1, 2, 4)]) == Layout(tp=2, dp=4)
-    for name, what in (("FSDP::all_gather", "FSDP"), ("c10d::send", "a pipeline")):
+    assert recorded_layout([recording(["FSDP::all_gather"], 4, 4)]) == Layout(dp=4, zero=3)
+    for names, what in (
+        (["FullyShardedDataParallel.forward"], "FSDP1"), (["c10d::send"], "a pipeline"),
+        (["FSDP::all_gather", DTENSOR], "FSDP with tensor parallelism"),
+    ):  # fmt: skip
         with pytest.raises(UsageError, match=f"x: recorded with {what}"):
-            recorded_layout([recording([name], 2)])
+            recorded_layout([recording(names, 2)])

@@ -9,7 +9,8 @@ import pytest
 from etplus.resharding.items import CommOp, CommWait, RecordedOp, Shard
 from etplus.resharding.layout import Coordinates, Layout
 from etplus.resharding.plan import Division, Partial, Plan
-from etplus.resharding.rank_program import Derivation, SequenceRegions, _chosen, _in_order, _of_lists
+from etplus.resharding.rank_program import Derivation, _chosen, _in_order_of_gradients, _of_lists
+from etplus.resharding.sequence_regions import SequenceRegions
 from etplus.resharding.structure import Unit
 from etplus.trace.errors import UsageError
 from made_calls import Made, made_model, parameter
@@ -118,7 +119,7 @@ def test_calls_on_lists_of_parameters(made: Made) -> None:
 def test_gradients_that_are_ready(made: Made) -> None:
     weights = [parameter(made, at, "h") for at in range(4)]
     unit = Unit(0, [], [], weights, {9: weights[2], 3: weights[0]})
-    assert [one.number for one in _in_order(unit)] == [2, 0, 3, 1]
+    assert [one.number for one in _in_order_of_gradients([unit])] == [2, 0, 3, 1]
 
 
 def test_shards_and_alike_ranks(made: Made) -> None:

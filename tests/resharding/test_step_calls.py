@@ -14,9 +14,9 @@ from etplus.resharding.step_calls import (
     COMMUNICATES,
     _kept,
     _set_leads,
-    _window,
     is_tensor,
     read_step,
+    step_window,
     tensor_values,
     walked,
 )
@@ -56,12 +56,12 @@ def marked(*steps: tuple[int, int, int]) -> Any:
 
 def test_the_step_of_median_duration() -> None:
     three = marked((1, 0, 90), (2, 90, 120), (3, 120, 170))
-    assert _window(three, None) == (120, 170) and _window(three, 2) == (90, 120)
-    assert _window(marked((4, 0, 9), (5, 10, 30)), None) == (0, 9)  # of two the shorter one
-    assert _window(marked((2, 50, 60), (1, 30, 40)), None) == (30, 40)  # of equal ones the earlier
-    assert _window(marked(), None) == (5, 500)
+    assert step_window(three, None) == (120, 170) and step_window(three, 2) == (90, 120)
+    assert step_window(marked((4, 0, 9), (5, 10, 30)), None) == (0, 9)  # of two the shorter one
+    assert step_window(marked((2, 50, 60), (1, 30, 40)), None) == (30, 40)  # of equal ones the earlier
+    assert step_window(marked(), None) == (5, 500)
     with pytest.raises(UsageError, match="x: has no ProfilerStep#9; leave --step out"):
-        _window(three, 9)
+        step_window(three, 9)
 
 
 def made(name: str, ts: int = 0, end: int = 0, *children: Any, sequence: int = -1) -> Any:
@@ -99,7 +99,7 @@ def test_calls_that_touch_the_ends_of_a_step(monkeypatch: pytest.MonkeyPatch) ->
     begin, end = int(calls.ts[one]), int(calls.end[one])
 
     def rows(begin: int, end: int) -> list[int]:
-        monkeypatch.setattr(step_calls, "_window", lambda trace, step: (begin, end))
+        monkeypatch.setattr(step_calls, "step_window", lambda trace, step: (begin, end))
         return sorted(call.row for call in walked(read_step(trace, shapes)))
 
     inside = calls.source[(calls.ts >= begin) & (calls.end <= end)].tolist()

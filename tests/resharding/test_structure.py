@@ -9,25 +9,19 @@ import numpy as np
 import pytest
 from etplus.resharding import structure
 from etplus.resharding.structure import (
-    ACCUMULATE,
     Unit,
     _aliases,
     _alive,
     _assign_backward,
-    _assign_gradients,
-    _batch,
+    _batches,
     _describe,
-    _optimized,
-    _owners,
     _relate_inner,
-    _tensors,
     _trailing,
     _units,
     _used,
-    _weight_like,
-    _weight_places,
     contracted,
 )
+from etplus.resharding.weights import ACCUMULATE, Weights
 from etplus.trace.errors import UsageError
 from made_calls import Made, made_model, parameter
 
@@ -51,38 +45,6 @@ def test_inner_extent_of_products(made: Made) -> None:
         assert contracted(made.call(name, given)) == ()
 
 
-def test_places_of_weights() -> None:
-    places = {
-        "aten::layer_norm": [1, 2, 3, 4], "aten::linear": [1, 2], "aten::conv2d": [1, 2], "aten::embedding": [0],
-        "aten::t": [0], "aten::div": [0], "aten::mm": [0, 1, 2], "aten::addmm": [0, 1, 2], "aten::bmm": [],
-    }  # fmt: skip
-    assert {name: list(_weight_places(name)) for name in places} == places
-
-
-def test_weights_in_order_of_use(made: Made) -> None:
-    calls = [
-        made.call("aten::linear", [(1, "na"), (7, "ba"), (8, "b")], [(2, "nb")], made.call("aten::t", [(7, "ba")])),
-        made.call("aten::linear", [(2, "nb"), (2, "nb"), (6, "c")], [(3, "nc")]), made.call("aten::add", [(5, "a")]),
-    ]  # fmt: skip
-    assert list(_weight_like(calls, {2, 3})) == [7, 8, 6]
-
-
-def test_tensors_of_a_call(made: Made) -> None:
-    call = made.call("x", [(1, "ab"), [(2, "c"), (3, "d")]])
-    assert [tuple(one) for one in _tensors(call)] == [
-        (1, made.shape("ab"), "float32", 4), (2, made.shape("c"), "float32", 4), (3, made.shape("d"), "float32", 4),
-    ]  # fmt: skip
-    other = made.call("x", [(1, "a")], dtype="float64")
-    assert [one.itemsize for one in _tensors(other)] == [8]
-    other.record["inputs"]["values"][0][4] = 6
-    other.signature = made.call("x", [(1, "a")], dtype="mine").signature
-    assert [one.itemsize for one in _tensors(other)] == [6]
-    call.signature = None
-    assert _tensors(call) == []
-    other.record["inputs"]["values"] *= 2
-    assert _tensors(other) == []
-
-
 def layers(made: Made) -> list[Any]:
     """Two layers of one shape and a third one: of tensor 1, which is given."""
     return [
@@ -90,63 +52,6 @@ def layers(made: Made) -> list[Any]:
         made.call("aten::linear", [(2, "nb"), (23, "db"), (24, "d")], [(3, "nd")]),
         made.call("aten::linear", [(3, "nd"), (25, "bd")], [(4, "nb")]),
     ]
-
-
-def shown(taken: Any) -> dict[int, tuple[int, tuple[int, ...]]]:
-    return {number: (one.number, one.shape) for number, one in taken.items()}
-
-
-def test_parameters_without_a_call_of_the_optimizer(made: Made) -> None:
-    """Weights are numbered by their use."""
-    shapes: Any = SimpleNamespace(extents=made.extents)
-    step = made.call("Optimizer.step#SGD.step", operator=False)
-    taken, steps = _optimized([step], shapes, layers(made))
-    assert shown(taken) == {
-        21: (0, made.shape("ba")), 22: (1, made.shape("b")), 23: (2, made.shape("db")), 24: (3, made.shape("d")),
-        25: (4, made.shape("bd")),
-    }  # fmt: skip
-    assert steps == [(step, [])] and taken[21].itemsize == 4 and taken[21].dtype == "float32"
-
-
-def test_parameters_that_the_optimizer_changes(made: Made) -> None:
-    """In its order: the tensor that each call takes first, all in lists; the others are not parameters."""
-    shapes: Any = SimpleNamespace(extents=made.extents)
-    calls = [made.call("aten::mul_", [(50, "ba"), (22, "b")]), made.call("aten::add_", [(23, "db"), (60, "db")]),
-             made.call("aten::add_", [(21, "ba"), (61, "ba")]), made.call("aten::add_", [(23, "db")])]  # fmt: skip
-    step = made.call("Optimizer.step#SGD.step", [], [], *calls, operator=False)
-    taken, ((same, owned),) = _optimized([step], shapes, layers(made))
-    assert shown(taken) == {23: (0, made.shape("db")), 21: (1, made.shape("ba"))} and same is step
-    assert [(call, one and one.number) for call, one in owned] == [
-        (calls[0], 0), (calls[1], 0), (calls[2], 1), (calls[3], 0),
-    ]  # fmt: skip
-    lists = made.call("aten::_foreach_add_", [[(24, "d"), (21, "ba")], [(70, "d"), (71, "ba")]])
-    alone = made.call("aten::add_", [(23, "db")])
-    step = made.call("Optimizer.step#SGD.step", [], [], lists, alone, operator=False)
-    taken, ((_, owned),) = _optimized([step], shapes, layers(made))
-    assert shown(taken) == {24: (0, made.shape("d")), 21: (1, made.shape("ba"))}
-    assert owned == [(lists, None), (alone, None)]
-
-
-def test_parameters_by_their_shapes(made: Made) -> None:
-    """Tensors of other numbers: the first of the weights with these sizes that is not taken; their extents are one."""
-    shapes: Any = SimpleNamespace(extents=made.extents)
-    calls = [made.call("aten::add_", [(90, "bd")]), made.call("aten::add_", [(91, "db")]),
-             made.call("aten::add_", [(90, "bd")]), made.call("aten::add_", [(92, "cc")])]  # fmt: skip
-    step = made.call("Optimizer.step#SGD.step", [], [], *calls, operator=False)
-    assert made.extents.root(made.of["b"]) != made.extents.root(made.of["d"])
-    taken, ((_, owned),) = _optimized([step], shapes, layers(made))
-    assert shown(taken) == {23: (0, made.shape("db")), 25: (1, made.shape("bd"))}
-    assert [one and one.number for _, one in owned] == [0, 1, 0, None]
-    assert made.extents.root(made.of["b"]) == made.extents.root(made.of["d"])
-
-
-def test_whose_update(made: Made) -> None:
-    """A run of calls ends with the one that changes a parameter."""
-    first, second = parameter(made, 0, "a"), parameter(made, 1, "b")
-    calls = [made.call("a", [(5, "a")]), made.call("b", [(1, "a")]), made.call("c", [(2, "b")]), made.call("d"),
-             made.call("e", [[(1, "a"), (2, "b")]]), made.call("f", [(3, "a"), (1, "a")])]  # fmt: skip
-    found = list(_owners(made.call("step", [], [], *calls), {1: first, 2: second}))
-    assert found == list(zip(calls, [first, first, second, None, None, None], strict=True))
 
 
 def test_what_is_alive(made: Made, no_aliases: None) -> None:
@@ -160,13 +65,13 @@ def test_what_is_alive(made: Made, no_aliases: None) -> None:
     ]  # fmt: skip
     weights = {21: parameter(made, 0, "ba"), 23: parameter(made, 1, "db")}
     trace: Any = None
-    assert list(_alive(trace, calls, weights)) == [1, 2, 2, 1, 0, 0]
+    assert list(_alive(trace, calls, Weights(by_number=weights))) == [1, 2, 2, 1, 0, 0]
     late = [
         made.call("aten::view", [(1, "na")], [(1, "na")]),
         *calls[:1],
         made.call("aten::add", [(1, "na"), (2, "nb")]),
     ]
-    assert list(_alive(trace, late, weights)) == [1, 2, 0]
+    assert list(_alive(trace, late, Weights(by_number=weights))) == [1, 2, 0]
 
 
 def test_results_of_communication_are_what_they_were_made_of(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,14 +101,16 @@ def test_units_are_cut_where_one_activation_is_alive(made: Made, no_aliases: Non
         24: parameter(made, 3, "d", -1), 25: parameter(made, 4, "bd", -1),
     }  # fmt: skip
     shapes, trace = SimpleNamespace(extents=made.extents), SimpleNamespace(file="x")
-    units, rest = _units(trace, [one, extra, two, three, loss, scalar], weights, shapes)  # type: ignore[arg-type]
+    forward, of = [one, extra, two, three, loss, scalar], Weights(by_number=weights)
+    alive = list(_alive(None, forward, of))  # type: ignore[arg-type]
+    units, rest = _units(trace, forward, of, shapes, alive)  # type: ignore[arg-type]
     assert [unit.forward for unit in units] == [[one, extra], [two], [three]] and rest == [loss, scalar]
     assert [[of.number for of in unit.parameters] for unit in units] == [[0, 1], [2, 3], [4]]
     assert [of.unit for of in weights.values()] == [0, 0, 1, 1, 2] and [unit.number for unit in units] == [0, 1, 2]
     assert [unit.kind for unit in units] == ["4x3 4", "4x4 4", "4x4"]
     assert [unit.output for unit in units] == [made.shape(letters) for letters in ("nb", "nd", "nb")]
     with pytest.raises(UsageError, match="x: no parameters are found"):
-        _units(trace, [extra, loss], {}, shapes)  # type: ignore[arg-type]
+        _units(trace, [extra, loss], Weights(), shapes, [1, 0])  # type: ignore[arg-type]
 
 
 def test_kinds_of_units(made: Made) -> None:
@@ -213,7 +120,7 @@ def test_kinds_of_units(made: Made) -> None:
     calls = [first, made.call("aten::mm", [], [(3, "")]), made.call("aten::bmm")]
     unit = Unit(3, calls, parameters=[parameter(made, 0, "ba"), parameter(made, 1, "b")])
     _describe(unit, SimpleNamespace(extents=made.extents))  # type: ignore[arg-type]
-    assert unit.kind == "4x3 4 1*aten::bmm 2*aten::mm" and [of.unit for of in unit.parameters] == [3, 3]
+    assert unit.kind == "4x3 4 1*aten::bmm 2*aten::mm"
     assert (unit.output, unit.dtype, unit.itemsize) == (made.shape("nb"), "float64", 8)
     calls[0].signature = None
     _describe(unit, SimpleNamespace(extents=made.extents))  # type: ignore[arg-type]
@@ -226,7 +133,7 @@ def test_where_the_loss_begins(made: Made) -> None:
     def after(*calls: Any) -> int:
         first = made.call("aten::linear", [(21, "ba")], [(2, "")])
         unit = Unit(0, [first, *calls])
-        loss = _trailing(unit, {21: parameter(made, 0, "ba", -1)})
+        loss = _trailing(unit, Weights(by_number={21: parameter(made, 0, "ba", -1)}))
         assert [*unit.forward, *loss] == [first, *calls]
         return len(loss)
 
@@ -239,13 +146,13 @@ def test_where_the_loss_begins(made: Made) -> None:
     unknown.signature = None
     assert after(unknown) == 0
     unit = Unit(0, [plain, scalar])
-    assert _trailing(unit, {}) == [] and unit.forward == [plain, scalar]
+    assert _trailing(unit, Weights()) == [] and unit.forward == [plain, scalar]
 
 
 def test_parameters_that_no_unit_has(made: Made) -> None:
     weights = {1: parameter(made, 5, "a", -1), 2: parameter(made, 6, "b", 0), 3: parameter(made, 4, "c", -1)}
     calls = [made.call("x", [(3, "c"), (2, "b")], [], made.call("y", [(1, "a")])), made.call("z", [(3, "c"), (9, "a")])]
-    assert [of.number for of in _used(calls, weights)] == [4, 5]
+    assert [of.number for of in _used(calls, Weights(by_number=weights))] == [4, 5]
 
 
 def test_whose_backward(made: Made) -> None:
@@ -261,36 +168,25 @@ def test_whose_backward(made: Made) -> None:
     assert units[1].backward == calls[2:5] and units[0].backward == calls[5:]
 
 
-def test_whose_gradients(made: Made) -> None:
-    """Of equal sizes the parameter used last, those of the same extents first."""
-
-    def unit(*given: str) -> Any:
-        weights = [
-            parameter(made, 0, "ba"),
-            parameter(made, 1, "db"),
-            parameter(made, 2, "bd"),
-            parameter(made, 3, "b"),
-        ]
-        back = [made.call(ACCUMULATE, [], [], *([made.call("detach", [(1, letters)])] if letters else []))
-                for letters in given]  # fmt: skip
-        found = Unit(0, [], [made.call("other", [(1, "b")]), *back], weights)
-        _assign_gradients(found, made_model(made, [found]))
-        return [found.ready[call.row].number if call.row in found.ready else None for call in back]
-
-    assert unit("b", "bd", "db", "ba") == [3, 2, 1, 0] and unit("db", "dd", "dd") == [1, 2, None]
-    assert unit("dd") == [2] and unit("c", "ba") == [None, 0]
-    assert unit("c", "ba", "", "cc") == [3, 0, 2, 1]  # as many are left as parameters
-
-
 def test_the_batch_is_what_most_layers_take_as_data(made: Made) -> None:
     one = made.extents.new(1)
     outers = [made.shape("an")] * 2 + [made.shape("n")] + [(one,)] * 4 + [made.shape("c")] * 3
-    shapes: Any = SimpleNamespace(extents=made.extents, votes=outers)
-    assert _batch(shapes) == made.of["c"]
+    shapes: Any = SimpleNamespace(extents=made.extents, votes=outers, voters=[0] * len(outers), mixed=[])
+    assert _batches(shapes, [[]]) == [made.of["c"]]
     made.extents.fix(made.shape("c"))
-    assert _batch(shapes) == made.of["a"]
+    assert _batches(shapes, [[]]) == [made.of["a"]]
+    shapes.mixed = list(made.shape("a"))  # elements meet along it: the sequence comes first
+    assert _batches(shapes, [[]]) == [made.of["n"]]
     made.extents.fix(made.shape("an"))
-    assert _batch(shapes) == -1
+    assert _batches(shapes, [[]]) == [-1]
+
+
+def test_each_pass_has_its_batch(made: Made) -> None:
+    first, second = made.call("aten::linear"), made.call("aten::linear")
+    shapes: Any = SimpleNamespace(
+        extents=made.extents, votes=[made.shape("a"), made.shape("n")], voters=[first.row, second.row], mixed=[]
+    )
+    assert _batches(shapes, [[first], [second]]) == [made.of["a"], made.of["n"]]
 
 
 def test_tensors_within_a_loss_have_the_extents_of_its_inputs(made: Made) -> None:
@@ -343,8 +239,8 @@ def test_all_calls_in_order(made: Made) -> None:
 
 def test_a_batch_of_two(made: Made) -> None:
     two = made.extents.new(2)
-    shapes: Any = SimpleNamespace(extents=made.extents, votes=[(two,)])
-    assert _batch(shapes) == two
+    shapes: Any = SimpleNamespace(extents=made.extents, votes=[(two,)], voters=[0], mixed=[])
+    assert _batches(shapes, [[]]) == [two]
 
 
 def test_what_is_alive_of_what_is_used_once(made: Made, no_aliases: None) -> None:
@@ -357,9 +253,9 @@ def test_what_is_alive_of_what_is_used_once(made: Made, no_aliases: None) -> Non
         made.call("aten::copy_", [(31, "n")], [(30, "n")]),
         made.call("aten::y", [(30, "n"), (1, "na"), (31, "n")], [(4, "n")]),
     ]  # fmt: skip
-    assert list(_alive(trace, calls, weights)) == [1, 1, 1, 0]
+    assert list(_alive(trace, calls, Weights(by_number=weights))) == [1, 1, 1, 0]
     calls = [made.call("aten::linear", [(21, "ba"), (1, "na")], [(3, "nb")]), made.call("aten::y", [(1, "na")])]
-    assert list(_alive(trace, calls, weights)) == [0, 0]
+    assert list(_alive(trace, calls, Weights(by_number=weights))) == [0, 0]
 
 
 def test_vectors_within_a_loss_stay_as_they_are(made: Made) -> None:

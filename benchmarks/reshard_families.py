@@ -1,0 +1,143 @@
+"""Derived layouts of model families against recordings of them: work, communication, parameters, peak memory.
+
+    python benchmarks/reshard_families.py RECORDINGS [--families gpt,cnn] [--layouts ddp2,fsdp4] [--source single1]
+                                          [--self] [--verbose]
+
+RECORDINGS has a folder FAMILY.LAYOUT for each recording, with rank0.et.json.gz and rank0.kineto.json.gz, as
+`record_families.py` of the shared tools writes them: one step with a global batch of 8, memory profiled. From that of
+SOURCE each other layout of a family is derived and held against its recording: every operator that computes with the
+shapes of what it takes, every collective with its kind, group, elements and order. "refused" and "listed" (exit status
+3 of the command) are no errors; "WRONG" is one: it differs and says nothing. With --self each recording is derived from
+itself instead.
+
+Peak memory: the most that the profiler counted as allocated in the step, and what was there before it (parameters,
+optimizer state, DDP's buckets).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import sys
+from math import prod
+from pathlib import Path
+
+import etplus
+import orjson
+from etplus.resharding.job import Resharded, reshard
+from etplus.resharding.layout import Layout, recorded_layout
+from etplus.trace.errors import UsageError
+from etplus.trace.trace import Trace
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from reshard_families_truth import differences, whole_run
+
+BATCH = 8
+"""Samples of all ranks together."""
+NO_SYNC = "accumns"
+"""The family recorded with `no_sync` under DDP."""
+
+
+def recording(folder: Path) -> Trace:
+    """The first rank of a recording."""
+    return etplus.link(folder / "rank0.et.json.gz", folder / "rank0.kineto.json.gz")
+
+
+def layout_of(name: str, family: str) -> Layout:
+    """The layout that a folder is named after: "ddp2", "fsdp4", "single1"."""
+    kind, ranks = name.rstrip("0123456789"), int(name.lstrip("abcdefghijklmnopqrstuvwxyz"))
+    zero = 3 if kind == "fsdp" else 0
+    return Layout(dp=ranks, zero=zero, batch=BATCH, no_sync=family.startswith(NO_SYNC) and kind == "ddp")
+
+
+def allocated(folder: Path) -> int:
+    """The most bytes that the profiler counted as allocated in the step, 0 where memory was not profiled."""
+    events = orjson.loads(gzip.decompress((folder / "rank0.kineto.json.gz").read_bytes()))["traceEvents"]
+    return max((event["args"]["Total Allocated"] for event in events if event.get("name") == "[memory]"), default=0)
+
+
+def held_before(job: Resharded) -> int:
+    """Bytes of parameters, optimizer state and buckets, which were there before the step."""
+    memory, layout = job.memory[0], job.layout
+    buckets = memory.buffers if layout.dp > 1 and layout.zero < 3 else 0
+    return memory.parameters + memory.optimizer + buckets
+
+
+def compare(folder: Path, family: str, name: str, source: str, *, verbose: bool) -> tuple[str, str]:
+    """Derive one layout; returns the verdict and a line about it."""
+    truth = folder / f"{family}.{name}"
+    try:
+        job = reshard(recording(folder / f"{family}.{source}"), layout_of(name, family))
+        assert isinstance(job, Resharded)
+        found = differences(whole_run(recording(truth)), whole_run(job.trace(0)))
+    except UsageError as error:
+        return "refused", str(error)
+    doubts = job.doubts
+    verdict = "equal" if found.equal else "listed" if doubts else "WRONG"
+    if found.equal and doubts:
+        verdict = "false doubt"
+    peak, derived = allocated(truth), job.memory[0].total
+    ratio = derived / (peak + held_before(job)) if peak else 0.0
+    model = job.derivation.model
+    elements = sum(prod(model.extents.sizes(parameter.shape)) for parameter in model.parameters)
+    line = f"{len(model.parameters):4} {elements:9,} {len(model.buffers):3} {ratio:6.3f}"
+    if verbose:
+        for (operator, sizes), count in [*found.work.most_common(4), *found.missing_work.most_common(4)]:
+            print(f"    {count} {operator} {sizes}")
+        for text in (*found.comms, *doubts):
+            print(f"    {text[:200]}")
+    extra, missing = found.work.total(), found.missing_work.total()
+    order = "" if found.order else ", operators in another order"
+    return verdict, f"{line}  +{extra} -{missing} operators, {len(found.comms)} differences of collectives{order}"
+
+
+def main() -> None:
+    """Print the table; exit status 1 where something is wrong without a word."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recordings", type=Path)
+    parser.add_argument("--families", help="with commas (default: all)")
+    parser.add_argument("--layouts", help="with commas (default: all)")
+    parser.add_argument("--source", default="single1", help="layout that is derived from (default: single1)")
+    parser.add_argument("--self", dest="itself", action="store_true", help="derive each recording from itself")
+    parser.add_argument("--verbose", action="store_true", help="print differences and doubts")
+    arguments = parser.parse_args()
+    folders = sorted(path.name for path in arguments.recordings.iterdir() if path.is_dir() and "." in path.name)
+    wrong = 0
+    if not arguments.itself:
+        print(f"{'recording':18} {'verdict':12} {'parameters':>14} buf memory")
+    for name in folders:
+        family, _, layout = name.partition(".")
+        if arguments.families and family not in arguments.families.split(","):
+            continue
+        if arguments.layouts and layout not in arguments.layouts.split(","):
+            continue
+        if arguments.itself:
+            verdict, line = itself(arguments.recordings / name)
+        elif layout == arguments.source or f"{family}.{arguments.source}" not in folders:
+            continue
+        else:
+            verdict, line = compare(
+                arguments.recordings, family, layout, arguments.source, verbose=arguments.verbose
+            )  # fmt: skip
+        wrong += verdict in ("WRONG", "differs")
+        print(f"{name:18} {verdict:12} {line}", flush=True)
+    sys.exit(1 if wrong else 0)
+
+
+def itself(folder: Path) -> tuple[str, str]:
+    """Derive a recording from itself; returns the verdict and a line about it."""
+    trace = recording(folder)
+    try:
+        was = recorded_layout([trace])
+        job = reshard(trace, Layout(tp=was.tp, dp=was.dp, zero=was.zero, batch=None, microbatches=None), recorded=was,
+                      plan=None) if was.dp == 1 else reshard(trace, Layout(dp=1), recorded=was)  # fmt: skip
+    except UsageError as error:
+        return "refused", str(error)
+    assert isinstance(job, Resharded)
+    proof = job.proof
+    told = f"{proof.operators} operators, {proof.communications} communications"
+    return ("equal" if proof.equal else "differs"), "; ".join([told, *proof.other_communications[:1]])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""What DistributedDataParallel records of buffers, and what it does for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from ..schemas.execution_trace.arguments import call_records
+from ..trace.dtypes import itemsize, standard_dtype
+from ..trace.index import CallIndex
+from ..trace.trace import Trace
+from .step_calls import Call, tensor_values
+from .weights import Buffer
+
+_FLATTEN, _UNFLATTEN = "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors"
+
+
+def trace_is_ddp(trace: Trace) -> bool:
+    """Whether it was recorded with DistributedDataParallel."""
+    return any(name.startswith("DistributedDataParallel") for name in trace.names)
+
+
+def recorded_buffers(trace: Trace, begin: int, end: int) -> list[Buffer]:
+    """The buffers that a step broadcasts, in order; none where it does not."""
+    calls, names = trace.calls, trace.names
+    if not any(name.startswith("c10d::broadcast_") for name in names) or not trace_is_ddp(trace):
+        return []
+    codes = [code for code, name in enumerate(names) if name == _FLATTEN]
+    chosen = np.flatnonzero(np.isin(calls.name, codes) & (calls.ts >= begin) & (calls.end <= end))
+    chosen = chosen[np.argsort(calls.ts[chosen], kind="stable")]
+    found: dict[int, Buffer] = {}
+    for call, record in zip(chosen.tolist(), call_records(trace, calls.source[chosen]), strict=True):
+        signature = trace.signature_of(CallIndex(call))
+        values = list(tensor_values(record.inputs.values))
+        for value, tensor in zip(values, signature.tensors if signature is not None else (), strict=False):
+            dtype = standard_dtype(tensor.dtype)
+            found.setdefault(value[1], Buffer(tensor.shape, dtype, itemsize(dtype) or value[4], written=False))
+    return list(found.values())
+
+
+def without_buffers(forward: Sequence[Call]) -> list[Call]:
+    """A forward pass without what DistributedDataParallel does for buffers: flatten, broadcast, copy back."""
+    found: list[Call] = []
+    copied = False
+    for call in forward:
+        if call.name in (_FLATTEN, _UNFLATTEN):
+            copied = call.name == _UNFLATTEN
+        elif not (copied and call.name == "aten::copy_"):
+            copied = False
+            found.append(call)
+    return found
+
+
+def broadcasts(buffers: Sequence[Buffer]) -> list[tuple[str, int, list[tuple[int, ...]]]]:
+    """By type: name and bytes of an element and the sizes of the buffers that are broadcast together, as
+    `dist._broadcast_coalesced` orders them (torch/csrc/distributed/c10d/comm.cpp)."""
+    found: dict[tuple[str, int], list[tuple[int, ...]]] = {}
+    for buffer in buffers:
+        found.setdefault((buffer.dtype, buffer.itemsize), []).append((prod(buffer.sizes),))
+    ordered = sorted(found.items(), key=lambda item: "float" not in item[0][0])  # counters follow what they count
+    return [(dtype, size, sizes) for (dtype, size), sizes in ordered]

@@ -1,0 +1,59 @@
+"""What the extents of a recording are in another layout: divided ones, the batch, and what follows from both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..reshape.reshape import in_proportion
+
+if TYPE_CHECKING:
+    from .structure import Model
+
+_OF_DATA = frozenset((
+    "aten::nonzero", "aten::nonzero_numpy", "aten::masked_select", "aten::_unique2", "aten::bincount",
+))  # fmt: skip
+"""Operators whose results have sizes that depend on values."""
+
+
+@dataclass(frozen=True)
+class NewExtents:
+    """New values of classes of extents.
+
+    Attributes:
+        changed: new values of the classes that change. batch: those of them that were given for the batch.
+        unknown: classes that follow changed ones in an unknown way; they are taken in proportion.
+        of_data: those of them that depend on values, such as how many tokens a router sends to an expert.
+    """
+
+    changed: dict[int, int]
+    unknown: frozenset[int] = field(default_factory=frozenset)
+    of_data: frozenset[int] = field(default_factory=frozenset)
+
+
+def new_extents(model: Model, divided: Mapping[int, int], batch: Mapping[int, int]) -> NewExtents:
+    """Carry another batch through all relations of the extents (`Extents.solve`).
+
+    Args:
+        divided: new values of what tensor parallelism divides. batch: of the batch extents, also where they stay.
+    """
+    extents = model.extents
+    moved = {root: new for root, new in batch.items() if extents.value[root] != new}
+    if not moved:
+        return NewExtents(dict(divided))
+    known = extents.solve(moved, list(model.data))
+    products, sums = extents.products, {whole for whole, _ in extents.sums}
+    changed = {
+        root: new for root, new in known.items()
+        if new != extents.value[root] and root not in products and root not in sums
+    } | moved  # fmt: skip
+    likely = in_proportion(extents, known)
+    used = {root for call in model.calls() for shape in call.shapes for root in extents.leaves(shape)}
+    unknown = frozenset(root for root in used if root not in known and root not in sums and root not in divided)
+    of_data = frozenset(
+        root for call in model.calls() if call.name in _OF_DATA
+        for shape in call.output_shapes for root in extents.leaves(shape[:1]) if root not in moved
+    )  # fmt: skip
+    changed |= {root: new for root, new in likely.items() if root in unknown or root in of_data}
+    return NewExtents(changed | dict(divided), unknown | of_data, of_data)

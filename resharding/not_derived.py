@@ -1,0 +1,188 @@
+"""What of a layout is not derived: extents that stay, communication that is not known, with their shares."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Literal
+
+from ..trace.brief import brief
+from .rank_program import Derivation
+from .step_calls import walked
+from .structure import PRODUCTS
+
+if TYPE_CHECKING:
+    from .job import Resharded
+
+_NAMED = 4
+LEAST = 0.01
+"""Operators that are not derived make a result doubtful from this share of the time on."""
+
+
+@dataclass(frozen=True)
+class NotDerived:
+    """Something that stays as it was recorded, or is taken in proportion.
+
+    Attributes:
+        what: the operator, or the kind of parameters. reason: why.
+        count: calls or parameters. share: of the recorded operators' own time, or of the parameters' elements.
+        kind: of what it is: "operators", "parameters" or "communication".
+    """
+
+    what: str
+    reason: str
+    count: int
+    share: float
+    kind: Literal["operators", "parameters", "communication"] = "operators"
+
+    __repr__ = brief
+
+
+_UNKNOWN = "follows from what is divided in an unknown way"
+_OF_DATA = "depends on values: in proportion"
+_WHOLE = "whole on every tensor-parallel rank"
+
+
+def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
+    """Operators with an extent that follows from divided ones in an unknown way; parameters that stay whole; and
+    communication that the layout needs and that is not known."""
+    model = derivation.model
+    leaves = model.leaves
+    of_data, unknown = derivation.extents.of_data, derivation.extents.unknown | _loose(derivation)
+    count, time = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    stay = _whole_products(derivation)
+    whole = 0
+    for call in model.calls():
+        own = int(model.trace.self_ns[call.index])
+        whole += own
+        classes = {leaf for shape in call.shapes for leaf in leaves(shape)}
+        reason = (
+            _OF_DATA if not classes.isdisjoint(of_data)
+            else _UNKNOWN if not classes.isdisjoint(unknown)
+            else _WHOLE if call.row in stay else None
+        )  # fmt: skip
+        if reason is not None:
+            count[call.name, reason] += 1
+            time[call.name, reason] += own
+    found = [
+        NotDerived(name, reason, number, time[name, reason] / max(whole, 1))
+        for (name, reason), number in count.items()
+    ]  # fmt: skip
+    found += [*_whole_parameters(derivation), *_communication(derivation)]
+    return tuple(sorted(found, key=lambda row: (-row.share, row.what, row.reason)))
+
+
+def _loose(derivation: Derivation) -> set[int]:
+    """Classes that follow extents which tensor parallelism divides, in an unknown way."""
+    model, divided = derivation.model, derivation.plan.divided if derivation.layout.tp > 1 else set()
+    extents, changed = model.extents, derivation.changed
+    loose: set[int] = set()
+    firm = set[int]()  # they keep their values if others do, and those do
+    related = {leaf for whole, parts in extents.sums for leaf in extents.leaves([whole, *parts])}
+    for some, basis in extents.following:
+        moved = [leaf for leaf in extents.leaves(basis) if leaf in divided]
+        if moved:
+            loose |= {
+                leaf for leaf in extents.leaves(some)
+                if leaf not in changed and leaf not in related
+                and any(extents.value[leaf] % extents.value[root] == 0 for root in moved) and extents.value[leaf] > 1
+            }  # fmt: skip
+        elif basis:
+            firm |= set(extents.leaves(some))
+    return loose - firm - set(extents.leaves([*model.given, *extents.numbers]))
+
+
+def _whole_products(derivation: Derivation) -> set[int]:
+    """Rows of the products of samples with a weight that tensor parallelism divides nowhere."""
+    if derivation.layout.tp == 1:
+        return set()
+    model, leaves, divided = derivation.model, derivation.model.leaves, derivation.plan.divided
+    batch = set(model.batches)
+    return {
+        call.row for call in model.calls()
+        if call.name in PRODUCTS
+        and divided.isdisjoint(known := {leaf for shape in call.shapes for leaf in leaves(shape)})
+        and not batch.isdisjoint(known)
+    }  # fmt: skip
+
+
+def _whole_parameters(derivation: Derivation) -> Iterator[NotDerived]:
+    model = derivation.model
+    if derivation.layout.tp == 1:
+        return
+    divided, extents = derivation.plan.divided, model.extents
+    kept = [parameter for parameter in model.parameters
+            if len(parameter.shape) > 1 and divided.isdisjoint(model.leaves(parameter.shape))]  # fmt: skip
+    elements = sum(prod(extents.sizes(parameter.shape)) for parameter in model.parameters)
+    if kept:
+        mine = sum(prod(extents.sizes(parameter.shape)) for parameter in kept)
+        yield NotDerived("parameters", _WHOLE, len(kept), mine / max(elements, 1), "parameters")
+
+
+def _communication(derivation: Derivation) -> Iterator[NotDerived]:
+    """Communication that the layout needs and that is not known."""
+    model, layout = derivation.model, derivation.layout
+
+    def row(what: str, reason: str, count: int) -> NotDerived:
+        return NotDerived(what, reason, count, 0.0, "communication")
+
+    if model.unmatched and layout.dp > 1 and derivation.recorded.dp == 1:
+        yield row("gradients", "no parameter is known for them", model.unmatched)
+    if layout.dp > 1 and layout.zero == 3 and layout.fsdp_wrap is None and not model.wraps and not model.blocks[1:]:
+        yield row("units of FSDP", "no block repeats, so all parameters are in the root: give --fsdp-wrap", 1)
+    clipping = derivation.clipping
+    if clipping.joined and (layout.tp > 1 or layout.pp > 1):
+        yield row("clipping", "the sum of norms over tensor-parallel ranks or stages is left out", len(clipping.joined))
+    if clipping.joined and layout.zero in (1, 2) and layout.dp > 1:
+        yield row("clipping", "norms are taken of whole gradients", len(clipping.joined))
+    if clipping.unknown and (layout.zero == 3 or layout.tp > 1 or layout.pp > 1) and layout.ranks > 1:
+        yield row("gradients", "what is made of them before the optimizer's step is not summed over ranks",
+                  len(clipping.unknown))  # fmt: skip
+    if layout.pp > 1:
+        tied = [p for p in model.parameters if len({derivation.stages[unit] for unit in _users(derivation, p)}) > 1]
+        if tied:
+            yield row("tied parameters", "their gradients are not summed over stages", len(tied))
+        at = [k for k in range(len(model.units) - 1) if derivation.stages[k] != derivation.stages[k + 1]]
+        open_cuts = [k for k in at if not model.units[k].alone]
+        if open_cuts:
+            yield row("stages", "several activations pass between them, one is sent", len(open_cuts))
+
+
+def _users(derivation: Derivation, parameter: object) -> set[int]:
+    model = derivation.model
+    return {
+        unit.number for unit in model.units for call in walked(unit.forward)
+        for taken in model.weights.taken(call) if taken is parameter
+    }  # fmt: skip
+
+
+def doubts(job: Resharded) -> list[str]:
+    """Why a result is not to be relied upon."""
+    found = []
+    share = sum(row.share for row in job.not_derived if row.kind == "operators")
+    if share > LEAST:
+        rows = [row.what for row in job.not_derived if row.kind == "operators"]
+        names = ", ".join(rows[:_NAMED]) + (f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else "")
+        found.append(f"{share:.1%} of the time is in operators with extents that are not derived: {names}")
+    found += [
+        f"communication is not derived: {row.what}: {row.reason} ({row.count})"
+        for row in job.not_derived if row.kind == "communication"
+    ]  # fmt: skip
+    found += [
+        f"stage {one.stage} communicates {one.communicated:,} elements of gradients, its parameters have "
+        f"{one.parameters:,}" + (f" and {one.padding:,} of padding" if one.padding else "")
+        for one in job.gradients if not one.whole
+    ]  # fmt: skip
+    proof = job.proof
+    if proof.share > LEAST or (proof.extra and not proof.missing):
+        found.append(
+            f"the recorded layout derived from itself lacks {proof.missing.total():,} and adds "
+            f"{proof.extra.total():,} of {proof.operators:,} operators ({proof.share:.1%} of the time)"
+        )
+    if proof.other_communications:
+        found.append(
+            "the recorded layout derived from itself has other communication: " + proof.other_communications[0]
+        )
+    return found

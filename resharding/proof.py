@@ -1,0 +1,259 @@
+"""Evidence for a derived layout: the recorded layout derived from itself, gradients against parameters, scaling."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..trace.brief import brief
+from ..trace.index import CallIndex
+from .items import CommOp, RecordedOp, SyntheticOp
+from .layout import Layout
+from .step_calls import VIEWS, Call, walked
+
+if TYPE_CHECKING:
+    from ..trace.trace import Trace
+    from .rank_program import Derivation
+    from .resized_calls import ResizedCalls
+    from .structure import Model
+
+_BOOKKEEPING = frozenset({
+    "aten::to", "aten::_to_copy", "aten::copy_", "aten::zero_", "aten::fill_", "aten::item",
+    "aten::_local_scalar_dense", "aten::result_type", "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors",
+})  # fmt: skip
+"""Copies and scalars, of which layouts have their own."""
+_ISSUED = {
+    "allreduce_": "all_reduce", "allreduce_coalesced_": "all_reduce", "_allgather_base_": "all_gather",
+    "_reduce_scatter_base_": "reduce_scatter", "broadcast_": "broadcast", "send": "send", "recv_": "recv",
+}  # fmt: skip
+_ISSUE = re.compile(r"c10d::(\w+)")
+_NAMED = 8
+"""So many differences are named; all are counted."""
+
+_Work = tuple[str, tuple[tuple[int, ...], ...]]
+_Comm = tuple[str, int]
+
+
+class Gradients(NamedTuple):
+    """Elements of gradients that a rank of a stage communicates over its data-parallel ranks.
+
+    Attributes:
+        communicated: elements, once a step. parameters: elements of the stage's parameters.
+        padding: elements by which parameters are rounded up to divide them.
+    """
+
+    stage: int
+    communicated: int
+    parameters: int
+    padding: int
+
+    @property
+    def whole(self) -> bool:
+        """All gradients are communicated, and nothing else."""
+        return self.communicated == self.parameters + self.padding
+
+
+@dataclass(frozen=True)
+class SelfProof:
+    """The recorded layout derived from itself, held against the recording.
+
+    Attributes:
+        operators, communications: how many were recorded.
+        missing, extra: operators, with the sizes of what they take, that are recorded and not derived, or derived and
+            not recorded. share: of the step's time that is in missing ones.
+        in_order: the operators come in the recorded order.
+        other_communications: recorded and derived ones that differ, in words.
+    """
+
+    operators: int
+    communications: int
+    missing: Counter[_Work] = field(default_factory=Counter)
+    extra: Counter[_Work] = field(default_factory=Counter)
+    share: float = 0.0
+    in_order: bool = True
+    other_communications: tuple[str, ...] = ()
+
+    __repr__ = brief
+
+    @property
+    def equal(self) -> bool:
+        """Everything is derived as it was recorded."""
+        return not (self.missing or self.extra or self.other_communications)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; keys as in docs/reshard.md."""
+        return {
+            "equal": self.equal, "operators": self.operators, "communications": self.communications,
+            "missing": _listed(self.missing), "extra": _listed(self.extra), "missing_share": self.share,
+            "in_order": self.in_order, "other_communications": list(self.other_communications),
+        }  # fmt: skip
+
+
+def _listed(found: Counter[_Work]) -> list[dict[str, Any]]:
+    return [
+        {"operator": name, "sizes": [list(size) for size in sizes], "count": count}
+        for (name, sizes), count in sorted(found.items(), key=lambda item: (-item[1], item[0]))[:_NAMED]
+    ]
+
+
+def prove(derivation: Derivation, sizes: ResizedCalls) -> SelfProof:
+    """Compare a derivation of the recorded layout with the recording: operators with the sizes of what they take, and
+    collectives and messages with their elements, in order.
+
+    Args:
+        derivation: of the recorded layout. sizes: of the same derivation.
+    """
+    model = derivation.model
+    layout = derivation.layout
+    rank = min(max(model.trace.rank or 0, 0), layout.ranks - 1)
+    known = {call.row for top in model.step if top.name in _OWN for call in top.walk()}
+    known |= {call.row for call in model.left_out}
+    calls = [call for call in walked(model.step) if _works(call) and call.row not in known]
+    calls.sort(key=lambda call: call.ts)
+    recorded = [(call.name, _recorded_sizes(call)) for call in calls]
+    derived: list[_Work] = []
+    comms: list[_Comm] = []
+    for item in derivation.program(rank):
+        if isinstance(item, CommOp):
+            comms.append((item.kind, item.elements))
+        elif isinstance(item, RecordedOp):
+            for call in item.call.walk():
+                if _works(call):
+                    derived.append((call.name, tuple(size for size in sizes.sizes(item, call))))
+                comms += [(comm.kind, comm.elements) for comm in item.after.get(call.row, ())]
+        elif isinstance(item, SyntheticOp) and item.name == "aten::add_" and not model.wraps:
+            derived.append((item.name, item.inputs))  # FSDP does it within its own calls
+    left, right = Counter(recorded), Counter(derived)
+    missing, extra = left - right, right - left
+    own = {call: int(model.trace.self_ns[call.index]) for call in calls}
+    whole = sum(own.values())
+    lost = _time_of(missing, calls, recorded, own)
+    told = _compared(_recorded_comms(model), comms)
+    same_order = [one for one in recorded if one[0] not in _ADDED] == [one for one in derived if one[0] not in _ADDED]
+    return SelfProof(
+        len(recorded), len(comms), missing, extra, lost / max(whole, 1), bool(missing or extra) or same_order, told
+    )
+
+
+_ADDED = ("aten::add_",)
+"""Operators that layouts add of their own, which may come at other moments."""
+_OWN = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors")
+"""What a layout calls for communication."""
+
+
+def _works(call: Call) -> bool:
+    return call.operator and call.name.startswith("aten::") and call.name not in VIEWS | _BOOKKEEPING
+
+
+def _recorded_sizes(call: Call) -> tuple[tuple[int, ...], ...]:
+    return tuple(tensor.shape for tensor in call.signature.tensors) if call.signature is not None else ()
+
+
+def _time_of(missing: Counter[_Work], calls: Sequence[Call], work: Sequence[_Work], own: dict[Call, int]) -> int:
+    left, time = Counter(missing), 0
+    for call, one in zip(calls, work, strict=True):
+        if left[one] > 0:
+            left[one] -= 1
+            time += own[call]
+    return time
+
+
+def _recorded_comms(model: Model) -> list[_Comm]:
+    """What the step issued: kind and elements of the input."""
+    trace = model.trace
+    return [_communication(trace, call) for call in recorded_issues(trace, *model.window)]
+
+
+def recorded_issues(trace: Trace, begin: int, end: int) -> Iterator[CallIndex]:
+    """The calls with which a step issues communication, in order."""
+    calls, names = trace.calls, trace.names
+    codes = [code for code, name in enumerate(names) if _ISSUE.fullmatch(name)]
+    chosen = np.flatnonzero(np.isin(calls.name, codes) & (calls.ts >= begin) & (calls.end <= end))
+    for call in chosen[np.argsort(calls.ts[chosen], kind="stable")].tolist():
+        if not names[calls.name[call]].startswith(("c10d::barrier", "c10d::monitored")):
+            yield CallIndex(call)
+
+
+def _communication(trace: Trace, call: CallIndex) -> _Comm:
+    issued = _ISSUE.fullmatch(trace.names[trace.calls.name[call]])
+    name = issued[1] if issued is not None else ""
+    signature = trace.signature_of(call)
+    tensors = signature.tensors if signature is not None else ()
+    takes = tensors[1:] if name in ("_allgather_base_", "_reduce_scatter_base_") else tensors
+    return _ISSUED.get(name, name), sum(tensor.numel for tensor in takes)
+
+
+def _compared(recorded: Sequence[_Comm], derived: Sequence[_Comm]) -> tuple[str, ...]:
+    """Differences of two sequences in words."""
+    if recorded == derived:
+        return ()
+    found = []
+    for tag, i, j, k, m in SequenceMatcher(None, recorded, derived, autojunk=False).get_opcodes():
+        if tag != "equal":
+            sides = (_in_words(part) for part in (recorded[i:j], derived[k:m]))
+            found.append("recorded {}, derived {}".format(*sides))
+    return tuple(found[:_NAMED])
+
+
+def _in_words(comms: Sequence[_Comm]) -> str:
+    shown = ", ".join(f"{kind} of {elements:,}" for kind, elements in comms[:3])
+    return (shown + (f" and {len(comms) - 3} more" if len(comms) > 3 else "")) or "none"
+
+
+def gradients(derivation: Derivation, stage: int) -> Gradients | None:
+    """Gradients that the first rank of a stage communicates in the last microbatch; None without data parallelism."""
+    layout = derivation.layout
+    if layout.dp == 1:
+        return None
+    parameters = [parameter for parameter in derivation.parameters(stage) if parameter.accumulates]
+    whole = sum(prod(derivation.sizes(parameter)) for parameter in parameters)
+    found, padding = 0, 0
+    reduced = derivation.reduced(stage)
+    if layout.zero == 3:
+        shard = derivation.shard(layout.coordinates(layout.rank(0, 0, stage)))
+        assert shard is not None
+        padding = sum(shard.padded(derivation.sizes(p)) * layout.dp - prod(derivation.sizes(p)) for p in parameters)
+        found = sum(comm.elements for comm in reduced)
+    else:
+        found = sum(comm.elements for comm in reduced)
+        if layout.zero == 2:
+            padding = sum(-bucket.elements % layout.dp for bucket in derivation.buckets(stage))
+    return Gradients(stage, found, whole, padding)
+
+
+def recorded_layout_of(derivation: Derivation) -> Layout:
+    """The recorded layout as one to be derived, with its gradients communicated as often as recorded."""
+    recorded, model = derivation.recorded, derivation.model
+    zero = 3 if model.wraps else 0
+    passes = len(model.passes)
+    no_sync = False
+    if passes > 1 and recorded.dp > 1:
+        kind = "reduce_scatter" if zero else "all_reduce"
+        whole = sum(prod(model.extents.sizes(parameter.shape)) for parameter in model.parameters)
+        reduced = sum(elements for name, elements in _recorded_comms(model) if name == kind)
+        no_sync = reduced < 1.5 * whole
+    return Layout(tp=recorded.tp, dp=recorded.dp, zero=zero, no_sync=no_sync)
+
+
+def scaling_in_words(derivation: Derivation) -> str:
+    """Whether the global batch stays (strong scaling) or that of a rank (weak scaling), with both."""
+    layout, model = derivation.layout, derivation.model
+    rank, parts = derivation.rank_batch, derivation.parts
+    if not rank:
+        return "no batch was found: every rank works on what was recorded"
+    whole, before = rank * layout.dp, model.samples * derivation.recorded.dp
+    steps = f" in {parts} microbatches of {rank // parts}" if parts > 1 else ""
+    kind = (
+        "the recorded batch" if whole == before and layout.dp == derivation.recorded.dp
+        else "strong scaling" if whole == before
+        else "weak scaling" if rank == model.samples
+        else "another batch"
+    )  # fmt: skip
+    return f"{kind}: {rank:,} samples per rank{steps}, {whole:,} in all (recorded: {before:,} in all)"

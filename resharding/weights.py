@@ -1,0 +1,436 @@
+"""Parameters, their gradients and buffers of a recorded step, by the memory that the optimizer changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from ..reshape.shapes.followed_calls import Shapes
+from ..reshape.shapes.terms import Shape
+from ..trace.brief import brief
+from ..trace.dtypes import itemsize
+from .items import Shard
+from .step_calls import Call, tensor_values, walked
+
+if TYPE_CHECKING:
+    from .wraps import RecordedWrap
+
+ACCUMULATE = "torch::autograd::AccumulateGrad"
+_FLOATS = ("float", "double", "half", "bfloat")
+Evidence = Literal["optimizer", "shapes", "use"]
+
+
+@dataclass(eq=False)
+class Parameter:
+    """A parameter of the model; tied ones are one.
+
+    Attributes:
+        number: its place in the order of the optimizer (of `model.parameters()`).
+        shape: extents. dtype: torch's name of the element type, as in ETs ("float").
+        unit: which unit it belongs to. use: place of its first use in forward.
+        storage: of the tensor in forward, −1 where it is not known.
+    """
+
+    number: int
+    shape: Shape
+    itemsize: int
+    dtype: str
+    unit: int = -1
+    use: int = -1
+    storage: int = -1
+    elements: int = 0
+    accumulates: bool = True
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor of the model that the optimizer does not change.
+
+    Attributes:
+        sizes: of the whole tensor. written: forward changes it (running statistics); else it is constant.
+        dtype, itemsize: of an element.
+    """
+
+    sizes: tuple[int, ...]
+    dtype: str
+    itemsize: int
+    written: bool
+
+
+class GivenTensor(NamedTuple):
+    """A tensor that a call takes: its number, extents, type, the size of an element, its storage and offset there."""
+
+    number: int
+    shape: Shape
+    dtype: str
+    itemsize: int
+    storage: int = -1
+    offset: int = 0
+
+
+class Region(NamedTuple):
+    """Elements [begin, end) of a storage that are a parameter's."""
+
+    begin: int
+    end: int
+    parameter: Parameter
+
+
+Owned = list[tuple[Call, list[tuple[Call, "Parameter | None"]]]]
+
+
+@dataclass
+class Weights:
+    """What is known of the parameters of a step.
+
+    Attributes:
+        parameters: in the optimizer's order.
+        optimizer: of each call of the optimizer's steps, whose parameter it is for (None: of all).
+        evidence: how they were found: changed by the optimizer in the memory that forward reads ("optimizer"), of equal
+            shapes with what it changes ("shapes"), or taken as weights by layers ("use").
+        by_storage, by_number: of tensors in forward. by_shard: by the storage of a rank's part (FSDP).
+        part: which part of parameters the recorded optimizer has, None for the whole ones.
+    """
+
+    parameters: list[Parameter] = field(default_factory=list)
+    optimizer: Owned = field(default_factory=list)
+    evidence: Evidence = "optimizer"
+    by_storage: dict[int, list[Region]] = field(default_factory=dict)
+    by_number: dict[int, Parameter] = field(default_factory=dict)
+    by_shard: dict[int, Parameter] = field(default_factory=dict)
+    part: Shard | None = None
+
+    __repr__ = brief
+
+    def taken(self, call: Call) -> Iterator[Parameter]:
+        """The parameters among what a call takes, views of them included."""
+        for value in tensor_values(call.record.get("inputs")):
+            yield from self.within(value)
+
+    def within(self, value: Sequence[int]) -> Sequence[Parameter]:
+        """The parameters that a tensor in an ET ([number, storage, offset, elements, …]) is, is a view of, or has."""
+        regions = self.by_storage.get(value[1])
+        if regions is None:
+            known = self.by_number.get(value[0])
+            return () if known is None else (known,)
+        if len(regions) == 1:
+            return (regions[0].parameter,)
+        at, count = value[2], value[3]
+        return [
+            region.parameter for region in regions
+            if region.begin <= at < region.end or at <= region.begin < region.end <= at + count
+        ]  # fmt: skip
+
+    def of(self, value: Sequence[int]) -> Parameter | None:
+        """The first of them, None for any other tensor."""
+        return next(iter(self.within(value)), None)
+
+
+def find_weights(
+    steps: Sequence[Call], shapes: Shapes, forward: Sequence[Call], gathered: Sequence[RecordedWrap] = (),
+    part: Shard | None = None,
+) -> Weights:  # fmt: skip
+    """Find parameters: memory that comes from outside, that forward reads and the optimizer changes in place.
+
+    A storage is of one parameter however many operators use it, so tied weights count once, and views of packed ones
+    are theirs. Where the optimizer changes other memory (distributed tensors) the weights of layers with equal shapes
+    are taken; without any call of the optimizer all that layers take as weights.
+    """
+    children = [child for step in steps for child in step.children]
+    if gathered:
+        return _of_shards(steps, shapes, forward, gathered, part)
+    outside = outside_tensors(forward)
+    weights = Weights()
+    known = set[tuple[int, int]]()
+    for given in _changed(children):
+        if given.storage in outside and (given.storage, given.offset) not in known:
+            known.add((given.storage, given.offset))
+            shape = _shape_of(given, outside[given.storage], shapes)
+            elements = prod(shapes.extents.sizes(given.shape))
+            parameter = Parameter(
+                len(weights.parameters), shape, given.itemsize, given.dtype, storage=given.storage, elements=elements
+            )
+            weights.parameters.append(parameter)
+            end = given.offset + elements
+            weights.by_storage.setdefault(given.storage, []).append(Region(given.offset, end, parameter))
+    if weights.parameters:
+        weights.optimizer = [(step, list(_owners(step, weights.of))) for step in steps]
+        return weights
+    taken, owners = _by_shapes(steps, shapes, forward)
+    numbered = sorted(taken.values(), key=lambda parameter: parameter.number)
+    return Weights(numbered, owners, "shapes" if children else "use", by_number=taken)
+
+
+def _shape_of(changed: GivenTensor, used: GivenTensor, shapes: Shapes) -> Shape:
+    """Extents of a parameter: those of forward where it is used whole, with those of the optimizer."""
+    extents = shapes.extents
+    if extents.sizes(changed.shape) != extents.sizes(used.shape):
+        return changed.shape
+    for left, right in zip(used.shape, changed.shape, strict=True):
+        extents.same(left, right)
+    return used.shape
+
+
+def _of_shards(
+    steps: Sequence[Call], shapes: Shapes, forward: Sequence[Call], gathered: Sequence[RecordedWrap],
+    part: Shard | None,
+) -> Weights:  # fmt: skip
+    """Parameters of FSDP2: forward reads them in memory that was gathered last out of the ranks' parts.
+
+    Their memory is used again by others, but the tensors themselves stay, so they are known by number.
+    """
+    made = {number for call in walked(forward) for number in call.tensor_ids("outputs")}
+    used: dict[int, GivenTensor] = {}
+    events = [(ts, storages, unit) for unit in gathered for ts, storages in unit.gathered]
+    events.sort(key=lambda event: event[0])
+    reads = sorted((call for call in walked(forward)), key=lambda call: call.ts)
+    current: dict[int, int] = {}  # gathered storage -> shard
+    at = 0
+    for call in reads:
+        while at < len(events) and events[at][0] <= call.ts:
+            current |= dict(zip(events[at][1], events[at][2].shards, strict=False))
+            at += 1
+        for given in given_tensors(call):
+            shard = current.get(given.storage)
+            if shard is not None and given.number not in made:
+                used.setdefault(shard, given)
+    order = [given.storage for child in (child for step in steps for child in step.children) for given in _first(child)]
+    order += [shard for unit in gathered for shard in unit.shards]
+    found = Weights(part=part)
+    for shard in dict.fromkeys(order):
+        if shard in used:
+            given = used[shard]
+            sizes = shapes.extents.sizes(given.shape)
+            elements = prod(sizes if part is None else part.of(sizes))
+            parameter = Parameter(
+                len(found.parameters), given.shape, given.itemsize, given.dtype, elements=elements
+            )  # fmt: skip
+            found.parameters.append(parameter)
+            found.by_shard[shard] = found.by_number[given.number] = parameter
+    found.optimizer = [(step, list(_owners(step, lambda value: found.by_shard.get(value[1])))) for step in steps]
+    for _, owned in found.optimizer:
+        for call, owner in owned:
+            for inner in call.walk():
+                make_whole(inner, owner, found, shapes)
+    return found
+
+
+def _first(child: Call) -> Iterator[GivenTensor]:
+    yield from _changed([child])
+
+
+def make_whole(call: Call, owner: Parameter | None, weights: Weights, shapes: Shapes) -> None:
+    """Give a call of the optimizer on parts of parameters the extents of the whole ones.
+
+    Args:
+        owner: of the parameter that the call is for, None for one on lists of all.
+    """
+    extents, part = shapes.extents, weights.part
+
+    def whole(shape: Shape | None, parameter: Parameter) -> Shape | None:
+        if shape is None or part is None or extents.sizes(shape) != part.of(extents.sizes(parameter.shape)):
+            return shape
+        return parameter.shape
+
+    def side(arguments: tuple[tuple[Shape | None, ...], ...]) -> tuple[tuple[Shape | None, ...], ...]:
+        if owner is not None:
+            return tuple(tuple(whole(shape, owner) for shape in tensors) for tensors in arguments)
+        count = len(weights.parameters)
+        return tuple(
+            tuple(map(whole, tensors, weights.parameters)) if len(tensors) == count else tensors
+            for tensors in arguments
+        )
+
+    call.inputs, call.results = side(call.inputs), side(call.results)
+    for name in ("input_shapes", "output_shapes"):
+        call.__dict__.pop(name, None)
+
+
+def outside_tensors(forward: Sequence[Call]) -> dict[int, GivenTensor]:
+    """By storage the largest of the tensors that forward takes and nothing in it has made."""
+    found: dict[int, GivenTensor] = {}
+    made: set[int] = set()
+    sizes: dict[int, int] = {}
+
+    def visit(call: Call) -> None:
+        for given in given_tensors(call):
+            numel = _numel(call, given)
+            if given.storage not in made and numel > sizes.get(given.storage, -1):
+                found[given.storage], sizes[given.storage] = given, numel
+        for child in call.children:
+            visit(child)
+        own = {value[1] for value in tensor_values(call.record.get("inputs"))}
+        made.update(value[1] for value in tensor_values(call.record.get("outputs")) if value[1] not in own)
+
+    for call in forward:
+        visit(call)
+    return {storage: given for storage, given in found.items() if storage not in made}
+
+
+def _numel(call: Call, given: GivenTensor) -> int:
+    return next((v[3] for v in tensor_values(call.record.get("inputs")) if v[0] == given.number), 0)
+
+
+def _changed(children: Iterable[Call]) -> Iterator[GivenTensor]:
+    """The tensors that the optimizer's calls change in place, in order: the first argument, of lists all in it."""
+    for child in children:
+        given = given_tensors(child)
+        if not given or not (child.name.endswith("_") or "_fused" in child.name):
+            continue
+        count = len(child.inputs[0]) if child.inputs else 0
+        yield from given[: max(count, 1)]
+
+
+def _owners(
+    step: Call, owner_of: Callable[[Sequence[int]], Parameter | None]
+) -> Iterator[tuple[Call, Parameter | None]]:
+    """Calls of an optimizer for one parameter each end with the one that changes it; None for calls on lists."""
+    waiting: list[Call] = []
+    for child in step.children:
+        waiting.append(child)
+        first = next(tensor_values(child.record.get("inputs")), None)
+        on_lists = any(len(tensors) > 1 for tensors in child.inputs)
+        owner = None if first is None else owner_of(first)
+        if on_lists or owner is not None:
+            yield from ((earlier, None if on_lists else owner) for earlier in waiting)
+            waiting = []
+    yield from ((earlier, None) for earlier in waiting)
+
+
+def _by_shapes(steps: Sequence[Call], shapes: Shapes, forward: Sequence[Call]) -> tuple[dict[int, Parameter], Owned]:
+    """Parameters by number of their tensor in forward, among what layers take as weights."""
+    made = {number for call in walked(forward) for number in call.tensor_ids("outputs")}
+    used: dict[int, GivenTensor] = {}
+    for call in walked(forward):
+        for tensor in given_tensors(call):
+            if tensor.number not in made and tensor.dtype.lower().removeprefix("c10::").startswith(_FLOATS):
+                used.setdefault(tensor.number, tensor)
+    candidates = [number for number in _weight_like(forward, made) if number in used]
+    children = [child for step in steps for child in step.children]
+    if not children:
+        known = enumerate(used[number] for number in candidates)
+        made_up = {tensor.number: Parameter(k, tensor.shape, tensor.itemsize, tensor.dtype) for k, tensor in known}
+        return made_up, [(step, []) for step in steps]
+    lists = [child for child in children if child.inputs and len(child.inputs[0]) > 1]
+    entries = [
+        tensor for child in (lists or children)
+        for tensor in (given_tensors(child) if lists else given_tensors(child)[:1])
+    ]  # fmt: skip
+    taken: dict[int, Parameter] = {}
+    by_tensor: dict[int, Parameter] = {}
+    direct = [entry for entry in entries if entry.number in candidates]
+    for entry in direct or entries:
+        match: int | None = entry.number
+        if match in by_tensor:
+            continue
+        if match not in candidates:
+            sizes = shapes.extents.sizes(entry.shape)
+            alike = (k for k in candidates if k not in taken and shapes.extents.sizes(used[k].shape) == sizes)
+            if (match := next(alike, None)) is None:
+                continue
+            for extent, other in zip(used[match].shape, entry.shape, strict=True):
+                shapes.extents.same(extent, other)
+        taken[match] = Parameter(len(by_tensor), used[match].shape, entry.itemsize, entry.dtype)
+        by_tensor[entry.number] = taken[match]
+    return taken, [(step, list(_owners(step, lambda value: by_tensor.get(value[0])))) for step in steps]
+
+
+def _weight_like(forward: Sequence[Call], made: set[int]) -> dict[int, None]:
+    """Numbers of tensors that layers take as weights or biases, in order of use."""
+    found: dict[int, None] = {}
+    for call in walked(forward):
+        values = call.record.get("inputs", {}).get("values", [])
+        for place in _weight_places(call.name):
+            for tensor in tensor_values(values[place : place + 1]):
+                if tensor[0] not in made:
+                    found.setdefault(tensor[0])
+    return found
+
+
+def _weight_places(name: str) -> Iterable[int]:
+    """Positions of the weights and biases of an operator."""
+    if "norm" in name:
+        return range(1, 5)
+    if name == "aten::linear" or "conv" in name:
+        return 1, 2
+    if "embedding" in name or name in ("aten::t", "aten::div"):
+        return (0,)
+    return (0, 1, 2) if name in ("aten::addmm", "aten::mm") else ()
+
+
+def given_tensors(call: Call) -> list[GivenTensor]:
+    """The tensors that a call takes; none where they are not recorded whole."""
+    values = list(tensor_values(call.record.get("inputs")))
+    signature = call.signature.tensors if call.signature is not None else ()
+    if not len(values) == len(call.input_shapes) == len(signature):
+        return []
+    return [
+        GivenTensor(value[0], shape, tensor.dtype, itemsize(tensor.dtype) or value[4], value[1], value[2])
+        for value, shape, tensor in zip(values, call.input_shapes, signature, strict=True)
+    ]
+
+
+def gradients_of(weights: Weights) -> dict[tuple[int, int], Parameter]:
+    """By storage and offset, the tensors that the optimizer takes beside a parameter: its gradient is among them."""
+    found: dict[tuple[int, int], Parameter] = {}
+    made = set[int]()  # in the optimizer: memory that may have been any tensor's before
+    for _, owned in weights.optimizer:
+        for call, owner in owned:
+            if owner is not None:
+                rows: list[tuple[Sequence[int], Parameter]] = [
+                    (value, owner) for value in tensor_values(call.record.get("inputs"))
+                ]
+            else:
+                rows = list(_of_lists(call, weights.parameters))
+            for value, parameter in rows:
+                alike = not parameter.elements or value[3] == parameter.elements
+                if alike and value[1] not in weights.by_storage and value[1] not in made:
+                    found.setdefault((value[1], value[2]), parameter)
+            for inner in call.walk():
+                own = {value[1] for value in tensor_values(inner.record.get("inputs"))}
+                made |= {value[1] for value in tensor_values(inner.record.get("outputs"))} - own
+    return found
+
+
+def _of_lists(call: Call, parameters: Sequence[Parameter]) -> Iterator[tuple[Sequence[int], Parameter]]:
+    """Of a call on lists with one entry a parameter, each entry with its parameter."""
+    for value in call.record.get("inputs", {}).get("values", []):
+        if isinstance(value, list) and len(value) == len(parameters) and all(isinstance(v, list) for v in value):
+            yield from zip(value, parameters, strict=True)
+
+
+def find_buffers(
+    weights: Weights, forward: Sequence[Call], batch: set[int], shapes: Shapes
+) -> list[Buffer]:  # fmt: skip
+    """Tensors from outside that are neither parameters nor of a sample: what forward writes (running statistics), and
+    constants without an extent of the batch, in order of use."""
+    written = _written(forward)
+    found: list[Buffer] = []
+    made = {
+        number for call in walked(forward)
+        for number in set(call.tensor_ids("outputs")) - set(call.tensor_ids("inputs"))
+    }  # fmt: skip
+    recorded = {shapes.extents.value[root] for root in batch}
+    recorded.add(sum(shapes.extents.value[root] for root in batch))
+    for storage, given in outside_tensors(forward).items():
+        sizes = tuple(shapes.extents.sizes(given.shape))
+        if storage in weights.by_storage or given.number in weights.by_number or given.number in made:
+            continue
+        of_samples = not batch.isdisjoint(shapes.extents.leaves(given.shape)) or (sizes[:1] and sizes[0] in recorded)
+        if storage in written or (sizes and not of_samples):
+            found.append(Buffer(sizes, given.dtype, given.itemsize, storage in written))
+    return found
+
+
+def _written(forward: Sequence[Call]) -> set[int]:
+    """Storages that forward changes in place: first arguments of such operators, running statistics of batch norms."""
+    found: set[int] = set()
+    for call in walked(forward):
+        values = call.record.get("inputs", {}).get("values", [])
+        places = [0] if call.name.startswith("aten::") and call.name.endswith("_") else []
+        places += [3, 4] if "batch_norm" in call.name and "backward" not in call.name else []
+        for place in places:
+            found |= {tensor[1] for tensor in tensor_values(values[place : place + 1])}
+    return found

@@ -1,0 +1,292 @@
+"""Which parameters FSDP gathers together: as recorded, by repeated blocks, or as the user says."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.execution_trace.arguments import call_records
+from ..trace.brief import brief
+from ..trace.errors import UsageError
+from ..trace.trace import Trace
+from .step_calls import VIEWS, Call, tensor_values, walked
+from .weights import Parameter, Weights
+
+if TYPE_CHECKING:
+    from .structure import Model
+
+_LABEL = re.compile(r"FSDP::[a-z_]+(?: for)?(?: \((?P<label>[^)]*)\))?")
+_FSDP_CALLS = "fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat"
+_PERIODS = 64
+"""So many distances between alike calls are tried as lengths of a block."""
+_LEAST_SHARE = 0.25
+"""Another repeated block counts where it has this share of the first one's elements."""
+
+
+@dataclass
+class RecordedWrap:
+    """A unit of FSDP2 in a recording.
+
+    Attributes:
+        label: the module's name, "" for the root. shards: storages of the rank's parts of parameters.
+        gathered: (ts, storages of the gathered parameters). gradients: (ts, storages that are reduced).
+    """
+
+    label: str
+    shards: tuple[int, ...] = ()
+    gathered: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+    gradients: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+
+    __repr__ = brief
+
+
+def recorded_wraps(trace: Trace, begin: int, end: int) -> list[RecordedWrap]:
+    """The units of FSDP2 that a step gathers, in order; none for other recordings."""
+    calls, names = trace.calls, trace.names
+    codes = [code for code, name in enumerate(names) if name.startswith(_FSDP_CALLS)]
+    chosen = np.flatnonzero(np.isin(calls.name, codes) & (calls.ts >= begin) & (calls.end <= end))
+    chosen = chosen[np.argsort(calls.ts[chosen], kind="stable")]
+    found: dict[str, RecordedWrap] = {}
+    for call, record in zip(chosen.tolist(), call_records(trace, calls.source[chosen]), strict=True):
+        unit = found.setdefault(label := _label(trace, call), RecordedWrap(label))
+        lists = [value for value in record.inputs.values if isinstance(value, list) and value]
+        lists = [value for value in lists if isinstance(value[0], list)]
+        storages = [tuple(tensor[1] for tensor in tensor_values(value)) for value in lists]
+        name, ts = names[calls.name[call]], int(calls.ts[call])
+        if not storages:
+            continue
+        if name.startswith(_FSDP_CALLS[0]):
+            unit.shards = unit.shards or storages[0]
+        elif name.startswith(_FSDP_CALLS[1]):
+            unit.gathered.append((ts, storages[-1]))
+        else:
+            unit.gradients.append((ts, storages[0]))
+    return [unit for unit in found.values() if unit.shards]
+
+
+def _label(trace: Trace, call: int) -> str:
+    """The module of the FSDP annotation around a call."""
+    while call >= 0:
+        matched = _LABEL.match(trace.names[trace.calls.name[call]])
+        if matched is not None:
+            return matched["label"] or ""
+        call = int(trace.calls.parent[call])
+    return ""
+
+
+class CallRange(NamedTuple):
+    """Topmost calls [begin, end) of forward."""
+
+    begin: int
+    end: int
+
+
+def repeated_blocks(
+    forward: Sequence[Call], weights: Weights, alive: Sequence[int], sizes: Mapping[int, int]
+) -> list[CallRange]:
+    """Blocks of calls that follow each other several times, the same operators on parameters of the same shapes.
+
+    Of several ways to cut that which repeats most parameters counts, the shortest block of those, and where it can
+    begin at several places, that with the fewest activations alive between blocks.
+
+    Args:
+        alive: how many activations are alive after each call. sizes: elements of each parameter, by number.
+    """
+    work = [at for at, call in enumerate(forward) if call.name not in VIEWS]
+    codes: dict[tuple[object, ...], int] = {}
+    seen = set[int]()
+    tokens, elements = np.zeros(len(work), np.int64), np.zeros(len(work), np.int64)
+    for place, at in enumerate(work):
+        taken = list(dict.fromkeys(p.number for call in walked([forward[at]]) for p in weights.taken(call)))
+        new = [number for number in taken if number not in seen]
+        seen.update(new)
+        token = (forward[at].name, *(sizes[number] for number in taken))
+        tokens[place], elements[place] = codes.setdefault(token, len(codes)), sum(sizes[number] for number in new)
+    found: list[CallRange] = []
+    least = [0.0]
+    before = np.array([alive[at - 1] if at else 1 for at in work], np.int64)
+
+    def search(begin: int, end: int) -> None:
+        best = _best(tokens[begin:end], elements[begin:end], before[begin:end], least[0])
+        if best is None:
+            return
+        first, count, period = best
+        block = float(elements[begin + first : begin + first + count * period].sum()) / count
+        least[0] = least[0] or _LEAST_SHARE * block
+        edges = [begin + first + k * period for k in range(count + 1)]
+        bounds = [work[edge] if edge < len(work) else len(forward) for edge in edges]
+        found.extend(CallRange(left, right) for left, right in pairwise(bounds))
+        search(begin, edges[0])
+        search(edges[-1], end)
+
+    search(0, len(work))
+    return sorted([*found, *_of_other_sizes(sorted(found), forward, weights, alive)])
+
+
+def _of_other_sizes(
+    found: Sequence[CallRange], forward: Sequence[Call], weights: Weights, alive: Sequence[int]
+) -> list[CallRange]:
+    """Parts between two activations, outside of repeated blocks, that take parameters in all the ways that a block
+    does, such as a residual block that changes the number of channels."""
+    if not found:
+        return []
+    uses = [any(True for one in call.walk() for _ in weights.taken(one)) for call in forward]
+    wanted = Counter(call.name for at, call in enumerate(forward) if uses[at] and found[0].begin <= at < found[0].end)
+    more, edges = list[CallRange](), [0, *(edge for block in found for edge in block), len(forward)]
+    for begin, end in zip(edges[::2], edges[1::2], strict=True):
+        first = begin
+        for at in range(begin, end):
+            if alive[at] == 1 or at == end - 1:
+                names = Counter(forward[k].name for k in range(first, at + 1) if uses[k])
+                if wanted <= names:
+                    more.append(CallRange(first, at + 1))
+                first = at + 1
+    return more
+
+
+def _best(
+    tokens: npt.NDArray[np.int64], elements: npt.NDArray[np.int64], before: npt.NDArray[np.int64], least: float
+) -> tuple[int, int, int] | None:
+    """First call, number and length of the blocks that repeat the most elements.
+
+    Between blocks no more is alive than before the first one: parts of a residual block are none.
+    """
+    found: tuple[tuple[int, int], tuple[int, int, int]] | None = None
+    for period in _periods(tokens, elements):
+        for begin, end in _runs(tokens[:-period] == tokens[period:]):
+            count = (end - begin) // period + 1
+            if count < 2 or (least and period < 3):
+                continue
+            starts = range(begin, begin + (end - begin) % period + 1)
+            inside = {at: before[at + period : at + count * period : period] for at in starts}
+            first = min(starts, key=lambda at: (int(inside[at].sum()) + int(before[at]), at))
+            parts = elements[first : first + count * period].reshape(count, period).sum(1)
+            covered = int(parts.sum())
+            if parts[0] <= 0 or parts[-1] <= 0 or covered / count < least or inside[first].max() > before[first]:
+                continue
+            key = covered, -period
+            if found is None or key > found[0]:
+                found = key, (first, count, period)
+    return None if found is None else found[1]
+
+
+def _periods(tokens: npt.NDArray[np.int64], elements: npt.NDArray[np.int64]) -> list[int]:
+    """Distances between calls alike that take new parameters, the most frequent ones."""
+    last: dict[int, list[int]] = {}
+    counts = Counter[int]()
+    for at in np.flatnonzero(elements > 0).tolist():
+        before = last.setdefault(int(tokens[at]), [])
+        counts.update(at - other for other in before[-8:])
+        before.append(at)
+    return sorted(period for period, _ in counts.most_common(_PERIODS))
+
+
+def _runs(equal: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """Where runs of True begin and end."""
+    edges = np.diff(np.concatenate(([0], equal.astype(np.int8), [0])))
+    yield from zip(np.flatnonzero(edges == 1).tolist(), np.flatnonzero(edges == -1).tolist(), strict=True)
+
+
+@dataclass(eq=False)
+class Wrap:
+    """Parameters that FSDP gathers and reduces together.
+
+    Attributes:
+        label: the module's name or the number of the block; "" for the root, which has what no other unit has.
+        parameters: their numbers, in the order of the optimizer. units: first and last unit that uses them.
+    """
+
+    label: str
+    parameters: list[int] = field(default_factory=list)
+    units: tuple[int, int] = (-1, -1)
+
+    __repr__ = brief
+
+    @property
+    def root(self) -> bool:
+        """It is the root."""
+        return not self.label
+
+
+def boundaries(forward: Sequence[Call], weights: Weights, label_of: Mapping[int, str]) -> set[int]:
+    """Places of the topmost calls with which another unit begins, or the root's parameters are used again.
+
+    Args:
+        label_of: of each parameter's number the unit's label, "" for the root.
+    """
+    found, current, seen = set[int](), "", set[int]()
+    for at, call in enumerate(forward):
+        for parameter in (p for inner in call.walk() for p in weights.taken(inner)):
+            label = label_of.get(parameter.number, "")
+            if parameter.number not in seen and label != current:
+                found.add(at)
+                current = label
+            seen.add(parameter.number)
+    return found
+
+
+def chosen_wraps(
+    model: Model, wanted: str | None, sizes: Callable[[Parameter], Sequence[int]]
+) -> list[Wrap]:  # fmt: skip
+    """The units of FSDP that a layout asks for (`Layout.fsdp_wrap`).
+
+    Raises:
+        UsageError: no such module.
+    """
+    if wanted is None:
+        rest = [parameter.number for parameter in model.parameters]
+        return model.wraps or model.blocks or [Wrap("", rest, (0, len(model.units) - 1))]
+    if wanted in ("each", "") or wanted.isdecimal():
+        least = int(wanted) if wanted.isdecimal() else 0
+        found = []
+        for unit in model.units:
+            if unit.parameters and sum(prod(sizes(parameter)) for parameter in unit.parameters) >= least:
+                numbers = sorted(parameter.number for parameter in unit.parameters)
+                found.append(Wrap(f"unit {unit.number}", numbers, (unit.number, unit.number)))
+        return _with_root(model, found)
+    return _with_root(model, _of_modules(model, wanted))
+
+
+def _with_root(model: Model, found: list[Wrap]) -> list[Wrap]:
+    taken = {number for wrap in found for number in wrap.parameters}
+    rest = [parameter.number for parameter in model.parameters if parameter.number not in taken]
+    return [*([Wrap("", rest, (0, len(model.units) - 1))] if rest else []), *found]
+
+
+def _regions(trace: Trace, call: Call) -> list[str]:
+    """Named regions around a call, outermost first."""
+    tree = trace.hierarchy
+    return [trace.names[code] for code in tree.regions(int(tree.path[call.index]))]
+
+
+def _of_modules(model: Model, name: str) -> list[Wrap]:
+    """Units of the outermost modules of a class, where the recording has modules."""
+    trace = model.trace
+    wanted = re.compile(rf"nn\.Module: {re.escape(name)}(?:_\d+)?")
+    found: dict[str, Wrap] = {}
+    seen = set[int]()
+    for unit in model.units:
+        for call in walked(unit.forward):
+            label = next((one for one in _regions(trace, call) if wanted.fullmatch(one)), None)
+            for parameter in model.weights.taken(call) if label is not None else ():
+                if parameter.number not in seen:
+                    seen.add(parameter.number)
+                    wrap = found.setdefault(str(label), Wrap(str(label), [], (unit.number, unit.number)))
+                    wrap.parameters.append(parameter.number)
+                    wrap.units = wrap.units[0], unit.number
+    if not found:
+        raise UsageError(
+            f"{trace.file}: no module of class {name} is recorded; record with with_modules=True and with_stack=True, "
+            "or give --fsdp-wrap each or a number of elements"
+        )
+    for wrap in found.values():
+        wrap.parameters.sort()
+    return list(found.values())

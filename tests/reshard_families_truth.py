@@ -1,0 +1,109 @@
+"""Hold what a derived rank runs against a recording of it: work of any operator with its shapes, collectives."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+import numpy as np
+from etplus.resharding.step_calls import COMMUNICATES, VIEWS
+from etplus.trace.conventions import PROFILER_STEP
+from etplus.trace.tables import OP
+from etplus.trace.trace import Trace
+
+__all__ = ["Differences", "WholeRun", "differences", "whole_run"]
+
+_BOOKKEEPING = {
+    "aten::to", "aten::_to_copy", "aten::copy_", "aten::zero_", "aten::fill_", "aten::zeros", "aten::zeros_like",
+    "aten::ones_like", "aten::item", "aten::_local_scalar_dense", "aten::resize_", "aten::set_", "aten::result_type",
+    "aten::is_nonzero", "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors",
+}  # fmt: skip
+"""Copies, scalars and allocations, of which layouts have their own."""
+Operator = tuple[str, tuple[tuple[int, ...], ...]]
+
+
+@dataclass(frozen=True)
+class WholeRun:
+    """What a rank ran.
+
+    Attributes:
+        work: each operator that computes, with the shapes of its tensors, in order. An operator that DTensor calls on
+            global shapes and again on local ones counts once, with those.
+        comms: call that issues, elements of each tensor, and ranks of the group, in order.
+    """
+
+    work: list[Operator]
+    comms: list[tuple[str, tuple[int, ...], tuple[int, ...]]]
+
+
+def whole_run(trace: Trace) -> WholeRun:
+    """What the rank of a trace ran in its step."""
+    calls, names = trace.calls, [trace.names[code] for code in trace.calls.name]
+    parent = calls.parent.tolist()
+    outer = {one for call, name in enumerate(names) if name == "PythonSubclass" for one in _callers(parent, call)}
+    main = next(
+        int(trace.thread[calls.source[call]]) for call, name in enumerate(names) if PROFILER_STEP.fullmatch(name)
+    )
+    hidden = np.zeros(len(names), np.bool_)
+    found = WholeRun([], [])
+    world = tuple(range(trace.world_size or 1))
+    for call in sorted(range(len(names)), key=lambda k: (calls.ts[k], -calls.end[k], calls.source[k])):
+        name, signature, above = names[call], trace.signature_of(call), parent[call]
+        around = above >= 0 and calls.ts[above] <= calls.ts[call] and calls.end[call] <= calls.end[above]
+        within = around and hidden[above] and not name.startswith(("autograd", "aten::add_"))
+        hidden[call] = (bool(COMMUNICATES.fullmatch(name)) and not name.startswith("gloo:")) or within
+        issued = re.fullmatch(r"c10d::(\w+)", name)
+        if issued and signature is not None:
+            sizes = tuple(tensor.numel for tensor in signature.tensors)
+            comm = next((trace.comm[row] for row in _below(trace, call) if row in trace.comm), None)
+            group = world if comm is None or comm.pg_ranks is None else tuple(comm.pg_ranks)
+            found.comms.append((issued[1], sizes, group))
+        elif (
+            name.startswith("aten::") and signature is not None and calls.kind[call] == OP and not hidden[call]
+            and call not in outer and name not in VIEWS and name not in _BOOKKEEPING
+            and int(trace.thread[calls.source[call]]) == main and signature.tensors
+        ):  # fmt: skip
+            found.work.append((name, tuple(tensor.shape for tensor in signature.tensors)))
+    return found
+
+
+def _callers(parent: list[int], call: int) -> list[int]:
+    found = []
+    while (call := parent[call]) >= 0:
+        found.append(call)
+    return found
+
+
+def _below(trace: Trace, call: int) -> list[int]:
+    rows = trace.calls.source
+    return [int(rows[other]) for other in np.flatnonzero(trace.calls.parent == call).tolist()] + [int(rows[call])]
+
+
+@dataclass(frozen=True)
+class Differences:
+    """What a derived rank has that the recorded one has not, and the other way round; sums of gradients may come at
+    other moments."""
+
+    work: Counter[Operator]
+    missing_work: Counter[Operator]
+    order: bool
+    comms: list[str]
+
+    @property
+    def equal(self) -> bool:
+        """The same operators and communication; autograd may run operators of FSDP in another order."""
+        return not (self.work or self.missing_work or self.comms)
+
+
+def differences(recorded: WholeRun, derived: WholeRun) -> Differences:
+    """Compare two runs."""
+    left, right = Counter(recorded.work), Counter(derived.work)
+    told = []
+    matcher = SequenceMatcher(None, recorded.comms, derived.comms, autojunk=False)
+    for tag, i, j, k, m in matcher.get_opcodes():
+        if tag != "equal":
+            told.append(f"recorded {recorded.comms[i:j]} derived {derived.comms[k:m]}")
+    order = [[one for one in run.work if one[0] != "aten::add_"] for run in (recorded, derived)]
+    return Differences(right - left, left - right, order[0] == order[1], told)
