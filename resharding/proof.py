@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,7 +41,8 @@ _Work = tuple[str, tuple[tuple[int, ...], ...]]
 _Comm = tuple[str, int]
 
 
-class Gradients(NamedTuple):
+@dataclass(frozen=True)
+class Gradients:
     """Elements of gradients that a rank of a stage communicates over its data-parallel ranks.
 
     Attributes:
@@ -53,6 +54,8 @@ class Gradients(NamedTuple):
     communicated: int
     parameters: int
     padding: int
+
+    __repr__ = brief
 
     @property
     def whole(self) -> bool:
