@@ -233,7 +233,7 @@ def _write(
 def _evidence(report: dict[str, Any]) -> list[str]:
     """What the result rests on: scaling, parameters, the recorded layout derived from itself, gradients."""
     if "proof" not in report:
-        return []
+        return [f"batch   {report['scaling']}"] if "scaling" in report else []
     found, proof, lines = report["parameters"], report["proof"], [f"batch   {report['scaling']}"]
     how = {"optimizer": "changed by the optimizer", "shapes": "by shape", "use": "by use as weights"}
     buffers = f"; {found['buffers']:,} buffers ({found['buffers_found_by']})" if found["buffers"] else ""

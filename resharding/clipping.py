@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..trace.brief import brief
 from ..trace.dtypes import itemsize
 from .items import CommOp, Item, SyntheticOp
 from .step_calls import VIEWS, Call, tensor_values, walked
@@ -29,6 +30,8 @@ class Clipping:
     storages: frozenset[int] = frozenset()
     joined: frozenset[int] = frozenset()
     unknown: frozenset[int] = field(default_factory=frozenset)
+
+    __repr__ = brief
 
     def reduced(self, call: Call, count: int) -> Iterator[Item]:
         """With gradients divided over `count` ranks: norms are raised, summed over the ranks, lowered again, as DTensor

@@ -198,7 +198,8 @@ class Resharded:
             "layout": {
                 "tp": layout.tp, "dp": layout.dp, "pp": layout.pp, "zero": layout.zero, "batch": layout.batch,
                 "microbatches": self.derivation.parts, "schedule": layout.schedule, "tp_style": layout.tp_style,
-                "sequence_parallel": layout.sequence_parallel, "ranks": layout.ranks,
+                "sequence_parallel": layout.sequence_parallel, "fsdp_wrap": layout.fsdp_wrap,
+                "no_sync": layout.no_sync, "ranks": layout.ranks,
             },
             "recorded": {name: getattr(self.derivation.recorded, name) for name in ("tp", "dp", "pp")},
             "step_ns": self.step_ns,
@@ -209,7 +210,7 @@ class Resharded:
             "scaling": self.scaling,
             "parameters": self._parameters(),
             "proof": self.proof.to_dict(),
-            "gradients": [one._asdict() for one in self.gradients],
+            "gradients": [asdict(one) for one in self.gradients],
             "doubts": self.doubts,
         }  # fmt: skip
 
@@ -295,6 +296,7 @@ class Scaled:
                 for rank, ranks in self.rank_map.items()
             },
             "not_derived": [],
+            "scaling": f"weak scaling: each of {self.layout.dp:,} ranks works on the samples of a recorded one",
         }
 
 
@@ -331,7 +333,8 @@ def reshard(
         raise UsageError("nothing to reshard; give the trace of a rank")
     was = recorded if recorded is not None else recorded_layout(given)
     only_more = layout.tp == layout.pp == 1 and not layout.zero and layout.batch is None and layout.microbatches is None
-    if only_more and layout.dp > 1 and was.dp > 1 and was.tp == was.pp == 1 and plan is None:
+    divided = any(name.startswith("FSDP::") for name in given[0].names)  # other ranks would have other parts
+    if only_more and not divided and layout.dp > 1 and was.dp > 1 and was.tp == was.pp == 1 and plan is None:
         return Scaled(given, layout)
     structure = read_model(given[0], step)
     if not structure.trains and (layout.dp > 1 or layout.pp > 1 or layout.zero or layout.sequence_parallel):

@@ -95,6 +95,8 @@ class Layout:
             raise UsageError(f"bucket_mib={self.bucket_mib}: give 1 or more")
         if self.schedule not in get_args(Schedule) or self.tp_style not in get_args(TensorStyle):
             raise UsageError("the schedule is 1f1b or gpipe, the style of tensor parallelism dtensor or megatron")
+        if self.fsdp_wrap is not None and self.zero != 3:
+            raise UsageError("fsdp_wrap is of FSDP: add zero=3 (--zero 3)")
         if self.sequence_parallel and self.tp_style != "megatron":
             raise UsageError("sequence parallelism is derived in the style of Megatron only: add --tp-style megatron")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..reshape.reshape import in_proportion
+from ..trace.brief import brief
 
 if TYPE_CHECKING:
     from .structure import Model
@@ -30,6 +31,8 @@ class NewExtents:
     changed: dict[int, int]
     unknown: frozenset[int] = field(default_factory=frozenset)
     of_data: frozenset[int] = field(default_factory=frozenset)
+
+    __repr__ = brief
 
 
 def new_extents(model: Model, divided: Mapping[int, int], batch: Mapping[int, int]) -> NewExtents:

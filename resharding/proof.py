@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,7 +41,8 @@ _Work = tuple[str, tuple[tuple[int, ...], ...]]
 _Comm = tuple[str, int]
 
 
-class Gradients(NamedTuple):
+@dataclass(frozen=True)
+class Gradients:
     """Elements of gradients that a rank of a stage communicates over its data-parallel ranks.
 
     Attributes:
@@ -54,6 +55,8 @@ class Gradients(NamedTuple):
     parameters: int
     padding: int
 
+    __repr__ = brief
+
     @property
     def whole(self) -> bool:
         """All gradients are communicated, and nothing else."""
@@ -65,7 +68,7 @@ class SelfProof:
     """The recorded layout derived from itself, held against the recording.
 
     Attributes:
-        operators, communications: how many were recorded.
+        operators, communications: how many were recorded; without any call that issues one none is compared.
         missing, extra: operators, with the sizes of what they take, that are recorded and not derived, or derived and
             not recorded. share: of the step's time that is in missing ones.
         in_order: the operators come in the recorded order.
@@ -135,10 +138,12 @@ def prove(derivation: Derivation, sizes: ResizedCalls) -> SelfProof:
     own = {call: int(model.trace.self_ns[call.index]) for call in calls}
     whole = sum(own.values())
     lost = _time_of(missing, calls, recorded, own)
-    told = _compared(_recorded_comms(model), comms)
+    issued = _recorded_comms(model)
+    # Older recordings have no calls that issue communication: their kernels alone do not say what was issued.
+    told = _compared(issued, comms) if issued or (model.trace.world_size or 1) == 1 or not len(model.trace.gpu) else ()
     same_order = [one for one in recorded if one[0] not in _ADDED] == [one for one in derived if one[0] not in _ADDED]
     return SelfProof(
-        len(recorded), len(comms), missing, extra, lost / max(whole, 1), bool(missing or extra) or same_order, told
+        len(recorded), len(issued), missing, extra, lost / max(whole, 1), bool(missing or extra) or same_order, told
     )
 
 

@@ -43,6 +43,8 @@ class Parameter:
     elements: int = 0
     accumulates: bool = True
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class Buffer:
@@ -57,6 +59,8 @@ class Buffer:
     dtype: str
     itemsize: int
     written: bool
+
+    __repr__ = brief
 
 
 class GivenTensor(NamedTuple):

@@ -149,3 +149,13 @@ def test_a_recorded_layout_is_derived_from_itself(name: str) -> None:
     other = Layout(tp=was.tp) if was.dp == 1 else Layout(batch=16)
     job = reshard(trace, other, recorded=was)
     assert isinstance(job, Resharded) and job.proof.equal, job.proof
+
+
+@pytest.mark.slow
+def test_a_recording_of_fsdp_is_a_source() -> None:
+    """Put on more ranks each has another part: nothing of it is merely scaled."""
+    trace = etplus.link(*shared_pair("parallel/block.fsdp2/rank1"))
+    for layout, gradients in ((Layout(dp=4), "all_reduce"), (Layout(dp=4, zero=3), "reduce_scatter")):
+        job = reshard(trace, layout)
+        assert isinstance(job, Resharded) and not job.doubts and job.gradients[0].whole
+        assert {comm.kind for comm in job.derivation.reduced(0)} == {gradients}

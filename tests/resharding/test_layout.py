@@ -50,6 +50,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"bucket_mib": 0}, "bucket_mib=0: give 1 or more"),
     ({"schedule": "other"}, "the schedule is 1f1b or gpipe"),
     ({"tp_style": "other"}, "the schedule is 1f1b or gpipe"),
+    ({"fsdp_wrap": "each"}, "fsdp_wrap is of FSDP: add zero=3"),
     ({"sequence_parallel": True}, "add --tp-style megatron"),
 ]
 
