@@ -33,7 +33,8 @@ _BESIDE = "work beside transfers takes longer in the replay, as this job shows; 
 DIFFERENCES = {
     ("parallel/block.tp4", "latency x100"): (0.07, _LATE),
     ("parallel/block.tp4", "/100"): (0.055, _DELAY),
-    ("parallel/mlp.fsdp2", "/100"): (0.045, "one row of computations in the set, all threads in the replay"),
+    ("parallel/block.ddp4", "/100"): (0.035, _DELAY),
+    ("parallel/mlp.fsdp2", "/100"): (0.055, "one row of computations in the set, all threads in the replay"),
     ("network/tp/2gbit", "latency x100"): (0.04, _DELAY),
     ("network/tp/2gbit", "/100"): (0.05, _DELAY),
     ("network/tp/500mbit", "/100"): (0.05, _DELAY),
