@@ -22,6 +22,7 @@ import msgspec
 
 from ..schemas.chakra.attributes import values_of
 from ..schemas.chakra.stream import read_chakra
+from ..schemas.etplus.inferred import NO_EDGES
 from ..schemas.text.files import open_output
 from ..schemas.text.sniff import head_of, is_chakra
 from ..trace.brief import brief
@@ -213,7 +214,7 @@ def _of_etplus(path: str | os.PathLike[str]) -> Output:
             int(trace.ts[row]) + trace.base_time_ns if timed else -1, int(trace.dur[row]) if timed else -1,
             int(trace.thread[row]), int(stream[row]), {parent} if parent >= 0 else set(),
         )  # fmt: skip
-    if not len(trace.edges):
+    if NO_EDGES in trace.notes or not len(trace.edges):  # those that reading inferred are not the linker's
         return Output(nodes, None)
     needs: dict[int, set[int]] = defaultdict(set)
     for source, target, _ in trace.edges.tolist():

@@ -47,7 +47,7 @@ from .linked_rows import linked_trace
 from .lost_collectives import with_lost_collectives
 from .match import METHODS, match_calls
 from .match.result import REASONS, Match
-from .repetition import find_repetition
+from .repetition import SHORTEST_RUN, find_repetition
 from .segment import describe_windows, find_iterations
 
 _LOG = logging.getLogger("etplus")
@@ -257,8 +257,8 @@ def _trace_of_links(
     summary = _summary(join, report) | ({"nodes_from": "kineto"} if alone else {})
     summary |= {} if code.summary is None else {"compiled": code.summary}
     trace = linked_trace(join, comm, dependencies, code, summary, renumber=options.renumber)
-    launched_before = np.any(join.attachment.method < 0) and len(join.gpu_row)
-    return find_repetition(trace) if launched_before else trace
+    launched_before = np.count_nonzero(join.attachment.method < 0)
+    return find_repetition(trace) if launched_before >= SHORTEST_RUN and len(join.gpu_row) else trace
 
 
 def _compile_files(kineto: KinetoTrace, provenance: Sequence[Source] | None) -> CompileFiles:

@@ -28,8 +28,8 @@ Mask = npt.NDArray[np.bool_]
 
 _NO_REPETITION, _NO_RUN, _SEVERAL, _DURATION, _NO_OPERATOR = range(len(UNPAIRED_REASONS))
 _NO_LAUNCHER = UNATTACHED_REASONS.index("no launcher in the trace")
-_SHORTEST = 8
-"""Events of the shortest run."""
+SHORTEST_RUN = 8
+"""Events of the shortest run; fewer that were launched before the recording are not worth the columns of the trace."""
 _MARGIN = 2
 """Neighbours on either side that have to agree as well, but for those beyond the ends of the stream."""
 _CANDIDATES = 8
@@ -206,7 +206,7 @@ class _PairingTrial(NamedTuple):
         if len(share) < _TRIED // 4:
             return never
         if share[-1] >= _RIGHT:
-            return _SHORTEST
+            return SHORTEST_RUN
         last = ~np.append(self.length[order][1:] == self.length[order][:-1], False)
         return int(min(self.length[order][last & (share >= _RIGHT)], default=never))
 
@@ -310,7 +310,7 @@ def _numbered(symbol: IntColumn, windows: _Windows) -> list[tuple[int, npt.NDArr
         occurs = mask_at(int(number.max()) + 1, number[known])
         if not np.any(occurs[number[others]]):
             break
-        if length >= _SHORTEST:
+        if length >= SHORTEST_RUN:
             found.append((length, number))
     return found
 

@@ -117,9 +117,10 @@ def _called_from(records: EventRecords, frames: FrameTable, at: IntColumn, name:
         at: positions in `frames`. name: their codes. parent: positions among them of their callers, −1 for none.
     """
     none = np.full(len(at), -1, np.int32)
-    if not any(records.read(frames.index[at[:_LOOKED_AT]], _call_from)):
+    index = frames.index[at]
+    if index.min(initial=0) < 0 or not any(records.read(index[:_LOOKED_AT], _call_from)):
         return none
-    texts = records.read(frames.index[at], _call_from)
+    texts = records.read(index, _call_from)
     callers = [frames.names[code] for code in name.tolist()]
     for k, (text, above) in enumerate(zip(texts, parent.tolist(), strict=True)):
         file, _, number = text.rpartition(":")

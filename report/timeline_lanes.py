@@ -22,6 +22,7 @@ from ..trace.index import as_column
 from ..trace.intervals import Intervals, sums, union
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
 from ..trace.kinds import LINK_NAMES, PHASES
+from ..trace.origin import origin_of_rows
 from ..trace.printable import shortened, stream_label, thread_label
 from ..trace.tables import OP
 from ..trace.tensors import Signature
@@ -343,7 +344,7 @@ def _repeated(trace: Trace) -> tuple[IntColumn, list[str]]:
 
 def _cpu_columns(trace: Trace) -> Columns:
     """Columns of the calls, then of the runtime calls."""
-    calls, runtime = trace.calls, trace.runtime
+    calls, runtime, origin = trace.calls, trace.runtime, origin_of_rows(trace)
     row = np.concatenate([calls.source, runtime.source])
     none, zero = np.full(len(runtime), -1, np.int64), np.zeros(len(runtime), np.int64)
     launched = trace.gpu.call >= 0
@@ -363,9 +364,9 @@ def _cpu_columns(trace: Trace) -> Columns:
         "link": np.concatenate([trace.link[calls.source], none]),
         "seq": np.concatenate([trace.seq_id[calls.source], none]),
         "step": np.concatenate([trace.step_of_call, trace.steps.of(runtime.ts, runtime.thread)]),
-        "phase": np.concatenate([trace.origin.phase, zero]),
-        "module": np.concatenate([trace.origin.module, none]),
-        "entry": np.concatenate([trace.origin.entry, trace.stacks.first_entry(runtime.source)]),
+        "phase": origin.phase[row],
+        "module": origin.module[row],
+        "entry": origin.entry[row],
     }
 
 

@@ -151,14 +151,16 @@ def read_model(trace: Trace, step: int | None = None) -> Model:
     unit whose forward has their sequence numbers; gradients are those of parameters by shape, last used first.
 
     Raises:
-        UsageError: no parameters, or no tensors are recorded, or the step replays graphs.
+        UsageError: no parameters, or no tensors are recorded, or a step of inference replays graphs.
     """
-    check_eager(trace)
     shapes = shapes_of(trace)
     if not shapes.sources:
+        check_eager(trace)
         raise UsageError(f"{trace.file}: no tensors are recorded in it; record the execution trace with its tensors")
     top = read_step(trace, shapes, step)
-    first = next((i for i, call in enumerate(top) if call.backward), len(top))  # none: inference
+    first = next((i for i, call in enumerate(top) if call.backward), len(top))
+    if first == len(top):  # of inference
+        check_eager(trace)
     last = max((i for i, call in enumerate(top) if call.backward), default=len(top))
     steps = [call for call in top if call.name.startswith(_STEP)]
     before = [call for call in top[:first] if not call.operator]

@@ -10,6 +10,7 @@ import gzip
 import importlib.util
 import json
 import random
+import shlex
 import shutil
 import sqlite3
 import warnings
@@ -139,6 +140,8 @@ COMMANDS = {
     "conformance": Command("conformance plus.json plus.0.et --case gpu_shaped_from_cpu --json -",
                            ("plus.json", "plus.0.et"), (1,)),
     "convert to GOAL": Command("convert plus.json -o out/x.goal", ("plus.json",)),
+    "sql": Command("sql plus.json 'select name, sum(dur_ns) from device group by 1' -o out/x.csv", ("plus.json",), (),
+                   ("duckdb",)),
     "batch": Command("batch . --manifest list.csv --output out --jobs 1 --no-progress",
                      ("et.json", "kineto.json", "list.csv"), (3,)),
     "batch captures": Command("batch job -o out --graph-capture capture.json --jobs 1 --no-progress",
@@ -176,7 +179,7 @@ def sound(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "batch . --manifest list.csv --output job --jobs 1", "convert plus.json -o set/train/a.npz",
     ):  # fmt: skip
         (folder / "set" / "train").mkdir(parents=True, exist_ok=True)
-        status, errors = called(folder, words.split())
+        status, errors = called(folder, shlex.split(words))
         assert status in (0, 3), errors
     graph = (folder / "set" / "train" / "a.npz").read_bytes()
     (folder / "set" / "valid").mkdir()
@@ -213,7 +216,7 @@ def _add_others(folder: Path) -> None:
     if importlib.util.find_spec("torch") and importlib.util.find_spec("safetensors"):
         words.append("train set -o net.safetensors --epochs 1 --hidden 4")
     for one in words:
-        status, errors = called(folder, one.split())
+        status, errors = called(folder, shlex.split(one))
         assert status in (0, 3), errors
     trace = link(folder / "et.json", folder / "kineto.json")
     calls = [one for one in dict(recorded_calls(trace)).values() if not isinstance(one, str)]
@@ -317,7 +320,7 @@ def one_case(command: Command, sound: dict[str, bytes], folder: Path, rng: rando
     )
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        status, errors = called(folder, words.split())
+        status, errors = called(folder, shlex.split(words))
     after = files_of(folder)
     about = f"{words}: {status}: {errors[-500:]}"
     assert "Traceback" not in errors and "a bug in etplus" not in errors, about

@@ -104,11 +104,16 @@ def repetition_sentences(gpu: object) -> list[str]:
     elsewhere = found.paired - found.same_module
     apart = f", {elsewhere:,} of them in a layer that is alike" if elsewhere else ""
     unpaired = sorted(found.unpaired.items(), key=lambda item: (-item[1], item[0]))
-    return [
+    paired = [
         f"{found.paired:,} of {found.events:,} GPU events that were launched before the trace{share} have the operator"
-        f" of their repetition in it (equivalent, by repetition){apart}",
-        *(
-            f"{count:,} GPU events that were launched before the trace have no operator: {why}"
-            for why, count in unpaired
-        ),
+        f" of their repetition in it (equivalent, by repetition){apart}"
     ]
+    without = [
+        f"{_events(count)} launched before the trace {'has' if count == 1 else 'have'} no operator: {why}"
+        for why, count in unpaired
+    ]
+    return [*(paired if found.paired else []), *without]
+
+
+def _events(count: int) -> str:
+    return f"{count:,} GPU event" + (" that was" if count == 1 else "s that were")

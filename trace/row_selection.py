@@ -13,6 +13,7 @@ from .captured import CapturedGraphs, CaptureLinks
 from .columns import IntColumn, mask_at
 from .comm_kernels import Comm
 from .counterparts import CounterpartLinks, Counterparts
+from .generated import GeneratedKernels
 from .index import as_positions
 from .selection import part_of
 from .stacks import Stacks
@@ -69,6 +70,7 @@ def _with_rows(trace: Trace, kept: npt.NDArray[np.bool_], note: str) -> Trace:
         notes=(*trace.notes, note),
         captured=None if trace.captured is None else _captured(trace.captured, kept, place),
         stacks=_stacks(trace.stacks, kept, place),
+        generated=_generated(trace.generated, kept, place),
         counterparts=Counterparts(_counterparts(trace.counterparts.links, kept, place)),
     )
 
@@ -77,6 +79,11 @@ def _stacks(stacks: Stacks, kept: npt.NDArray[np.bool_], place: IntColumn) -> St
     at = np.flatnonzero(kept[stacks.row])
     rows = as_positions(place[np.asarray(stacks.row)[at]])
     return replace(stacks, row=rows, entry=stacks.entry[at], evidence=stacks.evidence[at])
+
+
+def _generated(made: GeneratedKernels, kept: npt.NDArray[np.bool_], place: IntColumn) -> GeneratedKernels:
+    at = np.flatnonzero(kept[made.row])
+    return replace(made, row=as_positions(place[np.asarray(made.row)[at]]), kernel=made.kernel[at])
 
 
 def _counterparts(links: CounterpartLinks, kept: npt.NDArray[np.bool_], place: IntColumn) -> CounterpartLinks:

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from .brief import brief
 from .columns import IntColumn, distinct_rows, inverse_positions
 from .index import Positions, Row, as_positions
+from .printable import shortened
 
 Codes = npt.NDArray[np.int32]
 EVIDENCE_OF_STACKS = ("Python frames", "compiled code", "graph annotation", "repetition")
@@ -26,6 +27,7 @@ equal kernel of another iteration, inferred.
 """
 PYTHON_FRAMES, COMPILED, GRAPH_ANNOTATION, REPETITION = range(len(EVIDENCE_OF_STACKS))
 
+_WIDTH = 70
 MODULE_FRAME = "nn.Module: "
 _LOCATED = r"(?s)(.*)\((\d{1,9})\): (.*)"
 _LIBRARY = (
@@ -52,6 +54,9 @@ class SourceLine(NamedTuple):
     function: str = ""
     exact: bool = False
     own: bool = True
+
+    def __repr__(self) -> str:
+        return f"<line {shortened(str(self), _WIDTH)}>"
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" + (f" ({self.function})" if self.function else "")
@@ -170,7 +175,22 @@ class Stacks:
     def _located(self, entry: int, inner: int) -> SourceLine | None:
         place = _place(self.names[self.name[entry]])
         called = int(self.line[inner]) if inner >= 0 else -1
-        return place if place is None or called < 0 else place._replace(line=called, exact=True)
+        if place is None or called >= 0:
+            return place and place._replace(line=called, exact=True)
+        return place._replace(exact=bool(self._exact[entry]))
+
+    @cached_property
+    def _exact(self) -> npt.NDArray[np.bool_]:
+        """bool, by entry: its frame's name has the line that it was at, as compilers and annotations write it, and not
+        the first one of the function."""
+        exact = np.zeros(len(self), np.bool_)
+        fresh = self.entry[np.isin(self.evidence, (COMPILED, GRAPH_ANNOTATION))]
+        while len(fresh):
+            exact[fresh] = True
+            fresh = self.above[fresh]
+            fresh = fresh[fresh >= 0]
+            fresh = fresh[~exact[fresh]]
+        return exact
 
     def table_of(self, is_own: Callable[[str], bool]) -> SourceTable:
         """The source line of every entry, in time linear in their number; the same as `source` of each."""
@@ -185,8 +205,11 @@ class Stacks:
         """By entry the code in `lines` of the line in the innermost frame that has a place, by name."""
         found = list[int]()
         names = self.name.tolist()
-        for name, above, line in zip(names, self.above.tolist(), self.line.tolist(), strict=True):
+        columns = names, self.above.tolist(), self.line.tolist(), self._exact.tolist()
+        for name, above, line, exact in zip(*columns, strict=True):
             place = places[name]
+            if place is not None and exact:
+                place = place._replace(exact=True)
             if place is None and above >= 0 and line >= 0:
                 caller = places[names[above]]
                 place = caller and caller._replace(line=line, exact=True)

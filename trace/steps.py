@@ -12,7 +12,7 @@ from typing import Any, overload
 import numpy as np
 
 from .brief import brief
-from .columns import IntColumn
+from .columns import IntColumn, distinct
 from .conventions import PROFILER_STEP
 from .errors import UsageError
 from .frames import Frame, to_arrow, to_pandas
@@ -151,7 +151,7 @@ class Steps(Sequence[Step]):
                 its own is in these alone; what runs elsewhere is in the step of whatever thread.
         """
         found = enclosing(self.start, self.end, ts)
-        own = np.unique(self.thread)
+        own = distinct(self.thread)
         if thread is None or len(own) < 2:
             return found
         for number in own.tolist():
@@ -263,7 +263,7 @@ def _innermost(start: IntColumn, end: IntColumn) -> tuple[IntColumn, IntColumn, 
     found: list[tuple[int, int, int]] = []
     opened: list[tuple[int, int]] = []  # (minus position, end)
     at = 0
-    times = np.unique(np.concatenate([start, end])).tolist()
+    times = distinct(np.concatenate([start, end])).tolist()
     for low, high in itertools.pairwise(times):
         while at < len(start) and start[at] <= low:
             heapq.heappush(opened, (-at, int(end[at])))
@@ -361,7 +361,7 @@ def _apart(
     batches: dict[int, StepBatch], steps: list[int], ts: IntColumn, end: IntColumn, thread: IntColumn
 ) -> dict[int, StepBatch]:
     """Those that share no time with a step of their thread."""
-    threads = {number: [at for at in steps if thread[at] == number] for number in np.unique(thread[steps]).tolist()}
+    threads = {number: [at for at in steps if thread[at] == number] for number in distinct(thread[steps]).tolist()}
     bounds = {number: (np.sort(ts[mine]), np.sort(end[mine])) for number, mine in threads.items()}
     nothing = np.zeros(0, np.int64)
     apart = {}

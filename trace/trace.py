@@ -25,12 +25,12 @@ from .errors import ConvertError
 from .generated import GeneratedKernels
 from .host_waits import MAX_SKEW_NS
 from .index import CallIndex, Column, GpuIndex, Positions, Row, as_column, as_positions
+from .inferred_steps import repeated_steps
 from .intervals import Span
 from .kernel_kinds import is_device_copy, is_device_wait
 from .kinds import GPU
 from .library import Library
 from .link_report import LinkReport
-from .repeated_steps import repeated_steps
 from .stacks import SourceTable, Stacks, own_by
 from .steps import Steps, find_marks
 from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, MemoryEvents, RuntimeCalls, Tables, UnattachedEvents
@@ -375,7 +375,7 @@ class Trace(Library):
         encloses it, else until the next one begins.
 
         Where no annotation marks them and the sequence of kernels repeats, each repetition is one; they are marked
-        `inferred` (`trace.repeated_steps`).
+        `inferred` (`trace.inferred_steps`).
         """
         calls = self.calls
         rows = np.flatnonzero(calls.kind == ANNOTATION)

@@ -9,6 +9,9 @@ from ...trace.conventions import EDGE_KINDS
 from ...trace.kinds import CPU, GPU
 from ...trace.trace import Trace
 
+NO_EDGES = "the file has no edges (written by another linker); they were inferred from times and parents"
+"""The note of a trace whose edges were not recorded."""
+
 
 def infer_edges(trace: Trace) -> Trace:
     """The trace with edges of the kinds thread, launch, stream, sync, thread_handoff and comm.
@@ -33,7 +36,7 @@ def infer_edges(trace: Trace) -> Trace:
     ts, ids = trace.ts, trace.id
     forward = (ts[source] < ts[target]) | ((ts[source] == ts[target]) & (ids[source] < ids[target]))
     forward &= trace.timed[source] & trace.timed[target]
-    notes = ["the file has no edges (written by another linker); they were inferred from times and parents"]
+    notes = [NO_EDGES]
     if not forward.all():
         notes.append(f"{np.count_nonzero(~forward)} inferred edges against the order of starts were left out")
     return trace.with_(edges=edges[forward], notes=(*trace.notes, *notes))

@@ -108,7 +108,6 @@ _PlainEvent = reduce(or_, _Others, _Complete | _Start | _End | _Instant)
 
 _CATEGORY, _NAME, _ARGS, _TS, _DUR = map(attrgetter, ("cat", "name", "args", "ts", "dur"))
 _THREAD = attrgetter("pid", "tid")
-_PID, _TID = map(attrgetter, ("pid", "tid"))
 _decode_plain = msgspec.json.Decoder(list[_PlainEvent]).decode  # type: ignore[valid-type]
 
 
@@ -167,8 +166,10 @@ def decode_plain(array: bytes | memoryview, columns: EventColumns, *, modules: b
     instants = np.flatnonzero([kind is _Instant for kind in kinds]) if _Instant in set(kinds) else _NONE
     memory_at = instants[[decoded[k].name == _MEMORY for k in instants.tolist()]] if len(instants) else _NONE
     memory = [decoded[k] for k in memory_at.tolist()]
-    of_times = ((_TS, events), (_DUR, events), (_TS, flows), (_TS, memory), (_TS, frames[0]), (_DUR, frames[0]))
-    times = [np.fromiter(map(get, of), np.float64, len(of)) for get, of in of_times]
+    # faster than with an attrgetter
+    ts = [np.fromiter((e.ts for e in of), np.float64, len(of)) for of in (events, flows, memory, frames[0])]
+    dur = [np.fromiter((e.dur for e in of), np.float64, len(of)) for of in (events, frames[0])]
+    times = [ts[0], dur[0], *ts[1:], dur[1]]
     if numbers is None or any(np.abs(us).max(initial=0.0) >= EXACT_US for us in times):
         return False
     times_ns = list(map(exact_ns, times))
@@ -186,23 +187,23 @@ def _kept(decoded: list[Any], complete: list[bool], modules: bool) -> tuple[list
     """The duration events that matter, and their positions; and the Python calls, which are both if they are modules'
     forwards that are wanted."""
     events, at = list(compress(decoded, complete)), np.flatnonzero(complete)
-    categories = list(map(_CATEGORY, events))
+    categories = [event.cat for event in events]
     if PYTHON_CATEGORY not in categories:
         return events, at, ([], _NONE)
     python = [category == PYTHON_CATEGORY for category in categories]
     frames, others = list(compress(events, python)), np.logical_not(np.fromiter(python, np.bool_, len(python)))
     places = np.flatnonzero(~others)
     if modules:
-        others[places[[name.startswith(MODULE) for name in map(_NAME, frames)]]] = True
+        others[places[[frame.name.startswith(MODULE) for frame in frames]]] = True
     return list(compress(events, others.tolist())), at[others], (frames, at[places])
 
 
 def _threads_of(frames: list[Any]) -> Values:
     """The threads of Python calls, which are one in most blocks."""
-    both = [list(map(of, frames)) for of in (_PID, _TID)]
-    if all(values.count(values[0]) == len(values) for values in both):
-        return np.zeros(len(frames), np.int64), [(both[0][0], both[1][0])]
-    return list(zip(*both, strict=True))
+    pids, tids = [frame.pid for frame in frames], [frame.tid for frame in frames]
+    if pids.count(pids[0]) == tids.count(tids[0]) == len(frames):
+        return np.zeros(len(frames), np.int64), [(pids[0], tids[0])]
+    return list(zip(pids, tids, strict=True))
 
 
 def _ends_launch(flow: Any) -> bool:
@@ -333,7 +334,7 @@ def _add(
     columns.add_flows(np.array(starts, np.bool_), list(map(_CATEGORY, flows)), arrow_threads, arrow_ids, flow_ts)
     columns.add_memory(memory_at, memory_ts, list(map(_THREAD, memory)), allocated)
     if frames:
-        columns.add_frames(frames_at, list(map(_NAME, frames)), _threads_of(frames), frame_ts, frame_dur)
+        columns.add_frames(frames_at, [frame.name for frame in frames], _threads_of(frames), frame_ts, frame_dur)
     columns.count += total
 
 

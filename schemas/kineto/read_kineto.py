@@ -173,7 +173,7 @@ class FrameTable:
     """Calls of Python functions (recorded with_stack=True), in file order; a module's forward is one of them.
 
     Attributes:
-        index: int64, position in the file's `traceEvents`.
+        index: int64, position in the file's `traceEvents`, negative where the call has no text there.
         ts, end: int64 ns.
         name: int32 code into `names`, such as "train.py(12): step", "nn.Module: Linear_0" or "<built-in method add …>".
         thread: int32 code into `threads`, distinct (pid, tid) pairs; not those of `EventTable.thread`.

@@ -49,6 +49,8 @@ _CHECK = "record it again; if it opens in ui.perfetto.dev, please report it"
 _encode = msgspec.json.Encoder().encode
 
 
+_NO_TEXT = -(2**60)
+"""Index of a Python call, whose arguments are not kept."""
 Found = tuple[tuple[Loss, ...], dict[str, msgspec.Raw], RecordTexts, EventPart]
 """What was left out; the known part of a Kineto trace's header, `baseTimeNanoseconds`; of each event its arguments,
 `{"args": …}`; and columns of the events and flows."""
@@ -221,6 +223,10 @@ class _PacketReader:
         columns = EventColumns()
         columns.add(category, names, threads, times, np.concatenate([dur[kept], gpu_dur]), **numbers)
         self._add_arrows(columns, gpu_ts - base, gpu_dur, threads[len(kept) :])
+        python = np.flatnonzero([category == PYTHON_CATEGORY for category in slices.category])
+        called = [slices.name[k] for k in python.tolist()]
+        on = [self._thread(slices.track[k]) for k in start[python].tolist()]
+        columns.add_frames(np.full(len(python), _NO_TEXT), called, on, ts[start[python]] - base, dur[python])
         columns.end_block(0, 0)
         losses = tuple(Loss("dropped_record", count, -1, what) for what, count in self.left_out.items() if count)
         texts = RecordTexts.joined([text for text, _ in args])

@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from types import ModuleType
 
 import numpy as np
 import pytest
+from captured import capture_events, encode, replay_events
+from etplus import link
 from etplus.analysis.event_work import work_of_events
 from etplus.analysis.kernel_peaks import kernel_table
 from etplus.analysis.summary import analyse
@@ -148,11 +151,12 @@ def step(prefill: Sequence[tuple[int, int]], decode: Sequence[tuple[int, int]]) 
 
 
 BF = "c10::BFloat16"
+ATTENTION = "vllm::unified_attention_with_output"
 
 
 def attention(rows: int, ts: float) -> Document:
     shapes = [([rows, 8, 64], BF), ([rows, 2, 64], BF), ([rows, 2, 64], BF), ([rows, 8, 64], BF)]
-    return op("vllm::unified_attention_with_output", ts, 10, shapes)
+    return op(ATTENTION, ts, 10, shapes)
 
 
 def two_steps(duration: float, first: str | None = None, device: str = "NVIDIA H100 80GB HBM3") -> Trace:
@@ -175,12 +179,38 @@ def test_each_step_has_its_own_sums() -> None:
     assert work.most_bytes.tolist() == work.bytes.tolist() and not work.notes
 
 
+def test_replays_of_one_graph_have_the_sums_of_their_steps() -> None:
+    """A decode graph captured for four sequences, replayed in two steps of three."""
+    captured = capture_events([[("flash", ATTENTION), ("gemm", "aten::mm")]])
+    for event in captured:
+        if event["name"] == ATTENTION:
+            event["args"] |= {key: attention(4, 0)["args"][key] for key in ("Input Dims", "Input type")}
+    replayed = replay_events([[("flash", 7), ("gemm", 7)]] * 2)
+    batches = [[(1, 100), (1, 200), (1, 300)], [(1, 7), (1, 8), (1, 9)]]
+    launches = [event for event in replayed if event["name"] == "hipGraphLaunch"]
+    for batch, one in zip(batches, launches, strict=True):
+        replayed.append({"pid": 1, "tid": 1} | one | annotation(step([], batch), one["ts"] - 1, 3))
+    trace = link(None, encode(replayed), graph_captures=[encode(captured)])
+    work = work_of_events(trace)
+    found = kernels_of(trace, "flash")
+    assert work.flops[found].tolist() == [4 * 64 * 8 * sum(k for _, k in batch) for batch in batches]
+    assert work.bytes[found].tolist() == [2 * 2 * 64 * (3 * 8 + 2 * sum(k for _, k in batch)) for batch in batches]
+
+
 def test_what_is_not_known_is_said() -> None:
     trace = two_steps(50, "step[DECODE bs=2]")
     work = work_of_events(trace)
     assert work.flops[0] == work.bytes[0] == -1 and work.flops[1] > 0
     assert work.notes == ("calls without FLOPs: 1; the annotation of the step has no sums of lengths",)
     assert work.notes[0] in analyse(trace).notes
+
+
+def test_kernels_that_were_launched_before_the_trace_have_no_sums() -> None:
+    """Their operator is that of a kernel which repeats them in a later step, the lengths are not."""
+    trace = two_steps(50)
+    trace.__dict__["attribution"] = replace(trace.attribution, repetition=np.array([1, 0]))
+    work = work_of_events(trace)
+    assert work.flops[0] == -1 and work.flops[1] > 0 and "no sums of lengths" in work.notes[0]
 
 
 def test_sums_that_no_device_can_do_in_the_time_are_left_out() -> None:

@@ -215,6 +215,12 @@ def test_extents_that_do_not_fit(at: int, axis: int | None) -> None:
     assert found is None or at in (3, 4), "weights of scores do not matter"
 
 
+def test_one_token_reads_its_experts_and_no_others() -> None:
+    call = signature((1, 4), (8, 10, 4), (8, 4, 5), (1, 2), (1, 2), dtypes={4: "int32"})
+    found = expert_work("vllm::outplace_fused_experts", call)
+    assert found is not None and [one.weights for one in found.products] == [(160, 160), (80, 80)]
+
+
 def test_experts_of_other_ranks() -> None:
     """A map of experts: how many tokens come to those of this rank is not recorded."""
     shapes = (6, 4), (8, 10, 4), (8, 4, 5), (6, 2), (6, 2), (16,)

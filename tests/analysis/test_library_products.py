@@ -66,6 +66,10 @@ def test_square_and_ambiguous_extents() -> None:
     assert library_product("aiter::gemm_x", one) is not None
     packed = signature(((M, K), BF), ((K // 2, K), U8))  # four bits along k, or eight along the other
     assert library_product("aiter::gemm_x", packed) is None
+    decided = signature(
+        ((M, K), BF), ((K // 2, K), U8), ((2, K), F32), ((M, K // 2), BF)
+    )  # by the result, not by scales
+    assert flops("aiter::gemm_x", decided) == 2 * M * K * K // 2
     assert flops("aiter::gemm_x", signature(((M, K), BF), ((N, K + 1), BF))) is None
 
 

@@ -154,7 +154,7 @@ def test_the_page_without_such_tables_has_no_script_for_them() -> None:
 
 def test_the_browser_shows_it(with_parts: Analysis, browser: Page, tmp_path: Path) -> None:
     shown(browser, report_html([rank_report(with_parts)]), tmp_path)
-    assert rows_of(browser, "my_parts")[1:] == [["one", "2.50", "25.0%"], ["two", "7.50", ""]]
+    assert rows_of(browser, "my_parts")[1:] == [["one", "2.500", "25.0"], ["two", "7.500", "–"]]
 
 
 def test_rows_as_plain_values_and_data_frames() -> None:

@@ -35,6 +35,7 @@ def signature(*arguments: Any, dtypes: dict[int, str] | None = None) -> Signatur
         ("aiter::add_rmsnorm", signature(ROWS, ROWS, ROWS, ROWS, WEIGHT), 4 * 48 + 16),
         ("aiter::rmsnorm2d_fwd_with_add_ck", signature(ROWS, ROWS, ROWS, ROWS, WEIGHT), 4 * 48 + 16),
         ("vllm::rocm_aiter_rmsnorm2d_fwd_with_add", signature(ROWS, ROWS, WEIGHT, 1e-5), 4 * 48 + 16),  # returns two
+        ("flashinfer::add_rms_norm", signature(ROWS, ROWS, ROWS, WEIGHT), 4 * 48 + 16),  # the last one in place
         (  # a quantised result, and the sum in place
             "_C::fused_add_rms_norm_static_fp8_quant",
             signature(ROWS, ROWS, ROWS, WEIGHT, (1,), dtypes={0: "float8_e4m3fn"}), 12 + 3 * 48 + 16 + 4,

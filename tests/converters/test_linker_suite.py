@@ -133,6 +133,18 @@ def test_wrong_times_fail(tmp_path: Path) -> None:
     assert f"the first that is not: node {timed[5]['id']}" in done.stdout.decode().replace("\n", " ")
 
 
+def test_edges_that_reading_infers_are_not_the_linkers(tmp_path: Path) -> None:
+    """ET+ of Chakra's linker has none: whether anything waits for the device is not recorded."""
+    name = "gpu_shaped_from_cpu"
+    link(*files(name)).write(tmp_path / f"{name}.json")
+    document: Document = read_json(tmp_path / f"{name}.json")
+    for key in ("edges", "runtime", "etplus"):
+        document.pop(key)
+    (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    verdicts = {verdict.test: verdict.ok for verdict in run_case(case_of(name), read_output(tmp_path / f"{name}.json"))}
+    assert verdicts["successors"] is None and verdicts["operators"] and verdicts["gaps"]
+
+
 def test_the_command_gives_the_pairs_and_takes_what_is_linked(tmp_path: Path) -> None:
     done = run("etplus", "conformance", "--pairs", tmp_path / "pairs")
     assert done.returncode == 0 and done.stderr.count(b"wrote ") == 1 + 2 * len(NAMES)

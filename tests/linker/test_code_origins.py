@@ -50,6 +50,7 @@ def test_every_kernel_has_the_stacks_that_the_file_gives_for_its_handle(name: st
         if kernel.stacks:
             assert all_frames(trace, row) == unique(kernel.stacks), kernel
             assert trace.stacks.evidence_of(row) == "compiled code"
+            assert op.source.exact and op.source == trace.stacks.source(trace.stacks.entries(row)[0])
             line = kernel.stacks[0][-1]
             assert f"{op.source.file}({op.source.line}): {op.source.function}" == line
         else:  # the line that called the compiled code, where Python frames were recorded

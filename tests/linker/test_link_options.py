@@ -21,9 +21,8 @@ OTHERS = {
 
 def test_keywords_of_link_are_the_options() -> None:
     keywords = {name: one.default for name, one in signature(link).parameters.items() if one.kind is one.KEYWORD_ONLY}
-    assert {name: keywords[name] for name in keywords.keys() - {"progress", "jobs", "graph_captures"}} == asdict(
-        LinkOptions()
-    )
+    others = {"progress", "jobs", "graph_captures", "provenance"}
+    assert {name: keywords[name] for name in keywords.keys() - others} == asdict(LinkOptions())
     assert set(OTHERS) == {one.name for one in fields(LinkOptions)}
 
 

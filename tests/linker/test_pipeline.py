@@ -188,10 +188,6 @@ PAIR_GPU = {
         "gpu_memcpy": {"total": 1, "attached": 1, "by_method": {"correlation": 1}, "unattached": {}},
     },
     "time_ns": 29_000, "attached_time_ns": 23_000,
-    "repetition": {
-        "events": 1, "time_ns": 4_000, "paired": 0, "paired_time_ns": 0, "same_module": 0,
-        "unpaired": {"the trace does not repeat itself": 1}, "trial": {"events": 0, "paired": 0, "right": 0},
-    },
 }  # fmt: skip
 
 

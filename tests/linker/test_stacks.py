@@ -186,3 +186,11 @@ def test_no_frames_no_key(tmp_path: Path) -> None:
     trace = link(None, kineto_of([op("aten::mm", 0, 5)]))
     trace.write(tmp_path / "plus.json")
     assert "stacks" not in read_json(tmp_path / "plus.json") and not len(trace.stacks)
+
+
+def test_perfetto_traces_have_them() -> None:
+    kineto, perfetto = (
+        link(None, shared_trace(f"cuspy/h100_bert.{kind}")) for kind in ("json.gz", "pftrace")
+    )  # fmt: skip
+    assert [kernel.stack for kernel in perfetto.kernels] == [kernel.stack for kernel in kineto.kernels]
+    assert len(kineto.stacks) and len(perfetto.stacks) == len(kineto.stacks)

@@ -20,10 +20,10 @@ def frames_of(*changes: dict[str, Any]) -> tuple[list[str], list[int], list[int]
 def test_calls_with_a_time_and_a_numeric_thread() -> None:
     left_out = [
         {"cat": "cpu_op"}, {"name": 7}, {"name": "nn.Module: M_0"}, {"ts": "5"}, {"dur": None}, {"ts": 2**53},
-        {"dur": -(2**53)}, {"tid": "3"}, {"tid": True}, {"tid": 2**53}, {"tid": 3.0},
+        {"dur": -(2**53)}, {"dur": -1}, {"tid": "3"}, {"tid": True}, {"tid": 3.5},
     ]  # fmt: skip
-    found = frames_of({}, *left_out, {"name": "b", "tid": -4, "ts": 7.25, "dur": 0}, {"ts": 2**53 - 1, "dur": 0})
-    last = (2**53 - 1) * 1000
+    found = frames_of({}, *left_out, {"name": "b", "tid": -4, "ts": 7.25, "dur": 0}, {"ts": 2**51, "dur": 0})
+    last = 2**51 * 1000
     assert found[0] == ["a.py(1): f", "b", "a.py(1): f"] and found[1] == [3, -4, 3]
     assert found[2] == [5000, 7250, last] and found[3] == [7500, 7250, last]
 
@@ -32,8 +32,8 @@ def test_calls_with_a_time_and_a_numeric_thread() -> None:
     ("text", "problem"),
     [
         (b'{"traceEvents": [{"cat": "kernel"}]}', "has no Python calls"),
-        (b"{}", "has no Python calls"),
-        (b'{"traceEvents": 7}', "Python calls cannot be read"),
+        (b"{}", 'no "traceEvents"'),
+        (b'{"traceEvents": 7}', 'no "traceEvents"'),
     ],
 )
 def test_other_files(text: bytes, problem: str) -> None:
