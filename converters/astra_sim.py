@@ -388,8 +388,8 @@ class JobTimes:
     def transferred(self) -> dict[int, dict[int, int]]:
         """By rank and node id, when the data of a communication on the host was there, ns by the trace's clock.
 
-        Only of those that the ranks have alike, and never after the rank's own end; see `transfers`. What a rank takes
-        longer than some time slices is part of the transfer, as in `left_together`.
+        Only of those that the ranks have alike, and never after the rank's own end; see `transfers`. A rank that
+        leaves over a time slice later still transfers, as in `left_together`.
         """
         offsets = {clock.rank: clock.offset_ns for clock in self._clocks}
         found: dict[int, dict[int, int]] = {rank: {} for rank in self.ranks}
@@ -398,7 +398,7 @@ class JobTimes:
             arrived = seen.begin + seen.duration
             for i, rank in enumerate(matched.ranks):
                 until = np.clip(arrived + offsets.get(rank, 0), matched.start[:, i], matched.end[:, i])
-                until = np.maximum(until, matched.end[:, i] - OWN_NS)
+                until = np.where(matched.end[:, i] - until > OWN_NS, matched.end[:, i], until)
                 until = until[seen.seen] - self.ranks[rank].base_ns
                 found[rank] |= dict(zip(matched.node[seen.seen, i].tolist(), until.tolist(), strict=True))
         return found

@@ -110,12 +110,12 @@ OWN_NS = 4_000_000
 
 
 def left_together(graph: ReplayGraph, prices: IntColumn) -> ReplayGraph:
-    """The graph in which ranks leave priced collectives on the host at most some time slices after the first one: what
-    is more is part of the transfer, and in its price (`Efficiency`)."""
+    """The graph in which ranks leave priced collectives on the host with the first one, or at most a time slice later:
+    those that take longer still transfer, which is in the price (`Efficiency`)."""
     edges = graph.edges
     move = np.full(len(graph), -1, np.int64)
     moves = np.flatnonzero((edges.kind == COMM) & (edges.owner >= 0))
     move[edges.target[moves]] = edges.owner[moves]
     own = (edges.kind == HANDOFF) & (graph.row[edges.source] < 0) & (move[edges.source] >= 0)
     own[own] = prices[move[edges.source[own]]] >= 0
-    return graph.with_latencies(np.where(own, np.minimum(edges.lag, OWN_NS), edges.lag))
+    return graph.with_latencies(np.where(own & (edges.lag > OWN_NS), 0, edges.lag))
