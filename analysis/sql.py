@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ..schemas.parquet.arrow_tables import ArrowTables
-from ..schemas.parquet.read_parquet import read_meta
-from ..schemas.parquet.stored_tables import META, VIEWS, Place
+from ..schemas.parquet.parquet_reader import read_meta
+from ..schemas.parquet.stored_folder import META
+from ..schemas.parquet.stored_tables import VIEWS, Place
 from ..trace.brief import brief
 from ..trace.errors import UsageError
 from ..trace.frames import library

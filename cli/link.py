@@ -10,7 +10,6 @@ from typing import Any
 from ..linker import link
 from ..linker.match import METHODS
 from ..linker.segment import DEFAULT_ANNOTATION
-from ..schemas.parquet import check_place
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.generated import compiled_summary
@@ -108,6 +107,8 @@ def run(arguments: argparse.Namespace) -> int:
     output = _default_output(inputs[0], arguments.rank) if arguments.output is None else arguments.output
     columns = output.endswith(".parquet")
     if columns:
+        from ..schemas.parquet import check_place  # of the few that ask for columns
+
         check_place(output)
     reads = [*inputs, *arguments.graph_capture, *(arguments.provenance or ())]
     check_outputs([None if columns else output, arguments.json], reads)

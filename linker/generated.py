@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -20,8 +20,10 @@ from ..trace.errors import UNREADABLE
 from ..trace.generated import CompiledSummary, GeneratedKernel, GeneratedKernels
 from ..trace.index import as_positions
 from ..trace.stacks import COMPILED, GRAPH_ANNOTATION, MODULE_FRAME, Stacks
-from .compiled_calls import CompiledCalls, match_compiled
 from .join import Join
+
+if TYPE_CHECKING:
+    from .compiled_calls import CompiledCalls
 
 _KERNEL_KEYS = "kernel_file", "kernel_hash", "kernel_kwargs", "kernel_backend"
 _SAMPLES = 3
@@ -65,7 +67,7 @@ class CodeOrigins:
 
 def find_code_origins(join: Join, files: CompileFiles) -> CodeOrigins:
     """Find out what generated the kernels of a trace, and the lines that they do the work of."""
-    compiled = match_compiled(join.kineto.events, join.calls, files.graphs) if files.graphs else None
+    compiled = _match_compiled(join, files) if files.graphs else None
     kernels, calls, codes = _generated_calls(join, compiled)
     node = join.node_of_call[calls]
     linked = node >= 0
@@ -81,6 +83,12 @@ def find_code_origins(join: Join, files: CompileFiles) -> CodeOrigins:
         kernels, join.nodes.node[node[linked]], codes[linked],
         {evidence: found for evidence, found in stacks.items() if found}, summary,
     )  # fmt: skip
+
+
+def _match_compiled(join: Join, files: CompileFiles) -> CompiledCalls:
+    from .compiled_calls import match_compiled  # of the few traces that the compiler's files are beside
+
+    return match_compiled(join.kineto.events, join.calls, files.graphs)
 
 
 class _KernelArgs(msgspec.Struct, gc=False):

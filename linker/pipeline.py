@@ -47,7 +47,6 @@ from .linked_rows import linked_trace
 from .lost_collectives import with_lost_collectives
 from .match import METHODS, match_calls
 from .match.result import REASONS, Match
-from .repetition import SHORTEST_RUN, find_repetition
 from .segment import describe_windows, find_iterations
 
 _LOG = logging.getLogger("etplus")
@@ -257,8 +256,12 @@ def _trace_of_links(
     summary = _summary(join, report) | ({"nodes_from": "kineto"} if alone else {})
     summary |= {} if code.summary is None else {"compiled": code.summary}
     trace = linked_trace(join, comm, dependencies, code, summary, renumber=options.renumber)
+    if not len(join.gpu_row) or not np.any(join.attachment.method < 0):
+        return trace
+    from .repetition import SHORTEST_RUN, find_repetition  # of few traces was work launched before them
+
     launched_before = np.count_nonzero(join.attachment.method < 0)
-    return find_repetition(trace) if launched_before >= SHORTEST_RUN and len(join.gpu_row) else trace
+    return find_repetition(trace) if launched_before >= SHORTEST_RUN else trace
 
 
 def _compile_files(kineto: KinetoTrace, provenance: Sequence[Source] | None) -> CompileFiles:

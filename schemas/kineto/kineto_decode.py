@@ -167,8 +167,8 @@ def decode_plain(array: bytes | memoryview, columns: EventColumns, *, modules: b
     memory_at = instants[[decoded[k].name == _MEMORY for k in instants.tolist()]] if len(instants) else _NONE
     memory = [decoded[k] for k in memory_at.tolist()]
     # faster than with an attrgetter
-    ts = [np.fromiter((e.ts for e in of), np.float64, len(of)) for of in (events, flows, memory, frames[0])]
-    dur = [np.fromiter((e.dur for e in of), np.float64, len(of)) for of in (events, frames[0])]
+    ts = [np.fromiter([e.ts for e in of], np.float64, len(of)) for of in (events, flows, memory, frames[0])]
+    dur = [np.fromiter([e.dur for e in of], np.float64, len(of)) for of in (events, frames[0])]
     times = [ts[0], dur[0], *ts[1:], dur[1]]
     if numbers is None or any(np.abs(us).max(initial=0.0) >= EXACT_US for us in times):
         return False

@@ -16,11 +16,10 @@ from ...trace.comm_kernels import Comm
 from ...trace.conventions import EDGE_KINDS, UNATTACHED_REASONS
 from ...trace.kinds import CPU, GPU, RUNTIME
 from ...trace.tables import MemoryEvents
+from .stored_folder import META
 
 FORMAT = 1
 """Version of the stored form; a reader refuses later ones."""
-META = "trace.json"
-"""Of each rank: version, names, digests of the files, the root's own keys."""
 RECORDS, SIGNATURES = "records", "signatures"
 """The text of the ET+ file in pieces, and the distinct inputs and outputs of operators."""
 

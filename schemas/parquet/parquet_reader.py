@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,12 +30,12 @@ from ..etplus.python_stacks import read_stacks
 from ..etplus.record_store import TextRecords
 from ..text.gc_control import gc_disabled
 from ..text.transaction import protect
+from .stored_folder import META, StoredRank, stored_ranks
 from .stored_tables import (
     COMM_FIELDS,
     FORMAT,
     KINDS,
     MEMORY,
-    META,
     REASONS,
     RECORDS,
     ROW_TABLES,
@@ -49,46 +48,7 @@ from .stored_tables import (
 )  # fmt: skip
 
 _SPOILT = "write it again with etplus"
-_RANK = re.compile(r"rank=(\d{1,9})", re.ASCII)
 _PIECES_KEPT = 4
-
-
-@dataclass(frozen=True)
-class StoredRank:
-    """One rank of several in a folder; a path wherever one is read.
-
-    Example:
-        >>> StoredRank("job.parquet", 3).label
-        'rank 3'
-    """
-
-    path: str
-    rank: int
-
-    def __fspath__(self) -> str:
-        return self.path
-
-    @property
-    def label(self) -> str:
-        """The rank in words."""
-        return f"rank {self.rank}"
-
-
-def is_stored(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a folder that `write_parquet` wrote."""
-    try:
-        return (Path(path) / META).is_file() or bool(stored_ranks(path))
-    except (OSError, ValueError):
-        return False
-
-
-def stored_ranks(path: str | os.PathLike[str]) -> list[StoredRank]:
-    """The ranks in a folder, ascending; none where it holds a single trace."""
-    folder = Path(path) / "trace"
-    if not folder.is_dir():
-        return []
-    found = [match for entry in folder.iterdir() if (match := _RANK.fullmatch(entry.name)) and (entry / META).is_file()]
-    return [StoredRank(os.fspath(path), rank) for rank in sorted(int(match[1]) for match in found)]
 
 
 @gc_disabled()

@@ -23,7 +23,8 @@ from ..text.gc_control import gc_disabled
 from ..text.records import decode_raws
 from ..text.transaction import check_folder, make_folder
 from .arrow_tables import VERSION, ArrowTables
-from .stored_tables import FORMAT, META, RECORDS, TABLES, Meta, Place
+from .stored_folder import META
+from .stored_tables import FORMAT, RECORDS, TABLES, Meta, Place
 
 _CHUNK = 4 << 20
 """Bytes of text that are packed together, the least that is read."""

@@ -1,0 +1,50 @@
+"""Which folders hold traces as columns, and of which ranks; known without reading them."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+META = "trace.json"
+"""Of each rank the file of what is not in a table."""
+_RANK = re.compile(r"rank=(\d{1,9})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class StoredRank:
+    """One rank of several in a folder; a path wherever one is read.
+
+    Example:
+        >>> StoredRank("job.parquet", 3).label
+        'rank 3'
+    """
+
+    path: str
+    rank: int
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    @property
+    def label(self) -> str:
+        """The rank in words."""
+        return f"rank {self.rank}"
+
+
+def is_stored(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a folder that `write_parquet` wrote."""
+    try:
+        return (Path(path) / META).is_file() or bool(stored_ranks(path))
+    except (OSError, ValueError):
+        return False
+
+
+def stored_ranks(path: str | os.PathLike[str]) -> list[StoredRank]:
+    """The ranks in a folder, ascending; none where it holds a single trace."""
+    folder = Path(path) / "trace"
+    if not folder.is_dir():
+        return []
+    found = [match for entry in folder.iterdir() if (match := _RANK.fullmatch(entry.name)) and (entry / META).is_file()]
+    return [StoredRank(os.fspath(path), rank) for rank in sorted(int(match[1]) for match in found)]
