@@ -77,7 +77,7 @@ class QueryResult:
         return shown + (f"\n… and {more:,} more rows" if more > 0 else "")
 
 
-class Database:
+class SqlTables:
     """The tables of some ranks: `VIEWS`, each with a column `rank`, and `ranks` with a row a rank.
 
     Args:
@@ -89,7 +89,7 @@ class Database:
         UsageError: DuckDB or pyarrow is not installed.
 
     Example:
-        >>> Database({0: trace}).query("select count(*) as kernels from device where category = 'kernel'").rows
+        >>> SqlTables({0: trace}).query("select count(*) as kernels from device where category = 'kernel'").rows
         [(92,)]
     """
 

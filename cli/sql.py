@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-from ..analysis.sql import MEMORY, Database, QueryResult
+from ..analysis.sql import MEMORY, QueryResult, SqlTables
 from ..converters.folder import InputPair
 from ..converters.traces import Source, Traces
 from ..schemas.parquet import is_stored, stored_ranks
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     twice = [rank for rank, count in there.items() if count > 1]
     if twice:
         raise UsageError(f"two inputs are of rank {twice[0]}; give one of them")
-    database = Database(traces, stored, memory=arguments.memory)
+    database = SqlTables(traces, stored, memory=arguments.memory)
     if query is not None:
         with open_output("-" if arguments.output is None else arguments.output) as file:
             file.write(_bytes(database.query(query), form))
@@ -86,7 +86,7 @@ def _form(arguments: argparse.Namespace) -> str:
     return form
 
 
-def _prompt(database: Database, form: str, output: str | None) -> int:
+def _prompt(database: SqlTables, form: str, output: str | None) -> int:
     """Queries line by line: of a person with a prompt, where an error does not end it; else of standard input."""
     person = sys.stdin.isatty()
     if output is not None:

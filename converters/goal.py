@@ -69,7 +69,7 @@ _TWO_PHASES = frozenset({CollectiveCommType.ALL_REDUCE, CollectiveCommType.BARRI
 
 
 @dataclass
-class _Rank:
+class _GoalRank:
     """The operations of one rank while they grow.
 
     Attributes:
@@ -119,7 +119,7 @@ def write_goal(traces: Sequence[Trace], path: str, algorithm: Algorithm = "ring"
     return operations, counts
 
 
-def _text(ranks: Sequence[_Rank]) -> Iterator[str]:
+def _text(ranks: Sequence[_GoalRank]) -> Iterator[str]:
     yield f"num_ranks {len(ranks)}\n"
     for number, rank in enumerate(ranks):
         yield f"\nrank {number} {{\n"
@@ -143,13 +143,13 @@ class _Schedule:
         self.unit, self.units = _latency_units(graph, done.time, done.lag, self.lane_of_edge, self.rank_of_point)
         self.extra = [0] * len(graph.traces)
         self.comms = [{comm.row: comm for comm in find_communications(trace)} for trace in graph.traces]
-        self.operations = [_Rank() for _ in graph.traces]
+        self.operations = [_GoalRank() for _ in graph.traces]
         self.ends: list[int | None] = [None] * len(graph)
         self.after: dict[tuple[int, int], list[int]] = {}  # of a meeting on a rank: what its end requires
         self.tag = 0
         self.counts: Counter[str] = Counter()
 
-    def ranks(self) -> tuple[list[_Rank], Counter[str]]:
+    def ranks(self) -> tuple[list[_GoalRank], Counter[str]]:
         for point in range(1, len(self.graph)):
             if point in self.met:
                 self._meet(point)

@@ -146,9 +146,9 @@ class Job:
         Raises:
             UsageError: an error in the query, or DuckDB is not installed.
         """
-        from ..analysis.sql import Database
+        from ..analysis.sql import SqlTables
 
-        return Database(dict(self.ranks), memory=memory).query(query)
+        return SqlTables(dict(self.ranks), memory=memory).query(query)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all ranks: a folder of columns for .parquet, else the format that the suffix stands for.

@@ -149,7 +149,7 @@ def _region_of_backward(calls: CpuCalls, forwards: IntColumn, is_region: npt.NDA
     return int(nearest(calls.parent[forward : forward + 1], calls.parent, is_region)[0])
 
 
-class _Fit(NamedTuple):
+class _CompiledFit(NamedTuple):
     """Calls and their kernels of a graph."""
 
     graph: CompiledGraph
@@ -167,14 +167,14 @@ class _Graphs:
         for graph in graphs:
             self.by_region[graph.region, graph.backward].append(graph)
 
-    def fit(self, of: GraphCall, events: EventTable, calls: CpuCalls) -> _Fit | Refusal:
+    def fit(self, of: GraphCall, events: EventTable, calls: CpuCalls) -> _CompiledFit | Refusal:
         """The kernels of a call of a graph, or why they are not known."""
         candidates = self._candidates(of)
         if not candidates:
             return "its region is not in the files" if of.region else "its forward is not in the trace"
         if not any(graph.kernels for graph in candidates):
             return "its region has no kernels in the files"
-        fits = list[_Fit]()
+        fits = list[_CompiledFit]()
         refusal: Refusal = "its kernels are in another order"
         for graph in candidates:
             fit = self._aligned(of, graph, events, calls)
@@ -202,7 +202,7 @@ class _Graphs:
                 return [graph for graphs in tries for graph in graphs]
         return [*self.by_region.get(("", of.backward), ()), *self.by_region.get(("", None), ())]
 
-    def _aligned(self, of: GraphCall, graph: CompiledGraph, events: EventTable, calls: CpuCalls) -> _Fit | None:
+    def _aligned(self, of: GraphCall, graph: CompiledGraph, events: EventTable, calls: CpuCalls) -> _CompiledFit | None:
         """Calls and kernels in the same order, None where the sequences differ.
 
         What never occurs in the calls (C++ kernels without `cpp.enable_kernel_profile`) is left out of the kernels, and
@@ -216,7 +216,9 @@ class _Graphs:
             wanted = {name for name, _ in listed}
             made = [(name, call) for name, call in zip(names, of.kernels.tolist(), strict=True) if name in wanted]
             if made and [name for name, _ in made] == [name for name, _ in listed]:
-                return _Fit(graph, [(call, kernel) for (_, call), (_, kernel) in zip(made, listed, strict=True)])
+                return _CompiledFit(
+                    graph, [(call, kernel) for (_, call), (_, kernel) in zip(made, listed, strict=True)]
+                )
         return None
 
     def _own(
@@ -234,7 +236,7 @@ class _Graphs:
         return [kernels, *(kernels[begin:] for begin in sorted(begins, reverse=True))]
 
 
-def _same_sources(fit: _Fit, other: _Fit) -> bool:
+def _same_sources(fit: _CompiledFit, other: _CompiledFit) -> bool:
     return all(
         call == of and (kernel.stacks, kernel.nodes) == (like.stacks, like.nodes)
         for (call, kernel), (of, like) in zip_longest(fit.pairs, other.pairs, fillvalue=_NO_PAIR)

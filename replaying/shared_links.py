@@ -111,10 +111,10 @@ def shared_times(graph: ReplayGraph, lag: IntColumn) -> tuple[IntColumn, IntColu
     Args:
         lag: int64 ns, one entry an edge; of a transfer what it takes by itself.
     """
-    return _Timeline(graph, lag).run()
+    return _LinkTimeline(graph, lag).run()
 
 
-class _Timeline:
+class _LinkTimeline:
     """The points of a graph in order of time; see the module's docstring."""
 
     def __init__(self, graph: ReplayGraph, lag: IntColumn) -> None:

@@ -228,7 +228,8 @@ class _Job:
             end = max(last, *(issued + self._transfer_ns(nodes, 2) for issued in sent))
         for rank, (issued, node) in present.items():
             if node.type != SEND:
-                self._end(rank, node, issued, end)
+                own = issued + self.length(node) if self.network is None else end  # it may leave later than the others
+                self._end(rank, node, issued, max(end, own))
 
     def _end(self, rank: int, node: PlainNode, start: int, end: int) -> None:
         self.times[rank][node.id] = start, max(end, start + 1)

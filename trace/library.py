@@ -78,10 +78,10 @@ class Library:
             >>> trace.sql("select count(*) as n, sum(dur_ns) as ns from device where category = 'kernel'").rows
             [(92, 3003502)]
         """
-        from ..analysis.sql import Database
+        from ..analysis.sql import SqlTables
 
         trace = cast("Trace", self)
-        return Database({trace.rank or 0: trace}, memory=memory).query(query)
+        return SqlTables({trace.rank or 0: trace}, memory=memory).query(query)
 
     def critical_path(self, *what_ifs: str, between: str | None = None, number: int = 0) -> CriticalPath:
         """The longest path of the replay, by kind of time, operator, source line and phase.

@@ -16,18 +16,18 @@ _REMEDY = "make the file again with trace-link"
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
-class _Section(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+class _GeneratedSection(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     kernels: tuple[GeneratedKernel, ...]
     id: list[_Number]
     kernel: list[_Number]
 
 
-_decode = msgspec.json.Decoder(_Section | None).decode
+_decode = msgspec.json.Decoder(_GeneratedSection | None).decode
 
 
 def generated_section(generated: GeneratedKernels, ids: IntColumn) -> bytes:
     """The value of `generated_kernels`; `ids` are those of `generated.row`."""
-    return msgspec.json.encode(_Section(generated.kernels, ids.tolist(), generated.kernel.tolist()))
+    return msgspec.json.encode(_GeneratedSection(generated.kernels, ids.tolist(), generated.kernel.tolist()))
 
 
 def read_generated(file: str, text: bytes, ids: IntColumn) -> GeneratedKernels:

@@ -19,7 +19,7 @@ _Position = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 _PositionOrNone = Annotated[int, msgspec.Meta(ge=-1, lt=2**31)]
 
 
-class _Section(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+class _StacksSection(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     names: list[str]
     above_step: list[int]
     name: list[_Position]
@@ -53,7 +53,7 @@ def read_stacks(file: str, text: bytes, ids: IntColumn) -> Stacks:
         [1]
     """
     try:
-        section = msgspec.json.decode(text, type=_Section | None)
+        section = msgspec.json.decode(text, type=_StacksSection | None)
     except UNREADABLE as error:
         raise TraceFormatError(file, '"stacks"', f"cannot be read ({error})", _REMEDY) from None
     if section is None:

@@ -73,7 +73,7 @@ def read_parquet(path: str | os.PathLike[str] | StoredRank, *, rank: int | None 
     if ranks and len(wanted) != 1:
         there = f"has ranks {ranks[0].rank} to {ranks[-1].rank}" if len(ranks) > 1 else f"has rank {ranks[0].rank} only"
         raise UsageError(f"{os.fspath(path)}: {there}; choose one of them with --rank (rank= in Python)")
-    return _Reader(Place(Path(path), wanted[0].rank if ranks else None)).read()
+    return _FolderReader(Place(Path(path), wanted[0].rank if ranks else None)).read()
 
 
 def read_meta(place: Place, name: str) -> Meta:
@@ -98,7 +98,7 @@ def read_meta(place: Place, name: str) -> Meta:
     return meta
 
 
-class _Reader:
+class _FolderReader:
     def __init__(self, place: Place) -> None:
         self.place = place
         self.name = os.fspath(place.folder) + ("" if place.rank is None else f" (rank {place.rank})")
@@ -237,7 +237,7 @@ class _Reader:
 class _Text:
     """The text of the ET+ file, read a piece at a time and checked."""
 
-    def __init__(self, reader: _Reader) -> None:
+    def __init__(self, reader: _FolderReader) -> None:
         self._parquet, self._path = reader.parquet, reader.place.of(RECORDS)
         self._chunks, self.size = reader.meta.chunks, reader.meta.size
         self._begin = np.array([at for at, _ in self._chunks], np.int64)

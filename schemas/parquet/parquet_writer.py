@@ -47,7 +47,7 @@ def write_parquet(trace: Trace, folder: str | os.PathLike[str], *, rank: int | N
         ConvertError: the trace has no records to be written.
     """
     check_place(folder, rank=rank)
-    return _Writer(trace, Place(Path(folder), rank)).write()
+    return _FolderWriter(trace, Place(Path(folder), rank)).write()
 
 
 def check_place(folder: str | os.PathLike[str], *, rank: int | None = None) -> None:
@@ -64,7 +64,7 @@ def check_place(folder: str | os.PathLike[str], *, rank: int | None = None) -> N
         raise UsageError(f"{os.fspath(folder)}: the folder holds something else; {_FOREIGN}")
 
 
-class _Writer:
+class _FolderWriter:
     def __init__(self, trace: Trace, place: Place) -> None:
         self.trace, self.place = trace, place
         self.arrow, self.parquet = library("pyarrow"), library("pyarrow.parquet")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from etplus import convert
-from etplus.analysis.sql import VIEWS, Database
+from etplus.analysis.sql import VIEWS, SqlTables
 from etplus.trace.errors import UsageError
 from support import ROOT, linked
 
@@ -47,7 +47,7 @@ def test_stored_and_loaded_ranks_give_the_same(tmp_path: Path) -> None:
         "select e.rank, e.kind, count(*) from edges e join device d on d.id = e.target and d.rank = e.rank "
         "group by all order by all",
     ):
-        assert Database({}, [tmp_path / "job.parquet"]).query(query).rows == Database(traces).query(query).rows
+        assert SqlTables({}, [tmp_path / "job.parquet"]).query(query).rows == SqlTables(traces).query(query).rows
 
 
 @pytest.mark.parametrize(
