@@ -228,8 +228,9 @@ class _Job:
             end = max(last, *(issued + self._transfer_ns(nodes, 2) for issued in sent))
         for rank, (issued, node) in present.items():
             if node.type != SEND:
-                own = issued + self.length(node) if self.network is None else end  # it may leave later than the others
-                self._end(rank, node, issued, max(end, own))
+                # as measured, a rank may leave a collective on the host later than the others
+                late = self.network is None and node.type == COLL and node.value("stream") is None
+                self._end(rank, node, issued, max(end, issued + self.length(node)) if late else end)
 
     def _end(self, rank: int, node: PlainNode, start: int, end: int) -> None:
         self.times[rank][node.id] = start, max(end, start + 1)
