@@ -84,7 +84,7 @@ def moved_rotary(signature: Signature) -> int | None:
 
 
 def moved_by_rope(signature: Signature) -> int | None:
-    """Of other rotations: tensors with a row for each position, in place where there are no results beside them."""
+    """Of other rotations: tensors with a row for each position, rotated in place unless results are recorded."""
     positions = next((one for one in signature.tensors if "int" in one.dtype and one.numel), None)
     if positions is None:
         return None

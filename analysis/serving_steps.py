@@ -45,7 +45,7 @@ class _Rates:
 
     @property
     def ns_per_prefill_token(self) -> float | None:
-        """Time over prefill tokens; of steps in prefill only, since in mixed ones it cannot be told apart."""
+        """Time over prefill tokens; only of steps in prefill, since mixed steps do not separate the two."""
         return self.time_ns / self.prefill_tokens if self.phase == PREFILL and self.prefill_tokens else None
 
 

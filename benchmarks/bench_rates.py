@@ -56,7 +56,7 @@ def main() -> None:
     for job in arguments.jobs or [FOLDER / "ddp-1mb", FOLDER / "tp"]:
         times = json.loads((job / "times.json").read_bytes())["rates"]
         rates = list(times)
-        told = networks(arguments.networks, rates)
+        described = networks(arguments.networks, rates)
         took = {key: {rate: max(rank[f"{key}_ms"] for rank in times[rate].values()) for rate in rates}
                 for key in ("traced", "untraced")}  # fmt: skip
         for source in rates:
@@ -66,8 +66,8 @@ def main() -> None:
             for target in rates:
                 if target == source:
                     continue
-                usual = replay(on_network(graph, told[target]), constants).makespan_ns / 1e6
-                span = answer_range(graph, told[target], [], constants)
+                usual = replay(on_network(graph, described[target]), constants).makespan_ns / 1e6
+                span = answer_range(graph, described[target], [], constants)
                 low, high, truth = span.low_ns / 1e6, span.high_ns / 1e6, took["traced"][target]
                 key = f"{job.name} {source} {target}"
                 errors[key] = 100 * (usual / truth - 1)

@@ -135,8 +135,8 @@ def itself(folder: Path) -> tuple[str, str]:
         return "refused", str(error)
     assert isinstance(job, Resharded)
     proof = job.proof
-    told = f"{proof.operators} operators, {proof.communications} communications"
-    return ("equal" if proof.equal else "differs"), "; ".join([told, *proof.other_communications[:1]])
+    summary = f"{proof.operators} operators, {proof.communications} communications"
+    return ("equal" if proof.equal else "differs"), "; ".join([summary, *proof.other_communications[:1]])
 
 
 if __name__ == "__main__":

@@ -13,12 +13,8 @@ from ..analysis.summary import analyse
 from ..analysis.table import Table
 from ..jobs.job_ranks import check_job, job_trace
 from ..jobs.rank_communications import RankCommunications, communications
-from ..replaying.constants import fit_constants
-from ..replaying.graph_building import build_graph
-from ..replaying.graph_replay import Replay, replay
-from ..replaying.network import on_network, parse_network
-from ..replaying.rank_coupling import join_ranks
-from ..replaying.whatif import apply_what_ifs, parse_what_if
+from ..replaying.graph_replay import Replay
+from ..replaying.replay_ranks import replay_ranks
 from ..schemas.nsys import NsysRank, is_nsys
 from ..schemas.parquet import StoredRank, is_stored, stored_ranks
 from ..schemas.text.files import Source as OneSource
@@ -133,12 +129,7 @@ class Job:
             ConvertError: a trace without times.
             UsageError: a change that is not understood, or nothing to price on a network.
         """
-        graphs = [build_graph(trace) for trace in self]
-        constants = [fit_constants(graph) for graph in graphs]
-        joined = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
-        if network is not None:
-            joined = on_network(joined, parse_network(network))
-        return replay(apply_what_ifs(joined, [parse_what_if(text) for text in what_ifs], constants), constants)
+        return replay_ranks(list(self), what_ifs, network)
 
     def sql(self, query: str, *, memory: str = "2GB") -> QueryResult:
         """The rows that a SELECT finds in the tables of all ranks; see docs/columns.md.

@@ -256,11 +256,11 @@ def _trace_of_links(
     summary = _summary(join, report) | ({"nodes_from": "kineto"} if alone else {})
     summary |= {} if code.summary is None else {"compiled": code.summary}
     trace = linked_trace(join, comm, dependencies, code, summary, renumber=options.renumber)
-    if not len(join.gpu_row) or not np.any(join.attachment.method < 0):
+    launched_before = np.count_nonzero(join.attachment.method < 0)
+    if not len(join.gpu_row) or not launched_before:
         return trace
     from .repetition import SHORTEST_RUN, find_repetition  # of few traces was work launched before them
 
-    launched_before = np.count_nonzero(join.attachment.method < 0)
     return find_repetition(trace) if launched_before >= SHORTEST_RUN else trace
 
 

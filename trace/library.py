@@ -55,17 +55,9 @@ class Library:
             >>> abs(trace.replay().error) < 0.003, trace.replay("kernel*0.5").makespan_ns < trace.replay().makespan_ns
             (True, True)
         """
-        from ..replaying.constants import fit_constants
-        from ..replaying.graph_building import build_graph
-        from ..replaying.graph_replay import replay
-        from ..replaying.network import on_network, parse_network
-        from ..replaying.whatif import apply_what_ifs, parse_what_if
+        from ..replaying.replay_ranks import replay_ranks
 
-        graph = build_graph(cast("Trace", self))
-        constants = fit_constants(graph)
-        if network is not None:
-            graph = on_network(graph, parse_network(network))
-        return replay(apply_what_ifs(graph, [parse_what_if(text) for text in what_ifs], constants), constants)
+        return replay_ranks([cast("Trace", self)], what_ifs, network)
 
     def sql(self, query: str, *, memory: str = "2GB") -> QueryResult:
         """The rows that a SELECT finds in the tables `calls`, `device`, `runtime`, `edges`, `communications`, `memory`

@@ -1,0 +1,36 @@
+"""Traces replayed in one call: one by itself, several as the ranks of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..trace.trace import Trace
+from .constants import fit_constants
+from .graph_building import build_graph
+from .graph_replay import Replay, replay
+from .network import on_network, parse_network
+from .rank_coupling import join_ranks
+from .whatif import apply_what_ifs, parse_what_if
+
+
+def replay_ranks(traces: Sequence[Trace], what_ifs: Sequence[str] = (), network: str | None = None) -> Replay:
+    """Predict the timeline of one trace, or of all ranks of a job together.
+
+    Args:
+        what_ifs: such as "kernel*0.5", applied in order.
+        network: such as "bandwidth=25,latency=5us", what communications are priced on first.
+
+    Raises:
+        ConvertError: no row of a trace has a time.
+        UsageError: a change that is not understood, or nothing to price on a network.
+
+    Example:
+        >>> abs(replay_ranks([trace]).error) < 0.003
+        True
+    """
+    graphs = [build_graph(trace) for trace in traces]
+    constants = [fit_constants(graph) for graph in graphs]
+    graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
+    if network is not None:
+        graph = on_network(graph, parse_network(network))
+    return replay(apply_what_ifs(graph, [parse_what_if(text) for text in what_ifs], constants), constants)
