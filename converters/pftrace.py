@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 from collections import Counter as Counts
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ _INT32 = 0x7FFFFFFF
 _RANK = 1 << 32
 """Ids of different ranks are so far apart."""
 _SHOWN = frozenset({EDGE_KINDS.index("launch"), EDGE_KINDS.index("graph")})
+_LONGEST_KEPT, _ANNOTATIONS_KEPT = 4096, 100_000
+"""Encoded lists are kept up to this size each, and this many of them."""
 _SCALARS = ((bool, "bool_value"), (int, "int_value"), (float, "double_value"), (str, "string_value"))
 
 
@@ -75,9 +78,11 @@ class _Writer:
     process: RankTimeline
     flows: int = 0
     iids: dict[tuple[str, str], int] = field(default_factory=dict)
+    annotations: dict[tuple[int, bytes], bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.trace, self.rank = self.process.trace, self.process.rank
+        self.base_ns = self.trace.base_time_ns
         launch, graph = (self.trace.edges_of(kind)[:, :2] for kind in ("launch", "graph"))
         timed = self.trace.timed
         launch = launch[timed[launch].all(axis=1) & (self.trace.kind[launch[:, 1]] == GPU)]
@@ -109,7 +114,7 @@ class _Writer:
     def _packet(self, ts: int | None = None) -> Any:
         packet = protos().TracePacket(trusted_packet_sequence_id=self.rank + 1)
         if ts is not None:
-            packet.timestamp = self.trace.base_time_ns + ts
+            packet.timestamp = self.base_ns + ts
             packet.sequence_flags = _NEEDED
         return packet
 
@@ -190,9 +195,25 @@ class _Writer:
         event.category_iids.append(self._iid(packet, "event_categories", category(self.trace, Row(row))))
         event.name_iid = self._iid(packet, "event_names", self.trace.name_of(Row(row)))
         for name, value in args.items():
-            _set(event.debug_annotations.add(name_iid=self._iid(packet, "debug_annotation_names", name)), value)
+            name_iid = self._iid(packet, "debug_annotation_names", name)
+            if isinstance(value, list):
+                event.MergeFromString(self._annotation(name_iid, value))
+            else:
+                _set(event.debug_annotations.add(name_iid=name_iid), value)
         event.flow_ids.extend(self._event_id(target) for target in self.launched.get(row, ()))
         self._put(packet)
+
+    def _annotation(self, name_iid: int, value: list[Any]) -> bytes:
+        """A track event of one debug annotation, as bytes. Lists, such as shapes, repeat: they are encoded once."""
+        key = name_iid, marshal.dumps(value, 2)
+        known = self.annotations.get(key)
+        if known is None:
+            event = protos().TrackEvent()
+            _set(event.debug_annotations.add(name_iid=name_iid), value)
+            known = event.SerializeToString(deterministic=True)
+            if len(key[1]) <= _LONGEST_KEPT and len(self.annotations) < _ANNOTATIONS_KEPT:
+                self.annotations[key] = known
+        return known
 
     def _close(self, track: int, waiting: list[int], until: int | None) -> None:
         """End the slices of a track that have ended by a time, all of them by None."""

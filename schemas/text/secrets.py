@@ -78,7 +78,7 @@ def mask_members(header: dict[str, msgspec.Raw]) -> tuple[dict[str, msgspec.Raw]
         >>> mask_members({"API_KEY": msgspec.Raw(b'"x"'), "pid": msgspec.Raw(b"7")})[1]
         1
     """
-    text, count = mask(msgspec.json.encode(header))
+    text, count = mask(msgspec.json.encode(dict(header)))
     return (msgspec.json.decode(text, type=dict[str, msgspec.Raw]), count) if count else (header, 0)
 
 
