@@ -7,8 +7,9 @@ A tensor is `[tensor id, storage id, offset, numel, itemsize, device]`, offset a
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,9 @@ from .arguments import Arguments, undecoded_arguments
 MAX_STORAGE = 2**31
 """Storage ids are below this: ids count objects."""
 _MAX_ITEMSIZE = 999
+_RECORDS = 1 << 15
+"""Records searched at a time."""
+_PACKED = 7
 _MAX_DIGITS = 15
 
 _OPEN, _CLOSE, _COMMA, _QUOTE = 1, 2, 3, 4
@@ -38,7 +42,7 @@ class TensorUses(NamedTuple):
         argument: int64, which of the node's inputs (or outputs) it is or is in.
         storage: int64, storage id, 1 to MAX_STORAGE − 1.
         begin, end: int64, its bytes in the storage, as if it were contiguous; at least one.
-        text: what they were found in. device_at: int64 (n, 2), where in it each one's device is written.
+        device_code: int32, into `devices`. devices: as in `str(torch.device)`.
     """
 
     node: IntColumn
@@ -47,29 +51,43 @@ class TensorUses(NamedTuple):
     storage: IntColumn
     begin: IntColumn
     end: IntColumn
-    text: bytes
-    device_at: IntColumn
+    device_code: npt.NDArray[np.int32]
+    devices: Sequence[str]
 
     def device(self, tensor: int) -> str:
         """The device of one of them, as in `str(torch.device)`."""
-        begin, end = self.device_at[tensor].tolist()
-        return self.text[begin:end].decode(errors="replace")
+        return self.devices[self.device_code[tensor]]
 
 
-def tensor_uses(records: Sequence[bytes]) -> TensorUses:
+def tensor_uses(records: Iterable[bytes]) -> TensorUses:
     """All tensors with a storage and at least one element in the inputs and outputs of nodes.
 
-    The values' texts are joined, each in brackets of its own, and searched for what a tensor is when its numbers and
-    its device are left out, `[,,,,,""]`. Other values are skipped, and so are numbers out of range.
-
     Args:
-        records: texts of ET nodes.
+        records: texts of ET nodes. They are taken in blocks: what is in memory at a time does not grow with their number.
 
     Example:
         >>> values = b'"inputs": {"values": []}, "outputs": {"values": [[7, 8, 0, 24, 8, "cpu"]]}'
         >>> found = tensor_uses([b"{%b}" % values])
         >>> found.storage.tolist(), found.end.tolist(), found.device(0)
         ([8], [192], 'cpu')
+    """
+    left, codes = iter(records), dict[str, int]()
+    parts, count = [], 0
+    while block := list(islice(left, _RECORDS)):
+        parts.append(_uses_in(block, count, codes))
+        count += len(block)
+    columns = zip(*(parts or [_uses_in([], 0, codes)]), strict=True)
+    return TensorUses(*(np.concatenate(column) for column in columns), list(codes))  # type: ignore[arg-type]
+
+
+def _uses_in(records: Sequence[bytes], before: int, codes: dict[str, int]) -> tuple[npt.NDArray[Any], ...]:
+    """The columns of `TensorUses` for one block of records.
+
+    The values' texts are joined, each in brackets of its own, and searched for what a tensor is when its numbers and
+    its device are left out, `[,,,,,""]`. Other values are skipped, and so are numbers out of range.
+
+    Args:
+        before: number of records before the block. codes: of the devices, which new ones are added to.
     """
     each = [undecoded_arguments(record) or Arguments() for record in records]
     text = b"[" + b"][".join([side.values for found in each for side in (found.inputs, found.outputs)]) + b"]"
@@ -97,8 +115,28 @@ def tensor_uses(records: Sequence[bytes]) -> TensorUses:
         column[good] for column in (first, section, argument, storage, offset, numel, itemsize)
     )
     begin = offset * itemsize
-    quotes = np.stack([at[first + 6] + 1, at[first + 7]], axis=1)
-    return TensorUses(section // 2, section % 2 == 1, argument, storage, begin, begin + numel * itemsize, text, quotes)
+    device = _device_codes(text, at[first + 6] + 1, at[first + 7], codes)
+    node = section // 2 + before
+    return node, section % 2 == 1, argument, storage, begin, begin + numel * itemsize, device
+
+
+def _device_codes(text: bytes, begin: IntColumn, end: IntColumn, codes: dict[str, int]) -> npt.NDArray[np.int32]:
+    """Codes of the devices written in spans of a text: short names are compared as numbers, length and bytes."""
+    data, length = np.frombuffer(text, np.uint8), end - begin
+    packed = np.minimum(length, _PACKED + 1).astype(np.uint64)
+    for place in range(_PACKED):
+        has = np.flatnonzero(length > place)
+        packed[has] = packed[has] << np.uint64(8) | data[begin[has] + place]
+    long = np.flatnonzero(length > _PACKED)
+    names = [text[b:e].decode(errors="replace") for b, e in zip(begin[long].tolist(), end[long].tolist(), strict=True)]
+    short = np.flatnonzero(length <= _PACKED)
+    found = np.zeros(len(begin), np.int32)
+    for value in np.unique(packed[short]).tolist():
+        at = short[packed[short] == value]
+        name = text[begin[at[0]] : end[at[0]]].decode(errors="replace")
+        found[at] = codes.setdefault(name, len(codes))
+    found[long] = [codes.setdefault(name, len(codes)) for name in names]
+    return found
 
 
 def _occurrences(kind: npt.NDArray[np.uint8]) -> IntColumn:

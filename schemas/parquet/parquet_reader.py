@@ -243,13 +243,16 @@ class _Text:
         self._begin = np.array([at for at, _ in self._chunks], np.int64)
         self._kept: dict[int, bytes] = {}
 
-    def part(self, begin: int, end: int) -> bytes:
-        """Some of it."""
-        first = int(np.searchsorted(self._begin, begin, side="right")) - 1
-        last = int(np.searchsorted(self._begin, max(end - 1, begin), side="right")) - 1
-        at = int(self._begin[first])
-        text = self._piece(first) if first == last else b"".join(map(self._piece, range(first, last + 1)))
-        return text[begin - at : end - at]
+    def parts(self, begin: IntColumn, end: IntColumn) -> list[bytes]:
+        """Many parts of it, int64 positions each."""
+        first = np.searchsorted(self._begin, begin, side="right") - 1
+        last = np.searchsorted(self._begin, np.maximum(end - 1, begin), side="right") - 1
+        offset = self._begin[first]
+        spans = zip(first.tolist(), last.tolist(), (begin - offset).tolist(), (end - offset).tolist(), strict=True)
+        return [
+            (self._piece(k) if k == until else b"".join(map(self._piece, range(k, until + 1))))[b:e]
+            for k, until, b, e in spans
+        ]
 
     def pieces(self) -> Iterator[bytes]:
         """All of it, in order."""
@@ -291,7 +294,7 @@ class _Header(Mapping[str, msgspec.Raw]):
         self._text, self._spans = text, spans
 
     def __getitem__(self, key: str) -> msgspec.Raw:
-        return msgspec.Raw(self._text.part(*self._spans[key]))
+        return msgspec.Raw(self._text.parts(*np.array(self._spans[key]).reshape(2, 1))[0])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._spans)
@@ -318,8 +321,7 @@ class StoredRecords(TextRecords):
 
     def texts(self, rows: IntColumn) -> list[bytes]:
         """The JSON objects of rows, braces included."""
-        spans = zip(self.start[rows].tolist(), self.end[rows].tolist(), strict=True)
-        return [self.text.part(begin, end) for begin, end in spans]
+        return self.text.parts(self.start[rows], self.end[rows])
 
     def tensor_texts(self, rows: IntColumn) -> list[bytes]:
         """The inputs and outputs of ET nodes."""
