@@ -63,7 +63,7 @@ def tensor_uses(records: Iterable[bytes]) -> TensorUses:
     """All tensors with a storage and at least one element in the inputs and outputs of nodes.
 
     Args:
-        records: texts of ET nodes. They are taken in blocks: what is in memory at a time does not grow with their number.
+        records: texts of ET nodes, taken in blocks, so that memory does not grow with their number.
 
     Example:
         >>> values = b'"inputs": {"values": []}, "outputs": {"values": [[7, 8, 0, 24, 8, "cpu"]]}'

@@ -337,13 +337,38 @@ class StoredRecords(TextRecords):
 
 
 def _numbers(table: Any, name: str, none: int | None = None) -> npt.NDArray[Any]:
+    """A column of numbers; of nulls `none`.
+
+    Read from Arrow's buffers, since `to_numpy` and `fill_null` import pandas and the compute functions, which takes
+    longer than a small trace.
+
+    Raises:
+        ValueError: there are nulls, and `none` is not given.
+    """
     column = table.column(name)
-    if none is not None:
-        column = column.fill_null(none)
-    elif column.null_count:
+    if none is None and column.null_count:
         raise ValueError(name)
-    found: npt.NDArray[Any] = column.to_numpy()
-    return found
+    parts = [_values(chunk, none) for chunk in column.chunks]
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+def _values(chunk: Any, none: int | None) -> npt.NDArray[Any]:
+    """An Arrow array (format: https://arrow.apache.org/docs/format/Columnar.html, fixed-size primitive layout)."""
+    valid, data = chunk.buffers()
+    here = slice(chunk.offset, chunk.offset + len(chunk))
+    if not len(chunk):
+        return np.zeros(0, np.int64)
+    if chunk.type.bit_width == 1:
+        values: npt.NDArray[Any] = _bits(data)[here].astype(np.bool_)
+    else:
+        values = np.frombuffer(data, chunk.type.to_pandas_dtype(), count=here.stop)[here]
+    if none is None or not chunk.null_count:
+        return values
+    return np.where(_bits(valid)[here].astype(np.bool_), values, np.array(none, values.dtype))
+
+
+def _bits(buffer: Any) -> npt.NDArray[np.uint8]:
+    return np.unpackbits(np.frombuffer(buffer, np.uint8), bitorder="little")
 
 
 def _codes(column: Any, values: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -353,5 +378,5 @@ def _codes(column: Any, values: Sequence[str]) -> npt.NDArray[np.int64]:
     for part in column.chunks:
         coded = part if hasattr(part, "dictionary") else part.dictionary_encode()
         codes = np.array([known[text] for text in coded.dictionary.to_pylist()], np.int64)
-        parts.append(codes[coded.indices.to_numpy()] if len(coded) else parts[0])
+        parts.append(codes[_values(coded.indices, None)] if len(coded) else parts[0])
     return np.concatenate(parts)
