@@ -56,7 +56,7 @@ class TensorUses(NamedTuple):
 
     def device(self, tensor: int) -> str:
         """The device of one of them, as in `str(torch.device)`."""
-        return self.devices[self.device_code[tensor]]
+        return self.devices[int(self.device_code[tensor])]
 
 
 def tensor_uses(records: Iterable[bytes]) -> TensorUses:
@@ -76,8 +76,8 @@ def tensor_uses(records: Iterable[bytes]) -> TensorUses:
     while block := list(islice(left, _RECORDS)):
         parts.append(_uses_in(block, count, codes))
         count += len(block)
-    columns = zip(*(parts or [_uses_in([], 0, codes)]), strict=True)
-    return TensorUses(*(np.concatenate(column) for column in columns), list(codes))  # type: ignore[arg-type]
+    columns = [np.concatenate(column) for column in zip(*(parts or [_uses_in([], 0, codes)]), strict=True)]
+    return TensorUses(*columns, list(codes))  # type: ignore[call-arg, arg-type]
 
 
 def _uses_in(records: Sequence[bytes], before: int, codes: dict[str, int]) -> tuple[npt.NDArray[Any], ...]:
