@@ -32,6 +32,7 @@ bench: $(VENV)/.tests
 	$(BIN)/python benchmarks/bench_threads.py
 	$(BIN)/python benchmarks/bench_big.py
 	$(BIN)/python benchmarks/bench_convert.py
+	$(BIN)/python benchmarks/bench_commands.py
 	$(BIN)/python benchmarks/bench_batch.py
 	$(BIN)/python benchmarks/bench_replay.py
 	-$(BIN)/python benchmarks/bench_hta.py
