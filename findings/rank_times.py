@@ -45,7 +45,8 @@ class RankTimes:
 
     @property
     def start(self) -> IntColumn:
-        return self.trace.ts[self.row]
+        start: IntColumn = self.trace.ts[self.row]
+        return start
 
     @property
     def end(self) -> IntColumn:
