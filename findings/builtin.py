@@ -11,13 +11,14 @@ from .case import Case
 from .communication_findings import COMMUNICATION
 from .finding import Candidate, Detector
 from .host import HOST
+from .serving_findings import SERVING
 from .step_outliers import STEPS
 from .stragglers import STRAGGLERS
 
 GROUP = "etplus.findings"
 """Group of the entry points of other packages: the name is the finding's, the value a `Detector` or a class of one."""
 
-BUILT_IN: tuple[Detector, ...] = (*HOST, *COMMUNICATION, *STRAGGLERS, *STEPS)
+BUILT_IN: tuple[Detector, ...] = (*HOST, *COMMUNICATION, *STRAGGLERS, *SERVING, *STEPS)
 
 
 def detectors() -> Mapping[str, Callable[[Case], Iterator[Candidate]]]:
