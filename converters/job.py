@@ -131,7 +131,9 @@ class Job:
             ConvertError: a trace without times.
             UsageError: a change that is not understood, or nothing to price on a network.
         """
-        return replay_ranks(list(self), what_ifs, network)
+        from ..analysis.event_bounds import row_bounds  # for few changes
+
+        return replay_ranks(list(self), what_ifs, network, lambda: row_bounds(list(self)))
 
     def findings(self) -> Findings:
         """What is wrong on any rank or between them, the largest gain first; see docs/findings.md.
