@@ -1,0 +1,65 @@
+"""`etplus why` as a process: text, JSON, parts of a trace, exit status."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from etplus.findings.builtin import detectors
+from support import ROOT, call, plain, run, shared_trace
+
+PLUS = ROOT / "tests" / "golden" / "gpu_shaped_from_cpu.etplus.json.gz"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "in.json").write_bytes(plain(PLUS))
+    return tmp_path / "in.json"
+
+
+def test_text_and_json(file: Path) -> None:
+    done = run("etplus", "why", file, "--json", "n.json", cwd=file.parent)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout.decode()
+    assert text.startswith("findings: ") and max(map(len, text.splitlines())) <= 80
+    numbers = json.loads((file.parent / "n.json").read_text())
+    assert numbers["looked_for"] == list(detectors()) and numbers["file"].endswith("in.json")
+    assert [finding["id"] for finding in numbers["found"] if f"{finding['id']}: " not in text] == []
+    analysed = json.loads(call("analyze", file, "--json", "-").stdout)["traces"][0]["findings"]
+    assert analysed["found"] == numbers["found"]
+
+
+def test_several_files_and_a_part(file: Path) -> None:
+    done = call("why", file, file, "--steps", "1", "--json", "-")
+    numbers = json.loads(done.stdout)
+    assert len(numbers) == 2 and numbers[0] == numbers[1]
+    text = call("why", file, file).stdout.decode()
+    assert text.count("in.json\nfindings: ") == 2
+
+
+def test_the_exit_status_says_whether_there_is_a_finding() -> None:
+    file = shared_trace("python-stacks/mi300_timesformer.json.gz")
+    assert run("etplus", "why", file, "--fail-on", "late-start").returncode == 5
+    assert call("why", file, "--fail-on", "any").returncode == 5
+    assert call("why", file).returncode == 0
+    done = call("why", file, "--fail-on", "nonsense")
+    assert done.returncode == 2 and b"no such finding; there are allocator-calls, any, " in done.stderr
+
+
+def test_a_finding_that_is_not_there(file: Path) -> None:
+    found = {one["id"] for one in json.loads(call("why", file, "--json", "-").stdout)["found"]}
+    others = [name for name in detectors() if name not in found]
+    assert call("why", file, *(word for name in others for word in ("--fail-on", name))).returncode == 0
+
+
+def test_ranks_of_a_job_are_looked_at_together(tmp_path: Path) -> None:
+    for rank in range(2):
+        shutil.copy(shared_trace(f"network/tp/500mbit/rank{rank}.kineto.json.gz"), tmp_path / f"rank{rank}.json.gz")
+    done = run("etplus", "why", "rank1.json.gz", "rank0.json.gz", "--json", "n.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    numbers = json.loads((tmp_path / "n.json").read_text())
+    assert numbers["ranks"] == [0, 1]
+    assert "communication-bound" in {finding["id"] for finding in numbers["found"]}
+    assert done.stdout.decode().startswith("rank0.json.gz, rank1.json.gz\nfindings: ")
