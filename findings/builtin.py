@@ -10,7 +10,7 @@ from ..trace.plugins import Plugin, plugins
 from .case import Case
 from .device import DEVICE
 from .finding import Candidate, Detector
-from .host import HOST
+from .host_findings import HOST
 
 GROUP = "etplus.findings"
 """Group of the entry points of other packages: the name is the finding's, the value a `Detector` or a class of one."""
