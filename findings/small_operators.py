@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -152,11 +153,12 @@ class _Independence:
         for number, call in enumerate(calls.tolist()):
             begin, end = np.searchsorted(self._uses, [call, call + 1])
             in_place = self._items.name(members[number]).endswith("_")
-            for storage in self._storage[begin:end].tolist():
+            used = Counter(self._storage[begin:end].tolist())
+            for storage, times in used.items():
                 if self._held.bytes[storage] <= _NUMBER_BYTES:
                     continue
                 turn = number // period
-                writes = in_place or int(self._held.call[storage]) == call
+                writes = (in_place and times > 1) or int(self._held.call[storage]) == call  # given, and given back
                 if storage in made and made[storage] != turn:
                     return False
                 if writes:
