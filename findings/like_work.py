@@ -10,9 +10,9 @@ import numpy as np
 
 from ..trace.columns import grouped
 from .eager_attention import in_attention
+from .every_rank import Part, on_ranks
 from .finding import LIKELY, Candidate, Evidence, Intervention
 from .module_paths import place_of
-from .ranks import Part, on_ranks
 from .work_items import COPY_WORK, NORM_WORK, POINTWISE_WORK, REDUCTION_WORK, SOFTMAX_WORK, WorkItems, work_items
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class SlowerThanLike:
             return None
         found.sort(key=lambda of: -items.time(of.items))
         ns = sum(items.time(of.items) for of in found)
-        command = f"etplus analyze {items.trace.file} --by-shape: kernels"
+        command = f"{items.command} --by-shape"
         evidence = tuple(self._evidence(items, of, command) for of in found[:3])
         first = found[0]
         candidate = Candidate(

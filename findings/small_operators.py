@@ -16,9 +16,9 @@ from ..trace.columns import IntColumn, grouped
 from ..trace.kinds import ACCUMULATION, BACKWARD, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
 from ..trace.origin import origin_of_rows
 from ..trace.tables import OP
+from .every_rank import Part, on_ranks
 from .finding import LIKELY, Candidate, Evidence, Intervention
 from .module_paths import place_of
-from .ranks import Part, on_ranks
 from .work_items import OTHER_WORK, WorkItems, phases_of, work_items
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class SmallOperators:
         every = [at for loop in loops for at in loop.items]
         longest = max(loops, key=lambda loop: loop.end - loop.begin)
         names = ", ".join(items.label(at) for at in longest.items[: longest.period])
-        command = f"etplus analyze {items.trace.file}: operators"
+        command = items.command
         product = any(name in names for name in ("mm", "matmul"))
         candidate = Candidate(
             self.id,
