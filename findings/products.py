@@ -299,7 +299,7 @@ class OldKernels:
 # float32 without TF32
 
 _FULL_FLOAT32 = re.compile(r"sgemm|scudnn|simt_|ffma|f32f32_f32f32_f32|cudnn.*float.*fprop|fft2d_c2r", re.IGNORECASE)
-_FACTORS = (0.6, 0.35, 0.2)
+_FACTORS = (0.6, 0.3, 0.15)
 """Time in TF32 over that in float32, at least saved to most. The peaks are 1 : 8 (A100) and 1 : 7.4 (H100); NVIDIA's
 own measurements of networks are 2 to 5 times as fast for products and convolutions."""
 _WORTH = 2.0
