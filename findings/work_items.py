@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -196,6 +197,11 @@ class WorkItems:
         return (Evidence("of their operators on the host", ns, "ns", command),) if ns else ()
 
     @property
+    def command(self) -> str:
+        """The command that prints the tables of the trace."""
+        return f"etplus analyze {shlex.quote(self.trace.file)}"
+
+    @property
     def what(self) -> str:
         """What time is called: that of the device or of operators."""
         return "device time" if self.on_device else "operator time"
@@ -215,6 +221,15 @@ def work_items(case: Case) -> tuple[WorkItems, ...]:
         [True]
     """
     return case.once(lambda of: tuple(_items_of(of, rank) for rank in range(len(of.traces))), "work items")
+
+
+def phases_of(items: WorkItems) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Of each item its phase, a code of `trace.kinds.PHASES`."""
+    known = items.call < len(items.trace.calls)
+    found: np.ndarray[tuple[int], np.dtype[np.int64]] = np.where(
+        known & (items.call >= 0), np.append(items.trace.origin.phase, 0)[np.where(known, items.call, -1)], 0
+    )
+    return found.astype(np.int64)
 
 
 def _items_of(case: Case, rank: int) -> WorkItems:
@@ -269,7 +284,8 @@ def _of_cpu(trace: Trace) -> WorkItems:
     calls = trace.calls
     views = matching(calls.name, trace.names, lambda name: plain_name(name) in _VIEWS or bool(_WRAPPER.match(name)))
     is_op = calls.kind == OP
-    works = is_op & ~views
+    scalar = np.array([_is_scalar(signature) for signature in trace.signatures] + [False], np.bool_)
+    works = is_op & ~views & ~scalar[calls.signature]
     mostly_own = works & (2 * trace.self_ns >= calls.end - calls.ts)
     mostly_own |= is_op & matching(calls.name, trace.names, lambda name: plain_name(name) in _WHOLE)
     works &= nearest(calls.parent, calls.parent, mostly_own) < 0
@@ -284,6 +300,11 @@ def _of_cpu(trace: Trace) -> WorkItems:
         trace, False, calls.thread[at], calls.ts[at], calls.end[at], calls.end[at] - calls.ts[at], kind, at, calls,
         np.arange(count + 1), at, none, none, none,
     )  # fmt: skip
+
+
+def _is_scalar(signature: Signature) -> bool:
+    """Whether a call was given numbers only, as tensors: what operators do with a Python number."""
+    return bool(signature.tensors) and all(tensor.numel <= 1 for tensor in signature.tensors)
 
 
 def _kinds(
