@@ -34,6 +34,7 @@ COMMANDS = {
     "check": "check Chakra traces (.et) before a simulator runs them, and Kineto traces by PyTorch's rules",
     "conformance": "hold the output of any linker against pairs whose links are known",
     "analyze": "show where the time goes: streams, modules, operators, kernels, overheads",
+    "why": "what is wrong in a trace, what it costs, what fixing it would gain",
     "ask": "ask one question of traces: what is hot, why idle, what a change would gain; for scripts and agents",
     "mcp": "answer the same questions to an agent over the Model Context Protocol (needs the extra mcp)",
     "report": "one HTML page: timeline, device time, kernels, roofline, overheads, communication",

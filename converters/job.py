@@ -131,7 +131,9 @@ class Job:
             ConvertError: a trace without times.
             UsageError: a change that is not understood, or nothing to price on a network.
         """
-        return replay_ranks(list(self), what_ifs, network)
+        from ..analysis.event_bounds import row_bounds  # for few changes
+
+        return replay_ranks(list(self), what_ifs, network, lambda: row_bounds(list(self)))
 
     def ask(self, question: str, /, **options: Any) -> Answer:
         """The answer to a question about all ranks together, see `Trace.ask`; they are held in memory from then on.
