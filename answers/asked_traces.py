@@ -159,7 +159,8 @@ class AskedTraces:
             UsageError: a change that is not understood, or touches nothing.
         """
         case = self.case(numbers, steps)
-        graph = apply_what_ifs(case.graph, [parse_what_if(text) for text in what_ifs], case.constants)
+        parsed = [parse_what_if(text) for text in what_ifs]
+        graph = apply_what_ifs(case.graph, parsed, case.constants, lambda: case.row_bounds)
         return replay(graph, case.constants)
 
     def findings(self, numbers: Sequence[int], steps: str | None = None) -> Findings:

@@ -26,7 +26,7 @@ def whatif(
     case = asked.case(numbers, steps)
     here = asked.at("trace", numbers[0], None) if len(numbers) == 1 else "traces"
     content = AnswerContent(columns=(
-        AnswerColumn("id", "id"), AnswerColumn("change", "text"), AnswerColumn("gain_ns", "ns", PREDICTED),
+        AnswerColumn("id", "id"), AnswerColumn("change", "name"), AnswerColumn("gain_ns", "ns", PREDICTED),
         AnswerColumn("least_gain_ns", "ns", PREDICTED), AnswerColumn("most_gain_ns", "ns", PREDICTED),
         AnswerColumn("makespan_ns", "ns", PREDICTED),
     ))  # fmt: skip
@@ -64,7 +64,7 @@ def whatif(
 
 
 def _grammar() -> list[str]:
-    return [line.split("  ")[0] for line in GRAMMAR.splitlines()]
+    return [text for line in GRAMMAR.splitlines() if (text := line.split("  ")[0])]
 
 
 def _help(asked: AskedTraces, numbers: list[int], given: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -67,7 +67,11 @@ def _kernels(asked: AskedTraces, numbers: list[int], steps: str | None, _contain
     rows = []
     for (name,), row in merged:
         device, known = int(row["device_ns"] or 0), int(row.pop("known_ns") or 0)
-        row |= {"id": asked.name_id("kernel", name), "search": name, "kernel": recorded_text(name)}
+        row |= {
+            "id": asked.name_id("kernel", name),
+            "search": f"{name} {row['operators']}",
+            "kernel": recorded_text(name),
+        }
         row["share"], row["mean_ns"] = _share(device, whole), device / int(row["count"])  # type: ignore[arg-type]
         row["bound_share"] = _share(int(row["bound_ns"] or 0), known)
         row["bound_ns"] = row["bound_ns"] if known else None

@@ -97,7 +97,8 @@ _TABLE = (
              (QuestionOption("id", TEXT, "such as event:1204, of other answers", required=True),),
              one_event.event, "id=event:3"),
     Question("whatif", "What a change would gain end to end, by replay: kernel:name~gemm*0.5, comm*0.5, "
-             "op:aten::mul*2, 'remove op:aten::copy_', cpu*0, launch_latency=3us, 'rank=3 kernel*1.5'.",
+             "kernel:~gemm*bound/0.6, op:aten::mul*2, 'remove op:aten::copy_', 'no wait aten::item', 'no launch gaps', "
+             "'overlap comm', cpu*0, 'module=Linear_3 kernel*2', 'rank=3 kernel*1.5'.",
              (QuestionOption("changes", TEXTS, "one or more, applied together", required=True), _TRACE, _STEPS),
              changes.whatif, "changes=kernel*0.5"),
     Question("diff", "What differs between two traces, the greatest change first.",
@@ -150,7 +151,8 @@ def ask(asked: AskedTraces, question: str, /, **arguments: Any) -> Answer:
         raise AskError(recorded_text(str(error), 400), works=_works(chosen)) from None
     content.rows = _ordered(chosen, content, given)
     numbers = content.about or asked.chosen(given.get("trace"))
-    repeated = _shown({name: value for name, value in given.items() if name not in ("cursor", "max_tokens")})
+    names = [option.name for option in chosen.all_options if option.name not in ("cursor", "max_tokens")]
+    repeated = _shown({name: given[name] for name in names if name in given})
     return page(
         question, repeated, _traces(asked, numbers), content, limit=given.get("limit"), cursor=given.get("cursor"),
         max_tokens=given.get("max_tokens", DEFAULT_TOKENS),

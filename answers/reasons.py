@@ -11,6 +11,7 @@ from ..analysis.event_bounds import event_bounds
 from ..analysis.launch_queues import Gap, longest_gaps
 from ..analysis.origins import idle_before
 from ..replaying.critical import BETWEEN
+from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, distinct_rows
 from ..trace.errors import EtplusError
 from ..trace.index import GpuIndex
@@ -255,11 +256,11 @@ def _on_path(asked: AskedTraces, number: int, name: str, here: str, steps: str |
 def _launches(asked: AskedTraces, number: int, part: Trace, events: IntColumn) -> Iterator[Values]:
     """By operator, launch call, line, module and phase, the most time first."""
     gpu, origin = part.gpu, part.origin
-    has = np.append(part.calls.name, -1)
-    op, launch = has[gpu.call[events]], np.append(part.runtime.name, -1)[gpu.runtime[events]]
+    calls = part.calls
+    call = nearest(origin.gpu_call[events], calls.parent, calls.kind == OP) if len(calls) else gpu.call[events]
+    op, launch = np.append(calls.name, -1)[call], np.append(part.runtime.name, -1)[gpu.runtime[events]]
     line = np.append(part.source_table.of_entry, -1)[origin.gpu_entry[events]]
     inferred = (gpu.call[events] < 0) & (origin.gpu_call[events] >= 0)
-    op = np.where(inferred, has[origin.gpu_call[events]], op)
     keys, of = distinct_rows(
         op, launch, line, origin.gpu_module[events], origin.gpu_phase[events], inferred.astype(int)
     )
