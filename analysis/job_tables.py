@@ -105,14 +105,18 @@ class RankLateness(Row):
     )  # fmt: skip
 
 
-def job_collectives(ranks: Mapping[int, RankCommunications]) -> tuple[Table[JobCollective], Table[RankLateness]]:
+def job_collectives(
+    ranks: Mapping[int, RankCommunications], offsets: Mapping[int, int] | None = None
+) -> tuple[Table[JobCollective], Table[RankLateness]]:
     """Collectives in order of time, and how late each rank was, most harmful first.
 
-    Clocks are corrected by what the collectives show themselves; see `jobs.clocks`.
+    Args:
+        offsets: by rank, ns, what its clock is ahead; None for what the collectives show themselves (`jobs.clocks`).
     """
     matched, _, _ = match_collectives(ranks)
     joint = synchronising(matched)
-    offsets = {offset.rank: offset.offset_ns for offset in clock_offsets(joint)}
+    if offsets is None:
+        offsets = {offset.rank: offset.offset_ns for offset in clock_offsets(joint)}
     rows = []
     for group in joint:
         come, wait = arrivals(group, offsets)

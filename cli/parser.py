@@ -35,6 +35,8 @@ COMMANDS = {
     "conformance": "hold the output of any linker against pairs whose links are known",
     "analyze": "show where the time goes: streams, modules, operators, kernels, overheads",
     "why": "what is wrong in a trace, what it costs, what fixing it would gain",
+    "ask": "ask one question of traces: what is hot, why idle, what a change would gain; for scripts and agents",
+    "mcp": "answer the same questions to an agent over the Model Context Protocol (needs the extra mcp)",
     "report": "one HTML page: timeline, device time, kernels, roofline, overheads, communication",
     "augment": "write FLOPs, bytes and shares of peaks into a Kineto trace or ET+",
     "redact": "copy a trace without tokens, passwords and, on request, host names, user names and paths",
@@ -201,7 +203,12 @@ def _summary(plugin: Plugin) -> str:
 def _prepare(command: str, parser: argparse.ArgumentParser) -> None:
     """The command's own options, and what all commands have."""
     command_named(command).prepare_parser(parser)
-    parser.add_argument("--log-level", type=str.upper, default="WARNING", metavar="LEVEL",
+    add_log_level(parser)
+
+
+def add_log_level(parser: argparse.ArgumentParser, default: str = "WARNING") -> None:
+    """Add --log-level; parsers below a command's leave its default to that one's."""
+    parser.add_argument("--log-level", type=str.upper, default=default, metavar="LEVEL",
         choices=("DEBUG", "INFO", "WARNING", "ERROR"),
         help="debug (shows tracebacks), info, warning or error (default: warning)")  # fmt: skip
 

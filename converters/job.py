@@ -29,6 +29,8 @@ from .traces import Source, Traces
 
 if TYPE_CHECKING:
     from ..analysis.sql import QueryResult
+    from ..answers.answer import Answer
+    from ..answers.asked_traces import AskedTraces
 
 _GLOB = frozenset("*?[")
 
@@ -146,6 +148,23 @@ class Job:
             []
         """
         return find_findings(Case(list(self)))
+
+    def ask(self, question: str, /, **options: Any) -> Answer:
+        """The answer to a question about all ranks together, see `Trace.ask`; they are held in memory from then on.
+
+        Raises:
+            AskError: no such question or option; it says what would have worked.
+        """
+        from ..answers.questions import ask
+
+        return ask(self._asked, question, **options)
+
+    @cached_property
+    def _asked(self) -> AskedTraces:
+        """The ranks with what answers were derived from."""
+        from ..answers.asked_traces import AskedTraces
+
+        return AskedTraces(dict(sorted(self.ranks.items())), job=True)
 
     def sql(self, query: str, *, memory: str = "2GB") -> QueryResult:
         """The rows that a SELECT finds in the tables of all ranks; see docs/columns.md.

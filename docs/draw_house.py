@@ -17,6 +17,7 @@ FOLDERS = {
     "report": ("text, HTML page, plots", "renders analysis tables"),
     "converters": ("Trace → other formats", "one exporter a format"),
     "resharding": ("a recorded job in", "another parallel layout"),
+    "answers": ("questions about traces, answered in one form: library, command line, server",),
     "predict": ("fitted cost models, end-to-end prediction",),
     "reshape": ("arguments of operators at other sizes",),
     "measuring": ("times operators on this machine; scripts that reproduce a call",),

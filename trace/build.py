@@ -241,6 +241,7 @@ def threads_of_rows(
         if len(votes):  # of several with equally many votes the first seen
             known[code] = threads[votes[np.lexsort((first[votes], -count[votes]))[0]], 1]
         else:
-            known[code] = value if same_tids and isinstance(value, int) else next(own)
+            stated = same_tids and isinstance(value, int) and abs(value) < 2**63  # a broken one may be any number
+            known[code] = value if stated else next(own)
     thread[runtime] = known[codes]
     return as_column(thread)

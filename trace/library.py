@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,6 +14,8 @@ from .frames import to_networkx
 if TYPE_CHECKING:
     from ..analysis.sql import QueryResult
     from ..analysis.summary import Analysis
+    from ..answers.answer import Answer
+    from ..answers.asked_traces import AskedTraces
     from ..findings.find import Findings
     from ..replaying.critical import CriticalPath
     from ..replaying.graph_replay import Replay
@@ -74,6 +77,31 @@ class Library:
         from ..findings.find import find_findings
 
         return find_findings(Case([cast("Trace", self)]))
+
+    def ask(self, question: str, /, **options: Any) -> Answer:
+        """The answer to a question, of bounded length and in the contract's form; see docs/agents.md.
+
+        Args:
+            question: "overview", "findings", "hot", "why", "path", "event", "whatif", "table" or "repro".
+            options: those of the question.
+
+        Raises:
+            AskError: no such question or option; it says what would have worked.
+
+        Example:
+            >>> [row["operator"] for row in trace.ask("hot", by="operator", limit=2).table()]
+            ['aten::mm', 'aten::addmm']
+        """
+        from ..answers.questions import ask
+
+        return ask(self._asked, question, **options)
+
+    @cached_property
+    def _asked(self) -> AskedTraces:
+        """The trace with what answers were derived from."""
+        from ..answers.asked_traces import AskedTraces
+
+        return AskedTraces({0: cast("Trace", self)})
 
     def sql(self, query: str, *, memory: str = "2GB") -> QueryResult:
         """The rows that a SELECT finds in the tables `calls`, `device`, `runtime`, `edges`, `communications`, `memory`

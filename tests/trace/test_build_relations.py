@@ -46,3 +46,7 @@ def test_threads_without_ops_keep_kinetos_number_where_ops_have_it_too() -> None
     calls = [(-1, 0), (-1, 1), (-1, 2)]
     assert threads([4], calls, [70, "main", 9], same_tids=True) == [70, -2, 9]
     assert threads([4], calls, [70, "main", 9]) == [-2, -3, -4]
+
+
+def test_a_number_that_no_column_holds_is_none_of_kinetos() -> None:
+    assert threads([4], [(-1, 0), (-1, 1)], [10**30, 9], same_tids=True) == [-2, 9]

@@ -1,0 +1,40 @@
+"""`etplus mcp`: a server of the Model Context Protocol that answers questions about traces."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..answers.asked_traces import AskedTraces
+from ..answers.mcp_server import require_mcp, serve
+from ..trace.errors import UsageError
+from .inputs import add_inputs, find_inputs, read_inputs
+from .terminal import say, warn_of_damage
+
+_EPILOG = """\
+example:
+  etplus mcp trace.json
+
+and of a client's configuration (docs/agents.md):
+  {"mcpServers": {"etplus": {"command": "etplus", "args": ["mcp", "/path/to/trace.json"]}}}
+
+The server speaks on standard input and output, reads only the traces that are named here, once, and writes nothing.
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Serve answers about traces to an agent over the Model Context Protocol (needs the extra mcp)."
+    parser.epilog = _EPILOG
+    add_inputs(parser, "the ranks of a job are asked together")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until the client closes standard input; returns the exit status."""
+    require_mcp()
+    inputs = find_inputs(arguments)
+    if "-" in inputs:
+        raise UsageError("standard input (-) is the server's; give the traces as files")
+    traces = list(read_inputs(inputs))
+    warn_of_damage(traces)
+    say(f"etplus mcp: {len(traces)} trace{'s' if len(traces) > 1 else ''}; waiting for a client on standard input")
+    serve(AskedTraces.of(traces))
+    return 0

@@ -1,0 +1,82 @@
+"""`etplus mcp` as a process, asked by the SDK's own client."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from support import call, command, fixture_pair, linked
+
+mcp = pytest.importorskip("mcp", reason="the SDK of the Model Context Protocol (extra mcp) is not installed")
+ET, KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
+PAIR = ["--et-file", str(ET), "--kineto-file", str(KINETO)]
+
+
+def served(words: list[str], talk: Callable[[Any], Awaitable[Any]]) -> Any:
+    """What a conversation with a server gives that is started for it."""
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    async def conversation() -> Any:
+        program, *rest = command("etplus")
+        server = StdioServerParameters(command=program, args=[*rest, "mcp", *words])
+        async with stdio_client(server, errlog=subprocess.DEVNULL) as streams, mcp.ClientSession(*streams) as client:
+            await client.initialize()
+            return await talk(client)
+
+    return asyncio.run(asyncio.wait_for(conversation(), 60))
+
+
+def test_a_client_lists_tools_and_gets_the_same_bytes() -> None:
+    async def talk(client: Any) -> Any:
+        tools = (await client.list_tools()).tools
+        answers = [await client.call_tool("hot", {"by": by}) for by in ("phase", "kernel")]
+        wrong = [await client.call_tool(*of) for of in (("hot", {"by": "x"}), ("nothing", {}), ("hot", {"asked": 1}))]
+        return tools, answers, wrong, await client.call_tool("why", {"what": "idle"})
+
+    tools, answers, wrong, last = served(PAIR, talk)
+    assert [tool.name for tool in tools][:3] == ["overview", "findings", "hot"]
+    assert all(tool.annotations.read_only_hint and tool.input_schema["type"] == "object" for tool in tools)
+    trace = linked("pairs/gpu_shaped_from_cpu")
+    for by, answer in zip(("phase", "kernel"), answers, strict=True):
+        assert answer.content[0].text.encode() == trace.ask("hot", by=by).to_json() and not answer.is_error
+    assert all(answer.is_error for answer in wrong)
+    assert all("bug" not in orjson.loads(answer.content[0].text)["error"]["message"] for answer in wrong)
+    assert not last.is_error, "an error ends nothing"
+
+
+def test_it_writes_nothing_but_the_protocol_and_ends_with_its_input() -> None:
+    done = subprocess.run([*command("etplus"), "mcp", str(KINETO)], input=b"", capture_output=True, timeout=60)
+    assert done.returncode == 0 and done.stdout == b"" and b"1 trace" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "line"), [((), b"no trace was given"), (("-",), b"standard input (-) is the server's")]
+)
+def test_what_cannot_be_served_is_one_line(words: tuple[str, ...], line: bytes) -> None:
+    done = call("mcp", *words)
+    assert done.returncode == 2 and line in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_without_the_sdk_one_line_says_what_to_install(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['mcp'] = None; from etplus.cli.main import main; "
+        f"sys.exit(main(['mcp', {str(KINETO)!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, cwd=tmp_path)
+    assert done.returncode == 2 and done.stdout == b""
+    assert b"pip install 'etplus[mcp]'" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_other_commands_do_not_import_the_sdk() -> None:
+    program = (
+        "import sys; from etplus.cli.main import main; "
+        f"main(['ask', 'overview', {str(KINETO)!r}]); print('mcp' in sys.modules, 'pydantic' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == b"False False"
