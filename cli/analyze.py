@@ -20,7 +20,6 @@ from ..schemas.text.files import open_output
 from ..schemas.text.transaction import make_folder
 from ..trace.errors import UsageError
 from ..trace.printable import csv_cell
-from ..trace.selection import part_of
 from ..trace.text_tables import terminal_width
 from ..trace.trace import Trace
 from .inputs import add_inputs, find_inputs, read_input, read_inputs
@@ -31,6 +30,7 @@ from .options import (
     add_top,
     captures_linker,
     own_devices,
+    selected,
     with_own,
 )
 from .outputs import add_tables_and_switch, write_tables
@@ -103,8 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     with_captures = captures_linker(arguments)
 
     def chosen(trace: Trace) -> Trace:
-        own = with_own(trace, arguments)
-        return part_of(own, steps=arguments.steps, window=arguments.window, between=arguments.between)
+        return selected(with_own(trace, arguments), arguments)
 
     for trace in map(chosen, map(with_captures, read_inputs(inputs))):
         warn_of_damage([trace])
