@@ -28,6 +28,7 @@ from .traces import Source, Traces
 
 if TYPE_CHECKING:
     from ..analysis.sql import QueryResult
+    from ..analysis.trace_diff import Difference
 
 _GLOB = frozenset("*?[")
 
@@ -210,6 +211,26 @@ class Job(Suggests):
         from ..trace.library import write_job_report
 
         write_job_report(self.ranks, path, title=title)
+
+
+def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> Difference:
+    """Two traces side by side, by source line, operator, kernel and call path; what changed most comes first.
+
+    Args:
+        a, b: traces, or what `load` reads as one.
+        by_shape: match operators by name and shapes.
+        total: compare the whole traces, not an iteration of each on average.
+
+    Example:
+        >>> found = diff(trace, trace.step(1), total=True)
+        >>> found.ops[0].change_ns < 0, found.tables["ops"].to_pandas()["change_ns"].sum() < 0
+        (True, np.True_)
+    """
+    from ..analysis.trace_diff import difference
+
+    sides = (one if isinstance(one, Trace) else load_one(one) for one in (a, b))
+    one, other = (analyse(side) for side in sides)
+    return difference(one, other, by_shape=by_shape, total=total)
 
 
 def open_job(sources: Sequence[Source] | str | os.PathLike[str]) -> Job:

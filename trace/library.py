@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from .frames import to_networkx
+from .columns import IntColumn
+from .frames import Frame, to_networkx
 from .suggest import Suggests
 
 if TYPE_CHECKING:
@@ -94,6 +95,24 @@ class Library(Suggests):
 
         trace = cast("Trace", self)
         return SqlTables({trace.rank or 0: trace}, memory=memory).query(query)
+
+    def op_frame(self, calls: IntColumn) -> Frame:
+        """The columns of some calls, by positions; `analysis.frame_columns` says what they are."""
+        from ..analysis.frame_columns import op_frame
+
+        return op_frame(cast("Trace", self), calls)
+
+    def event_frame(self, events: IntColumn, only: str | None = None) -> Frame:
+        """The columns of some GPU events, by positions, or one; `analysis.frame_columns` says what they are."""
+        from ..analysis.frame_columns import event_frame
+
+        return event_frame(cast("Trace", self), events, only)
+
+    def frame_columns(self, kind: str) -> dict[str, dict[str, str]]:
+        """Unit and meaning of the columns of the frames of "ops" and of "kernels"."""
+        from ..analysis.frame_columns import described_columns
+
+        return described_columns(kind)
 
     def step(self, number: int | str) -> Trace:
         """An iteration as a trace: what ran on the host in it, and what was launched then.

@@ -44,7 +44,8 @@ class Suggests:
                 return object.__getattribute__(self, name)
             if name.startswith("_"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            raise no_attribute(type(self).__name__, name, dir(self), _all_guesses(type(self)))
+            public = next(kind.__name__ for kind in type(self).__mro__ if not kind.__name__.startswith("_"))
+            raise no_attribute(public, name, dir(self), _all_guesses(type(self)))
 
 
 def _all_guesses(kind: type) -> dict[str, str]:
