@@ -73,6 +73,8 @@ def test_every_table_is_a_sheet(tmp_path: Path) -> None:
                     assert cell == pytest.approx(value, rel=1e-14)
                 elif isinstance(value, str):
                     assert cell == (value or None)
+                elif isinstance(value, bool):
+                    assert cell == float(value)
                 elif isinstance(value, int):
                     assert cell == str(value)
 
