@@ -12,7 +12,7 @@ from typing import Any
 
 from ..schemas.parquet import read_parquet, stored_ranks
 from ..schemas.parquet.arrow_tables import ArrowTables
-from ..schemas.parquet.parquet_reader import read_meta
+from ..schemas.parquet.parquet_reader import check_table, read_meta
 from ..schemas.parquet.stored_folder import META
 from ..schemas.parquet.stored_tables import VIEWS, Place
 from ..trace.brief import brief
@@ -165,8 +165,7 @@ class SqlTables:
         """All traces; those of folders are read."""
         yield from self._traces.items()
         for folder in self._folders:
-            ranks: list[int | None] = [stored.rank for stored in stored_ranks(folder)]
-            for rank in ranks or [None]:
+            for rank in _ranks_of(folder):
                 trace = read_parquet(folder, rank=rank)
                 yield (rank if rank is not None else trace.rank or 0), trace
 
@@ -177,6 +176,8 @@ class SqlTables:
     def _dataset(self, folder: Path, view: str) -> Any:
         """The files of a table."""
         dataset = library("pyarrow.dataset")
+        for place in (Place(folder, rank) for rank in _ranks_of(folder)):
+            check_table(place, view)
         try:
             if (folder / META).is_file():
                 info = read_meta(Place(folder), str(folder)).summary.get("kineto", {}).get("distributed_info") or {}
@@ -199,6 +200,12 @@ class SqlTables:
             "create view ranks as select rank, count(*) as device_events, sum(dur_ns)::bigint as device_ns, "
             "min(ts_ns) as start_ns, max(ts_ns + dur_ns) as end_ns from device group by rank"
         )
+
+
+def _ranks_of(folder: Path) -> list[int | None]:
+    """The ranks in a folder, None for the only trace of one without."""
+    ranks: list[int | None] = [stored.rank for stored in stored_ranks(folder)]
+    return ranks or [None]
 
 
 def _first_line(error: Exception) -> str:
