@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from etplus import convert, link, load
 from etplus.trace.trace import Trace
-from support import call, cpu_pairs, fixture_pair, gpu_traces, shared_pair
+from support import SHARED, call, cpu_pairs, fixture_pair, gpu_traces, shared_pair
 
-SHARED = Path(__file__).parents[3] / "shared" / "traces"
+TRACES = SHARED / "traces"
 COMMANDS = {
     "analyze": ["T", "--json", "o.json", "--csv", "tables", "-o", "o.txt"],
     "analyze part": ["T", "--window", "0.1-0.9ms", "--json"],
@@ -93,7 +93,7 @@ def test_all_commands(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", cpu_pairs())
 def test_of_every_pair(name: str, tmp_path: Path) -> None:
-    assert_equal({"x.json": link(*shared_pair(name))}, tmp_path, COMMANDS)
+    assert_equal({"x.json": link(*shared_pair(f"cpu-pairs/{name}"))}, tmp_path, COMMANDS)
 
 
 @pytest.mark.slow
@@ -103,14 +103,14 @@ def test_of_every_timeline(path: Path, tmp_path: Path) -> None:
 
 
 def _jobs() -> list[str]:
-    folders = [*SHARED.glob("parallel/*"), *SHARED.glob("network/*/*"), *SHARED.glob("network/gloo-2")]
-    return sorted(str(folder.relative_to(SHARED)) for folder in folders if len(list(folder.glob("rank*.et.json*"))) > 1)
+    folders = [*TRACES.glob("parallel/*"), *TRACES.glob("network/*/*"), *TRACES.glob("network/gloo-2")]
+    return sorted(str(folder.relative_to(TRACES)) for folder in folders if len(list(folder.glob("rank*.et.json*"))) > 1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("job", _jobs())
 def test_of_every_job(job: str, tmp_path: Path) -> None:
-    folder = SHARED / job
+    folder = TRACES / job
     traces = {}
     for et in sorted(folder.glob("rank*.et.json*")):
         name = et.name.partition(".")[0]
