@@ -9,9 +9,10 @@ from typing import Any
 from ..jobs.clocks import arrivals, clock_offsets, stragglers, synchronising
 from ..jobs.matching import match_collectives
 from ..jobs.rank_communications import RankCommunications, kind_name
+from ..trace.printable import shortened
 from ..trace.suggest import no_attribute
 from .summary import Analysis, tables_of
-from .table import Column, PlainRows, Row, Table
+from .table import Column, PlainRows, Row, Table, listed
 from .workbook import write_workbook
 
 
@@ -31,7 +32,7 @@ class RankRows(PlainRows):
 
     def __repr__(self) -> str:
         ranks = len({row["rank"] for row in self.rows})
-        return f"<{len(self):,} rows of {ranks:,} ranks: {', '.join(self._frame())}>"
+        return shortened(f"<{len(self):,} rows of {ranks:,} ranks: {', '.join(self._frame())}>", 79)
 
 
 class JobCollective(Row):
@@ -149,4 +150,4 @@ class JobAnalysis:
         return [*super().__dir__(), *self.tables]
 
     def __repr__(self) -> str:
-        return "\n".join(f"{name:18} {len(rows):,} rows" for name, rows in self.tables.items())
+        return listed(self.tables)

@@ -49,7 +49,7 @@ from .origins import phase_table, source_table
 from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
 from .sequences import kernel_sequences
 from .serving_steps import ServingPhase, ServingStep, serving_phases, serving_steps
-from .table import PlainRows, Row, Table, WithMean, per_second
+from .table import NamedTables, PlainRows, Row, Table, WithMean, per_second
 from .workbook import write_workbook
 
 _T = TypeVar("_T")
@@ -122,9 +122,9 @@ class Analysis(Suggests):
     }  # fmt: skip
 
     @cached_property
-    def tables(self) -> dict[str, PlainRows]:
+    def tables(self) -> NamedTables:
         """All its tables by name, as rows of plain values, each with `to_pandas()`."""
-        return {name: PlainRows(rows) for name, rows in tables_of(self).items()}
+        return NamedTables((name, PlainRows(rows)) for name, rows in tables_of(self).items())
 
     def to_excel(self, path: str | os.PathLike[str]) -> None:
         """Write all its tables as sheets of a workbook (.xlsx); needs XlsxWriter (`pip install 'etplus[frames]'`).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
@@ -161,6 +161,25 @@ class PlainRows(Suggests):
 
     def __repr__(self) -> str:
         return shortened(f"<{len(self):,} rows: {', '.join(self._frame())}>", 79)
+
+
+_LINES = 24
+
+
+def listed(tables: Mapping[str, Sized]) -> str:
+    """Names and sizes of tables on a screen, the empty ones in one line."""
+    full = [f"{name:18} {len(rows):,} rows" for name, rows in tables.items() if len(rows)]
+    if len(full) > _LINES - 2:
+        full = [*full[: _LINES - 3], f"… {len(full) - _LINES + 3} more"]
+    empty = [name for name, rows in tables.items() if not len(rows)]
+    return "\n".join([*full, *([shortened(f"no rows: {', '.join(empty)}", 79)] if empty else [])])
+
+
+class NamedTables(dict[str, PlainRows]):
+    """Tables by name."""
+
+    def __repr__(self) -> str:
+        return listed(self)
 
 
 T = TypeVar("T")

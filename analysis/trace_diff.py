@@ -26,7 +26,7 @@ from .kernel_peaks import KernelRow, kernel_table
 from .serving_steps import PhaseChange, phase_changes
 from .source_diff import LineRow, line_rows, lines_text
 from .summary import Analysis
-from .table import PlainRows, Row, WithMean
+from .table import NamedTables, PlainRows, Row, WithMean
 from .workbook import write_workbook
 
 _MS = 1e6
@@ -104,7 +104,7 @@ class Difference(Suggests):
     __repr__ = brief
 
     @property
-    def tables(self) -> dict[str, PlainRows]:
+    def tables(self) -> NamedTables:
         """The rows of `ops`, `kernels`, `paths`, `phases` and `lines` by these names, each with `to_pandas()`; what a
         trace has of a row in columns that begin with "a_" and "b_"."""
         plain = json_of_difference(self)
