@@ -108,10 +108,8 @@ class Difference(Suggests):
         """The rows of `ops`, `kernels`, `paths`, `phases` and `lines` by these names, each with `to_pandas()`; what a
         trace has of a row in columns that begin with "a_" and "b_"."""
         plain = json_of_difference(self)
-        return {
-            name: PlainRows(_flat(row) for row in plain[name])
-            for name in ("ops", "kernels", "paths", "phases", "lines")
-        }
+        names = ("ops", "kernels", "paths", "phases", "lines")
+        return NamedTables((name, PlainRows(_flat(row) for row in plain[name])) for name in names)
 
     def to_excel(self, path: str | os.PathLike[str]) -> None:
         """Write these tables as sheets of a workbook; see `Analysis.to_excel`."""

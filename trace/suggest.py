@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar
 
 
@@ -18,6 +17,8 @@ def no_attribute(thing: str, name: str, known: Iterable[str], guesses: Mapping[s
         >>> no_attribute("Trace", "kernel", ["kernels", "ops"], {})
         AttributeError("Trace has no attribute 'kernel'; did you mean 'kernels'?")
     """
+    from difflib import get_close_matches  # nobody else needs it
+
     if name in guesses:
         return AttributeError(f"{thing} has no attribute {name!r}; use {guesses[name]}")
     public = [other for other in known if not other.startswith("_")]
