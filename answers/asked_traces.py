@@ -18,7 +18,6 @@ from ..replaying.graph_replay import Replay, replay
 from ..replaying.whatif import apply_what_ifs, parse_what_if
 from ..trace.columns import StringTable
 from ..trace.errors import UsageError
-from ..trace.row_selection import rows_of_steps
 from ..trace.selection import part_of
 from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
@@ -141,12 +140,11 @@ class AskedTraces:
         return self._kept(("analysis", number, steps), lambda: analyse(self.part(number, steps)))
 
     def case(self, numbers: Sequence[int], steps: str | None = None) -> Case:
-        """Traces with their replay, coupled if there are several; of some steps without the device events that no
-        operator launched."""
+        """Traces with their replay, coupled if there are several."""
 
         def made() -> Case:
             if steps is not None:
-                return Case([rows_of_steps(self.traces[number], steps) for number in numbers])
+                return Case([self.part(number, steps) for number in numbers])
             analyses = [self.case([number]).analysis for number in numbers] if len(numbers) > 1 else None
             return Case([self.traces[number] for number in numbers], analyses=analyses)
 

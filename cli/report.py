@@ -12,9 +12,8 @@ from ..report.report_html import rank_report, report_html
 from ..schemas.kineto.python_frames import read_python_frames
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
-from ..trace.selection import part_of
 from .inputs import add_inputs, find_inputs, read_inputs
-from .options import add_analysis, add_device_spec, add_graph_captures, captures_linker, own_devices, with_own
+from .options import add_analysis, add_device_spec, add_graph_captures, captures_linker, own_devices, selected, with_own
 from .terminal import print_warnings, say, warn_of_damage
 
 _EPILOG = """\
@@ -57,8 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     own, ranks, job = own_devices(arguments), [], []
     with_captures = captures_linker(arguments)
     for file, read in zip(inputs, read_inputs(inputs), strict=True):
-        own_trace = with_own(with_captures(read), arguments)
-        trace = part_of(own_trace, steps=arguments.steps, window=arguments.window, between=arguments.between)
+        trace = selected(with_own(with_captures(read), arguments), arguments)
         frames = read_python_frames(file) if arguments.python_frames and isinstance(file, str) else None
         analysis = analyse(
             trace, own, annotation=arguments.annotation, batch_size=arguments.batch_size,

@@ -21,6 +21,7 @@ from ..trace.errors import UsageError
 from ..trace.frames import library
 from ..trace.printable import escaped
 from .inputs import add_inputs, find_inputs, read_input
+from .options import add_selection, selection_of
 from .terminal import say
 
 _EPILOG = """\
@@ -41,6 +42,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add_inputs(parser, "the last argument is the query; without one they are read from standard input, line by line")
     add = parser.add_argument
+    add_selection(parser, "query only")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_const", dest="form", const="csv", help="print comma-separated values")
     form.add_argument("--json", action="store_const", dest="form", const="json", help="print an array of objects")
@@ -53,17 +55,17 @@ def run(arguments: argparse.Namespace) -> int:
     files = arguments.files
     query = files.pop() if files and not os.path.lexists(files[-1]) and " " in files[-1].strip() else None
     form = _form(arguments)
-    inputs = find_inputs(arguments, outputs=[arguments.output])
+    inputs, part = find_inputs(arguments, outputs=[arguments.output]), selection_of(arguments)
     stored: dict[str, None] = {}
     sources: list[Source] = []
     for given in inputs:
         if isinstance(given, InputPair):
             sources.append(read_input(given))
-        elif is_stored(given):
+        elif is_stored(given) and not part:
             stored[os.fspath(given)] = None
         else:
             sources.append(given)
-    traces = dict(Traces(sources)) if sources else {}
+    traces = dict(Traces(sources, part=part)) if sources else {}
     there = Counter([*traces, *(found.rank for folder in stored for found in stored_ranks(folder))])
     twice = [rank for rank, count in there.items() if count > 1]
     if twice:

@@ -6,7 +6,7 @@ import glob
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
 
 from ..analysis.job_tables import JobAnalysis, JobCollective, RankLateness, job_collectives
 from ..analysis.summary import analyse
@@ -21,7 +21,8 @@ from ..schemas.nsys import NsysRank, is_nsys
 from ..schemas.parquet import StoredRank, is_stored, stored_ranks
 from ..schemas.text.files import Source as OneSource
 from ..trace.errors import UsageError
-from ..trace.selection import part_of
+from ..trace.selection import part_of, window_text
+from ..trace.suggest import Suggests
 from ..trace.trace import Trace
 from .folder import InputPair, traces_in
 from .open import load as load_one
@@ -31,11 +32,28 @@ if TYPE_CHECKING:
     from ..analysis.sql import QueryResult
     from ..answers.answer import Answer
     from ..answers.asked_traces import AskedTraces
+    from ..findings.trace_changes import TraceChanges
 
 _GLOB = frozenset("*?[")
 
 
-class Job:
+class _Parts(Mapping[int, Trace]):
+    """A part of each rank, taken when it is asked for."""
+
+    def __init__(self, ranks: Mapping[int, Trace], part: Mapping[str, Any]) -> None:
+        self._ranks, self._part = ranks, part
+
+    def __getitem__(self, rank: int) -> Trace:
+        return part_of(self._ranks[rank], **self._part)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._ranks)
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+
+class Job(Suggests):
     """The ranks of a job.
 
     Ranks are read when they are asked for, and only the last one is kept: what is asked of all of them takes the memory
@@ -55,6 +73,16 @@ class Job:
         >>> job.ranks[0].kernels[0].name == trace.kernels[0].name
         True
     """
+
+    guesses: ClassVar[dict[str, str]] = {
+        "traces": "`ranks`, or iterate over the job", "kernels": "`analyze().kernels`, or `ranks[0].kernels`",
+        "ops": "`analyze().operators`, or `ranks[0].ops`", "operators": "`analyze().operators`",
+        "world_size": "`len(job)`", "get_potential_stragglers": "`stragglers`", "iterations": "`ranks[0].steps`",
+        "steps": "`ranks[0].steps`; `step(1)` is an iteration of every rank",
+        "to_pandas": "`analyze().kernels.to_pandas()` and the other tables of `analyze()`",
+        "critical_path": "`ranks[0].critical_path()`", "diff": "`etplus.diff(job.ranks[0], job.ranks[1])`",
+        "what_if": '`replay("comm*0.5")`', "plot": '`write_report("job.html")`', "show": '`write_report("job.html")`',
+    }  # fmt: skip
 
     def __init__(self, sources: Sequence[Source], *, notes: Sequence[str] = ()) -> None:
         if not sources:
@@ -77,9 +105,35 @@ class Job:
     def __repr__(self) -> str:
         return f"<Job of {len(self):,} rank{'' if len(self) == 1 else 's'}>"  # which ones only reading them all shows
 
-    def part(self, *, steps: str | None = None, window: str | None = None) -> Job:
-        """Some iterations or a time of every rank, see `etplus.trace.selection.part_of`."""
-        return Job([part_of(trace, steps=steps, window=window) for trace in self])
+    def part(
+        self,
+        *,
+        steps: str | None = None,
+        window: str | None = None,
+        between: tuple[str, int] | None = None,
+        module: str | None = None,
+    ) -> Job:
+        """A part of every rank as a job, see `etplus.trace.selection.part_of`; ranks are still read when asked for."""
+        part = {"steps": steps, "window": window, "between": between, "module": module}
+        found = Job.__new__(Job)
+        found.ranks, found.notes = _Parts(self.ranks, part), self.notes
+        return found
+
+    def step(self, number: int | str) -> Job:
+        """An iteration of every rank, by number from 0; see `Trace.step`."""
+        return self.part(steps=str(number))
+
+    def between(self, annotation: str, number: int = 0) -> Job:
+        """What runs and is launched in an annotation of every rank; see `Trace.between`."""
+        return self.part(between=(annotation, number))
+
+    def window(self, start: str | int, end: str | int | None = None) -> Job:
+        """A time of every rank after its start; see `Trace.window`."""
+        return self.part(window=window_text(start, end))
+
+    def module(self, name: str) -> Job:
+        """A module of every rank; see `Trace.module`."""
+        return self.part(module=name)
 
     def analyze(self, **options: Any) -> JobAnalysis:
         """The tables of `Trace.analyze` of all ranks, each row with its rank.
@@ -192,6 +246,25 @@ class Job:
         from ..trace.library import write_job_report
 
         write_job_report(self.ranks, path, title=title)
+
+
+def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> TraceChanges:
+    """Two traces side by side, by source line, operator, kernel and call path, and what became slower and why.
+
+    Args:
+        a, b: traces, or what `load` reads as one.
+        by_shape: match operators by name and shapes.
+        total: compare the whole traces, not an iteration of each on average.
+
+    Example:
+        >>> found = diff(trace, trace.step(1), total=True)
+        >>> found.difference.ops[0].change_ns < 0, found.difference.tables["ops"].to_pandas()["change_ns"].sum() < 0
+        (True, np.True_)
+    """
+    from ..findings import trace_changes
+
+    one, other = (side if isinstance(side, Trace) else load_one(side) for side in (a, b))
+    return trace_changes.diff(one, other, by_shape=by_shape, total=total)
 
 
 def open_job(sources: Sequence[Source] | str | os.PathLike[str]) -> Job:
