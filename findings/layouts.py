@@ -14,6 +14,7 @@ from ..trace.columns import matching
 from ..trace.conventions import MAX_NAME
 from ..trace.kernel_names import kernel_label
 from ..trace.kinds import GRADIENT_COMMUNICATION, OPTIMIZER, RECOMPUTATION
+from ..trace.printable import shortened
 from .eager_attention import in_attention
 from .every_rank import Part, on_ranks
 from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Evidence, Intervention
@@ -29,6 +30,7 @@ _LAYOUT_KERNEL = re.compile(
     r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|batched_transpose_|transpose_NCHW|transpose_NHWC", re.IGNORECASE
 )
 """Kernels of cuDNN and MIOpen that bring tensors into the layout which a convolution wants, and back."""
+_LONGEST_NAME = 80
 _LEAST_LAYOUT = 0.02
 _LEAST_COPIES = 0.03
 """Of the device's time. Some copies are in every model: cuts and joins of tensors that no operator takes as they
@@ -59,7 +61,9 @@ class LayoutConversions:
         ns = int(gpu.dur[changed].sum())
         if ns < _LEAST_LAYOUT * items.total_ns or not ns:
             return None
-        names = Counter(kernel_label(trace.names[code]) for code in gpu.name[changed].tolist())
+        names = Counter(
+            shortened(kernel_label(trace.names[code]), _LONGEST_NAME) for code in gpu.name[changed].tolist()
+        )
         command = f"etplus analyze {shlex.quote(trace.file)}"
         rows = gpu.source[changed]
         rows = rows[rows >= 0]
