@@ -211,8 +211,8 @@ class SynchronisingCalls:
         if not len(calls):
             return
         op = nearest(runtime.call[calls], trace.calls.parent, trace.calls.kind == OP)
-        top = np.where(op >= 0, trace.hierarchy.top[np.maximum(op, 0)], -1)
-        name = np.where(top >= 0, trace.calls.name[np.maximum(top, 0)], runtime.name[calls])
+        top = np.append(trace.hierarchy.top, -1)[op]  # a trace of a device alone has no calls
+        name = np.where(top >= 0, np.append(trace.calls.name, 0)[top], runtime.name[calls])
         line = _lines(trace, runtime.source[calls])
         keys, group = distinct_rows(name, line)
         taken = sums(group, runtime.end[calls] - runtime.ts[calls], len(keys))
