@@ -217,7 +217,7 @@ class SynchronisingCalls:
         if not len(calls):
             return
         op = nearest(runtime.call[calls], trace.calls.parent, trace.calls.kind == OP)
-        top = np.append(trace.hierarchy.top, -1)[op]
+        top = np.append(trace.hierarchy.top, -1)[op]  # a trace of a device alone has no calls
         name = np.where(top >= 0, np.append(trace.calls.name, -1)[top], runtime.name[calls])
         line = _lines(trace, runtime.source[calls])
         keys, group = distinct_rows(name, line)
