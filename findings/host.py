@@ -210,7 +210,7 @@ class SynchronisingCalls:
         if not len(calls):
             return
         op = nearest(runtime.call[calls], trace.calls.parent, trace.calls.kind == OP)
-        top = np.where(op >= 0, trace.hierarchy.top[np.maximum(op, 0)], -1)
+        top = np.append(trace.hierarchy.top, -1)[op]
         name = np.where(top >= 0, trace.calls.name[np.maximum(top, 0)], runtime.name[calls])
         line = _lines(trace, runtime.source[calls])
         keys, group = distinct_rows(name, line)
