@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..trace.errors import EtplusError
@@ -217,17 +217,17 @@ def _value(question: Question, option: QuestionOption, value: Any) -> Any:
 
 def _ordered(question: Question, content: AnswerContent, given: Mapping[str, Any]) -> Sequence[Values]:
     """The rows that the common options choose, in their order."""
-    rows: Iterable[Values] = content.rows
+    rows = [*content.rows]
     if wanted := given.get("contains"):
         low = str(wanted).lower()
         rows = [row for row in rows if low in _searched(row)]
     order, names = given.get("order") or content.order, [column.name for column in content.columns]
     if not order:
-        return [*rows]
+        return rows
     column, _, way = str(order).partition(" ")
     if column not in names or way not in ("", "asc", "desc"):
         if not content.rows and not given.get("order"):
-            return []
+            return rows
         works = [f"order={name}" for name in names if name != "id"]
         raise AskError(f"order={quoted(str(order), 40)}: no such column", meant(column, names), works)
     known = [row for row in rows if row[column] is not None]
@@ -235,7 +235,7 @@ def _ordered(question: Question, content: AnswerContent, given: Mapping[str, Any
         known.sort(key=lambda row: str(row[column]), reverse=way == "desc")
     else:
         known.sort(key=lambda row: row[column], reverse=way != "asc")  # type: ignore[arg-type, return-value]
-    return [*known, *(row for row in content.rows if row[column] is None and row in rows)]
+    return [*known, *(row for row in rows if row[column] is None)]
 
 
 def _searched(row: Values) -> str:

@@ -14,8 +14,8 @@ def count_tokens(text: str) -> int:
     """Tokens of a text at most: the larger of a third of its characters and of the sum over its pieces.
 
     A word counts one for every four letters begun, a number one for every three digits begun, marks one for every two
-    begun, any other character one for each byte of its UTF-8; blanks belong to what follows. Vocabularies of models
-    (BPE of 100,000 entries and more) take fewer for English, code and JSON.
+    begun, any other character one for each byte of its UTF-8; blanks belong to what follows. It is an estimate on the
+    safe side: models differ, and common words and runs of marks are one token in most.
 
     Example:
         >>> count_tokens("kernel"), count_tokens('{"ns":123456}'), count_tokens("核")

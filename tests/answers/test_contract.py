@@ -12,7 +12,8 @@ import pytest
 from etplus.answers import QUESTIONS, Answer, AskedTraces, AskError, ask, count_tokens
 from etplus.answers.answer import UNITS
 from etplus.answers.hottest import BY
-from support import ROOT, linked
+from etplus.converters.job import load
+from support import ROOT, linked, shared_trace
 
 PAIR = "pairs/gpu_shaped_from_cpu"
 CERTAINTIES = {"recorded", "inferred", "predicted", "measured", "likely", "possible"}
@@ -152,3 +153,50 @@ def test_the_library_gives_the_same_bytes() -> None:
     trace = linked(PAIR)
     assert trace.ask("hot", by="line").to_json() == ask(asked(), "hot", by="line").to_json()
     assert etplus.answers.count_tokens("a") == 1
+
+
+def test_rows_without_a_value_come_last_and_contains_chooses() -> None:
+    rows = ask(asked(), "table", name="operators", order="op desc", max_tokens=20_000).table()
+    names = [row["op"] for row in rows]
+    assert names == sorted(names, reverse=True)
+    part = ask(asked(), "hot", by="operator", contains="ATEN::M", order="count asc").table()
+    assert part and all("aten::m" in str(row["operator"]) for row in part)
+    assert [row["count"] for row in part] == sorted(row["count"] for row in part)
+    shares = [row["bound_share"] for row in ask(asked(), "hot", order="bound_share asc").table()]
+    known = [share for share in shares if share is not None]
+    assert shares[: len(known)] == sorted(known)
+
+
+def test_the_parts_of_a_finding_are_asked_for_by_its_id() -> None:
+    trace = load(shared_trace("python-stacks/mi300_timesformer.json.gz"))
+    found, first = trace.findings(), trace.ask("findings")
+    assert_in_contract(first.to_dict())
+    assert [row["gain_ns"] for row in first.table()] == [one.gain and one.gain.ns for one in found][: len(first.rows)]
+    for row, finding in zip(first.table()[:3], found, strict=False):
+        for name in (row["id"], finding.id):
+            one = trace.ask("findings", id=name)
+            assert_in_contract(one.to_dict())
+            assert one.fact("cost_ns") == finding.cost_ns
+            parts = [part["part"] for part in one.table()]
+            assert parts.count("evidence") == len(finding.evidence) and parts.count("what-if") == len(finding.what_ifs)
+        at = row["first_event"]
+        assert at is None or trace.ask("event", id=at).facts
+
+
+def test_ranks_of_a_job_are_asked_together_and_others_are_not() -> None:
+    files = [shared_trace(f"parallel/block.ddp2/rank{rank}.kineto.json.gz") for rank in range(2)]
+    job = load([*map(str, files)])
+    both = AskedTraces.of([*job])
+    assert both.job and job.ask("hot", by="operator").to_json() == ask(both, "hot", by="operator").to_json()
+    one, other, together = (
+        {row["operator"]: row["count"] for row in ask(both, "hot", by="operator", max_tokens=20_000, **more).table()}
+        for more in ({"trace": 0}, {"trace": 1}, {})
+    )
+    assert together == {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
+    with pytest.raises(AskError, match="is about one trace"):
+        ask(both, "why", what="step:0")
+    with pytest.raises(AskError, match="does not say which trace"):
+        ask(both, "event", id="event:3")
+    assert ask(both, "event", id="event:3@1").traces[0]["rank"] == 1
+    apart = AskedTraces.of([linked(PAIR), linked("pairs/one_of_n")])
+    assert not apart.job and ask(apart, "diff").facts

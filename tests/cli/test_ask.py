@@ -33,6 +33,7 @@ def test_each_question_has_help_with_its_options(question: str) -> None:
     done = call("ask", question, "--help")
     assert done.returncode == 0
     shown = done.stdout.decode()
+    assert "--json" in shown and "--output" in shown
     for option in QUESTIONS[question].all_options:
         assert f"--{option.name.replace('_', '-')}" in shown
 

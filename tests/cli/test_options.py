@@ -165,7 +165,8 @@ def test_redact_tells_numbers(sources: Path, tmp_path: Path) -> None:
 
 
 def test_commands_with_tables_or_counts_tell_numbers() -> None:
-    none = {"report", "measure", "repro", "demo", "completion"}  # a page, JSON, a script, an example
+    none = {"report", "measure", "repro", "demo", "completion", "mcp"}  # a page, JSON, a script, an example, a server
+    none.add("ask")  # whose questions have it, see test_ask.py
     assert {name for name in COMMANDS if "--json" not in actions(name)} == none
 
 
@@ -198,6 +199,7 @@ WRITES = (
     "analyze plus.json --csv {}", "analyze plus.json --overheads {}", "analyze plus.json --plots {}",
     "conformance plus.json --case gpu_shaped_from_cpu -o {}", "conformance plus.json --case train_cpu --json {}",
     "conformance --pairs {}", "sql plus.json -o {}.csv", "report plus.json -o {}.html",
+    "ask hot plus.json -o {}", "ask overview plus.json --json {}",
     "augment kineto.json -o {}", "redact kineto.json -o {}",
     "diff plus.json plus.json -o {}", "demo -o {}",
     "batch . -o job --json {}", "batch . --json {}", "convert plus.json -o x.et --json {}",
@@ -211,7 +213,7 @@ MAKES_FOLDERS = ("batch . -o {}", "demo", "--pairs", "--csv", "--plots", "npz", 
 
 
 def test_every_command_that_writes_is_among_them() -> None:
-    assert {line.split()[0] for line in WRITES} == COMMANDS.keys() - {"completion"}
+    assert {line.split()[0] for line in WRITES} == COMMANDS.keys() - {"completion", "mcp"}
 
 
 @pytest.mark.parametrize("line", WRITES)
