@@ -89,10 +89,30 @@ function breakdownSection(report, rank) {
         col.text("shapes", "Shapes"), col.count("stream", "Stream"),
       ],
       analysis.breakdown,
-      { sort: "total_ns", name: "breakdown" },
+      { sort: "total_ns", name: "breakdown", jump: breakdownPlace },
     ),
   );
 }
+
+/** Of a row the kernel's longest event; by modules and shapes of the topmost operator, of backward of its forward one. */
+const breakdownPlace = ({ device, stream, kernel, op, repeated, modules, shapes }) => ({
+  gpu: true,
+  device,
+  stream,
+  name: kernel,
+  op: repeated ? "" : op,
+  fits:
+    modules || shapes
+      ? async (event, texts) => {
+          const call = await callOf(event),
+            top = call && (await topOf(call));
+          if (!top || shapesLabel(texts.signatures[top.signature]) !== shapes) return false;
+          const forward = Details.first(top.sources, "forward"),
+            paths = [top, forward === null ? null : await timeline.inspector.details.of(forward)];
+          return paths.some((one) => one && regions(texts, one.path).join(" / ") === modules);
+        }
+      : null,
+});
 
 /** So many levels at once that there is something to see, but no more than fit. */
 function levelsToShow(tree) {

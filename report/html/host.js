@@ -64,7 +64,7 @@ function overheadsSection(report, rank) {
           col.ns("t5", "T5", { hint: OVERHEADS[4][3] }), col.code("launches", "Launches with"),
         ],
         ops,
-        { sort: "total", name: "overheads" },
+        { sort: "total", name: "overheads", jump: ({ op }) => ({ gpu: false, name: op }) },
       ),
     ),
   );
@@ -204,10 +204,20 @@ function communicationSection(report, rank) {
         col.bandwidth("bus_bandwidth", "Bus", { like: "algorithm_bandwidth" }),
       ],
       rows,
-      { sort: "total_ns", name: "communication" },
+      { sort: "total_ns", name: "communication", jump: collectivePlace },
     ),
   );
 }
+
+/** The longest kernel of what a row communicates. */
+const collectivePlace = ({ collective, dtype, bytes }) => ({
+  gpu: true,
+  has: (columns, i, texts) => {
+    const comm = texts.comms[columns.comm[i]];
+    return Boolean(comm) && (comm.collective ?? "") === collective && (comm.dtype ?? "") === dtype && comm.bytes === bytes;
+  },
+  orElse: { gpu: true, has: (columns, i) => columns.comm[i] >= 0 },
+});
 
 const SECTIONS = [
   jobSection, ranksSection, overviewSection, timelineSection, breakdownSection, operatorsSection, sourceSection,

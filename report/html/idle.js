@@ -45,7 +45,7 @@ function idleSection(report, rank) {
         col.ns("exposed_communication_ns", "of it exposed", { hint: "With no computing kernel beside it" }),
       ],
       device_use,
-      { sort: "busy_ns", filter: false, name: "device_use" },
+      { sort: "busy_ns", filter: false, name: "device_use", jump: lanePlace },
     ),
     tableCard(
       "Streams in numbers",
@@ -55,11 +55,11 @@ function idleSection(report, rank) {
         col.count("stream", "Stream"), col.count("events", "Events"), col.ns("total_ns", "Sum of events"), ...BUSY,
       ],
       streams,
-      { sort: "busy_ns", name: "streams" },
+      { sort: "busy_ns", name: "streams", jump: lanePlace },
     ),
     tableCard(
       "Longest gaps",
-      "a click on a row shows it in the timeline",
+      null,
       [
         col.ns("idle_ns", "Idle"), col.ns("start", "At"),
         col.text("cause", "Cause", { hint: "Whether the next event had been launched when the gap began" }),
@@ -70,11 +70,14 @@ function idleSection(report, rank) {
       {
         sort: "idle_ns",
         name: "gaps",
-        click: (gap) => showInTimeline(gap.start - gap.idle_ns * 0.15, gap.start + gap.idle_ns * 1.15),
+        jump: (gap) => ({ from: gap.start, to: gap.start + gap.idle_ns }),
       },
     ),
   );
 }
+
+/** The longest event of a device or stream. */
+const lanePlace = ({ device, stream }) => ({ gpu: true, device, stream });
 
 /** A stream, with its device where there are several. */
 function streamName({ device, stream }, several) {

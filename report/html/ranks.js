@@ -362,7 +362,7 @@ function ranksSection(report) {
       end: one.end + place,
     })),
     axis = new RankAxis(job, labels, iterations),
-    rows = job.ranks.map((rank, at) => ({ ...rank, label: labels[at] })),
+    rows = job.ranks.map((rank, at) => ({ ...rank, at, label: labels[at] })),
     waits = job.collectives.map((one, at) => ({
       at,
       kind: one.kind,
@@ -416,7 +416,7 @@ function ranksSection(report) {
         col.ns("spread", "Spread", { hint: "Median distance of single collectives from that" }),
       ],
       rows,
-      { sort: "caused", filter: false, name: "waits" },
+      { sort: "caused", filter: false, name: "waits", click: (row) => chooseRank(row.at) },
     ),
   );
 }

@@ -4,6 +4,17 @@
 const PHASE_COLOURS = { prefill: 1, decode: 0, mixed: 6, capture: 4, idle: "line", unknown: 9 };
 const MANY_TIMES = 30; // values that differ so much get a logarithmic axis
 
+const servedPlace = (rank, { start_ns, latency_ns }) => {
+  const from = start_ns - rank.start_ns;
+  return { from, to: from + latency_ns };
+};
+
+/** The longest step of a phase. */
+function longestStep(rank, steps, phase) {
+  const found = steps.filter((row) => row.phase === phase || phase === "all");
+  return found.length ? servedPlace(rank, found.reduce((a, b) => (b.latency_ns > a.latency_ns ? b : a))) : null;
+}
+
 SECTIONS.splice(SECTIONS.indexOf(breakdownSection), 0, (_, rank) => {
   const { serving_steps: steps, serving_phases: phases } = rank.analysis;
   if (!steps.length) return null;
@@ -36,11 +47,11 @@ SECTIONS.splice(SECTIONS.indexOf(breakdownSection), 0, (_, rank) => {
         col.ns("ns_per_prefill_token", "Per prefill token"),
       ],
       phases,
-      { sort: "", filter: false, name: "serving_phases" },
+      { sort: "", filter: false, name: "serving_phases", jump: ({ phase }) => longestStep(rank, steps, phase) },
     ),
     tableCard(
       "Steps",
-      leftOut(rank, "serving_steps") ?? "a click on a row shows it in the timeline",
+      leftOut(rank, "serving_steps"),
       [
         col.text("step", "Step"), col.text("phase", "Phase"),
         col.count("prefill_requests", "Prefill requests"), col.count("prefill_tokens", "Prefill tokens"),
@@ -53,7 +64,7 @@ SECTIONS.splice(SECTIONS.indexOf(breakdownSection), 0, (_, rank) => {
       {
         sort: "",
         name: "serving_steps",
-        click: (row) => showInTimeline(row.start_ns - rank.start_ns, row.start_ns - rank.start_ns + row.latency_ns),
+        jump: (row) => servedPlace(rank, row),
       },
     ),
   );
