@@ -78,9 +78,8 @@ def step_reports(analysis: Analysis, files: int = 1) -> list[dict[str, Any]]:
     for at, number in enumerate(present.tolist()):
         span = {"from": int(begin[at]) - trace.span.start, "to": int(end[at]) - trace.span.start}
         part = _part_of_step(analysis, number, most) if at in longest else None
-        if part is not None:
-            span, part = part
-        reports.append({"number": number, "name": trace.steps.names[number], **span, "data": part})
+        span, block = part or (span, None)
+        reports.append({"number": number, "name": trace.steps.names[number], **span, "data": block})
     return reports
 
 

@@ -62,13 +62,16 @@ def rank_report(
     }
 
 
-def report_html(ranks: Iterable[RankReport], title: str = "", warnings: Sequence[str] = ()) -> bytes:
+def report_html(
+    ranks: Iterable[RankReport], title: str = "", warnings: Sequence[str] = (), findings: dict[str, Any] | None = None
+) -> bytes:
     """The page; the same traces give the same bytes.
 
     Args:
         ranks: one or several, from `rank_report`; shown in order of rank where all traces record theirs.
         title: by default the file's name.
         warnings: of the job, shown above everything, as is the damage of each trace.
+        findings: of the trace or the job, see `cards_of`.
     """
     found = [dict(rank) for rank in ranks]
     numbers = [rank["rank"] for rank in found]
@@ -84,6 +87,7 @@ def report_html(ranks: Iterable[RankReport], title: str = "", warnings: Sequence
         "title": name,
         "version": __version__,
         "warnings": list(warnings),
+        "findings": findings,
         "gpu_kinds": [{"name": kind, "colour": KIND_COLOURS[kind]} for kind in GPU_KINDS],
         "job": job_timeline(lanes) if is_job else None,
         "ranks": [rank | {"label": label} for rank, label in zip(found, labels, strict=True)],

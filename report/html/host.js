@@ -214,12 +214,18 @@ const collectivePlace = ({ collective, dtype, bytes }) => ({
   gpu: true,
   has: (columns, i, texts) => {
     const comm = texts.comms[columns.comm[i]];
-    return Boolean(comm) && (comm.collective ?? "") === collective && (comm.dtype ?? "") === dtype && comm.bytes === bytes;
+    return Boolean(comm) && (comm.collective ?? "") === collective && (comm.dtype ?? "").toLowerCase() === dtype && messageOf(comm) === bytes;
   },
   orElse: { gpu: true, has: (columns, i) => columns.comm[i] >= 0 },
 });
 
+/** Bytes of the larger of input and output; those of a `Comm` are of the input. */
+function messageOf({ bytes, in_nelems, out_nelems }) {
+  const given = in_nelems || out_nelems;
+  return bytes === null || !given ? bytes : Math.floor(bytes / given) * Math.max(in_nelems ?? 0, out_nelems ?? 0);
+}
+
 const SECTIONS = [
-  jobSection, ranksSection, overviewSection, timelineSection, breakdownSection, operatorsSection, sourceSection,
+  findingsSection, jobSection, ranksSection, overviewSection, timelineSection, breakdownSection, operatorsSection, sourceSection,
   flameSection, kernelsSection, overheadsSection, idleSection, launchesSection, memorySection, communicationSection,
 ];
