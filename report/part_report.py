@@ -9,11 +9,13 @@ import numpy as np
 from ..analysis.launch_queues import longest_gaps
 from ..analysis.summary import Analysis, analyse, json_of
 from ..analysis.table import SCALES, Table
+from ..replaying.critical import CriticalChain
 from ..trace.errors import UsageError
 from ..trace.kernel_kinds import gpu_kind
 from ..trace.selection import part_of
 from .flame import flame_graph
 from .packed import pack_json
+from .path_table import path_rows
 from .timeline import time_tree
 
 _ROWS = 2_000
@@ -60,9 +62,9 @@ def part_report(analysis: Analysis, files: int = 1, most: int | None = None) -> 
     } | ({"tables": others} if others else {})
 
 
-def step_reports(analysis: Analysis, files: int = 1) -> list[dict[str, Any]]:
+def step_reports(analysis: Analysis, files: int = 1, chain: CriticalChain | None = None) -> list[dict[str, Any]]:
     """Each step of a trace: `number`, `name`, `from` and `to` (ns after the trace's start), and `data`, a block (see
-    `pack_json`) of its `part_report` and `flame`, as of the trace cut to this step (`part_of`); None for the shorter
+    `pack_json`) of its `part_report`, `flame` and `path_rows`, as of the trace cut to this step (`part_of`); None for the shorter
     ones of many steps. Empty for a trace that has one step or none.
     """
     trace = analysis.trace
@@ -77,13 +79,15 @@ def step_reports(analysis: Analysis, files: int = 1) -> list[dict[str, Any]]:
     reports = []
     for at, number in enumerate(present.tolist()):
         span = {"from": int(begin[at]) - trace.span.start, "to": int(end[at]) - trace.span.start}
-        part = _part_of_step(analysis, number, most) if at in longest else None
+        part = _part_of_step(analysis, number, most, chain) if at in longest else None
         span, block = part or (span, None)
         reports.append({"number": number, "name": trace.steps.names[number], **span, "data": block})
     return reports
 
 
-def _part_of_step(analysis: Analysis, number: int, most: int) -> tuple[dict[str, int], str] | None:
+def _part_of_step(
+    analysis: Analysis, number: int, most: int, chain: CriticalChain | None
+) -> tuple[dict[str, int], str] | None:
     """The span of a step with the device work launched in it, and its block; None where it has nothing."""
     trace = analysis.trace
     try:
@@ -99,6 +103,7 @@ def _part_of_step(analysis: Analysis, number: int, most: int) -> tuple[dict[str,
     report["analysis"].pop("kernel_labels")  # the whole trace's hold
     for gap in report["gaps"]:
         gap["start"] += shift
+    report["path_rows"] = path_rows(chain, trace, number, most) if chain is not None else []
     report["flame"] = flame_graph(own.trace, _BOXES_OF_A_STEP)
     return {"from": shift, "to": shift + own.trace.span.length}, pack_json(report)
 

@@ -17,7 +17,9 @@ from ..trace.kernel_kinds import GPU_KINDS
 from .flame import flame_graph
 from .html_page import page
 from .job_timeline import job_timeline, rank_lanes
+from .packed import pack_json
 from .part_report import part_report, step_reports
+from .path_table import path_rows
 from .timeline_lanes import KIND_COLOURS, timeline_of
 
 RankReport = dict[str, Any]
@@ -55,7 +57,8 @@ def rank_report(
         "coverage": _coverage(trace.coverage),
         "lanes": rank_lanes(trace, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // 4 // files)) if files > 1 else None,
         "flame": flame_graph(trace, min(_BOXES, max(_LEAST_BOXES, _BOXES_OF_A_JOB // files)), frames),
-        "steps": step_reports(analysis, files),
+        "path_rows": pack_json(path_rows(chain, trace)) if chain is not None else None,
+        "steps": step_reports(analysis, files, chain),
         "timeline": timeline_of(
             trace, analysis.work, min(_BLOCKS, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // files)), chain, files
         ),

@@ -226,6 +226,6 @@ function messageOf({ bytes, in_nelems, out_nelems }) {
 }
 
 const SECTIONS = [
-  findingsSection, jobSection, ranksSection, overviewSection, timelineSection, breakdownSection, operatorsSection, sourceSection,
+  findingsSection, jobSection, ranksSection, overviewSection, timelineSection, pathSection, breakdownSection, operatorsSection, sourceSection,
   flameSection, kernelsSection, overheadsSection, idleSection, launchesSection, memorySection, communicationSection,
 ];

@@ -14,7 +14,7 @@ function idleSection(report, rank) {
   const bars = [...streams].sort((a, b) => b.busy_ns - a.busy_ns).slice(0, 12);
   const gaps = rank.gaps.map((gap) => ({
     ...gap,
-    cause: gap.launch_ns === null ? "launch not in the trace" : gap.launch_ns > 0 ? "host launched late" : LAUNCHED,
+    cause: gapCause(gap),
   }));
   return section(
     "idle",
@@ -64,7 +64,8 @@ function idleSection(report, rank) {
         col.ns("idle_ns", "Idle"), col.ns("start", "At"),
         col.text("cause", "Cause", { hint: "Whether the next event had been launched when the gap began" }),
         col.ns("launch_ns", "Launched after", { hint: "From the gap's start to the launch of the event that ends it" }),
-        col.code("launched_by", "Next operator"), col.code("source", "Next line"), col.code("after", "Next event"), col.code("before", "Event before"),
+        col.code("host", "Host meanwhile", { hint: "The topmost operator or runtime call that takes most of the gap" }),
+        col.ns("host_ns", "for", { like: "idle_ns" }), col.code("launched_by", "Next operator"), col.code("source", "Next line"), col.code("after", "Next event"), col.code("before", "Event before"),
       ],
       gaps,
       {
@@ -74,6 +75,13 @@ function idleSection(report, rank) {
       },
     ),
   );
+}
+
+/** Why a device has nothing to run. */
+function gapCause({ before, after, launch_ns }) {
+  if (!after) return "no event any more";
+  const late = launch_ns === null ? "launch not in the trace" : launch_ns > 0 ? "host launched late" : LAUNCHED;
+  return before ? late : `no event yet: ${late}`;
 }
 
 /** The longest event of a device or stream. */

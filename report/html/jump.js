@@ -74,6 +74,7 @@ async function jumpTo(place, from = null) {
     number = place.event;
   if (number === undefined) {
     let found = await eventsOf(timeline, place);
+    if (!found.length && place.orElse?.from !== undefined) return jumpToTime(place.orElse);
     if (!found.length && place.orElse) found = await eventsOf(timeline, place.orElse);
     const gap = place.gap ? longestGap(found) : null;
     if (gap) return jumpToTime(gap);

@@ -31,6 +31,7 @@ async function draw(at, stepAt = null) {
     whole = report.ranks[at],
     step = stepAt === null ? null : whole.steps[stepAt],
     shown = step ? await reportOfStep(report, step) : report;
+  if (typeof whole.path_rows === "string") whole.path_rows = await unpackJson(whole.path_rows);
   if (asked !== draw.asked) return; // something else was chosen meanwhile
   const rank = shown.ranks[at];
   for (const one of charts) one.instance?.dispose();
@@ -97,7 +98,7 @@ function offPaper() {
   for (const one of drawnOnPaper) one();
 }
 
-function start() {
+async function start() {
   $("title").textContent = report.title;
   $("footer").textContent =
     `etplus ${report.version} · times are as the profiler recorded them, its own cost included · charts by Apache ECharts`;
@@ -120,7 +121,7 @@ function start() {
     }, 120);
   });
   theme("auto");
-  draw(0);
+  await draw(0);
   document.documentElement.dataset.ready = "yes";
 }
 
