@@ -64,8 +64,8 @@ def part_report(analysis: Analysis, files: int = 1, most: int | None = None) -> 
 
 def step_reports(analysis: Analysis, files: int = 1, chain: CriticalChain | None = None) -> list[dict[str, Any]]:
     """Each step of a trace: `number`, `name`, `from` and `to` (ns after the trace's start), and `data`, a block (see
-    `pack_json`) of its `part_report`, `flame` and `path_rows`, as of the trace cut to this step (`part_of`); None for the shorter
-    ones of many steps. Empty for a trace that has one step or none.
+    `pack_json`) of its `part_report`, `flame` and `path_rows`, as of the trace cut to this step (`part_of`); None for
+    the shorter ones of many steps. Empty for a trace that has one step or none.
     """
     trace = analysis.trace
     present = np.unique(np.concatenate([trace.step_of_call, trace.step_of_event]))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..replaying.critical import CriticalChain
-from ..trace.columns import IntColumn, distinct_rows, run_starts
+from ..analysis.modules import module_class
+from ..replaying.critical import BETWEEN, CriticalChain
+from ..trace.columns import IntColumn, StringTable, distinct_rows, run_starts
 from ..trace.intervals import sums
 from ..trace.origin import origin_of_rows
 from ..trace.trace import Trace
@@ -24,9 +26,10 @@ def path_rows(chain: CriticalChain, trace: Trace, step: int | None = None, most:
         step: number of a step: only what is of rows of that one.
 
     Returns:
-        Rows of `kind`; `kernel`, `operator` (the topmost), `module` and `place` (source line), "" where there is none
-        or it is not known; `ns`; `count`, the number of elements; `id`, `from` and `to` of the longest one: of its row
-        (−1 for none), and ns after the trace's start.
+        Rows of `kind`; `kernel`, `operator` (the topmost; outside of operators the annotation), `module` (classes, as
+        in the table of modules) and `place` (source line), "" where there is none or it is not known; `ns`; `count`,
+        the number of elements; `id`, `from` and `to` of the longest one: of its row (−1 for none), and ns after the
+        trace's start.
 
     Example:
         >>> from etplus.replaying.critical import critical_chain
@@ -42,7 +45,9 @@ def path_rows(chain: CriticalChain, trace: Trace, step: int | None = None, most:
         return []
     row, ns, kind = row[chosen], chain.ns[chosen], chain.kind[chosen]
     origin, operator, kernel = origin_of_rows(trace), _operator_of_rows(trace)[row], _kernel_of_rows(trace)[row]
-    module, entry = np.append(origin.module, -1)[row], np.append(origin.entry, -1)[row]
+    classes = StringTable([""])
+    class_of = classes.codes([*(_classes(path) for path in trace.origin.modules), ""]).astype(np.int64)
+    module, entry = class_of[np.append(origin.module, -1)[row]], np.append(origin.entry, -1)[row]
     line = np.where(entry >= 0, np.append(trace.source_table.of_entry, -1)[entry], -1)
     keys, inverse = distinct_rows(kind, kernel, operator, module, line)
     total = sums(inverse, ns, len(keys))
@@ -57,8 +62,8 @@ def path_rows(chain: CriticalChain, trace: Trace, step: int | None = None, most:
         return {
             "kind": chain.kinds[code[0]],
             "kernel": names[code[1]] if code[1] >= 0 else "",
-            "operator": names[code[2]] if code[2] >= 0 else "",
-            "module": " / ".join(trace.origin.modules[code[3]]) if code[3] >= 0 else "",
+            "operator": names[code[2]] if code[2] >= 0 else BETWEEN,
+            "module": classes.values[code[3]],
             "place": lines[code[4]] if code[4] >= 0 else "",
             "ns": int(total[key]),
             "count": int(count[key]),
@@ -77,6 +82,10 @@ def path_rows(chain: CriticalChain, trace: Trace, step: int | None = None, most:
     return rows
 
 
+def _classes(path: Sequence[str]) -> str:
+    return " / ".join(module_class(f"nn.Module: {name}") for name in path)
+
+
 def _by_row(trace: Trace, gpu: IntColumn, calls: IntColumn, runtime: IntColumn) -> IntColumn:
     """int64, by row of the trace what is known of its event; −1 for rows without one, and, one entry more, −1."""
     found = np.full(len(trace) + 1, -1, np.int64)
@@ -89,7 +98,7 @@ def _by_row(trace: Trace, gpu: IntColumn, calls: IntColumn, runtime: IntColumn) 
 def _operator_of_rows(trace: Trace) -> IntColumn:
     """Code of the name of the topmost operator."""
     top, calls = trace.hierarchy.top, trace.calls
-    name = np.append(np.where(top >= 0, np.append(calls.name, -1)[top], -1), -1).astype(np.int64)
+    name = np.append(calls.name[np.where(top >= 0, top, np.arange(len(calls)))], -1).astype(np.int64)
     return _by_row(trace, name[trace.origin.gpu_call], name[:-1], name[trace.runtime.call])
 
 

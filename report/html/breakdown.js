@@ -140,14 +140,14 @@ function treemapNode(branch, kinds) {
   const weights = new Map();
   for (const leaf of leaves(branch)) weights.set(leaf.kind, (weights.get(leaf.kind) ?? 0) + leaf.total_ns);
   const kind = [...weights].reduce((a, b) => (b[1] > a[1] ? b : a))[0];
-  const colour = kind === undefined ? Theme.value("faint") : Theme.colour(kinds[kind].colour);
+  const which = kind === undefined ? "faint" : kinds[kind].colour;
   return {
     name: branch.name,
     value: branch.total_ns,
     of: branch,
     children,
-    itemStyle: { color: colour },
-    label: { color: ink(colour) },
+    itemStyle: { color: fillOf(which) },
+    label: { color: ink(Theme.colour(which)) },
   };
 }
 

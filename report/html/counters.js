@@ -24,7 +24,7 @@ function curves(list, unit, { mark = null } = {}) {
       type: "line",
       step: "end",
       showSymbol: false,
-      lineStyle: { width: 1.4, color: Theme.colour(i) },
+      lineStyle: { width: 1.4, color: Theme.colour(i), type: DASHES[patternOf(i)] },
       itemStyle: { color: Theme.colour(i) },
       areaStyle: shown.length === 1 ? { color: Theme.colour(i), opacity: 0.14 } : undefined,
       data: one.ts.map((ts, k) => [ts, one.values[k]]),

@@ -56,14 +56,13 @@ function findingCard(report, finding, at) {
   const proof = evidence.map(({ text, value, unit, command: shows }) =>
     el("li", {}, text, value === null ? null : el("b", {}, ` ${show(value, unit)}`), " ", commandOf(shows)),
   );
-  const rows = [
-    ...price.filter(Boolean),
-    ["Where", chainOf(finding, go)],
-    ["Evidence", el("ul", { class: "proof" }, proof)],
-    ["Try", advice],
-    ["Check", check],
-    command ? ["What if", commandOf(command)] : null,
-  ].filter((row) => row && row[1] !== null);
+  const left = [...price.filter(Boolean), ["Where", chainOf(finding, go)]].filter((row) => row[1] !== null),
+    right = [
+      ["Evidence", el("ul", { class: "proof" }, proof)],
+      ["Try", advice],
+      ["Check", check],
+      command ? ["What if", commandOf(command)] : null,
+    ].filter(Boolean);
   node.append(
     el(
       "header",
@@ -73,7 +72,7 @@ function findingCard(report, finding, at) {
       placeOf(where) ? el("button", { type: "button", class: "go", onclick: go(placeOf(where)) }, "Show in the timeline") : null,
     ),
     gain ? gainBar(gain, makespan_ns) : "",
-    factList(rows),
+    el("div", { class: "halves" }, factList(left), factList(right)),
   );
   return node;
 }

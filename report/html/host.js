@@ -173,6 +173,7 @@ function communicationSection(report, rank) {
       series: names.map((name, i) => ({
         name,
         type: "scatter",
+        symbol: SYMBOLS[patternOf(i)],
         itemStyle: { color: Theme.colour(i), opacity: 0.8, borderColor: Theme.value("card") },
         symbolSize: (_, item) => 8 + 20 * Math.sqrt(item.data.row.total_ns / most),
         data: known

@@ -121,7 +121,7 @@ function iterationsCard(rank) {
       type: "bar",
       stack: "all",
       barMaxWidth: 46,
-      itemStyle: { color: Theme.colour(colour) },
+      itemStyle: { color: fillOf(colour) },
       data: rows.map(value),
     })),
   }));

@@ -54,7 +54,7 @@ function stack(rows, { unit = "ns", click = null } = {}) {
         stack: "all",
         barWidth: height < LABEL_PX ? height - 5 : height - 10,
         barMinHeight: 0,
-        itemStyle: { color: Theme.colour(colour), borderColor: Theme.value("card"), borderWidth: 0.5 },
+        itemStyle: { color: fillOf(colour), borderColor: Theme.value("card"), borderWidth: 0.5 },
         data: shown.map((row) => row.parts.find((part) => part.name === name)?.ns ?? 0),
         label: {
           show: height >= LABEL_PX,

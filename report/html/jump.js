@@ -185,12 +185,12 @@ const ROWS_OF_FACTS = {
 };
 
 /** A button that leads from a fact to its row in a table; null where no table has one. */
-function rowButton(key, value, event, text = null) {
+function rowButton(key, value, text = null) {
   const [name, of] = ROWS_OF_FACTS[key] ?? [],
     rows = name && shownTables.get(name),
     wanted = rows && of(value);
   if (!rows?.has(wanted)) return null;
   const shown = text ?? (Array.isArray(value) ? value.join(" / ") : String(value)),
     title = `Its row in the table of ${name}`;
-  return el("button", { type: "button", class: "to-row", title, "data-row": key, onclick: () => rows.find(wanted) }, shown);
+  return el("button", { type: "button", class: text ? null : "to-row", title, "data-row": key, onclick: () => rows.find(wanted) }, shown);
 }

@@ -142,6 +142,7 @@ function rooflineCard(report, rank, points) {
         name,
         type: "scatter",
         z: 3,
+        symbol: SYMBOLS[patternOf(colour)],
         itemStyle: { color: Theme.colour(colour), opacity: 0.78, borderColor: Theme.value("card"), borderWidth: 1 },
         symbolSize: (_, item) => 7 + 26 * Math.sqrt(item.data.row.total_ns / most),
         data: shown

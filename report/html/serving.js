@@ -108,7 +108,7 @@ function phaseBars(rank, steps, present) {
           return {
             type: "rect",
             shape: { x: left, y: middle - 8, width: Math.max(right - left, 1), height: 16 },
-            style: { fill: Theme.colour(present[api.value(0)].colour), stroke: Theme.value("card"), lineWidth: 0.5 },
+            style: { fill: fillOf(present[api.value(0)].colour), stroke: Theme.value("card"), lineWidth: 0.5 },
           };
         },
         data: steps.map((row) => {
@@ -136,6 +136,7 @@ function overTime(rank, rows, present, key, unit) {
       name,
       type: "scatter",
       symbolSize: rows.length > 200 ? 5 : 9,
+      symbol: SYMBOLS[patternOf(colour)],
       itemStyle: { color: Theme.colour(colour), opacity: 0.85 },
       data: rows
         .filter((row) => row.phase === name && (!wide || row[key] > 0))
@@ -194,6 +195,7 @@ function stepRoofline(rank, steps, present) {
         type: "scatter",
         z: 3,
         symbolSize: 11,
+        symbol: SYMBOLS[patternOf(colour)],
         itemStyle: { color: Theme.colour(colour), opacity: 0.8, borderColor: Theme.value("card"), borderWidth: 1 },
         data: shown.filter((row) => row.phase === name).map((row) => ({ value: at(row), row })),
       })),

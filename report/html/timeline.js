@@ -305,20 +305,20 @@ class Timeline {
     const { names, kinds } = this.data,
       count = place ? 1 : source.count[block],
       faded = this.matches && !this.matches.has(source.name[block]);
-    const fill = Theme.colour(kinds[source.kind[block]].colour);
+    const { colour } = kinds[source.kind[block]];
     const text =
       width < TEXT_PX || faded ? "" : count > 1 ? `${integers.format(count)} calls` : bare(names[source.name[block]]);
     return {
       type: "rect",
       shape: { x: a, y, width, height: tall },
-      style: { fill, opacity: faded ? 0.13 : 0.3 + 0.7 * api.value(5) },
+      style: { fill: fillOf(colour), opacity: faded ? 0.13 : 0.3 + 0.7 * api.value(5) },
       textConfig: { position: "insideLeft", distance: 4 },
       textContent: {
         // also where it is empty: the elements of the last view are used again
         type: "text",
         style: {
           text,
-          fill: ink(fill),
+          fill: ink(Theme.colour(colour)),
           fontSize: tall > 18 ? 12 : 11,
           fontFamily: this.font,
           width: Math.max(1, width - 8),
