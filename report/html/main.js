@@ -89,6 +89,7 @@ function onPaper() {
   Theme.paper = true;
   theme(Theme.choice);
   for (const one of drawnOnPaper) one();
+  for (const node of document.querySelectorAll("details.more")) node.open = true;
 }
 
 function offPaper() {
