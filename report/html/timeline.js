@@ -127,7 +127,6 @@ class Timeline {
       () => this.options(),
       (instance) => this.wire(instance),
     );
-    this.chart.draw();
   }
 
   options() {
