@@ -6,7 +6,11 @@ const CERTAINTY = {
   possible: "the trace shows what often goes with the problem",
 };
 
-const UNITS = { "FLOP/s": "flop/s" }; // of evidence, where `show` calls them otherwise
+/** A number of evidence with its unit. */
+function amountText(value, unit) {
+  const known = unit === "FLOP/s" ? "flop/s" : unit;
+  return Number.isInteger(value) && !SCALES[known] && known !== "share" ? `${integers.format(value)} ${unit}` : show(value, known);
+}
 
 function findingsSection(report, rank) {
   const { findings } = report;
@@ -58,7 +62,7 @@ function findingCard(report, finding, at) {
   ];
   const shared = evidence.every((one) => one.command === evidence[0].command) ? evidence[0].command : null,
     proof = evidence.map(({ text, value, unit, command: shows }) =>
-      el("li", {}, text, value === null ? null : el("b", {}, ` ${show(value, UNITS[unit] ?? unit)}`), shared === null ? [" ", commandOf(shows)] : null),
+      el("li", {}, text, value === null ? null : el("b", {}, ` ${amountText(value, unit)}`), shared === null ? [" ", commandOf(shows)] : null),
     );
   const left = [...price.filter(Boolean), ["Where", chainOf(finding, go)]].filter((row) => row[1] !== null),
     right = [

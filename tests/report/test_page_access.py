@@ -95,7 +95,7 @@ def test_everything_is_reached_by_key_and_has_a_name(browser: Page, job: bytes, 
 def test_narrow_windows(browser: Page, job: bytes, tmp_path: Path) -> None:
     """Nothing but tables and the navigation is scrolled sideways."""
     try:
-        for width in (390, 1440):
+        for width in (360, 1440):
             browser.goto("about:blank")
             size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500}
             browser.call("Emulation.setDeviceMetricsOverride", **size)
