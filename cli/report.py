@@ -7,7 +7,7 @@ import argparse
 from ..analysis.summary import analyse
 from ..jobs.job_ranks import check_job, job_trace
 from ..replaying.critical import critical_chain
-from ..report.finding_cards import MOST_RANKS, cards_of
+from ..report.finding_cards import MOST_RANKS, cards_of, cards_of_many
 from ..report.html_page import check_page_name
 from ..report.report_html import rank_report, report_html
 from ..schemas.kineto.python_frames import read_python_frames
@@ -71,7 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
             kept.append(analysis)
         warn_of_damage([trace])
     warnings = check_job(job)
-    page = report_html(ranks, arguments.title, warnings, cards_of(kept, own) if kept else None)
+    found = cards_of(kept, own) if kept else cards_of_many(len(inputs))
+    page = report_html(ranks, arguments.title, warnings, found)
     with open_output(arguments.output) as out:
         out.write(page)
     print_warnings(warnings)

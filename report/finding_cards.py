@@ -9,7 +9,7 @@ from typing import Any
 
 from ..analysis.devices import Device
 from ..analysis.summary import Analysis
-from ..findings import Case, find_findings
+from ..findings import Case, Findings, find_findings
 
 MOST_RANKS = 16
 """Ranks of a job whose traces are kept and replayed together for findings; of more `etplus why` tells."""
@@ -37,3 +37,10 @@ def cards_of(analyses: Sequence[Analysis], devices: Sequence[Device] = ()) -> di
         what_ifs = " ".join(f"--what-if {shlex.quote(text)}" for text in one["what_ifs"])
         one["command"] = f"etplus replay {files} {what_ifs}" if what_ifs else ""
     return plain | {"none_reason": found.none_reason, "first": len(found.first)}
+
+
+def cards_of_many(ranks: int) -> dict[str, Any]:
+    """What the page says in their place of a job with more ranks than `MOST_RANKS`."""
+    reason = f"not looked for in a page of {ranks} ranks, over {MOST_RANKS}: etplus why tells them"
+    found = Findings((), None, (), None, 0)
+    return found.to_dict() | {"none_reason": reason, "first": 0}

@@ -36,7 +36,7 @@ function findingsLead({ none_reason, looked_for, base_error, makespan_ns, togeth
   const off = base_error ? `The replay that prices them is off by ${signed(base_error.makespan)}` : "",
     sum = together ? `the first three together gain ${gainText(together, makespan_ns)}` : "";
   const count = none_reason
-    ? `Nothing found; looked for ${looked_for.length} things`
+    ? none_reason[0].toUpperCase() + none_reason.slice(1)
     : `${here.length} of ${looked_for.length} things looked for, the largest gain first`;
   return `${[count, sum].filter(Boolean).join("; ")}. ${off ? `${off}.` : ""}`;
 }

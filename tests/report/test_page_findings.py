@@ -12,7 +12,7 @@ import orjson
 import pytest
 from browser import Page
 from etplus.findings import Candidate, Case, Evidence, Intervention, find, where_of
-from etplus.report.finding_cards import cards_of
+from etplus.report.finding_cards import cards_of, cards_of_many
 from etplus.report.report_html import rank_report, report_html
 from pages import shown
 from test_page_tables import press
@@ -171,3 +171,25 @@ def test_a_trace_without_findings_says_what_was_looked_for(
     shown(browser, report_html([rank_report(analysis)], findings=found), tmp_path)
     assert "Nothing found; looked for 1 things" in browser.evaluate("document.getElementById('findings').textContent")
     orjson.dumps(found)
+
+
+def test_a_finding_of_a_rank_chooses_it(browser: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, found = page_of(f"linked {GPU_SHAPED}", monkeypatch)
+    found["found"][0]["where"]["rank"] = 1
+    reports = [rank_report(analysis_of(name), 2) for name in ("gpu-pairs/linear.kineto", f"linked {GPU_SHAPED}")]
+    page = report_html([rank | {"rank": number} for number, rank in enumerate(reports)], findings=found)
+    shown(browser, page, tmp_path)
+    browser.evaluate("document.querySelector('[data-finding=made] .go').click()")
+    settled(browser)
+    assert browser.evaluate("document.getElementById('rank').value") == "1"
+    row = str(found["found"][0]["where"]["rows"][0])
+    assert browser.evaluate("document.querySelector('.details [data-key=id]').textContent") == row
+    press(browser, "Backspace")
+    assert browser.evaluate("document.activeElement.matches('[data-finding=made] .go')")
+    assert browser.errors == []
+
+
+def test_a_page_of_many_ranks_says_who_tells_findings(browser: Page, tmp_path: Path) -> None:
+    page = report_html([rank_report(analysis_of("gpu-kineto/h100_bert"))], findings=cards_of_many(17))
+    shown(browser, page, tmp_path)
+    assert "Not looked for in a page of 17 ranks" in browser.evaluate("document.querySelector('section').textContent")

@@ -10,6 +10,7 @@ from browser import Page
 from etplus.analysis.summary import analyse, json_of
 from etplus.converters.open import load as read_trace
 from etplus.replaying.critical import critical_chain
+from etplus.report import part_report
 from etplus.report.part_report import step_reports
 from etplus.report.report_html import rank_report, report_html
 from etplus.trace.selection import part_of
@@ -162,6 +163,16 @@ def test_steps_of_a_page() -> None:
         assert step["from"] == own.trace.span.start - base and step["to"] == own.trace.span.end - base
         assert all(step["from"] <= gap["start"] <= step["to"] for gap in told["gaps"])
     assert step_reports(analysis_of("gpu-kineto/h100_bert")) == [], "one step is the whole trace"
+
+
+def test_of_many_steps_the_longest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(part_report, "_STEPS", 2)
+    monkeypatch.setattr(part_report, "_LEAST_STEPS", 1)
+    analysis = analysis_of("gpu-pairs/resnet103.kineto")
+    steps, found = analysis.trace.steps, step_reports(analysis)
+    length = (steps.end - steps.start).tolist()
+    assert [step["number"] for step in found if step["data"] is None] == [length.index(min(length))]
+    assert [step["name"] for step in found] == list(steps.names)
 
 
 def test_the_navigation_fits(browser: Page, tmp_path: Path) -> None:
