@@ -31,6 +31,8 @@ FEWEST_LAUNCHES = 10
 """Of fewer launches nobody captures a graph."""
 SYNC_WAIT = 0.02
 """Share of the makespan that one line's waits for the device must take."""
+ONCE_GAIN = 0.1
+"""Share of the makespan that dropping a wait must gain which occurs once a step: that is how a step's end is found."""
 MOST_LINES = 3
 """So many lines with waits are reported, those that wait longest."""
 PAGEABLE = 0.02
@@ -39,7 +41,13 @@ _PINNED_SHARE = 0.4
 """A copy from pinned memory takes 0.2 to 0.6 of the time of one from pageable memory, which is copied twice (CUDA C++
 Best Practices Guide, "Pinned Memory"; 8 against 20 GB/s on PCIe 4)."""
 _TO_DEVICE = re.compile(r"(?i)htod|hosttodevice")
+_CAPTURE = re.compile(r"BeginCapture|EndCapture")
 _PAGEABLE = re.compile(r"(?i)pageable")
+
+
+def captures(trace: Trace) -> bool:
+    """Whether a graph is captured: what is launched then does not run, and the device waits for nothing."""
+    return bool(matching(trace.runtime.name, trace.names, _CAPTURE.search).any())
 
 
 class LateStart:
@@ -52,7 +60,7 @@ class LateStart:
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace = of.trace
-        if not len(trace.gpu):
+        if not len(trace.gpu) or captures(trace):
             return
         late = min(idle.before_first_ns for idle in idle_causes(trace))
         if late < max(LATE_START * of.case.makespan_ns, LEAST_LATE_NS):
@@ -86,7 +94,7 @@ class LateFinish:
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace = of.trace
-        if not len(trace.gpu):
+        if not len(trace.gpu) or captures(trace):
             return
         rest = min(idle.after_last_ns for idle in idle_causes(trace))
         if rest < LATE_FINISH * of.case.makespan_ns:
@@ -147,7 +155,7 @@ class LaunchBound:
         events, gaps = host_gaps(trace)
         waited = int(gaps.sum())
         launches = len(np.unique(trace.gpu.runtime[trace.gpu.runtime >= 0]))
-        if waited < HOST_WAIT * makespan or launches < FEWEST_LAUNCHES:
+        if waited < HOST_WAIT * makespan or launches < FEWEST_LAUNCHES or captures(trace):
             return
         busiest = max(idle_causes(trace), key=lambda idle: idle.host_waits)
         steps = max(len(trace.steps), 1)
@@ -203,13 +211,14 @@ class SynchronisingCalls:
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace = of.trace
-        calls, _ = waiting_calls(trace)
+        calls = waiting_calls(trace)
+        calls = np.setdiff1d(calls, waits_of_copies(trace, copies_to_device(trace)))  # `PageableCopies` reports them
         runtime = trace.runtime
         if not len(calls):
             return
         op = nearest(runtime.call[calls], trace.calls.parent, trace.calls.kind == OP)
-        top = np.where(op >= 0, trace.hierarchy.top[np.maximum(op, 0)], -1)
-        name = np.where(top >= 0, trace.calls.name[np.maximum(top, 0)], runtime.name[calls])
+        top = np.append(trace.hierarchy.top, -1)[op]
+        name = np.where(top >= 0, np.append(trace.calls.name, -1)[top], runtime.name[calls])
         line = _lines(trace, runtime.source[calls])
         keys, group = distinct_rows(name, line)
         taken = sums(group, runtime.end[calls] - runtime.ts[calls], len(keys))
@@ -224,6 +233,7 @@ class SynchronisingCalls:
         by = "" if name in waits else f" in {', '.join(waits)}"
         where = of.where(rows)
         at = "" if where.source is None else f" at {where.source}"
+        often = len(calls) > max(len(trace.steps), 1)
         return Candidate(
             self.id,
             f"{name}{at} waits for the device {times}, {taken / 1e6:,.1f} ms{by}",
@@ -241,18 +251,35 @@ class SynchronisingCalls:
             f"the time of {waits[0]} in `etplus sql` falls; the launch queue gets longer",
             (of.change(f"no wait {waits[0]}", rows),),
             low=0.5,
+            high=1.2,
+            least_gain=0.01 if often else ONCE_GAIN,
         )  # fmt: skip
 
 
-def waiting_calls(trace: Trace) -> tuple[IntColumn, IntColumn]:
-    """Runtime calls that wait for the device, and of those that copy the GPU event (−1 for others); no copies to the
-    device, which `PageableCopies` reports."""
-    runtime, gpu = trace.runtime, trace.gpu
-    waits = np.flatnonzero(matching(runtime.name, trace.names, SYNCHRONIZE.search))
-    event = blocked_copies(trace)
-    back = event[~matching(gpu.name[event], trace.names, _TO_DEVICE.search)]
-    calls = np.concatenate([waits, gpu.runtime[back]])
-    return calls, np.concatenate([np.full(len(waits), -1, np.int64), back])
+def waiting_calls(trace: Trace) -> IntColumn:
+    """Positions in `Trace.runtime` of calls that wait for the device: those that synchronise, and copies that block."""
+    waits = np.flatnonzero(matching(trace.runtime.name, trace.names, SYNCHRONIZE.search))
+    return np.union1d(waits, trace.gpu.runtime[blocked_copies(trace)])
+
+
+def copies_to_device(trace: Trace) -> IntColumn:
+    """Positions in `Trace.gpu` of copies to the device from pageable memory, or that their calls waited for."""
+    gpu = trace.gpu
+    blocks = np.zeros(len(gpu), np.bool_)
+    blocks[blocked_copies(trace)] = True
+    slow = matching(gpu.name, trace.names, _PAGEABLE.search) | blocks
+    return np.flatnonzero(trace.is_copy & matching(gpu.name, trace.names, _TO_DEVICE.search) & slow)
+
+
+def waits_of_copies(trace: Trace, copies: IntColumn) -> IntColumn:
+    """Of the calls that wait for the device those that wait for some copies: their own calls, and what synchronises in
+    the same operator (PyTorch waits for the stream after it has copied from pageable memory, `copy_kernel_cuda` in
+    aten/src/ATen/native/cuda/Copy.cu)."""
+    runtime, waits = trace.runtime, waiting_calls(trace)
+    launched = trace.gpu.runtime[copies]
+    launched = launched[launched >= 0]
+    ops = runtime.call[launched]
+    return waits[np.isin(waits, launched) | np.isin(runtime.call[waits], ops[ops >= 0])]
 
 
 def blocked_copies(trace: Trace) -> IntColumn:
@@ -290,15 +317,12 @@ class PageableCopies:
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace, gpu = of.trace, of.trace.gpu
-        to_device = trace.is_copy & matching(gpu.name, trace.names, _TO_DEVICE.search)
-        blocks = np.zeros(len(gpu), np.bool_)
-        blocks[blocked_copies(trace)] = True
-        slow = np.flatnonzero(to_device & (matching(gpu.name, trace.names, _PAGEABLE.search) | blocks))
+        slow = copies_to_device(trace)
         taken = int(gpu.dur[slow].sum())
         if not len(slow) or taken < PAGEABLE * of.case.makespan_ns:
             return
         rows = gpu.source[slow]
-        calls = trace.runtime.source[gpu.runtime[slow][gpu.runtime[slow] >= 0]]
+        calls = trace.runtime.source[waits_of_copies(trace, slow)]
         size = gpu.bytes[slow]
         amount = f", {size.sum() / 1e6:,.1f} MB at {size.sum() / max(taken, 1):,.1f} GB/s" if (size >= 0).all() else ""
         kinds = sorted({trace.names[code] for code in gpu.name[slow].tolist()})
@@ -322,7 +346,7 @@ class PageableCopies:
             "next batch on a stream of its own while this one is worked on",
             "copies are named '(Pinned -> Device)' and their calls return at once",
             (
-                *((of.change("no wait ~Memcpy", calls),) if len(calls) else ()),
+                *((of.change("no wait ~Synchronize", calls),) if len(calls) else ()),
                 of.change(f"copy*{_PINNED_SHARE}", rows),
                 of.change("overlap copy", rows),
             ),

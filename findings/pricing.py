@@ -31,7 +31,7 @@ def priced(case: Case, candidates: Iterable[Candidate]) -> list[tuple[Candidate,
     for candidate in worth:
         gain = None
         if candidate.interventions and left:
-            gain, left = gain_of(case, [candidate]), left - 1
+            gain, left = gain_of(case, [candidate], least_ns=candidate.least_gain * makespan), left - 1
         if gain is None or gain.ns >= candidate.least_gain * makespan:
             found.append((candidate, candidate.finding(gain)))
     return sorted(found, key=lambda pair: _order(pair[1]))
@@ -43,32 +43,37 @@ def together(case: Case, found: Sequence[tuple[Candidate, Finding]]) -> Gain | N
     return gain_of(case, gaining) if len(gaining) > 1 else None
 
 
-def gain_of(case: Case, candidates: Sequence[Candidate]) -> Gain | None:
+def gain_of(case: Case, candidates: Sequence[Candidate], *, least_ns: float = 0) -> Gain | None:
     """What the changes of some candidates bring together; None where nothing in the graph is meant by them.
 
-    The gain is that of the timeline without what recording cost the host, as a share of it, of the recorded makespan:
-    recording makes calls longer, and work beside them does not get longer. The interval begins and ends with the gains
-    of the timelines with and without that cost. Their ends are moved by `Candidate.low` and `high`: the makespan is the
-    longest of many paths, each a sum of times, so the gain is a concave function of what is taken away; a change that
-    takes away a share s < 1 of the time gains at least s of the gain, and one that takes away s > 1 times it gains
-    at most s times the gain. Last they are moved by the error of the replay without changes and by the unexplained
-    share of that with them, both of the gain.
+    Recording makes calls longer, but not the work beside them. So the change is also replayed on the timeline without
+    what recording cost the host, as far as that can be estimated. The gain is in the middle of the two (as a share of
+    each timeline, of the recorded makespan), and the interval begins and ends with them.
+
+    The ends are moved by `Candidate.low` and `high`: the makespan is the longest of many paths, each a sum of times, so
+    the gain is a concave function of what is taken away. A change that takes away a share s < 1 of the time gains at
+    least s of the gain, and one that takes away s > 1 times it gains at most s times the gain. Last they are moved by
+    the error of the replay without changes and by the unexplained share of that with them, both of the gain.
+
+    Args:
+        least_ns: a gain that is far below is not wanted more exactly.
     """
     try:
         changed = replay(changed_graph(case, case.graph, candidates), case.constants)
         recorded = max(case.makespan_ns - changed.makespan_ns, 0)
-        likely = recorded
-        if case.unrecorded is not None:
+        unrecorded = recorded
+        if case.unrecorded is not None and recorded >= least_ns / 2:
             base = case.unrecorded
             other = replay(changed_graph(case, base.graph, candidates), case.constants)
             share = max(base.makespan_ns - other.makespan_ns, 0) / max(base.makespan_ns, 1)
-            likely = round(share * case.makespan_ns)
+            unrecorded = round(share * case.makespan_ns)
     except UsageError:
         return None
     error, unexplained = case.base_error.makespan, changed.unexplained.share
     off = min(abs(error) + unexplained, 1.0)
-    low = min(recorded, likely) * min(of.low for of in candidates) * (1 - off)
-    high = max(recorded, likely) * max(of.high for of in candidates) * (1 + off)
+    likely = (recorded + unrecorded) // 2
+    low = min(recorded, unrecorded) * min(of.low for of in candidates) * (1 - off)
+    high = max(recorded, unrecorded) * max(of.high for of in candidates) * (1 + off)
     most = min(round(high), max(case.makespan_ns, likely))
     return Gain(likely, round(low), most, error, unexplained, None if likely == recorded else recorded)
 

@@ -310,16 +310,17 @@ class Job:
                     del asks[r]
         return ranks
 
-    def texts(self, *, waits: bool = False) -> list[tuple[bytes, bytes]]:
+    def texts(self, *, waits: bool = False, network: Network = RECORDED) -> list[tuple[bytes, bytes]]:
         """ET and Kineto trace of each rank, as JSON.
 
         Args:
             waits: the profiler was asked for `cuda_sync` records, which say what each stream wait waits for.
+            network: what they are recorded on.
         """
         groups = [{"pg_name": "0", "pg_desc": "default_pg", "backend_config": self.of.backend, "pg_size": self.ranks,
                    "ranks": [*range(self.ranks)]}]  # fmt: skip
         texts = []
-        for rank in self.play(RECORDED):
+        for rank in self.play(network):
             info = {
                 "backend": self.of.backend,
                 "rank": rank.rank,
