@@ -32,9 +32,9 @@ function findingsSection(report, rank) {
 }
 
 /** How many there are, of how many looked for; what the first three bring together. */
-function findingsLead({ none_reason, looked_for, base_error, makespan_ns, together }, here) {
+function findingsLead({ found, none_reason, looked_for, base_error, makespan_ns, together }, here) {
   const off = base_error ? `The replay that prices them is off by ${signed(base_error.makespan)}` : "",
-    sum = together ? `the first three together gain ${gainText(together, makespan_ns)}` : "";
+    sum = together ? `the first ${Math.min(3, found.filter((one) => one.gain).length)} together gain ${gainText(together, makespan_ns)}` : "";
   const count = none_reason
     ? none_reason[0].toUpperCase() + none_reason.slice(1)
     : `${here.length} of ${looked_for.length} things looked for, the largest gain first`;
@@ -56,7 +56,7 @@ function findingCard(report, finding, at) {
     node = el("article", { class: "card finding", id: `finding-${at + 1}`, "data-finding": id, "aria-labelledby": `finding-${at + 1}-title` });
   const go = (place) => (event) => jumpFrom(node, report, finding, place, event.currentTarget);
   const price = [
-    gain ? ["Gain", `${gainText(gain, makespan_ns)}; the replay explains all but ${show(gain.unexplained, "share")}`] : ["Gain", "not replayed"],
+    gain ? ["Gain", `${gainText(gain, makespan_ns)}${gain.unexplained ? `; the replay does not explain ${show(gain.unexplained, "share")}` : ""}`] : ["Gain", "not replayed"],
     cost_ns === null ? null : ["At stake", show(cost_ns, "ns")],
     ["Certainty", `${certainty}: ${CERTAINTY[certainty] ?? ""}`],
   ];
@@ -77,7 +77,9 @@ function findingCard(report, finding, at) {
       {},
       el("span", { class: "rank" }, String(at + 1)),
       el("h3", { id: `finding-${at + 1}-title` }, title),
-      placeOf(where) ? el("button", { type: "button", class: "go", onclick: go(placeOf(where)) }, "Show in the timeline") : null,
+      placesOf(where).map(([text, place], i) =>
+        el("button", { type: "button", class: i ? "other" : "go", title: `${text}, in the timeline`, onclick: go(place) }, i ? text : "Show in the timeline"),
+      ),
     ),
     gain ? gainBar(gain, makespan_ns) : "",
     el("div", { class: "halves" }, factList(left), factList(right)),
@@ -105,11 +107,18 @@ function commandOf(text) {
   return el("span", { class: "command" }, el("code", {}, text), copy);
 }
 
-/** The place of a finding in the timeline: its longest kernel or call, else its time; null for neither. */
-function placeOf({ kernel, operator, rows, start_ns, end_ns }) {
-  const span = start_ns !== undefined && end_ns !== undefined ? { from: start_ns, to: end_ns } : null;
-  if (rows?.length && (kernel || operator || !span)) return { ...ofRows(rows), orElse: kernel ? { gpu: true, name: kernel } : { gpu: false, name: operator ?? "" } };
-  return span;
+/**
+ * Where a finding leads in the timeline: its longest kernel or call, and its time; of one that is of no kernel, operator
+ * or stream the time first.
+ */
+function placesOf({ kernel, operator, stream, rows, start_ns, end_ns }) {
+  const orElse = kernel ? { gpu: true, name: kernel } : operator ? { gpu: false, name: operator } : undefined,
+    span = start_ns !== undefined && end_ns !== undefined ? { from: start_ns, to: end_ns } : null,
+    places = [
+      rows?.length ? ["Longest event", { ...ofRows(rows), orElse: orElse ?? span }] : null,
+      span ? ["Its time", span] : null,
+    ].filter(Boolean);
+  return kernel || operator || stream !== undefined ? places : places.reverse();
 }
 
 /** The events of a module, or where it stands for several ("Layer × 12") of any of them. */

@@ -193,3 +193,17 @@ def test_a_page_of_many_ranks_says_who_tells_findings(browser: Page, tmp_path: P
     page = report_html([rank_report(analysis_of("gpu-kineto/h100_bert"))], findings=cards_of_many(17))
     shown(browser, page, tmp_path)
     assert "Not looked for in a page of 17 ranks" in browser.evaluate("document.querySelector('section').textContent")
+
+
+def test_eager_attention_leads_to_its_softmax(browser: Page, tmp_path: Path) -> None:
+    """As found in a real trace: one click to the kernel, whose details name operator, module and line as buttons."""
+    analysis = analysis_of("python-stacks/mi300_timesformer")
+    found = cards_of([analysis])
+    shown(browser, report_html([rank_report(analysis)], findings=found), tmp_path)
+    ids = browser.evaluate("[...document.querySelectorAll('[data-finding]')].map((one) => one.dataset.finding)")
+    assert ids == [one["id"] for one in found["found"]] and "eager-attention" in ids
+    browser.evaluate("document.querySelector('[data-finding=eager-attention] .go').click()")
+    assert "SoftMax" in settled(browser)
+    parts = browser.evaluate("[...document.querySelectorAll('.details [data-row]')].map((one) => one.dataset.row)")
+    assert {"operator", "modules", "source"} <= set(parts)
+    assert browser.errors == []
