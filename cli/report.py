@@ -7,6 +7,7 @@ import argparse
 from ..analysis.summary import analyse
 from ..jobs.job_ranks import check_job, job_trace
 from ..replaying.critical import critical_chain
+from ..report.finding_cards import MOST_RANKS, cards_of, cards_of_many
 from ..report.html_page import check_page_name
 from ..report.report_html import rank_report, report_html
 from ..schemas.kineto.python_frames import read_python_frames
@@ -53,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(
             "--python-frames reads Kineto traces a second time; give the Kineto trace as a FILE of its own"
         )
-    own, ranks, job = own_devices(arguments), [], []
+    own, ranks, job, kept = own_devices(arguments), [], [], []
     with_captures = captures_linker(arguments)
     for file, read in zip(inputs, read_inputs(inputs), strict=True):
         trace = selected(with_own(with_captures(read), arguments), arguments)
@@ -64,9 +65,12 @@ def run(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
         ranks.append(rank_report(analysis, len(inputs), critical_chain(analysis.trace), frames))
         job.append(job_trace(trace))
+        if len(inputs) <= MOST_RANKS:
+            kept.append(analysis)
         warn_of_damage([trace])
     warnings = check_job(job)
-    page = report_html(ranks, arguments.title, warnings)
+    found = cards_of(kept, own) if kept else cards_of_many(len(inputs))
+    page = report_html(ranks, arguments.title, warnings, found)
     with open_output(arguments.output) as out:
         out.write(page)
     print_warnings(warnings)

@@ -264,6 +264,7 @@ class Library(Suggests):
             >>> trace.write_report("report.html", steps="0", title="the first iteration")
         """
         from ..replaying.critical import critical_chain
+        from ..report.finding_cards import cards_of
         from ..report.html_page import check_page_name
         from ..report.report_html import rank_report, report_html
         from ..schemas.text.files import open_output
@@ -271,7 +272,8 @@ class Library(Suggests):
 
         check_page_name(path)
         part = part_of(cast("Trace", self), steps=steps, window=window, between=between, module=module)
-        page = report_html([rank_report(part.analyze(), chain=critical_chain(part))], title)
+        analysis = part.analyze()
+        page = report_html([rank_report(analysis, chain=critical_chain(part))], title, findings=cards_of([analysis]))
         with open_output(path) as out:
             out.write(page)
 

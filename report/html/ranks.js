@@ -33,6 +33,7 @@ class RankAxis {
     this.picked = el("div", { class: "picked", role: "status" }, said);
     this.hover = el("div", { class: "hover", hidden: true });
     this.build();
+    this.whole = { from: 0, to: job.span };
     this.view(0, job.span);
   }
 
@@ -65,7 +66,7 @@ class RankAxis {
       el("span", { class: "push" }),
       button("+", "Zoom in (w)", () => this.zoom(0.4)),
       button("−", "Zoom out (s)", () => this.zoom(2.5)),
-      button("Fit", "The whole job", () => this.view(0, this.job.span)),
+      button("Fit", "All of it: the whole job, or the step chosen", () => this.view(this.whole.from, this.whole.to)),
     );
     const lanes = el(
       "div",
@@ -288,11 +289,12 @@ class RankAxis {
     const top = this.tops[place];
     pen.fillStyle = Theme.value("line");
     pen.fillRect(0, top - RANK_GAP + 8, this.width, 1);
+    const fills = RANK_KINDS.map(({ colour }) => penFillOf(pen, colour));
     for (let i = 0; i < rank.ts.length; i++) {
       const x = this.x(rank.ts[i]),
         right = this.x(rank.ts[i] + rank.dur[i]);
       if (right < 0 || x > this.width) continue;
-      pen.fillStyle = Theme.colour(RANK_KINDS[rank.kind[i]].colour);
+      pen.fillStyle = fills[rank.kind[i]];
       pen.fillRect(
         Math.max(-1, x),
         top + rank.lane[i] * RANK_LANE + 1,
@@ -330,9 +332,9 @@ class RankAxis {
         x = this.x(one.start[i]),
         right = Math.max(x + 1, this.x(one.end[i])),
         come = one.wait ? Math.min(right, this.x(one.start[i] + one.wait[i])) : x;
-      pen.fillStyle = Theme.colour(WAIT.colour);
+      pen.fillStyle = penFillOf(pen, WAIT.colour);
       pen.fillRect(x, y, come - x, RANK_BAR - 3);
-      pen.fillStyle = Theme.colour(JOINED.colour);
+      pen.fillStyle = penFillOf(pen, JOINED.colour);
       pen.fillRect(come, y, right - come, RANK_BAR - 3);
       if (one.last === rank) {
         pen.fillStyle = Theme.value("text");
@@ -362,7 +364,7 @@ function ranksSection(report) {
       end: one.end + place,
     })),
     axis = new RankAxis(job, labels, iterations),
-    rows = job.ranks.map((rank, at) => ({ ...rank, label: labels[at] })),
+    rows = job.ranks.map((rank, at) => ({ ...rank, at, label: labels[at] })),
     waits = job.collectives.map((one, at) => ({
       at,
       kind: one.kind,
@@ -374,6 +376,11 @@ function ranksSection(report) {
       longest: one.wait ? Math.max(...one.wait) : null,
       last: one.last === null ? null : labels[one.last],
     }));
+  if (report.ranks[0].step && iterations.length) {
+    const { start, end } = iterations[0];
+    axis.whole = { from: start, to: end };
+    axis.view(start, end);
+  }
   drawnWithCharts(axis);
   const kinds = RANK_KINDS.filter((_, at) => job.ranks.some((rank) => rank.kind.includes(at)));
   const goTo = (row) => {
@@ -416,7 +423,7 @@ function ranksSection(report) {
         col.ns("spread", "Spread", { hint: "Median distance of single collectives from that" }),
       ],
       rows,
-      { sort: "caused", filter: false, name: "waits" },
+      { sort: "caused", filter: false, name: "waits", click: (row) => chooseRank(row.at) },
     ),
   );
 }

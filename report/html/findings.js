@@ -1,0 +1,169 @@
+/* Findings: what is wrong, what it costs and what fixing it gains; each a card that leads to its place. */
+
+const CERTAINTY = {
+  measured: "the trace shows the problem and its cost",
+  likely: "the trace shows the symptom, whose usual cause this is",
+  possible: "the trace shows what often goes with the problem",
+};
+
+/** A number of evidence with its unit. */
+function amountText(value, unit) {
+  const known = unit === "FLOP/s" ? "flop/s" : unit;
+  return Number.isInteger(value) && !SCALES[known] && known !== "share" ? `${integers.format(value)} ${unit}` : show(value, known);
+}
+
+function findingsSection(report, rank) {
+  const { findings } = report;
+  if (!findings) return null;
+  const here = findings.found.filter(({ where }) => !rank.step || !where.step || where.step === rank.step.name),
+    first = here.slice(0, findings.first || here.length),
+    more = here.slice(first.length),
+    rest = more.length
+      ? el("details", { class: "more" }, el("summary", {}, `${more.length} with less to gain`), more.map((one, i) => findingCard(report, one, first.length + i)))
+      : null;
+  return section(
+    "findings",
+    "Findings",
+    findingsLead(findings, here),
+    first.map((one, i) => findingCard(report, one, i)),
+    rest,
+    listed("notes", findings.notes),
+  );
+}
+
+/** How many there are, of how many looked for; what the first three bring together. */
+function findingsLead({ found, none_reason, looked_for, base_error, makespan_ns, together }, here) {
+  const off = base_error ? `The replay that prices them is off by ${signed(base_error.makespan)}` : "",
+    sum = together ? `the first ${Math.min(3, found.filter((one) => one.gain).length)} together gain ${gainText(together, makespan_ns)}` : "";
+  const count = none_reason
+    ? none_reason[0].toUpperCase() + none_reason.slice(1)
+    : `${here.length} of ${looked_for.length} things looked for, the largest gain first`;
+  return `${[count, sum].filter(Boolean).join("; ")}. ${off ? `${off}.` : ""}`;
+}
+
+const signed = (share) => `${share < 0 ? "−" : "+"}${(100 * Math.abs(share)).toFixed(2)} %`;
+
+/** "12.3 ms (8.1 ms to 15 ms), 14 %". */
+function gainText({ ns, low_ns, high_ns }, makespan) {
+  const share = makespan ? `, ${show(ns / makespan, "share")} of ${show(makespan, "ns")}` : "";
+  return `${show(ns, "ns")} (${show(low_ns, "ns")} to ${show(high_ns, "ns")})${share}`;
+}
+
+function findingCard(report, finding, at) {
+  const { id, title, evidence, certainty, advice, check, command, cost_ns, gain, where } = finding,
+    { makespan_ns } = report.findings,
+    replayed = gain?.replayed_ns ?? null,
+    node = el("article", { class: "card finding", id: `finding-${at + 1}`, "data-finding": id, "aria-labelledby": `finding-${at + 1}-title` });
+  const go = (place) => (event) => jumpFrom(node, report, finding, place, event.currentTarget);
+  const price = [
+    gain ? ["Gain", `${gainText(gain, makespan_ns)}${gain.unexplained ? `; the replay does not explain ${show(gain.unexplained, "share")}` : ""}`] : ["Gain", "not replayed"],
+    cost_ns === null ? null : ["At stake", show(cost_ns, "ns")],
+    ["Certainty", `${certainty}: ${CERTAINTY[certainty] ?? ""}`],
+  ];
+  const shared = evidence.every((one) => one.command === evidence[0].command) ? evidence[0].command : null,
+    proof = evidence.map(({ text, value, unit, command: shows }) =>
+      el("li", {}, text, value === null ? null : el("b", {}, ` ${amountText(value, unit)}`), shared === null ? [" ", commandOf(shows)] : null),
+    );
+  const left = [...price.filter(Boolean), ["Where", chainOf(finding, go)]].filter((row) => row[1] !== null),
+    right = [
+      ["Evidence", el("div", {}, el("ul", { class: "proof" }, proof), shared ? commandOf(shared) : null)],
+      ["Try", advice],
+      ["Check", check],
+      command ? ["What if", el("div", {}, commandOf(command), replayed ? small(` prints ${show(replayed, "ns")}, with what recording cost`) : null)] : null,
+    ].filter(Boolean);
+  node.append(
+    el(
+      "header",
+      {},
+      el("span", { class: "rank" }, String(at + 1)),
+      el("h3", { id: `finding-${at + 1}-title` }, title),
+      placesOf(where).map(([text, place], i) =>
+        el("button", { type: "button", class: i ? "other" : "go", title: `${text}, in the timeline`, onclick: go(place) }, i ? text : "Show in the timeline"),
+      ),
+    ),
+    gain ? gainBar(gain, makespan_ns) : "",
+    el("div", { class: "halves" }, factList(left), factList(right)),
+  );
+  return node;
+}
+
+/** The gain as a part of the whole, with its interval. */
+function gainBar({ ns, low_ns, high_ns }, makespan) {
+  const part = (value) => `${Math.max(0, Math.min(100, (100 * value) / (makespan || 1))).toFixed(2)}%`;
+  return el(
+    "div",
+    { class: "gain", role: "img", "aria-label": `Gain: ${gainText({ ns, low_ns, high_ns }, makespan)}`, "--gain": part(ns), "--low": part(low_ns), "--high": part(high_ns) },
+    el("i", {}),
+    el("s", {}),
+  );
+}
+
+/** A command with a button that copies it. */
+function commandOf(text) {
+  const copy = el("button", { type: "button", class: "copy", "aria-label": `Copy: ${text}`, title: "Copy the command" }, "Copy");
+  copy.addEventListener("click", async () => {
+    copy.textContent = (await copied(text)) ? "Copied" : "Not allowed";
+  });
+  return el("span", { class: "command" }, el("code", {}, text), copy);
+}
+
+/**
+ * Where a finding leads in the timeline: its longest kernel or call, and its time; of one that is of no kernel, operator
+ * or stream the time first.
+ */
+function placesOf({ kernel, operator, stream, rows, start_ns, end_ns }) {
+  const orElse = kernel ? { gpu: true, name: kernel } : operator ? { gpu: false, name: operator } : undefined,
+    span = start_ns !== undefined && end_ns !== undefined ? { from: start_ns, to: end_ns } : null,
+    places = [
+      rows?.length ? ["Longest event", { ...ofRows(rows), orElse: orElse ?? span }] : null,
+      span ? ["Its time", span] : null,
+    ].filter(Boolean);
+  return kernel || operator || stream !== undefined ? places : places.reverse();
+}
+
+/** The events of a module, or where it stands for several ("Layer × 12") of any of them. */
+function ofModule(module) {
+  const folded = / × \d+/.test(module) ? classesOf(module.split(" / ")) : null;
+  return {
+    has: ({ module: at }, i, texts) => {
+      const own = texts.modules[at[i]] ?? "";
+      return folded === null ? own === module : classesOf(own.split(" / ")) === folded;
+    },
+  };
+}
+
+/** The events of some rows of the ET+, by their ids. */
+function ofRows(ids, gpu) {
+  const wanted = new Set(ids);
+  return { gpu, has: ({ id }, i) => wanted.has(id[i]) };
+}
+
+/** Line › module › operator › kernel, each a button that leads to it. */
+function chainOf({ where }, go) {
+  const { source, module, operator, kernel, phase, stream, step, rank, rows } = where;
+  const row = (name, wanted, place) => ({ row: [name, wanted], place });
+  const parts = [
+    source && ["line", source, row("sources", (one) => one.place === source, { ...ofLine(source), orElse: ofRows(rows ?? []) })],
+    module && ["module", module.replaceAll(" / ", " › "), row("modules", (one) => one.path === classesOf(module.split(" / ")), ofModule(module))],
+    operator && ["operator", operator, { place: { ...ofRows(rows ?? [], false), name: operator, orElse: { gpu: false, name: operator } } }],
+    kernel && ["kernel", bare(kernel), { place: { ...ofRows(rows ?? [], true), orElse: { gpu: true, name: kernel } } }],
+  ].filter(Boolean);
+  const said = [phase, step, stream === undefined ? null : `stream ${stream}`, rank === undefined ? null : `rank ${rank}`].filter(Boolean);
+  if (!parts.length && !said.length) return null;
+  return el(
+    "span",
+    { class: "chain" },
+    parts.map(([what, text, to]) => el("button", { type: "button", "data-part": what, title: `${what}: ${text}`, onclick: go(to.place, to.row) }, small(what), el("bdi", { dir: "ltr" }, text))),
+    said.length ? el("span", { class: "said" }, said.join(" · ")) : null,
+  );
+}
+
+/** To a place of a finding, on the rank that it is of. */
+async function jumpFrom(card, report, { where }, place, from) {
+  const at = report.ranks.findIndex((one) => one.rank === where.rank);
+  if (at >= 0 && report.ranks.length > 1 && Number($("rank").value) !== at) {
+    await chooseRank(at);
+    from = document.querySelector(`#${card.id} .go`);
+  }
+  return jumpTo(place, from);
+}
