@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.communications import comm_rows
+from ..trace.columns import IntColumn
 from ..trace.conventions import KERNEL_CATEGORIES, NS_PER_UNIT
 from ..trace.errors import UsageError
 from ..trace.kinds import CPU, GPU
@@ -101,29 +102,40 @@ def _unknown(text: str) -> UsageError:
 def apply_what_ifs(
     graph: ReplayGraph, what_ifs: Sequence[WhatIf], constants: Constants | Sequence[Constants]
 ) -> ReplayGraph:
-    """Apply changes one after the other.
+    """Apply changes one after the other; see `apply_what_if`."""
+    for what_if in what_ifs:
+        graph = apply_what_if(graph, what_if, constants)
+    return graph
+
+
+def apply_what_if(
+    graph: ReplayGraph, what_if: WhatIf, constants: Constants | Sequence[Constants], *, rows: IntColumn | None = None
+) -> ReplayGraph:
+    """Apply a change.
 
     Args:
         constants: of the one rank, or of each rank of a coupled graph.
+        rows: int64, the rows that it means, in place of those that its target and its rank select; None for these.
 
     Raises:
         UsageError: a change that touches nothing in the graph.
     """
-    for what_if in what_ifs:
-        on_rank = _on_rank(graph, what_if)
-        if what_if.action == "queue":
-            graph = without_queue(graph, on_rank)
-        elif what_if.action == "latency":
-            graph = set_latency(graph, _LATENCIES[what_if.target], round(what_if.value), constants, on_rank)
-        else:
-            rows = on_rank & select(graph, what_if.target, what_if.name, exact=what_if.exact, stream=what_if.stream)
-            if not rows.any():
-                raise UsageError(f"what-if {what_if.text!r}: nothing in the trace is meant by it")
-            if what_if.action == "remove":
-                graph = remove(graph, rows)
-            else:
-                graph = scale(graph, rows, what_if.value, gaps=what_if.target == "cpu")
-    return graph
+    if rows is None:
+        meant = _on_rank(graph, what_if)
+    else:
+        meant = np.zeros(len(graph.start), np.bool_)
+        meant[rows] = True
+    if what_if.action == "queue":
+        return without_queue(graph, meant)
+    if what_if.action == "latency":
+        return set_latency(graph, _LATENCIES[what_if.target], round(what_if.value), constants, meant)
+    if rows is None:
+        meant &= select(graph, what_if.target, what_if.name, exact=what_if.exact, stream=what_if.stream)
+    if not meant.any():
+        raise UsageError(f"what-if {what_if.text!r}: nothing in the trace is meant by it")
+    if what_if.action == "remove":
+        return remove(graph, meant)
+    return scale(graph, meant, what_if.value, gaps=what_if.target == "cpu" and rows is None)
 
 
 def _on_rank(graph: ReplayGraph, what_if: WhatIf) -> Rows:

@@ -13,6 +13,7 @@ from .frames import to_networkx
 if TYPE_CHECKING:
     from ..analysis.sql import QueryResult
     from ..analysis.summary import Analysis
+    from ..findings.find import Findings
     from ..replaying.critical import CriticalPath
     from ..replaying.graph_replay import Replay
     from .trace import Trace
@@ -58,6 +59,19 @@ class Library:
         from ..replaying.replay_ranks import replay_ranks
 
         return replay_ranks([cast("Trace", self)], what_ifs, network)
+
+    def findings(self) -> Findings:
+        """What is wrong, what it costs and what fixing it is expected to gain, the largest gain first; see
+        docs/findings.md.
+
+        Example:
+            >>> [finding.id for finding in trace.findings() if not finding.evidence]
+            []
+        """
+        from ..findings.case import Case
+        from ..findings.find import find_findings
+
+        return find_findings(Case([cast("Trace", self)]))
 
     def sql(self, query: str, *, memory: str = "2GB") -> QueryResult:
         """The rows that a SELECT finds in the tables `calls`, `device`, `runtime`, `edges`, `communications`, `memory`
