@@ -310,16 +310,17 @@ class Job:
                     del asks[r]
         return ranks
 
-    def texts(self, *, waits: bool = False) -> list[tuple[bytes, bytes]]:
+    def texts(self, *, waits: bool = False, network: Network = RECORDED) -> list[tuple[bytes, bytes]]:
         """ET and Kineto trace of each rank, as JSON.
 
         Args:
+            network: that the job is recorded on.
             waits: the profiler was asked for `cuda_sync` records, which say what each stream wait waits for.
         """
         groups = [{"pg_name": "0", "pg_desc": "default_pg", "backend_config": self.of.backend, "pg_size": self.ranks,
                    "ranks": [*range(self.ranks)]}]  # fmt: skip
         texts = []
-        for rank in self.play(RECORDED):
+        for rank in self.play(network):
             info = {
                 "backend": self.of.backend,
                 "rank": rank.rank,
@@ -335,11 +336,13 @@ class Job:
             texts.append((orjson.dumps(et), orjson.dumps(kineto)))
         return texts
 
-    def write(self, folder: Path, *, waits: bool = False) -> list[tuple[Path, Path]]:
+    def write(
+        self, folder: Path, *, waits: bool = False, network: Network = RECORDED
+    ) -> list[tuple[Path, Path]]:
         """Write `rank<N>.et.json` and `rank<N>.kineto.json`, see `texts`; returns their paths."""
         folder.mkdir(parents=True, exist_ok=True)
         paths = []
-        for rank, texts in enumerate(self.texts(waits=waits)):
+        for rank, texts in enumerate(self.texts(waits=waits, network=network)):
             pair = folder / f"rank{rank}.et.json", folder / f"rank{rank}.kineto.json"
             for path, text in zip(pair, texts, strict=True):
                 path.write_bytes(text)
