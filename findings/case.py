@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from ..replaying.replay_graph import ReplayGraph
 from ..replaying.replay_summary import BaseError
 from ..trace.columns import IntColumn
 from ..trace.trace import Trace
+
+_Made = TypeVar("_Made")
 
 
 class Case:
@@ -42,6 +45,7 @@ class Case:
             devices: own ones, that come before those of the table.
         """
         self.traces, self._devices = tuple(traces), tuple(devices)
+        self._made: dict[str, Any] = {}
         if analyses is not None:
             self.analyses = tuple(analyses)
 
@@ -104,6 +108,17 @@ class Case:
     def bounds(self) -> IntColumn:
         """int64 ns by GPU event of `analysis.trace.gpu`, what it takes at the device's peaks; −1 where not known."""
         return self.all_bounds[0]
+
+    def once(self, make: Callable[[Case], _Made], name: str) -> _Made:
+        """What a function makes of this case, made once: what several detectors look at.
+
+        Args:
+            name: of what it makes; the same one for the same function.
+        """
+        if name not in self._made:
+            self._made[name] = make(self)
+        made: _Made = self._made[name]
+        return made
 
     @cached_property
     def row_bounds(self) -> IntColumn:
