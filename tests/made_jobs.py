@@ -316,6 +316,7 @@ class Job:
         Args:
             network: that the job is recorded on.
             waits: the profiler was asked for `cuda_sync` records, which say what each stream wait waits for.
+            network: what they are recorded on.
         """
         groups = [{"pg_name": "0", "pg_desc": "default_pg", "backend_config": self.of.backend, "pg_size": self.ranks,
                    "ranks": [*range(self.ranks)]}]  # fmt: skip

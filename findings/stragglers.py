@@ -1,0 +1,323 @@
+"""Findings of ranks that others wait for: which rank, since when, and what it does longer than the others."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..jobs.clocks import arrivals
+from ..trace.columns import IntColumn
+from ..trace.intervals import sums
+from ..trace.kinds import GPU
+from ..trace.printable import shortened
+from ..trace.steps import family_of
+from .case import Case
+from .communication_findings import files
+from .finding import LIKELY, MEASURED, Candidate, Detector, Evidence, Intervention
+from .places import where_of
+from .rank_times import JobTimes, job_times
+
+OF_ALL_WAITING = 0.6
+"""Share of all waiting that one rank must have caused to be called late: ranks that are late by chance share it about
+equally, of two ranks each causes half."""
+FEWEST = 3
+"""Collectives to which it must have come last: fewer may be chance."""
+EXPLAINS = 0.5
+"""What a rank does longer than the others explains its lateness if it makes up this share of it."""
+LATE_FROM = 0.5
+"""A rank is late from the first collective on at which the others wait this share of what they wait for it in the
+median."""
+UNLIKE = 0.1
+"""Calls and GPU events, counted by name, that a rank has more or less than the others before its work is called
+another."""
+_MOST_NAMED = 3
+"""So many causes are changed one by one in the replay."""
+_NAME = 60
+
+
+@dataclass(frozen=True)
+class _Late:
+    """A rank that the others wait for.
+
+    Attributes:
+        k: position among the traces. last, of: to how many collectives it came last, and in how many it was.
+        wait_ns: how long another rank waited for it, on average. share: of all waiting, what it caused.
+        since_ns: on its clock, when it was first late. since: the ordinal of that collective among its own.
+    """
+
+    k: int
+    rank: int
+    last: int
+    of: int
+    wait_ns: float
+    share: float
+    since_ns: int
+    since: int
+
+
+class _Extra(NamedTuple):
+    """What a rank does longer than the others: rows of one name on it.
+
+    Attributes:
+        rows: int64, in the case's graph. own_ns, usual_ns: what they take on it, and on the other ranks in the median.
+        times, usual_times: how often.
+    """
+
+    name: str
+    on_device: bool
+    rows: IntColumn
+    own_ns: float
+    usual_ns: float
+    times: int
+    usual_times: float
+
+    @property
+    def ns(self) -> float:
+        return self.own_ns - self.usual_ns
+
+    @property
+    def factor(self) -> float:
+        return self.usual_ns / self.own_ns
+
+
+class Straggler:
+    """A rank comes last to the collectives, with the same work as the others."""
+
+    id = "straggler"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        for late in _late_ranks(case):
+            extras, unlike = _extras(case, late)
+            if unlike <= UNLIKE:
+                yield _candidate(self.id, case, late, extras, unlike)
+
+
+class UnlikeWork:
+    """A rank comes last to the collectives, and has other or more work than the others."""
+
+    id = "unlike-work"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        for late in _late_ranks(case):
+            extras, unlike = _extras(case, late)
+            if unlike > UNLIKE:
+                yield _candidate(self.id, case, late, extras, unlike)
+
+
+def _late_ranks(case: Case) -> Iterator[_Late]:
+    """The rank that causes most of the waiting, if one does.
+
+    The first collective of all does not count: ranks begin to record at different times.
+    """
+    times = job_times(case)
+    causes = [_caused(times, k) for k in range(len(times.ranks))]
+    total = sum(float(cause.wait.sum()) for cause in causes)
+    for k, cause in enumerate(causes):
+        caused = float(cause.wait.sum())
+        last = int(np.count_nonzero(cause.wait))
+        if last < FEWEST or caused <= OF_ALL_WAITING * total:
+            continue
+        late = cause.wait[cause.wait > 0]
+        since = int(np.argmax(cause.wait >= LATE_FROM * float(np.median(late))))
+        others = float((cause.wait / np.maximum(cause.others, 1)).sum())
+        yield _Late(
+            k, times.ranks[k].rank, last, len(cause.wait), others, caused / total, int(cause.start[since]), since
+        )  # fmt: skip
+
+
+class _Cause(NamedTuple):
+    """Of a rank's collectives in order: how long all others waited for it, ns, how many others, its start on its
+    clock."""
+
+    wait: IntColumn
+    others: IntColumn
+    start: IntColumn
+
+
+def _caused(times: JobTimes, k: int) -> _Cause:
+    rank, base = times.ranks[k].rank, times.ranks[k].trace.base_time_ns
+    first = min((int(group.start[:, 0].min()) for group in times.joint if len(group.start)), default=0)
+    parts = []
+    for group in times.joint:
+        if rank not in group.ranks:
+            continue
+        come, wait = arrivals(group, times.offsets)
+        mine = group.ranks.index(rank)
+        own = np.where(come.argmax(axis=1) == mine, wait.sum(axis=1), 0)
+        kept = group.start[:, 0] > first
+        parts.append(
+            np.stack([own, np.full(len(own), len(group.ranks) - 1), group.start[:, mine] - base], axis=1)[kept]
+        )
+    found = np.concatenate(parts) if parts else np.zeros((0, 3), np.int64)
+    return _Cause(*found[np.argsort(found[:, 2], kind="stable")].T)
+
+
+def _extras(case: Case, late: _Late) -> tuple[list[_Extra], float]:
+    """What the late rank does longer than the others since then, the most first; and how unlike its work is: calls and
+    GPU events that it has more or fewer of, by name, over theirs."""
+    graph, own_times = case.graph, job_times(case)
+    durations = graph.durations
+    known: dict[tuple[str, bool], int] = {}
+    keys, parts = [], []
+    after = _since(case, own_times, late)
+    for k, trace in enumerate(graph.traces):
+        first = int(graph.first_row[k])
+        rows = np.flatnonzero((graph.start[first : first + len(trace)] >= 0) & (trace.ts >= after[k]))
+        rows = np.setdiff1d(rows, own_times.ranks[k].row)
+        device = trace.kind[rows] == GPU
+        pairs, of = np.unique(np.stack([trace.name[rows], device], axis=1), axis=0, return_inverse=True)
+        codes = [
+            known.setdefault((family_of(trace.names[name]), bool(on_device)), len(known))
+            for name, on_device in pairs.tolist()
+        ]
+        keys.append(np.array(codes, np.int64)[of.reshape(-1)])
+        parts.append(rows + first)
+    ns = np.stack([sums(key, durations[rows], len(known)) for key, rows in zip(keys, parts, strict=True)])
+    count = np.stack([np.bincount(key, minlength=len(known)) for key in keys])
+    rest = np.delete(np.arange(len(keys)), late.k)
+    usual, usual_count = np.median(ns[rest], axis=0), np.median(count[rest], axis=0)
+    order = np.argsort(-(ns[late.k] - usual), kind="stable")
+    names = list(known)
+    found = [
+        _Extra(
+            names[code][0], names[code][1], parts[late.k][keys[late.k] == code], float(ns[late.k, code]), float(usual[code]),
+            int(count[late.k, code]), float(usual_count[code]),
+        )
+        for code in order[ns[late.k, order] > usual[order]].tolist()
+    ]  # fmt: skip
+    unlike = float(np.abs(count[late.k] - usual_count).sum() / max(usual_count.sum(), 1))
+    return found, unlike
+
+
+def _since(case: Case, times: JobTimes, late: _Late) -> list[int]:
+    """Of each rank the time, on its trace's clock, from which on ranks are compared: the end of the collective before
+    the first to which the late rank came late; their beginning where that is among the first."""
+    mine = times.ranks[late.k]
+    ended = mine.end[mine.start < late.since_ns]
+    if not len(ended):
+        return [0] * len(case.traces)
+    wall = int(ended.max()) + mine.trace.base_time_ns - times.offsets.get(late.rank, 0)
+    return [wall + times.offsets.get(of.rank, 0) - of.trace.base_time_ns for of in times.ranks]
+
+
+def _candidate(name: str, case: Case, late: _Late, extras: list[_Extra], unlike: float) -> Candidate:
+    trace = case.traces[late.k]
+    wait = late.wait_ns
+    causes = _causes(extras, wait)
+    rows = np.concatenate([extra.rows for extra in causes]) if causes else np.zeros(0, np.int64)
+    own = rows - int(case.graph.first_row[late.k])
+    load = "python -c 'import etplus; print(etplus.load(["
+    listed = ", ".join(f'"{of.file}"' for of in case.traces)
+    command = (
+        f"{load}{shlex.quote(listed)[1:-1] if shlex.quote(listed) != listed else listed}]).stragglers.to_pandas())'"
+    )
+    since = late.since_ns - trace.row_span.start
+    begun = "" if late.since == 0 else f" since {since / 1e6:,.1f} ms"
+    more = f"; it has {unlike:.0%} other or more calls and kernels" if unlike > UNLIKE else ""
+    evidence = [
+        Evidence(
+            f"rank {late.rank} comes last to {late.last:,} of {late.of:,} collectives, and causes {late.share:.0%} of "
+            f"all "
+            f"waiting; each other rank waits {_ms(wait)} for it", round(wait), "ns", command,
+        )
+    ]  # fmt: skip
+    evidence += [
+        Evidence(
+            f"{_what(extra)} takes {_ms(extra.own_ns)} on rank {late.rank} ({extra.times:,} times), "
+            f"{_ms(extra.usual_ns)} on the others ({extra.usual_times:,.0f} times)", round(extra.ns), "ns",
+            f"etplus analyze {shlex.quote(trace.file)}",
+        )
+        for extra in causes[:_MOST_NAMED]
+    ]  # fmt: skip
+    cause = f": {_cause(causes, wait)}" if causes else "; nothing that the traces show takes longer on it"
+    return Candidate(
+        name,
+        f"the others wait {_ms(wait)} for rank {late.rank}{begun}{more}{cause}",
+        where_of(trace, own, rank=late.rank, **({} if len(own) else {"start_ns": since})),
+        tuple(evidence),
+        round(wait),
+        MEASURED if causes else LIKELY,
+        _advice(name, causes),
+        f"rank {late.rank} no longer comes last to most collectives (`etplus report "
+        f"{files(case, '').split(' ', 2)[2]}`)",
+        tuple(_interventions(late.rank, causes, extras)) if causes else (),
+        low=0.8,
+        high=1.2,
+    )
+
+
+def _causes(extras: list[_Extra], wait: float) -> list[_Extra]:
+    """The fewest that explain the lateness, on the device or else on the host; none where they do not."""
+    for device in (True, False):
+        found, ns = list[_Extra](), 0.0
+        for extra in extras:
+            if extra.on_device == device and ns < (1 - EXPLAINS / 2) * wait:
+                found.append(extra)
+                ns += extra.ns
+        if ns >= EXPLAINS * wait:
+            return found
+    return []
+
+
+def _interventions(rank: int, causes: list[_Extra], extras: list[_Extra]) -> Iterator[Intervention]:
+    """Each cause as long as on the others; of many all that the rank does on the device, or on the host."""
+    if len(causes) <= _MOST_NAMED:
+        for extra in causes:
+            target = "kernel:name=" if extra.on_device else "op:"
+            yield Intervention(f"rank={rank} {target}{extra.name}*{extra.factor:.4g}", extra.rows)
+        return
+    alike = [extra for extra in extras if extra.on_device == causes[0].on_device]
+    factor = sum(extra.usual_ns for extra in alike) / sum(extra.own_ns for extra in alike)
+    rows = np.concatenate([extra.rows for extra in alike])
+    yield Intervention(f"rank={rank} {'kernel' if causes[0].on_device else 'cpu'}*{factor:.4g}", rows)
+
+
+def _cause(causes: list[_Extra], wait: float) -> str:
+    """What takes longer, in words."""
+    first = causes[0]
+    if first.ns >= EXPLAINS * wait:
+        slower = (
+            f"{first.own_ns / first.usual_ns:.2f} times as long as on the others"
+            if first.usual_ns
+            else "which others lack"
+        )
+        return f"{_what(first)} takes {_ms(first.ns)} longer, {slower}"
+    ratio = sum(of.own_ns for of in causes) / max(sum(of.usual_ns for of in causes), 1.0)
+    where = "kernels" if first.on_device else "operators"
+    longer = _ms(sum(of.ns for of in causes))
+    return f"{len(causes):,} {where} take {longer} longer, {ratio:.2f} times as long as on the others"
+
+
+def _what(extra: _Extra) -> str:
+    return f"{'kernel ' if extra.on_device else ''}{shortened(extra.name, _NAME)}"
+
+
+def _advice(name: str, causes: list[_Extra]) -> str:
+    if name == UnlikeWork.id:
+        return (
+            "give the ranks equal work: batches of equal tokens (sort or pack by length), an even split of experts, "
+            "tables or "
+            "layers; move logging, evaluation and checkpoints off that rank's step"
+        )
+    if causes and causes[0].on_device:
+        return (
+            "compare the clocks, temperature and power limit of that rank's device with the others' (nvidia-smi -q -d "
+            "CLOCK), "
+            "and what else runs on it"
+        )
+    return (
+        "look at that line on that rank alone: data loading, logging, a processor that it shares (affinity, NUMA "
+        "node), "
+        "garbage collection"
+    )
+
+
+def _ms(ns: float) -> str:
+    return f"{ns / 1e6:,.3f} ms"
+
+
+STRAGGLERS: tuple[Detector, ...] = (Straggler(), UnlikeWork())
