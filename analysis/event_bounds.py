@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -44,3 +44,17 @@ def event_bounds(trace: Trace, work: Work | None = None, devices: Mapping[int, D
                 at_peak = np.rint(work.flops[computes] / peak * 1e9)
                 found[computes] = np.maximum(found[computes], at_peak).astype(np.int64)
     return np.minimum(found, gpu.dur)
+
+
+def row_bounds(traces: Sequence[Trace], own: Sequence[Device] = ()) -> IntColumn:
+    """int64 ns by row, through all traces, what a GPU event takes at the device's peaks; −1 for all other rows and
+    where it is not known.
+
+    Args:
+        own: devices that come before those of the table.
+    """
+    parts = [np.full(len(trace), -1, np.int64) for trace in traces]
+    for part, trace in zip(parts, traces, strict=True):
+        source = trace.gpu.source
+        part[source[source >= 0]] = event_bounds(trace, devices=find_devices(trace, own))[source >= 0]
+    return np.concatenate(parts)

@@ -76,7 +76,7 @@ def changed_graph(case: Case, candidates: Sequence[Candidate]) -> ReplayGraph:
     for candidate in candidates:
         for change in candidate.interventions:
             what_if = parse_what_if(change.what_if)
-            graph = apply_what_if(graph, what_if, case.constants, rows=change.rows)
+            graph = apply_what_if(graph, what_if, case.constants, lambda: case.row_bounds, rows=change.rows)
     return graph
 
 

@@ -56,9 +56,11 @@ class Library:
             >>> abs(trace.replay().error) < 0.003, trace.replay("kernel*0.5").makespan_ns < trace.replay().makespan_ns
             (True, True)
         """
+        from ..analysis.event_bounds import row_bounds
         from ..replaying.replay_ranks import replay_ranks
 
-        return replay_ranks([cast("Trace", self)], what_ifs, network)
+        trace = cast("Trace", self)
+        return replay_ranks([trace], what_ifs, network, lambda: row_bounds([trace]))
 
     def findings(self) -> Findings:
         """What is wrong, what it costs and what fixing it is expected to gain, the largest gain first; see
