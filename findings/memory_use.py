@@ -80,7 +80,7 @@ class AllocatorCalls:
             " kept",
             "no cudaMalloc, cudaFree or cudaHostAlloc in the steps",
         )
-        return Part(candidate, (Intervention(f"remove op:{trace.names[runtime.name[found[0]]]}", rows),), 0.7, 1.0)
+        return Part(candidate, (Intervention(f"remove op:{trace.names[runtime.name[found[0]]]}", rows),), 0.7, 1.1)
 
 
 def _while_working(trace: Trace, ts: IntColumn) -> Any:

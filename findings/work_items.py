@@ -258,11 +258,13 @@ def _known_sum(group: IntColumn, values: IntColumn, count: int) -> IntColumn:
 
 
 def _of_cpu(trace: Trace) -> WorkItems:
-    """Operators without one inside that computes."""
+    """Operators that take most of their time themselves, or have none inside that computes."""
     calls = trace.calls
     views = matching(calls.name, trace.names, lambda name: plain_name(name) in _VIEWS or bool(_WRAPPER.match(name)))
     is_op = calls.kind == OP
     works = is_op & ~views
+    mostly_own = works & (2 * trace.self_ns >= calls.end - calls.ts)  # `addmm` copies its bias, and multiplies then
+    works &= nearest(calls.parent, calls.parent, mostly_own) < 0
     around = nearest(calls.parent[works], calls.parent, works)
     works[around[around >= 0]] = False
     at = np.flatnonzero(works)
