@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, cast, overload
 from ..analysis.job_tables import JobAnalysis, JobCollective, RankLateness, job_collectives
 from ..analysis.summary import analyse
 from ..analysis.table import Table
+from ..findings.case import Case
+from ..findings.find import Findings, find_findings
 from ..jobs.job_ranks import check_job, job_trace
 from ..jobs.rank_communications import RankCommunications, communications
 from ..replaying.graph_replay import Replay
@@ -132,6 +134,18 @@ class Job:
         from ..analysis.event_bounds import row_bounds  # for few changes
 
         return replay_ranks(list(self), what_ifs, network, lambda: row_bounds(list(self)))
+
+    def findings(self) -> Findings:
+        """What is wrong on any rank or between them, the largest gain first; see docs/findings.md.
+
+        All ranks are replayed together, so their traces are in memory at a time.
+
+        Example:
+            >>> import etplus
+            >>> [finding.id for finding in etplus.load(["et_plus.json.gz"]).findings() if not finding.evidence]
+            []
+        """
+        return find_findings(Case(list(self)))
 
     def sql(self, query: str, *, memory: str = "2GB") -> QueryResult:
         """The rows that a SELECT finds in the tables of all ranks; see docs/columns.md.

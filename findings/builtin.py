@@ -12,12 +12,14 @@ from .communication_findings import COMMUNICATION
 from .device import DEVICE
 from .finding import Candidate, Detector
 from .host import HOST
+from .serving_findings import SERVING
+from .step_outliers import STEPS
 from .stragglers import STRAGGLERS
 
 GROUP = "etplus.findings"
 """Group of the entry points of other packages: the name is the finding's, the value a `Detector` or a class of one."""
 
-BUILT_IN: tuple[Detector, ...] = (*HOST, *DEVICE, *COMMUNICATION, *STRAGGLERS)
+BUILT_IN: tuple[Detector, ...] = (*HOST, *DEVICE, *COMMUNICATION, *STRAGGLERS, *SERVING, *STEPS)
 
 
 def detectors() -> Mapping[str, Callable[[Case], Iterator[Candidate]]]:

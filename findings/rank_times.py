@@ -45,7 +45,8 @@ class RankTimes:
 
     @property
     def start(self) -> IntColumn:
-        return self.trace.ts[self.row]
+        start: IntColumn = self.trace.ts[self.row]
+        return start
 
     @property
     def end(self) -> IntColumn:
@@ -60,7 +61,8 @@ class RankTimes:
     @property
     def transfer(self) -> IntColumn:
         """int64 ns of each, after the last rank has come."""
-        return np.maximum(self.end - self.start - self.wait, 0)
+        transfer: IntColumn = np.maximum(self.end - self.start - self.wait, 0)
+        return transfer
 
     def moving(self, at: IntColumn) -> Intervals:
         """When at least one of some communications transfers."""

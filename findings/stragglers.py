@@ -184,7 +184,8 @@ def _extras(case: Case, late: _Late) -> tuple[list[_Extra], float]:
     names = list(known)
     found = [
         _Extra(
-            names[code][0], names[code][1], parts[late.k][keys[late.k] == code], float(ns[late.k, code]), float(usual[code]),
+            names[code][0], names[code][1], parts[late.k][keys[late.k] == code],
+            float(ns[late.k, code]), float(usual[code]),
             int(count[late.k, code]), float(usual_count[code]),
         )
         for code in order[ns[late.k, order] > usual[order]].tolist()

@@ -139,3 +139,17 @@ def test_ranks_of_a_recorded_job_give_evidence_that_a_command_reproduces():
 
     traces = [load(shared_trace(f"gpu-pairs/dlrm.rank{rank}.kineto.json.gz")) for rank in range(4)]
     assert all(finding.evidence for finding in find_findings(Case(traces)))
+
+
+def test_a_job_finds_what_a_case_of_its_ranks_does(tmp_path):
+    from etplus import load
+
+    slow = Job(ddp, 4, of=SlowRank)
+    for rank, (_, kineto) in enumerate(slow.texts(waits=True, network=FAST)):
+        (tmp_path / f"rank{rank}.json").write_bytes(kineto)
+    job = load(tmp_path)
+    assert [finding.id for finding in job.findings()] == ["straggler"]
+    (evidence,) = [of for of in job.findings()[0].evidence if "stragglers" in of.command]
+    late = job.stragglers[0]
+    assert late.rank == LATE
+    assert evidence.value == pytest.approx(late.caused_ns / 3, rel=0.05)  # the first collective does not count

@@ -1,0 +1,276 @@
+"""Findings across steps: steps that take longer than the others, and what in them does."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..analysis.breakdown import shape_labels
+from ..replaying.iterations import MarkedIterations, Outlier, find_iterations, find_outliers
+from ..trace.columns import IntColumn, scatter
+from ..trace.errors import ConvertError
+from ..trace.intervals import sums
+from ..trace.kinds import CPU, GPU
+from ..trace.printable import shortened
+from ..trace.steps import family_of
+from ..trace.trace import Trace
+from .case import Case
+from .finding import LIKELY, MEASURED, Candidate, Detector, Evidence, Intervention
+from .places import where_of
+
+EXPLAINS = 0.5
+"""What takes longer in a step explains it if it makes up this share of what the step takes longer."""
+_FEWEST = 3
+"""Of fewer steps of a phase none is unlike the others."""
+_MOST_LOOKED_AT = 100
+"""So many names at most are looked at for causes."""
+_MOST_NAMED = 3
+"""So many causes of a step are given, and changed in the replay."""
+_MOST_STEPS = 3
+"""Of so many steps, those that take longest, the causes are looked for."""
+_NAME = 60
+Flags = npt.NDArray[np.bool_]
+
+
+class _Extra(NamedTuple):
+    """What takes longer in a step than in the others: its rows of one name.
+
+    Attributes:
+        key: the name, and whether it runs on the device. rows: int64, in the trace.
+        own_ns, usual_ns: what they take, waiting left out, in it and in the median of the others. times, usual_times:
+            how many there are. shapes: whether operators of this name have shapes in it that no other step has.
+    """
+
+    key: tuple[str, bool]
+    rows: IntColumn
+    own_ns: float
+    usual_ns: float
+    times: int
+    usual_times: float
+    shapes: bool
+    several: bool = False
+
+    @property
+    def ns(self) -> float:
+        return self.own_ns - self.usual_ns
+
+
+class OutlierStep:
+    """A step takes longer than the others of its phase."""
+
+    id = "outlier-step"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        for k, trace in enumerate(case.traces):
+            try:
+                steps = find_iterations(trace)
+            except ConvertError:
+                continue
+            durations = case.graph.durations[int(case.graph.first_row[k]) : int(case.graph.first_row[k + 1])]
+            rows = _RowsOfSteps.of(trace, steps, durations)
+            found = [outlier for outlier in _longer(steps) if outlier[1] > 0]
+            for outlier, longer, like in sorted(found, key=lambda of: -of[1])[:_MOST_STEPS]:
+                yield self._candidate(case, k, rows, outlier, longer, like)
+
+    def _candidate(
+        self, case: Case, k: int, rows: _RowsOfSteps, outlier: Outlier, longer: float, like: IntColumn
+    ) -> Candidate:
+        trace = rows.trace
+        causes = _causes(rows.extras(outlier.iteration, like), longer)
+        mark = rows.steps.mark[outlier.iteration : outlier.iteration + 1]
+        own = np.concatenate([cause.rows for cause in causes]) if causes else mark
+        usual = outlier.measured_ns - longer
+        first = " (the first one recorded: warming up may be part of it)" if outlier.iteration == 0 else ""
+        file = shlex.quote(trace.file)
+        evidence = [
+            Evidence(
+                f"{outlier.label} takes {_ms(outlier.measured_ns)}, the {len(like):,} others like each other "
+                f"{_ms(usual)} in the median; it {outlier.reason}",
+                round(longer), "ns", f"etplus replay {file} --steps {outlier.iteration}",
+            )
+        ]  # fmt: skip
+        evidence += [
+            Evidence(
+                f"{_what(cause)} takes {_ms(cause.own_ns)} in it ({cause.times:,} times), {_ms(cause.usual_ns)} in the "
+                f"others ({cause.usual_times:,.0f} times){_SHAPES if cause.shapes else ''}",
+                round(cause.ns), "ns", f"etplus analyze {file} --steps {outlier.iteration}",
+            )
+            for cause in causes
+        ]  # fmt: skip
+        why = f": {_why(causes)}" if causes else "; no operator or kernel in it explains that"
+        rank = case.graph.ranks[k] if len(case.traces) > 1 else None
+        return Candidate(
+            self.id,
+            f"{outlier.label} takes {_ms(longer)} longer than the others{first}{why}",
+            where_of(trace, own, rank=rank, step=outlier.label),
+            tuple(evidence),
+            round(longer),
+            MEASURED if causes else LIKELY,
+            _advice(causes, outlier.iteration),
+            f"`etplus replay {file} --steps {outlier.iteration}` no longer sets the step apart",
+            tuple(_interventions(causes, int(case.graph.first_row[k]))),
+            low=0.7,
+            high=1.3,
+        )
+
+
+def _longer(steps: MarkedIterations) -> Iterator[tuple[Outlier, float, IntColumn]]:
+    """The steps that are not like the others of their phase, by how much they take longer, ns, and those others."""
+    trace, count = steps.trace, len(steps)
+    times = steps.times(trace.ts, trace.finish)
+    phases = np.array(steps.phases) if steps.phases else np.zeros(count, np.int8)
+    for phase in np.unique(phases).tolist():
+        members = np.flatnonzero(phases == phase)
+        if len(members) < _FEWEST:
+            continue
+        place = scatter(count + 1, members, np.arange(len(members)))
+        labels = [steps.label(k) for k in members.tolist()]
+        apart = find_outliers(trace, place[steps.of_row], times[members], labels)
+        like = np.delete(members, [outlier.iteration for outlier in apart])
+        usual = float(np.median(times[like]))
+        for outlier in apart:
+            step = int(members[outlier.iteration])
+            yield Outlier(step, outlier.label, outlier.measured_ns, outlier.reason), times[step] - usual, like
+
+
+@dataclass(frozen=True)
+class _RowsOfSteps:
+    """The rows of a trace by step and name.
+
+    Attributes:
+        row: int64, rows that are in a step. step, key: int64, of each. names: by key the name, and whether on the
+        device.
+        ns: int64 by row of the trace, what it takes, waiting left out. shapes: int64 by row of the trace, a code.
+    """
+
+    trace: Trace
+    steps: MarkedIterations
+    row: IntColumn
+    step: IntColumn
+    key: IntColumn
+    names: list[tuple[str, bool]]
+    ns: IntColumn
+    shapes: IntColumn
+
+    @staticmethod
+    def of(trace: Trace, steps: MarkedIterations, ns: IntColumn) -> _RowsOfSteps:
+        row = np.flatnonzero((steps.of_row >= 0) & np.isin(trace.kind, (CPU, GPU)))
+        pairs, of = np.unique(np.stack([trace.name[row], trace.kind[row] == GPU], axis=1), axis=0, return_inverse=True)
+        known: dict[tuple[str, bool], int] = {}
+        codes = [
+            known.setdefault((family_of(trace.names[name]), bool(device)), len(known))
+            for name, device in pairs.tolist()
+        ]
+        key = np.array(codes, np.int64)[of.reshape(-1)]
+        shapes = scatter(len(trace), trace.calls.source, shape_labels(trace)[1][trace.calls.signature])
+        return _RowsOfSteps(trace, steps, row, steps.of_row[row], key, list(known), ns, shapes)
+
+    def extras(self, step: int, like: IntColumn) -> list[_Extra]:
+        """What takes longer in a step than in others, the most first."""
+        wide = len(self.names)
+        mine = self.step == step
+        own = sums(self.key[mine], self.ns[self.row[mine]], wide)
+        times = np.bincount(self.key[mine], minlength=wide)
+        place = np.full(len(self.steps), -1, np.int64)
+        place[like] = np.arange(len(like))
+        other = place[self.step] >= 0
+        cell = self.key[other] * len(like) + place[self.step[other]]
+        usual = np.median(sums(cell, self.ns[self.row[other]], wide * len(like)).reshape(wide, -1), axis=1)
+        usual_times = np.median(np.bincount(cell, minlength=wide * len(like)).reshape(wide, -1), axis=1)
+        order = np.argsort(usual - own, kind="stable")
+        return [
+            _Extra(
+                self.names[key], self.row[mine & (self.key == key)], float(own[key]), float(usual[key]),
+                int(times[key]), float(usual_times[key]), self._other_shapes(key, mine, other),
+            )
+            for key in order[own[order] > usual[order]][:_MOST_LOOKED_AT].tolist()
+        ]  # fmt: skip
+
+    def _other_shapes(self, key: int, mine: Flags, other: Flags) -> bool:
+        """Whether operators of a name have shapes in a step that they have in no other."""
+        shapes = [set(self.shapes[self.row[which & (self.key == key)]].tolist()) for which in (mine, other)]
+        return not self.names[key][1] and bool(shapes[0] - shapes[1])
+
+
+_SHAPES = "; with shapes that it has in no other step"
+
+
+def _causes(extras: list[_Extra], longer: float) -> list[_Extra]:
+    """The fewest that explain a longer step, on the device or else on the host; else all there is on either; none where
+    that does not explain it."""
+    for most in (_MOST_NAMED, _MOST_LOOKED_AT):
+        for device in (True, False):
+            found, ns = list[_Extra](), 0.0
+            for extra in extras:
+                if extra.key[1] == device and len(found) < most and ns < (1 - EXPLAINS / 2) * longer:
+                    found.append(extra)
+                    ns += extra.ns
+            if ns >= EXPLAINS * longer:
+                return found if most == _MOST_NAMED else [_together(found)]
+    return []
+
+
+def _together(extras: list[_Extra]) -> _Extra:
+    """Many small ones as one."""
+    device = extras[0].key[1]
+    sizes = (sum(getattr(extra, name) for extra in extras) for name in ("own_ns", "usual_ns", "times", "usual_times"))
+    own_ns, usual_ns, times, usual_times = sizes
+    key = (f"all that {len(extras)} {'kernels' if device else 'operators'} do", device)
+    rows = np.concatenate([extra.rows for extra in extras])
+    return _Extra(key, rows, own_ns, usual_ns, times, usual_times, any(extra.shapes for extra in extras), several=True)
+
+
+def _interventions(causes: list[_Extra], first_row: int) -> Iterator[Intervention]:
+    """Each cause as long as in the other steps; the text means it in all steps, the rows in this one."""
+    for cause in causes:
+        if cause.several:
+            target = "kernel" if cause.key[1] else "cpu"
+            yield Intervention(f"{target}*{cause.usual_ns / cause.own_ns:.4g}", cause.rows + first_row)
+            continue
+        target = "kernel:name=" if cause.key[1] else "op:"
+        name = cause.key[0].replace("#", "").rstrip()
+        exact = target if name == cause.key[0] else target.replace("=", "~").replace("op:", "op:~")
+        yield Intervention(f"{exact}{name}*{cause.usual_ns / cause.own_ns:.4g}", cause.rows + first_row)
+
+
+def _why(causes: list[_Extra]) -> str:
+    cause = causes[0]
+    if cause.times > cause.usual_times:
+        how = f"is called {cause.times:,} times, not {cause.usual_times:,.0f}"
+    elif cause.shapes:
+        how = "has shapes that it has in no other step"
+    else:
+        how = f"takes {cause.own_ns / max(cause.usual_ns, 1):,.1f} times as long"
+    others = f" and {len(causes) - 1} more" if len(causes) > 1 else ""
+    return f"{_what(cause)}{others} {how}, {_ms(sum(of.ns for of in causes))} more"
+
+
+def _what(cause: _Extra) -> str:
+    return f"{'kernel ' if cause.key[1] and not cause.several else ''}{shortened(cause.key[0], _NAME)}"
+
+
+def _advice(causes: list[_Extra], step: int) -> str:
+    if causes and any(cause.shapes for cause in causes):
+        return (
+            "pad or bucket the inputs to few sizes: each new one may compile, tune or allocate anew "
+            "(torch.compile(dynamic=True), cudnn.benchmark=False)"
+        )
+    if step and causes and causes[0].times > causes[0].usual_times:
+        return "find what that line does in this step only: evaluation, logging, a checkpoint, a longer batch"
+    if step == 0:
+        return "record after some steps of warming up: torch.profiler.schedule(wait=1, warmup=2, active=3)"
+    if causes and not causes[0].key[1]:
+        return "look at what that line does in this step alone: logging, a checkpoint, garbage collection, a new file"
+    return "compare the device's clocks at that time, and what else ran on it"
+
+
+def _ms(ns: float) -> str:
+    return f"{ns / 1e6:,.3f} ms"
+
+
+STEPS: tuple[Detector, ...] = (OutlierStep(),)
