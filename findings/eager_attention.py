@@ -43,6 +43,9 @@ _OF_PRODUCTS = (1.2, 1.0, 0.6)
 0.8 to 1.2 for PyTorch's own on a CPU (six sizes, sequences of 128 to 1,024), its backward 2.4 to 2.5; less on a GPU,
 where products write and read the scores."""
 
+_ONE_OPERATOR = frozenset(("aten::_native_multi_head_attention", "aten::_transformer_encoder_layer_fwd"))
+"""Operators of PyTorch that are fused as far as they go; nobody can choose what they call."""
+
 
 @dataclass(frozen=True)
 class AttentionGroup:
@@ -104,6 +107,8 @@ def _checked(items: WorkItems, first: int, softmax: int, last: int) -> Attention
         uses = other.batch * other.m * other.k == size and other.k == scores[-1]
         fits, products = makes and uses and one.batch > 1 and len(scores) > 2, (one, other)
     if not fits:
+        return None
+    if any(name in _ONE_OPERATOR for name in _callers(items, softmax)):
         return None
     inside = range(_begin(items, first), last + 1)
     return AttentionGroup(tuple(inside), softmax, first, last, products=products)

@@ -96,6 +96,8 @@ class _Shapes:
         first, then = int(self.of[one]), int(self.of[other])
         if first < 0 or then < 0:
             return self._same_operator(one, other)
+        if first == then and self.items.name(one).endswith("_"):
+            return False  # in place, and again: of another tensor
         shape = self.written[first]
         return shape is not None and prod(shape) > 1 and shape in self.read[then]
 
@@ -210,7 +212,12 @@ class ElementwiseChains:
             evidence.append(Evidence(text, taken, "ns", f"{command}: operators"))
         if size:
             evidence.append(
-                Evidence("written by one and read by the next, which a fused kernel does not", size, "bytes", command)
+                Evidence(
+                    "by their shapes written by one and read by the next, which a fused kernel does not do",
+                    size,
+                    "bytes",
+                    command,
+                )
             )
         evidence.append(Evidence("operators that would become one each", count, "operators", command))
         every = [at for chain in chains for at in chain.items]

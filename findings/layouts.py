@@ -32,6 +32,10 @@ _LEAST_LAYOUT = 0.02
 _LEAST_COPIES = 0.03
 """Of the device's time. Some copies are in every model: cuts and joins of tensors that no operator takes as they
 are."""
+_LEAST_COPY_BYTES = 1 << 16
+"""A copy of less is the cost of calling an operator, not of copying."""
+_LEAST_COPY_NS = 5_000
+"""The same where sizes are not recorded."""
 _LEAST_RECOMPUTED = 0.05
 """Of the device's time: recomputing only what is cheap (activations, norms) takes less, and saves most of the
 memory."""
@@ -95,7 +99,7 @@ class Copies:
         counted = in_attention(case, rank)
         counted[[at for chain in fusable_chains(case)[rank] for at in chain.items]] = True
         wanted = (items.kind == COPY_WORK) & ~counted & ~np.isin(phase, (OPTIMIZER, GRADIENT_COMMUNICATION))
-        found = np.flatnonzero(wanted & (items.call >= 0)).tolist()
+        found = [at for at in np.flatnonzero(wanted & (items.call >= 0)).tolist() if _copies_much(items, at)]
         ns = items.time(found) if found else 0
         if ns < _LEAST_COPIES * items.total_ns or not ns:
             return None
@@ -128,6 +132,14 @@ class Copies:
             "fewer calls of aten::copy_ and aten::clone in the table of operators",
         )
         return Part(candidate, (Intervention("remove op:aten::copy_", items.all_rows(found)),), 0.3, 1.0)
+
+
+def _copies_much(items: WorkItems, item: int) -> bool:
+    signature = items.signature(item)
+    sizes = [tensor.nbytes for tensor in signature.tensors] if signature is not None else []
+    if not sizes or None in sizes:
+        return bool(items.ns[item] >= _LEAST_COPY_NS)
+    return max(size for size in sizes if size is not None) >= _LEAST_COPY_BYTES
 
 
 def _casts(items: WorkItems, item: int) -> bool:

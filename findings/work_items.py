@@ -59,6 +59,13 @@ _VIEWS_TEXT = (
 )
 """Operators that compute nothing by themselves."""
 _VIEWS = frozenset(_VIEWS_TEXT.split())
+_WHOLE = frozenset(
+    [
+        *("mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "_softmax", "_log_softmax"),
+        *("native_layer_norm", "native_batch_norm", "native_dropout", "mkldnn_convolution", "convolution_backward"),
+    ]
+)
+"""Operators that are one piece of work whatever they call: `addmm` copies its bias, and multiplies then."""
 _WRAPPER = re.compile(r"autograd::engine::|torch::autograd::|\w*Backward\d*$|\w+::\w*Backward\d*$")
 _FUSED = re.compile(r"triton_|_fused_|fused_|multi_tensor_apply|graph_\d+_cpp_fused|cpp_fused", re.IGNORECASE)
 _ON_DEVICE = re.compile(r"DtoD|Device -> Device")
@@ -263,7 +270,8 @@ def _of_cpu(trace: Trace) -> WorkItems:
     views = matching(calls.name, trace.names, lambda name: plain_name(name) in _VIEWS or bool(_WRAPPER.match(name)))
     is_op = calls.kind == OP
     works = is_op & ~views
-    mostly_own = works & (2 * trace.self_ns >= calls.end - calls.ts)  # `addmm` copies its bias, and multiplies then
+    mostly_own = works & (2 * trace.self_ns >= calls.end - calls.ts)
+    mostly_own |= is_op & matching(calls.name, trace.names, lambda name: plain_name(name) in _WHOLE)
     works &= nearest(calls.parent, calls.parent, mostly_own) < 0
     around = nearest(calls.parent[works], calls.parent, works)
     works[around[around >= 0]] = False
