@@ -39,7 +39,7 @@ Exit status: 0 looked, 2 bad input or usage, 5 there is a finding that
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Show what is wrong in a trace: what it costs, what proves it, what fixing it would gain."
     parser.epilog = _EPILOG
-    add_inputs(parser, "each is looked at by itself")
+    add_inputs(parser, "several are the ranks of a job if they say so, else each is looked at by itself")
     add_tables_and_switch(parser)
     add_steps(parser, "look only at")
     parser.add_argument("--window", metavar="A-B",
@@ -59,13 +59,15 @@ def run(arguments: argparse.Namespace) -> int:
     texts: list[str] = []
     numbers: list[Any] = []
     failed = False
-    for read in read_inputs(inputs):
-        trace = _chosen(read, arguments)
-        warn_of_damage([trace])
-        found = find_findings(Case([trace], devices=devices))
-        heading = f"{trace.file}\n" if len(inputs) > 1 else ""
+    for traces in _cases([_chosen(read, arguments) for read in read_inputs(inputs)]):
+        warn_of_damage(traces)
+        found = find_findings(Case(traces, devices=devices))
+        heading = f"{_names(traces)}\n" if len(inputs) > 1 else ""
         texts.append(heading + found.to_text(terminal_width()))
-        numbers.append({"file": trace.file, "rank": trace.rank} | found.to_dict())
+        head = {"file": traces[0].file, "rank": traces[0].rank} if len(traces) == 1 else {
+            "files": [trace.file for trace in traces], "ranks": [trace.rank for trace in traces],
+        }  # fmt: skip
+        numbers.append(head | found.to_dict())
         failed |= fails(found, arguments.fail_on)
     write_tables(arguments, "\n\n".join(texts), one_or_all(numbers))
     return FAILED if failed else 0
@@ -75,6 +77,19 @@ def _chosen(trace: Trace, arguments: argparse.Namespace) -> Trace:
     return part_of(
         with_own(trace, arguments), steps=arguments.steps, window=arguments.window, between=arguments.between
     )
+
+
+def _cases(traces: list[Trace]) -> list[list[Trace]]:
+    """The ranks of a job together, where the traces say that they are; else each by itself."""
+    ranks = {trace.rank for trace in traces}
+    worlds = {trace.world_size for trace in traces}
+    if len(traces) > 1 and None not in ranks and len(ranks) == len(traces) and len(worlds) == 1:
+        return [sorted(traces, key=lambda trace: trace.rank or 0)]
+    return [[trace] for trace in traces]
+
+
+def _names(traces: list[Trace]) -> str:
+    return ", ".join(trace.file for trace in traces)
 
 
 def fails(found: Findings, ids: list[str]) -> bool:

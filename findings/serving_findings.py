@@ -34,8 +34,8 @@ peak."""
 REACHED = 0.7
 """Share of the roofline that engines reach in decode of large batches; the replay scales kernels to it."""
 _GRAPH_LAUNCH = re.compile("GraphLaunch")
-_MOST_STEPS = 10
-"""So many steps are taken away one by one in the replay, the others together with the last one."""
+_MOST_STEPS = 20
+"""Of so many steps of a phase, the longest, the change is replayed: what others would gain is left out."""
 
 
 class PrefillBlocksDecode:
@@ -88,7 +88,7 @@ class PrefillBlocksDecode:
             "of the "
             "requests in decode",
             "the time for an output token in the table of serving of `etplus analyze` comes near that of decode alone",
-            tuple(_without(trace, between)) + tuple(_as_decode(trace, mixed, usual)),
+            (*_without(between), *_as_decode(mixed, usual)),
             low=0.7,
             high=1.2,
         )  # fmt: skip
@@ -283,23 +283,17 @@ def _rows(trace: Trace, steps: Sequence[ServingStep]) -> IntColumn:
     return rows[rows >= 0]
 
 
-def _without(trace: Trace, steps: Sequence[ServingStep]) -> Iterator[Intervention]:
-    """Each step taken away, the longest first."""
-    longest = sorted(steps, key=lambda step: -step.time_ns)
-    groups = [[step] for step in longest[: _MOST_STEPS - 1]]
-    groups += [longest[_MOST_STEPS - 1 :]] if longest[_MOST_STEPS - 1 :] else []
-    for group in groups:
-        mark = trace.steps.call[int(_numbers(trace, group)[0])]
-        name = trace.names[int(trace.calls.name[mark])]
-        yield Intervention(f"remove op:{name}", _rows(trace, group))
+def _without(steps: Sequence[ServingStep]) -> Iterator[Intervention]:
+    """The longest steps taken away, their host work as well."""
+    for step in sorted(steps, key=lambda step: -step.time_ns)[:_MOST_STEPS]:
+        yield Intervention(f"step={step.step} remove gpu")
+        yield Intervention(f"step={step.step} cpu*0")
 
 
-def _as_decode(trace: Trace, steps: Sequence[ServingStep], usual: float) -> Iterator[Intervention]:
-    """Mixed steps whose kernels take as long as those of decode alone."""
-    if steps:
-        at = _events(trace, steps) & (trace.gpu.source >= 0)
-        factor = min(usual * len(steps) / max(sum(step.time_ns for step in steps), 1), 1.0)
-        yield Intervention(f"kernel*{factor:.4g}", trace.gpu.source[at])
+def _as_decode(steps: Sequence[ServingStep], usual: float) -> Iterator[Intervention]:
+    """Kernels of the longest mixed steps take as long as those of decode alone."""
+    for step in sorted(steps, key=lambda step: -step.time_ns)[:_MOST_STEPS]:
+        yield Intervention(f"step={step.step} kernel*{usual / step.time_ns:.4g}")
 
 
 def _ms(ns: float) -> str:

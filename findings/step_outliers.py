@@ -104,6 +104,7 @@ class OutlierStep:
         ]  # fmt: skip
         why = f": {_why(causes)}" if causes else "; no operator or kernel in it explains that"
         rank = case.graph.ranks[k] if len(case.traces) > 1 else None
+        within = f"{'' if rank is None else f'rank={rank} '}step={outlier.iteration}"
         return Candidate(
             self.id,
             f"{outlier.label} takes {_ms(longer)} longer than the others{first}{why}",
@@ -113,7 +114,7 @@ class OutlierStep:
             MEASURED if causes else LIKELY,
             _advice(causes, outlier.iteration),
             f"`etplus replay {file} --steps {outlier.iteration}` no longer sets the step apart",
-            tuple(_interventions(causes, int(case.graph.first_row[k]))),
+            tuple(_interventions(causes, within, int(case.graph.first_row[k]))),
             low=0.7,
             high=1.3,
         )
@@ -225,17 +226,15 @@ def _together(extras: list[_Extra]) -> _Extra:
     return _Extra(key, rows, own_ns, usual_ns, times, usual_times, any(extra.shapes for extra in extras), several=True)
 
 
-def _interventions(causes: list[_Extra], first_row: int) -> Iterator[Intervention]:
-    """Each cause as long as in the other steps; the text means it in all steps, the rows in this one."""
+def _interventions(causes: list[_Extra], within: str, first_row: int) -> Iterator[Intervention]:
+    """Each cause as long as in the other steps."""
     for cause in causes:
-        if cause.several:
-            target = "kernel" if cause.key[1] else "cpu"
-            yield Intervention(f"{target}*{cause.usual_ns / cause.own_ns:.4g}", cause.rows + first_row)
-            continue
-        target = "kernel:name=" if cause.key[1] else "op:"
-        name = cause.key[0].replace("#", "").rstrip()
-        exact = target if name == cause.key[0] else target.replace("=", "~").replace("op:", "op:~")
-        yield Intervention(f"{exact}{name}*{cause.usual_ns / cause.own_ns:.4g}", cause.rows + first_row)
+        target = "kernel" if cause.key[1] else "cpu"
+        if not cause.several:
+            name = cause.key[0].replace("#", "").rstrip()
+            exact = "=" if name == cause.key[0] else "~"
+            target = f"kernel:name{exact}{name}" if cause.key[1] else f"op:{exact if exact == '~' else ''}{name}"
+        yield Intervention(f"{within} {target}*{cause.usual_ns / cause.own_ns:.4g}", cause.rows + first_row)
 
 
 def _why(causes: list[_Extra]) -> str:

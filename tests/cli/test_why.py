@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,14 @@ def test_a_finding_that_is_not_there(file: Path) -> None:
     found = {one["id"] for one in json.loads(call("why", file, "--json", "-").stdout)["found"]}
     others = [name for name in detectors() if name not in found]
     assert call("why", file, *(word for name in others for word in ("--fail-on", name))).returncode == 0
+
+
+def test_ranks_of_a_job_are_looked_at_together(tmp_path: Path) -> None:
+    for rank in range(2):
+        shutil.copy(shared_trace(f"network/tp/500mbit/rank{rank}.kineto.json.gz"), tmp_path / f"rank{rank}.json.gz")
+    done = run("etplus", "why", "rank1.json.gz", "rank0.json.gz", "--json", "n.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    numbers = json.loads((tmp_path / "n.json").read_text())
+    assert numbers["ranks"] == [0, 1]
+    assert "communication-bound" in {finding["id"] for finding in numbers["found"]}
+    assert done.stdout.decode().startswith("rank0.json.gz, rank1.json.gz\nfindings: ")
