@@ -188,23 +188,28 @@ class Machine:
 
     # Operators, their kernels at a share of the peak.
 
-    def mm(self, m: int, k: int, n: int, dtype: str = "c10::BFloat16", *, kernel: str = "", share: float = GOOD_PRODUCT) -> None:
+    def mm(
+        self, m: int, k: int, n: int, dtype: str = "c10::BFloat16", *, kernel: str = "", share: float = GOOD_PRODUCT
+    ) -> None:
         """A matrix product."""
         peak = {"c10::BFloat16": TENSOR_FLOPS, "float": TF32_FLOPS}[dtype]
-        kernel = kernel or {
-            "c10::BFloat16": "nvjet_tst_192x192_64x4_2x1_v_bz_coopB_NNT",
-            "float": "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_warpgroupsize1x1x1_execute_kernel",
-        }[dtype]
+        kernel = (
+            kernel
+            or {
+                "c10::BFloat16": "nvjet_tst_192x192_64x4_2x1_v_bz_coopB_NNT",
+                "float": "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x32_warpgroupsize1x1x1_execute_kernel",
+            }[dtype]
+        )
         with self.op("aten::mm", Tensor((m, k), dtype), Tensor((k, n), dtype)):
             self.kernel(kernel, _time(2 * m * k * n / (peak * share)))
 
-    def bmm(self, batch: int, m: int, k: int, n: int, share: float = GOOD) -> None:
+    def bmm(self, batch: int, m: int, k: int, n: int) -> None:
         sides = Tensor((batch, m, k)), Tensor((batch, k, n))
         size, flops = 2 * batch * (m * k + k * n + m * n), 2 * batch * m * k * n
         with self.op("aten::bmm", *sides):
             self.kernel(
                 "nvjet_tst_128x128_64x6_1x2_h_bz_coopA_NNN",
-                _time(max(flops / TENSOR_FLOPS, size / BANDWIDTH) / share),
+                _time(max(flops / (TENSOR_FLOPS * GOOD_PRODUCT), size / (BANDWIDTH * GOOD))),
             )
 
     def pointwise(self, name: str, *inputs: Tensor | str, share: float = GOOD, outputs: int = 1) -> None:
@@ -212,12 +217,11 @@ class Machine:
         tensors = [one for one in inputs if isinstance(one, Tensor)]
         size = sum(one.bytes for one in tensors) + outputs * tensors[0].bytes
         functor = f"at::native::{name.split('::')[1]}_functor<c10::BFloat16>"
+        kernel = f"vectorized_elementwise_kernel<4, {functor}, std::array<char*, {len(tensors) + 1}ul> >(int)"
+        if any(one.strides for one in tensors):
+            kernel = f"elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<{functor}> >(int)"
         with self.op(name, *inputs):
-            self.kernel(
-                f"void at::native::vectorized_elementwise_kernel<4, {functor}, std::array<char*, {len(tensors) + 1}ul> >"
-                f"(int, {functor}, std::array<char*, {len(tensors) + 1}ul>)",
-                _time(size / (BANDWIDTH * share)),
-            )
+            self.kernel(f"void at::native::{kernel}", _time(size / (BANDWIDTH * share)))
 
     def softmax(self, scores: Tensor, share: float = GOOD) -> None:
         with self.op("aten::softmax", scores, "-1", ""), self.op("aten::_softmax", scores, "-1", "False"):
@@ -362,7 +366,7 @@ def _odd(machine: Machine, number: int, after: bool) -> None:
             if after:
                 machine.mm(3144, 3144, 4096)
             else:
-                name = "void cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_128x1_nn_align1>(Params)"
+                name = "cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_128x1_nn_align1>()"
                 machine.mm(3137, 3137, 4096, kernel=name, share=0.06)
 
 
@@ -409,7 +413,9 @@ def _layout(machine: Machine, number: int, after: bool) -> None:
             "aten::conv2d", x, weight, "", "[1, 1]", "[1, 1]", "[1, 1]", "1"
         ), machine.op("aten::cudnn_convolution", x, weight, "[1, 1]", "[1, 1]", "[1, 1]", "1"):  # fmt: skip
             if not after:
-                machine.kernel("void cudnn::engines_precompiled::nchwToNhwcKernel<__half, __half, float, false>", change)
+                machine.kernel(
+                    "void cudnn::engines_precompiled::nchwToNhwcKernel<__half, __half, float, false>", change
+                )
             flops = 2 * 64 * 56 * 56 * 256 * 256 * 9
             machine.kernel(
                 "sm90_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x256x64_execute_kernel",

@@ -337,9 +337,7 @@ class Job:
             texts.append((orjson.dumps(et), orjson.dumps(kineto)))
         return texts
 
-    def write(
-        self, folder: Path, *, waits: bool = False, network: Network = RECORDED
-    ) -> list[tuple[Path, Path]]:
+    def write(self, folder: Path, *, waits: bool = False, network: Network = RECORDED) -> list[tuple[Path, Path]]:
         """Write `rank<N>.et.json` and `rank<N>.kineto.json`, see `texts`; returns their paths."""
         folder.mkdir(parents=True, exist_ok=True)
         paths = []
