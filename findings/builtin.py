@@ -11,7 +11,7 @@ from .case import Case
 from .communication_findings import COMMUNICATION
 from .device import DEVICE
 from .finding import Candidate, Detector
-from .host import HOST
+from .host_findings import HOST
 from .serving_findings import SERVING
 from .step_outliers import STEPS
 from .stragglers import STRAGGLERS

@@ -20,6 +20,10 @@ from ..replaying.replay_graph import ReplayGraph
 from ..replaying.replay_summary import BaseError
 from ..trace.columns import IntColumn
 from ..trace.trace import Trace
+from .profiler_cost import event_cost_ns, without_recording
+
+_LITTLE = 0.02
+"""Share of the makespan that recording must have cost to be reckoned with."""
 
 _Made = TypeVar("_Made")
 
@@ -88,6 +92,16 @@ class Case:
     def base_error(self) -> BaseError:
         """How far it is from what was recorded."""
         return BaseError.of(self.base)
+
+    @cached_property
+    def unrecorded(self) -> Replay | None:
+        """The replay without changes and without what recording cost the host; None where that is little, or where the
+        trace does not show it. See `profiler_cost`."""
+        cost = [event_cost_ns(trace) for trace in self.traces]
+        if not any(cost):
+            return None
+        found = replay(without_recording(self.graph, cost), self.constants)
+        return found if found.makespan_ns < (1 - _LITTLE) * self.makespan_ns else None
 
     @cached_property
     def path(self) -> CriticalPath:

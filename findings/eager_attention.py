@@ -38,10 +38,10 @@ _LAUNCH_NS = 3_000
 """What a kernel takes however little it does."""
 _BACKWARD_WORK = 2.5
 """A fused backward computes five products where the forward computes two: it computes the scores again."""
-_OF_PRODUCTS = (1.2, 1.0, 0.6)
-"""Where no peak is known: time of the fused operator over that of the two products alone, at most, mostly, at least.
-0.8 to 1.2 for PyTorch's own on a CPU (six sizes, sequences of 128 to 1,024), its backward 2.4 to 2.5; less on a GPU,
-where products write and read the scores."""
+_OF_PRODUCTS = (1.15, 0.95, 0.6)
+"""Where no peak is known: time of the fused operator over that of the products alone, at most, mostly, at least. 0.8 to
+1.2 for PyTorch's own on a CPU (seven sizes, sequences of 128 to 1,024), its backward 1.0 to 1.1 of the products there;
+less on a GPU, where products write and read the scores."""
 
 _ONE_OPERATOR = frozenset(("aten::_native_multi_head_attention", "aten::_transformer_encoder_layer_fwd"))
 """Operators of PyTorch that are fused as far as they go; nobody can choose what they call."""
@@ -169,7 +169,9 @@ def _fused_ns(items: WorkItems, group: AttentionGroup, case: Case, rank: int) ->
     work = 1 + (_BACKWARD_WORK if group.backward else 0)
     bound = _bound_ns(items, group, case, rank)
     if bound is None:
-        slow, middle, fast = (share * products_ns * work for share in _OF_PRODUCTS)
+        backward = [at for at in group.backward if items.kind[at] == PRODUCT_WORK]
+        own = products_ns + (items.time(backward) if backward else 0)
+        slow, middle, fast = (share * own for share in _OF_PRODUCTS)
         return slow, middle, fast
     slow, middle, fast = (bound * work / share + _LAUNCH_NS for share in _SHARES)
     return slow, middle, fast

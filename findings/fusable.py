@@ -117,6 +117,12 @@ class _Shapes:
         return bool(read) and all(prod(shape) <= 1 for shape in read)
 
 
+def casts(items: WorkItems, item: int) -> bool:
+    """Whether an item reads and writes tensors of different types."""
+    signature = items.signature(item)
+    return signature is not None and len({tensor.dtype for tensor in signature.tensors if tensor.dtype}) > 1
+
+
 def fusable_chains(case: Case) -> tuple[tuple[FusableChain, ...], ...]:
     """Of each rank the chains of operators that could be one kernel."""
     return case.once(lambda of: tuple(_chains(of, rank) for rank in range(len(of.traces))), "fusable chains")
@@ -127,6 +133,8 @@ def _chains(case: Case, rank: int) -> tuple[FusableChain, ...]:
     phase = phases_of(items)
     fits = np.isin(items.kind, _FUSES) & ~in_attention(case, rank)
     fits &= ~np.isin(phase, (ACCUMULATION, GRADIENT_COMMUNICATION))
+    for item in np.flatnonzero(fits & (items.kind == COPY_WORK) & (phase != OPTIMIZER)).tolist():
+        fits[item] = casts(items, item)  # another layout is a finding of its own
     found: list[FusableChain] = []
     chain: list[int] = []
     for item in np.flatnonzero(fits).tolist():

@@ -15,7 +15,7 @@ from ..trace.kernel_names import kernel_label
 from ..trace.kinds import GRADIENT_COMMUNICATION, OPTIMIZER, RECOMPUTATION
 from .eager_attention import in_attention
 from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Evidence, Intervention
-from .fusable import fusable_chains, phases_of
+from .fusable import casts, fusable_chains, phases_of
 from .memory_use import capacity
 from .module_paths import place_of
 from .ranks import Part, on_ranks
@@ -103,7 +103,7 @@ class Copies:
         ns = items.time(found) if found else 0
         if ns < _LEAST_COPIES * items.total_ns or not ns:
             return None
-        casts = [at for at in found if _casts(items, at)]
+        cast = [at for at in found if casts(items, at)]
         command = f"etplus analyze {items.trace.file}: operators"
         around = Counter[str]()
         for at in found:
@@ -111,9 +111,9 @@ class Copies:
         evidence = [
             Evidence(f"copies in {name}", time, "ns", command) for name, time in around.most_common(3)
         ]  # fmt: skip
-        if casts:
-            evidence.append(Evidence("of them from one type to another", items.time(casts), "ns", command))
-        mostly_casts = 2 * items.time(casts) > ns if casts else False
+        if cast:
+            evidence.append(Evidence("of them from one type to another", items.time(cast), "ns", command))
+        mostly_casts = 2 * items.time(cast) > ns if cast else False
         candidate = Candidate(
             self.id,
             f"copies of tensors into another {'type' if mostly_casts else 'layout or type'} take {ns / 1e6:,.2f} ms,"
@@ -131,7 +131,7 @@ class Copies:
             " the order in which it is read, or use an operator that takes strides (einsum may choose another order)",
             "fewer calls of aten::copy_ and aten::clone in the table of operators",
         )
-        return Part(candidate, (Intervention("remove op:aten::copy_", items.all_rows(found)),), 0.3, 1.0)
+        return Part(candidate, (Intervention("remove op:aten::copy_", items.all_rows(found)),), 0.3, 1.25)
 
 
 def _copies_much(items: WorkItems, item: int) -> bool:
@@ -140,11 +140,6 @@ def _copies_much(items: WorkItems, item: int) -> bool:
     if not sizes or None in sizes:
         return bool(items.ns[item] >= _LEAST_COPY_NS)
     return max(size for size in sizes if size is not None) >= _LEAST_COPY_BYTES
-
-
-def _casts(items: WorkItems, item: int) -> bool:
-    signature = items.signature(item)
-    return signature is not None and len({tensor.dtype for tensor in signature.tensors if tensor.dtype}) > 1
 
 
 def _outer_name(items: WorkItems, item: int) -> str:
@@ -196,7 +191,7 @@ class Recomputation:
             "the phase recomputation is shorter, and the peak of memory still fits",
         )
         rows = items.all_rows(found)
-        return Part(candidate, (Intervention("remove op:CheckpointFunctionBackward", rows),), 0.8, 1.15)
+        return Part(candidate, (Intervention("remove op:CheckpointFunctionBackward", rows),), 0.8, 1.3)
 
 
 def _memory_left(case: Case, rank: int) -> float | None:
