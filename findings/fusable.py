@@ -20,6 +20,7 @@ from .eager_attention import in_attention
 from .finding import LIKELY, POSSIBLE, Candidate, Evidence, Intervention
 from .module_paths import place_of
 from .ranks import Part, on_ranks
+from .small_operators import operator_loops
 from .work_items import (
     COPY_WORK,
     NORM_WORK,
@@ -27,6 +28,7 @@ from .work_items import (
     REDUCTION_WORK,
     SOFTMAX_WORK,
     WorkItems,
+    phases_of,
     work_items,
 )
 
@@ -133,6 +135,7 @@ def _chains(case: Case, rank: int) -> tuple[FusableChain, ...]:
     phase = phases_of(items)
     fits = np.isin(items.kind, _FUSES) & ~in_attention(case, rank)
     fits &= ~np.isin(phase, (ACCUMULATION, GRADIENT_COMMUNICATION))
+    fits[[at for loop in operator_loops(case)[rank] for at in loop.items]] = False
     for item in np.flatnonzero(fits & (items.kind == COPY_WORK) & (phase != OPTIMIZER)).tolist():
         fits[item] = casts(items, item)  # another layout is a finding of its own
     found: list[FusableChain] = []
@@ -146,15 +149,6 @@ def _chains(case: Case, rank: int) -> tuple[FusableChain, ...]:
         chain.append(item)
     found += _priced(items, shapes, chain)
     return tuple(found)
-
-
-def phases_of(items: WorkItems) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Of each item its phase, a code of `trace.kinds.PHASES`."""
-    known = items.call < len(items.trace.calls)
-    found: np.ndarray[tuple[int], np.dtype[np.int64]] = np.where(
-        known & (items.call >= 0), np.append(items.trace.origin.phase, 0)[np.where(known, items.call, -1)], 0
-    )
-    return found.astype(np.int64)
 
 
 def _continues(

@@ -15,11 +15,11 @@ from ..trace.kernel_names import kernel_label
 from ..trace.kinds import GRADIENT_COMMUNICATION, OPTIMIZER, RECOMPUTATION
 from .eager_attention import in_attention
 from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Evidence, Intervention
-from .fusable import casts, fusable_chains, phases_of
+from .fusable import casts, fusable_chains
 from .memory_use import capacity
 from .module_paths import place_of
 from .ranks import Part, on_ranks
-from .work_items import COPY_WORK, WorkItems, work_items
+from .work_items import COPY_WORK, WorkItems, phases_of, work_items
 
 if TYPE_CHECKING:
     from .case import Case

@@ -217,6 +217,15 @@ def work_items(case: Case) -> tuple[WorkItems, ...]:
     return case.once(lambda of: tuple(_items_of(of, rank) for rank in range(len(of.traces))), "work items")
 
 
+def phases_of(items: WorkItems) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Of each item its phase, a code of `trace.kinds.PHASES`."""
+    known = items.call < len(items.trace.calls)
+    found: np.ndarray[tuple[int], np.dtype[np.int64]] = np.where(
+        known & (items.call >= 0), np.append(items.trace.origin.phase, 0)[np.where(known, items.call, -1)], 0
+    )
+    return found.astype(np.int64)
+
+
 def _items_of(case: Case, rank: int) -> WorkItems:
     analysis = case.analyses[rank]
     trace = analysis.trace
@@ -269,7 +278,8 @@ def _of_cpu(trace: Trace) -> WorkItems:
     calls = trace.calls
     views = matching(calls.name, trace.names, lambda name: plain_name(name) in _VIEWS or bool(_WRAPPER.match(name)))
     is_op = calls.kind == OP
-    works = is_op & ~views
+    scalar = np.array([_is_scalar(signature) for signature in trace.signatures] + [False], np.bool_)
+    works = is_op & ~views & ~scalar[calls.signature]
     mostly_own = works & (2 * trace.self_ns >= calls.end - calls.ts)
     mostly_own |= is_op & matching(calls.name, trace.names, lambda name: plain_name(name) in _WHOLE)
     works &= nearest(calls.parent, calls.parent, mostly_own) < 0
@@ -284,6 +294,11 @@ def _of_cpu(trace: Trace) -> WorkItems:
         trace, False, calls.thread[at], calls.ts[at], calls.end[at], calls.end[at] - calls.ts[at], kind, at, calls,
         np.arange(count + 1), at, none, none, none,
     )  # fmt: skip
+
+
+def _is_scalar(signature: Signature) -> bool:
+    """Whether a call was given numbers only, as tensors: what operators do with a Python number."""
+    return bool(signature.tensors) and all(tensor.numel <= 1 for tensor in signature.tensors)
 
 
 def _kinds(
