@@ -48,7 +48,6 @@ EXPECTED: dict[str, tuple[str, ...]] = {
     "batch": ("small-operators",),
     "bucket": ("small-messages",),
     "messages": ("small-messages",),
-    "overlap": ("exposed-communication",),
     "launch_bound": ("launch-bound",),
     "item_each_step": ("synchronising-calls",),
     "late_start": ("late-start",),
