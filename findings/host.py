@@ -31,6 +31,8 @@ FEWEST_LAUNCHES = 10
 """Of fewer launches nobody captures a graph."""
 SYNC_WAIT = 0.02
 """Share of the makespan that one line's waits for the device must take."""
+ONCE_GAIN = 0.1
+"""Share of the makespan that dropping a wait must gain which occurs once a step: that is how a step's end is found."""
 MOST_LINES = 3
 """So many lines with waits are reported, those that wait longest."""
 PAGEABLE = 0.02
@@ -224,6 +226,7 @@ class SynchronisingCalls:
         by = "" if name in waits else f" in {', '.join(waits)}"
         where = of.where(rows)
         at = "" if where.source is None else f" at {where.source}"
+        often = len(calls) > max(len(trace.steps), 1)
         return Candidate(
             self.id,
             f"{name}{at} waits for the device {times}, {taken / 1e6:,.1f} ms{by}",
@@ -241,6 +244,7 @@ class SynchronisingCalls:
             f"the time of {waits[0]} in `etplus sql` falls; the launch queue gets longer",
             (of.change(f"no wait {waits[0]}", rows),),
             low=0.5,
+            least_gain=0.01 if often else ONCE_GAIN,
         )  # fmt: skip
 
 

@@ -64,15 +64,19 @@ class RankOfCase:
 
 
 def worst_rank(case: Case, find: Callable[[RankOfCase], Iterable[Candidate]]) -> Iterator[Candidate]:
-    """What is found in the rank of a case in which it costs most; titles say how many ranks have it."""
+    """What is found in the rank of a case in which it costs most, with the changes of all ranks that have it, too: the
+    same finding of the same line. Titles say how many have it."""
     found = [list(find(RankOfCase(case, number))) for number in range(len(case.traces))]
-    costs = [sum(candidate.cost_ns or 0 for candidate in of) for of in found]
     if not any(found):
         return
-    worst = int(np.argmax(costs))
-    having = sum(1 for of in found if of)
-    several = len(case.traces) > 1
+    worst = int(np.argmax([sum(candidate.cost_ns or 0 for candidate in of) for of in found]))
     for candidate in found[worst]:
-        name = RankOfCase(case, worst).rank
-        title = f"rank {name}: {candidate.title} ({having} of {len(found)} ranks have it)"
-        yield replace(candidate, title=title) if several else candidate
+        alike = [one for of in found for one in of if _same(one, candidate)]
+        changes = tuple(change for one in alike for change in one.interventions)
+        title = f"{candidate.title} (rank {case.graph.ranks[worst]}; on {len(alike)} of {len(found)} ranks)"
+        several = len(found) > 1
+        yield replace(candidate, title=title, interventions=changes) if several else candidate
+
+
+def _same(one: Candidate, other: Candidate) -> bool:
+    return (one.id, one.where.source, one.where.operator) == (other.id, other.where.source, other.where.operator)

@@ -238,7 +238,7 @@ def _candidate(name: str, case: Case, late: _Late, extras: list[_Extra], unlike:
     return Candidate(
         name,
         f"the others wait {_ms(wait)} for rank {late.rank}{begun}{more}{cause}",
-        where_of(trace, own, rank=late.rank, **({} if len(own) else {"start_ns": since})),
+        where_of(trace, own, rank=late.rank, start_ns=since) if not len(own) else where_of(trace, own, rank=late.rank),
         tuple(evidence),
         round(wait),
         MEASURED if causes else LIKELY,
