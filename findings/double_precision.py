@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .every_rank import Part, on_ranks
 from .finding import MEASURED, Candidate, Evidence, Intervention
 from .module_paths import place_of
-from .ranks import Part, on_ranks
 from .work_items import PRODUCT_WORK, WorkItems, work_items
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class DoublePrecision:
         names = Counter[str]()
         for at in found:
             names[items.label(at)] += int(items.ns[at])
-        command = f"etplus analyze {items.trace.file}: operators"
+        command = items.command
         products = [at for at in found if items.kind[at] == PRODUCT_WORK]
         ratio = _peak_ratio(case, rank)
         evidence = [Evidence(f"{name} on float64", time, "ns", command) for name, time in names.most_common(3)]

@@ -17,9 +17,9 @@ from ..trace.call_tree import nearest
 from ..trace.columns import grouped, matching
 from ..trace.kinds import ACCUMULATION, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
 from .eager_attention import in_attention
+from .every_rank import Part, on_ranks
 from .finding import LIKELY, POSSIBLE, Candidate, Evidence, Intervention
 from .module_paths import place_of
-from .ranks import Part, on_ranks
 from .small_operators import operator_loops
 from .work_items import (
     COPY_WORK,
@@ -205,13 +205,13 @@ class ElementwiseChains:
         saved = ns - sum(chain.fused_ns for chain in chains)
         if saved < _LEAST_SAVED * items.total_ns or not chains:
             return None
-        command = f"etplus analyze {items.trace.file}"
+        command = items.command
         size, count = sum(chain.saved_bytes for chain in chains), sum(len(chain.items) for chain in chains)
         evidence = []
         for names, same in _by_names(items, chains)[:3]:
             taken = sum(items.time(chain.items) for chain in same)
             text = f"{_text(items, names)}, {len(same):,} times"
-            evidence.append(Evidence(text, taken, "ns", f"{command}: operators"))
+            evidence.append(Evidence(text, taken, "ns", command))
         if size:
             evidence.append(
                 Evidence(
@@ -288,7 +288,7 @@ class OptimizerLoop:
         ns, fused = items.time(mine), self._fused_ns(items, chains)
         if ns - fused < _LEAST_SAVED * items.total_ns:
             return None
-        command = f"etplus analyze {items.trace.file}"
+        command = items.command
         names = Counter(items.label(at) for at in mine)
         what = ", ".join(f"{name} × {count:,}" for name, count in names.most_common(4))
         candidate = Candidate(
@@ -297,7 +297,7 @@ class OptimizerLoop:
             f" {ns / 1e6:,.2f} ms",
             place_of(items.trace, items.rows(mine)),
             (
-                Evidence(f"operators of the phase optimizer: {what}", ns, "ns", f"{command}: operators, phases"),
+                Evidence(f"operators of the phase optimizer: {what}", ns, "ns", command),
                 Evidence("chains of operators, one a parameter", len(chains), "chains", command),
                 *items.host_evidence(mine, command),
             ),

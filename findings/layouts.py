@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -14,11 +15,11 @@ from ..trace.conventions import MAX_NAME
 from ..trace.kernel_names import kernel_label
 from ..trace.kinds import GRADIENT_COMMUNICATION, OPTIMIZER, RECOMPUTATION
 from .eager_attention import in_attention
+from .every_rank import Part, on_ranks
 from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Evidence, Intervention
 from .fusable import casts, fusable_chains
 from .memory_use import capacity
 from .module_paths import place_of
-from .ranks import Part, on_ranks
 from .work_items import COPY_WORK, WorkItems, phases_of, work_items
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class LayoutConversions:
         if ns < _LEAST_LAYOUT * items.total_ns or not ns:
             return None
         names = Counter(kernel_label(trace.names[code]) for code in gpu.name[changed].tolist())
-        command = f"etplus analyze {trace.file}: kernels"
+        command = f"etplus analyze {shlex.quote(trace.file)}"
         rows = gpu.source[changed]
         rows = rows[rows >= 0]
         text = ", ".join(f"{name} × {count:,}" for name, count in names.most_common(3))
@@ -104,7 +105,7 @@ class Copies:
         if ns < _LEAST_COPIES * items.total_ns or not ns:
             return None
         cast = [at for at in found if casts(items, at)]
-        command = f"etplus analyze {items.trace.file}: operators"
+        command = items.command
         around = Counter[str]()
         for at in found:
             around[_outer_name(items, at)] += int(items.ns[at])
@@ -172,12 +173,10 @@ class Recomputation:
         left = _memory_left(case, rank)
         if left is not None and left < _HEADROOM:
             return None
-        command = f"etplus analyze {items.trace.file}"
-        evidence = [Evidence("of the phase recomputation", ns, "ns", f"{command}: phases")]
+        command = items.command
+        evidence = [Evidence("of the phase recomputation", ns, "ns", command)]
         if left is not None:
-            evidence.append(
-                Evidence("of the device's memory is never reserved", left, "share", f"{command}: memory allocated")
-            )
+            evidence.append(Evidence("of the device's memory is never reserved", left, "share", command))
         candidate = Candidate(
             self.id,
             f"forward work that runs again in backward takes {ns / 1e6:,.2f} ms, {ns / max(items.total_ns, 1):.0%} of"

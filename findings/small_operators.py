@@ -14,11 +14,10 @@ from ..analysis.storages import storages_of
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, grouped
 from ..trace.kinds import ACCUMULATION, BACKWARD, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
-from ..trace.origin import origin_of_rows
 from ..trace.tables import OP
+from .every_rank import Part, on_ranks
 from .finding import LIKELY, Candidate, Evidence, Intervention
 from .module_paths import place_of
-from .ranks import Part, on_ranks
 from .work_items import OTHER_WORK, WorkItems, phases_of, work_items
 
 if TYPE_CHECKING:
@@ -144,10 +143,9 @@ class _Independence:
             self._uses, self._storage = held.uses[order], storage[order]
 
     def holds(self, members: Sequence[int], period: int) -> bool:
-        """By the storages of an ET: what one round makes or changes no other one is given. Without them: all are called
-        from one line of own code."""
+        """By the storages of an ET: what one round makes or changes no other one is given. False without them."""
         if self._held is None:
-            return self._one_line(members)
+            return False
         calls = self._items.call[list(members)]
         made: dict[int, int] = {}
         for number, call in enumerate(calls.tolist()):
@@ -164,12 +162,6 @@ class _Independence:
                 if writes:
                     made[storage] = turn
         return bool(made)
-
-    def _one_line(self, members: Sequence[int]) -> bool:
-        rows = self._items.rows(members)
-        entry = origin_of_rows(self._items.trace).entry[rows]
-        lines = {int(self._items.trace.source_table.of_entry[at]) if at >= 0 else -1 for at in entry.tolist()}
-        return len(lines) == 1 and -1 not in lines
 
 
 class SmallOperators:
@@ -191,7 +183,7 @@ class SmallOperators:
         every = [at for loop in loops for at in loop.items]
         longest = max(loops, key=lambda loop: loop.end - loop.begin)
         names = ", ".join(items.label(at) for at in longest.items[: longest.period])
-        command = f"etplus analyze {items.trace.file}: operators"
+        command = items.command
         product = any(name in names for name in ("mm", "matmul"))
         candidate = Candidate(
             self.id,

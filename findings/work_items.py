@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -194,6 +195,11 @@ class WorkItems:
         """What `host_ns` says, as evidence; () where that is nothing."""
         ns = self.host_ns(items)
         return (Evidence("of their operators on the host", ns, "ns", command),) if ns else ()
+
+    @property
+    def command(self) -> str:
+        """The command that prints the tables of the trace."""
+        return f"etplus analyze {shlex.quote(self.trace.file)}"
 
     @property
     def what(self) -> str:

@@ -116,12 +116,17 @@ class MadeDevice:
             }
         )
 
-    def trace(self) -> Trace:
-        """The recording."""
+    @property
+    def content(self) -> bytes:
+        """The file."""
         header: dict[str, Any] = {"deviceProperties": [H100]} if self._free else {}
         if self.rank is not None:
             header["distributedInfo"] = {"backend": "nccl", "rank": self.rank, "world_size": 2}
-        return load(orjson.dumps(kineto_document(self.events, **header)))
+        return orjson.dumps(kineto_document(self.events, **header))
+
+    def trace(self) -> Trace:
+        """The recording."""
+        return load(self.content)
 
     @property
     def span_ns(self) -> float:
