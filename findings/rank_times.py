@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -113,15 +112,9 @@ class JobTimes:
     offsets: dict[int, int]
 
 
-_KNOWN: WeakKeyDictionary[Case, JobTimes] = WeakKeyDictionary()
-
-
 def job_times(case: Case) -> JobTimes:
     """Those of a case, made once."""
-    found = _KNOWN.get(case)
-    if found is None:
-        found = _KNOWN[case] = _times(case)
-    return found
+    return case.once(_times, "job times")
 
 
 def _times(case: Case) -> JobTimes:

@@ -16,8 +16,7 @@ from ..trace.kinds import GPU
 from ..trace.printable import shortened
 from ..trace.steps import family_of
 from .case import Case
-from .communication_findings import files
-from .finding import LIKELY, MEASURED, Candidate, Detector, Evidence, Intervention
+from .finding import LIKELY, MEASURED, Candidate, Detector, Evidence, Intervention, Where
 from .places import where_of
 from .rank_times import JobTimes, job_times
 
@@ -211,19 +210,17 @@ def _candidate(name: str, case: Case, late: _Late, extras: list[_Extra], unlike:
     causes = _causes(extras, wait)
     rows = np.concatenate([extra.rows for extra in causes]) if causes else np.zeros(0, np.int64)
     own = rows - int(case.graph.first_row[late.k])
-    load = "python -c 'import etplus; print(etplus.load(["
-    listed = ", ".join(f'"{of.file}"' for of in case.traces)
-    command = (
-        f"{load}{shlex.quote(listed)[1:-1] if shlex.quote(listed) != listed else listed}]).stragglers.to_pandas())'"
+    files = shlex.quote(
+        f"import etplus; print(etplus.load({[of.file for of in case.traces]!r}).stragglers.to_pandas())"
     )
+    command = f"python -c {files}"
     since = late.since_ns - trace.row_span.start
     begun = "" if late.since == 0 else f" since {since / 1e6:,.1f} ms"
     more = f"; it has {unlike:.0%} other or more calls and kernels" if unlike > UNLIKE else ""
     evidence = [
         Evidence(
             f"rank {late.rank} comes last to {late.last:,} of {late.of:,} collectives, and causes {late.share:.0%} of "
-            f"all "
-            f"waiting; each other rank waits {_ms(wait)} for it", round(wait), "ns", command,
+            f"all waiting; each other rank waits {_ms(wait)} for it", round(wait), "ns", command,
         )
     ]  # fmt: skip
     evidence += [
@@ -238,13 +235,12 @@ def _candidate(name: str, case: Case, late: _Late, extras: list[_Extra], unlike:
     return Candidate(
         name,
         f"the others wait {_ms(wait)} for rank {late.rank}{begun}{more}{cause}",
-        where_of(trace, own, rank=late.rank, start_ns=since) if not len(own) else where_of(trace, own, rank=late.rank),
+        where_of(trace, own, rank=late.rank) if len(own) else Where(rank=late.rank, start_ns=since),
         tuple(evidence),
         round(wait),
         MEASURED if causes else LIKELY,
         _advice(name, causes),
-        f"rank {late.rank} no longer comes last to most collectives (`etplus report "
-        f"{files(case, '').split(' ', 2)[2]}`)",
+        f"rank {late.rank} no longer comes last to most collectives: `etplus.load([…]).stragglers`",
         tuple(_interventions(late.rank, causes, extras)) if causes else (),
         low=0.8,
         high=1.2,

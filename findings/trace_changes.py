@@ -114,7 +114,11 @@ class _Compared:
         self, name: str, title: str, evidence: Sequence[tuple[str, float | None, str]], advice: str, *,
         ns: float | None = None, where: Where | None = None, certainty: str = MEASURED,
     ) -> Finding:  # fmt: skip
-        proof = tuple(Evidence(text, value, unit, self.command) for text, value, unit in evidence)
+        found = self.found
+        change = found.latency_b - found.latency_a
+        whole = (f"{self.what} takes {_ms(found.latency_a)} in A, {_ms(found.latency_b)} in B", change, "ns")
+        listed = [*evidence, whole] if ns is not None else evidence
+        proof = tuple(Evidence(text, value, unit, self.command) for text, value, unit in listed)
         check = f"`{self.command}` no longer shows it"
         cost = None if ns is None else round(ns)
         return Finding(name, title, where or Where(), proof, cost, None, (), certainty, advice, check)
@@ -177,7 +181,8 @@ class _Compared:
                 [(f"{row.a.count:,.0f} × {_us(row.a.mean_ns)} in A, {row.b.count:,.0f} × {_us(row.b.mean_ns)} in B",
                   row.change_ns, "ns"), *([(shapes, None, "")] if shapes else [])],
                 "make the shapes equal to compare" if shapes else
-                "only this kernel is slower, not all: its inputs' values, layout or alignment, or what runs beside it",
+                "not all kernels are slower: compare this one's inputs (values, layout, alignment) and what runs "
+                "beside it",
                 ns=row.change_ns, where=self._where(self.b, row.name),
             )  # fmt: skip
 
@@ -240,7 +245,10 @@ class _Compared:
         )  # fmt: skip
 
     def overlap_and_idle(self) -> Iterator[Finding]:
-        """Less of the device's work runs at the same time, or the device is idle for longer."""
+        """Less of the device's work runs at the same time, or the device is idle for longer; where the whole takes
+        longer, since a faster device waits more and overlaps less."""
+        if self.found.latency_b - self.found.latency_a < self.least_ns:
+            return
         (busy_a, sum_a), (busy_b, sum_b) = (_busy(of, self.found.per_iteration) for of in (self.a, self.b))
         if not sum_a or not sum_b:
             return
