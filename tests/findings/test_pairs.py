@@ -36,10 +36,33 @@ def test_each_recorded_pair_was_measured_and_is_small() -> None:
     """Before and after, of every rank an ET and a Kineto trace of less than 60 kB; slower before, by sample."""
     measured = orjson.loads((RECORDED / "measured.json").read_bytes())
     folders = {path.name for path in RECORDED.iterdir() if path.is_dir()}
-    assert folders == set(measured) == set(EXPECTED) - set(GPU_PAIRS) - set(JOB_PAIRS)
+    assert folders == set(measured) == {*EXPECTED, *UNEXPECTED} - set(GPU_PAIRS) - set(JOB_PAIRS)
     for name, times in measured.items():
         files = sorted((RECORDED / name).iterdir())
         assert {path.name.split(".")[0] for path in files} == {"before", "after"}
         assert len(files) in (4, 8) and all(path.stat().st_size < 60_000 for path in files)
         before, after = (times[when]["step_ns"] / times[when]["samples"] for when in ("before", "after"))
         assert after < before
+
+
+@pytest.fixture(scope="module")
+def every() -> list[Score]:
+    return scores()
+
+
+@pytest.mark.slow
+def test_each_finding_is_there_before_and_gone_after(every: list[Score]) -> None:
+    assert [one.name for one in every if not (one.present and one.first and one.gone)] == []
+    assert len(every) >= 12
+
+
+@pytest.mark.slow
+def test_gains_are_those_of_the_changes(every: list[Score]) -> None:
+    """The sign in nine of ten, the size within 30% and the interval around it in four of five."""
+    for share, what in ((0.9, "sign"), (0.8, "size"), (0.8, "contained")):
+        wrong = [one.name for one in every if not getattr(one, what)]
+        assert len(wrong) <= (1 - share) * len(every), (what, wrong)
+
+
+def test_well_tuned_traces_have_no_findings() -> None:
+    assert [finding.title for found in (tuned(), tuned_ranks()) for finding in found] == []
