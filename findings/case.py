@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from ..replaying.replay_graph import ReplayGraph
 from ..replaying.replay_summary import BaseError
 from ..trace.columns import IntColumn
 from ..trace.trace import Trace
+from ..trace.unattached import with_unattached
 from .profiler_cost import event_cost_ns, without_recording
 
 _LITTLE = 0.02
@@ -32,7 +34,7 @@ class Case:
     """One trace, or the ranks of a job.
 
     Attributes:
-        traces: one a rank.
+        traces: one a rank, with the GPU events that could not be attached (`trace.unattached`); these have no row.
 
     Example:
         >>> case = Case([trace])
@@ -48,10 +50,11 @@ class Case:
             analyses: of the traces, where they are there already.
             devices: own ones, that come before those of the table.
         """
-        self.traces, self._devices = tuple(traces), tuple(devices)
+        self.traces, self._devices = tuple(map(with_unattached, traces)), tuple(devices)
         self._made: dict[str, Any] = {}
         if analyses is not None:
             self.analyses = tuple(analyses)
+            self.traces = tuple(analysis.trace for analysis in analyses)
 
     @property
     def trace(self) -> Trace:
@@ -60,7 +63,7 @@ class Case:
 
     @cached_property
     def analyses(self) -> tuple[Analysis, ...]:
-        """Of each rank. Its trace also has the GPU events without a row (`trace.unattached`), after the others."""
+        """Of each rank."""
         return tuple(analyse(trace, self._devices) for trace in self.traces)
 
     @property
@@ -71,12 +74,15 @@ class Case:
     @cached_property
     def graphs(self) -> tuple[ReplayGraph, ...]:
         """Of each rank. ConvertError where no row of a trace has a time."""
-        return tuple(build_graph(trace) for trace in self.traces)
+        return tuple(map(build_graph, self.traces))
 
     @cached_property
     def graph(self) -> ReplayGraph:
         """That of the trace, of several ranks coupled by their communications; rows count through all traces."""
-        return join_ranks(list(self.graphs)) if len(self.graphs) > 1 else self.graphs[0]
+        if len(self.graphs) > 1:
+            return join_ranks(list(self.graphs))
+        # the same rows; what has been derived of this trace need not be derived of the graph's own again
+        return replace(self.graphs[0], traces=self.traces)
 
     @cached_property
     def constants(self) -> tuple[Constants, ...]:

@@ -66,8 +66,8 @@ class Gain:
     """By how much the replay with a finding's change is shorter than that without.
 
     Attributes:
-        ns: that, as a share of the time without what recording cost the host; 0 where the change is off the critical
-            path.
+        ns: that; 0 where the change is off the critical path. Where recording cost the host much, less what of it would
+            not be there without: see `etplus.findings.pricing`.
         low_ns, high_ns: what it may be: see `etplus.findings.pricing`.
         base_error: relative error of the replay without the change. unexplained: share of the makespan with the change
             that waits make up which nothing in the trace explains; the replay keeps them as they were measured.

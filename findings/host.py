@@ -205,7 +205,8 @@ class SynchronisingCalls:
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace = of.trace
-        calls, _ = waiting_calls(trace)
+        calls = waiting_calls(trace)
+        calls = np.setdiff1d(calls, waits_of_copies(trace, copies_to_device(trace)))  # `PageableCopies` reports them
         runtime = trace.runtime
         if not len(calls):
             return
@@ -244,19 +245,35 @@ class SynchronisingCalls:
             f"the time of {waits[0]} in `etplus sql` falls; the launch queue gets longer",
             (of.change(f"no wait {waits[0]}", rows),),
             low=0.5,
+            high=1.2,
             least_gain=0.01 if often else ONCE_GAIN,
         )  # fmt: skip
 
 
-def waiting_calls(trace: Trace) -> tuple[IntColumn, IntColumn]:
-    """Runtime calls that wait for the device, and of those that copy the GPU event (−1 for others); no copies to the
-    device, which `PageableCopies` reports."""
-    runtime, gpu = trace.runtime, trace.gpu
-    waits = np.flatnonzero(matching(runtime.name, trace.names, SYNCHRONIZE.search))
-    event = blocked_copies(trace)
-    back = event[~matching(gpu.name[event], trace.names, _TO_DEVICE.search)]
-    calls = np.concatenate([waits, gpu.runtime[back]])
-    return calls, np.concatenate([np.full(len(waits), -1, np.int64), back])
+def waiting_calls(trace: Trace) -> IntColumn:
+    """Positions in `Trace.runtime` of calls that wait for the device: those that synchronise, and copies that block."""
+    waits = np.flatnonzero(matching(trace.runtime.name, trace.names, SYNCHRONIZE.search))
+    return np.union1d(waits, trace.gpu.runtime[blocked_copies(trace)])
+
+
+def copies_to_device(trace: Trace) -> IntColumn:
+    """Positions in `Trace.gpu` of copies to the device from pageable memory, or that their calls waited for."""
+    gpu = trace.gpu
+    blocks = np.zeros(len(gpu), np.bool_)
+    blocks[blocked_copies(trace)] = True
+    slow = matching(gpu.name, trace.names, _PAGEABLE.search) | blocks
+    return np.flatnonzero(trace.is_copy & matching(gpu.name, trace.names, _TO_DEVICE.search) & slow)
+
+
+def waits_of_copies(trace: Trace, copies: IntColumn) -> IntColumn:
+    """Of the calls that wait for the device those that wait for some copies: their own calls, and what synchronises in
+    the same operator (PyTorch waits for the stream after it has copied from pageable memory, `copy_kernel_cuda` in
+    aten/src/ATen/native/cuda/Copy.cu)."""
+    runtime, waits = trace.runtime, waiting_calls(trace)
+    launched = trace.gpu.runtime[copies]
+    launched = launched[launched >= 0]
+    ops = runtime.call[launched]
+    return waits[np.isin(waits, launched) | np.isin(runtime.call[waits], ops[ops >= 0])]
 
 
 def blocked_copies(trace: Trace) -> IntColumn:
@@ -294,15 +311,12 @@ class PageableCopies:
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace, gpu = of.trace, of.trace.gpu
-        to_device = trace.is_copy & matching(gpu.name, trace.names, _TO_DEVICE.search)
-        blocks = np.zeros(len(gpu), np.bool_)
-        blocks[blocked_copies(trace)] = True
-        slow = np.flatnonzero(to_device & (matching(gpu.name, trace.names, _PAGEABLE.search) | blocks))
+        slow = copies_to_device(trace)
         taken = int(gpu.dur[slow].sum())
         if not len(slow) or taken < PAGEABLE * of.case.makespan_ns:
             return
         rows = gpu.source[slow]
-        calls = trace.runtime.source[gpu.runtime[slow][gpu.runtime[slow] >= 0]]
+        calls = trace.runtime.source[waits_of_copies(trace, slow)]
         size = gpu.bytes[slow]
         amount = f", {size.sum() / 1e6:,.1f} MB at {size.sum() / max(taken, 1):,.1f} GB/s" if (size >= 0).all() else ""
         kinds = sorted({trace.names[code] for code in gpu.name[slow].tolist()})
@@ -326,7 +340,7 @@ class PageableCopies:
             "next batch on a stream of its own while this one is worked on",
             "copies are named '(Pinned -> Device)' and their calls return at once",
             (
-                *((of.change("no wait ~Memcpy", calls),) if len(calls) else ()),
+                *((of.change("no wait ~Synchronize", calls),) if len(calls) else ()),
                 of.change(f"copy*{_PINNED_SHARE}", rows),
                 of.change("overlap copy", rows),
             ),

@@ -10,7 +10,7 @@ import numpy as np
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, distinct_rows, grouped, matching
 from ..trace.intervals import intersection, union
-from ..trace.kinds import BACKWARD, DATA, OPTIMIZER
+from ..trace.kinds import DATA, FORWARD, UNKNOWN
 from ..trace.printable import shortened
 from ..trace.tables import OP
 from ..trace.trace import Trace
@@ -19,8 +19,8 @@ from .finding import LIKELY, MEASURED, POSSIBLE, Candidate
 from .profiler_cost import event_cost_ns
 from .ranks_of_case import RankOfCase, worst_rank
 
-DATA_LOADING = 0.03
-"""Share of the makespan in which the thread of the steps waits for data: with workers it takes next to nothing."""
+DATA_LOADING = 0.05
+"""Share of the makespan in which the thread of the steps waits for data: with workers it takes a percent or two."""
 FEWEST_REPEATED = 8
 """So often at least a line calls the same operator in a step, in a module: less is no loop worth rewriting."""
 SMALL_NS = 30_000
@@ -82,6 +82,7 @@ class DataLoading:
             "the data loading that `etplus analyze` prints in its head falls",
             (of.change("cpu*0", _rows_below(trace, roots)),),
             low=min(rest / max(taken, 1), 0.9),
+            high=1.2,
         )  # fmt: skip
 
 
@@ -96,6 +97,8 @@ class _Loops:
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace, calls, origin = of.trace, of.trace.calls, of.trace.origin
+        if len(trace.gpu):
+            return  # beside a device it costs only where the device waits, which `LaunchBound` finds
         cost = event_cost_ns(trace)
         top = np.flatnonzero(trace.hierarchy.top == np.arange(len(calls)))
         phase = origin.phase[top]
@@ -104,8 +107,7 @@ class _Loops:
         inside = _calls_inside(trace)[top]
         taken = calls.end[top] - calls.ts[top]
         small = taken - cost * inside < SMALL_NS
-        on_device = np.isin(top, trace.hierarchy.top[np.unique(trace.gpu.call[trace.gpu.call >= 0])])
-        fits = (line >= 0) & (phase != BACKWARD) & (phase != OPTIMIZER) & small & ~on_device
+        fits = (line >= 0) & ((phase == UNKNOWN) | (phase == FORWARD)) & small
         chosen = top[fits]
         keys, group = distinct_rows(calls.name[chosen], line[fits], origin.module[chosen], calls.thread[chosen])
         steps = trace.step_of_call[chosen]
@@ -255,7 +257,7 @@ class PythonOverhead:
             return  # beside a device it costs only where the device waits, which `LaunchBound` finds
         steps = trace.steps
         within = union(steps.start, steps.end)
-        ops = np.flatnonzero(trace.hierarchy.top == np.arange(len(calls)))
+        ops = np.flatnonzero((trace.hierarchy.top == np.arange(len(calls))) | (trace.origin.phase == DATA))
         busy = intersection(union(calls.ts[ops], calls.end[ops]), within).length
         outside = within.length - busy
         cost = event_cost_ns(trace) * len(calls)

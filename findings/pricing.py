@@ -46,29 +46,31 @@ def together(case: Case, found: Sequence[tuple[Candidate, Finding]]) -> Gain | N
 def gain_of(case: Case, candidates: Sequence[Candidate]) -> Gain | None:
     """What the changes of some candidates bring together; None where nothing in the graph is meant by them.
 
-    The gain is that of the timeline without what recording cost the host, as a share of it, of the recorded makespan:
-    recording makes calls longer, and work beside them does not get longer. The interval begins and ends with the gains
-    of the timelines with and without that cost. Their ends are moved by `Candidate.low` and `high`: the makespan is the
-    longest of many paths, each a sum of times, so the gain is a concave function of what is taken away; a change that
-    takes away a share s < 1 of the time gains at least s of the gain, and one that takes away s > 1 times it gains
-    at most s times the gain. Last they are moved by the error of the replay without changes and by the unexplained
-    share of that with them, both of the gain.
+    Recording makes calls longer, but not the work beside them. So the change is also replayed on the timeline without
+    what recording cost the host, as far as that can be estimated. The gain is in the middle of the two (as a share of
+    each timeline, of the recorded makespan), and the interval begins and ends with them.
+
+    The ends are moved by `Candidate.low` and `high`: the makespan is the longest of many paths, each a sum of times, so
+    the gain is a concave function of what is taken away. A change that takes away a share s < 1 of the time gains at
+    least s of the gain, and one that takes away s > 1 times it gains at most s times the gain. Last they are moved by
+    the error of the replay without changes and by the unexplained share of that with them, both of the gain.
     """
     try:
         changed = replay(changed_graph(case, case.graph, candidates), case.constants)
         recorded = max(case.makespan_ns - changed.makespan_ns, 0)
-        likely = recorded
+        unrecorded = recorded
         if case.unrecorded is not None:
             base = case.unrecorded
             other = replay(changed_graph(case, base.graph, candidates), case.constants)
             share = max(base.makespan_ns - other.makespan_ns, 0) / max(base.makespan_ns, 1)
-            likely = round(share * case.makespan_ns)
+            unrecorded = round(share * case.makespan_ns)
     except UsageError:
         return None
     error, unexplained = case.base_error.makespan, changed.unexplained.share
     off = min(abs(error) + unexplained, 1.0)
-    low = min(recorded, likely) * min(of.low for of in candidates) * (1 - off)
-    high = max(recorded, likely) * max(of.high for of in candidates) * (1 + off)
+    likely = (recorded + unrecorded) // 2
+    low = min(recorded, unrecorded) * min(of.low for of in candidates) * (1 - off)
+    high = max(recorded, unrecorded) * max(of.high for of in candidates) * (1 + off)
     most = min(round(high), max(case.makespan_ns, likely))
     return Gain(likely, round(low), most, error, unexplained, None if likely == recorded else recorded)
 

@@ -32,8 +32,7 @@ def event_cost_ns(trace: Trace) -> int:
     calls = trace.calls
     leaf = np.ones(len(calls), np.bool_)
     leaf[calls.parent[calls.parent >= 0]] = False
-    caller = trace.runtime.call
-    leaf[caller[caller >= 0]] = False  # it copies from a device, and waits for that
+    leaf[trace.runtime.call[trace.runtime.call >= 0]] = False
     trivial = leaf & (calls.kind == OP) & matching(calls.name, trace.names, _TRIVIAL.fullmatch)
     taken = trace.self_ns[trivial]
     return max(int(np.median(taken)) - _OWN_NS, 0) if len(taken) >= _FEWEST else 0

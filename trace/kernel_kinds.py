@@ -7,6 +7,7 @@ their own (`converters.npz`).
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from .conventions import COPY_CATEGORIES, MAX_NAME
 
@@ -65,6 +66,7 @@ def gpu_kind(name: str, category: str, is_comm: bool) -> int:
     return GPU_KINDS.index(_kind_of(name))
 
 
+@lru_cache(maxsize=4096)
 def computes_products(name: str) -> bool:
     """Whether a kernel's name is that of a matrix product, a convolution or attention: an operator's main kernel.
 
