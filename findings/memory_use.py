@@ -12,6 +12,7 @@ import numpy as np
 
 from ..analysis.device_memory import DeviceMemory
 from ..trace.columns import IntColumn, matching
+from ..trace.printable import shortened
 from ..trace.trace import Trace
 from .every_rank import Part, on_ranks
 from .finding import MEASURED, POSSIBLE, Candidate, Evidence, Intervention
@@ -115,7 +116,7 @@ class MemoryNearlyFull:
         command = f"etplus analyze {shlex.quote(trace.file)}"
         held = [
             Evidence(
-                f"at the peak: {row.operator}{f' in {row.modules[-1]}' if row.modules else ''}"
+                f"at the peak: {shortened(row.operator, 80)}"
                 f"{f', {row.source}' if row.source else ''} ({row.category})", row.bytes, "bytes", command,
             )
             for row in memory.holders[:3]

@@ -16,7 +16,6 @@ from ..analysis.flops import Product
 from ..trace.conventions import MAX_NAME
 from ..trace.dtypes import itemsize
 from ..trace.kernel_kinds import computes_products
-from ..trace.kernel_names import kernel_label
 from .every_rank import Part, on_ranks
 from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Evidence, Intervention
 from .module_paths import place_of
@@ -87,8 +86,7 @@ def _groups(case: Case, rank: int) -> tuple[ProductGroup, ...]:
     for item in np.flatnonzero(items.kind == PRODUCT_WORK).tolist():
         event = int(items.event[items.first[item]])
         extents, dtype = items.product(item), work.dtypes[work.dtype[event]]
-        key = items.name(item) if items.call[item] >= 0 else kernel_label(items.kernel(item))
-        members.setdefault((key, extents, dtype, items.kernel(item)), []).append(item)
+        members.setdefault((items.label(item), extents, dtype, items.kernel(item)), []).append(item)
     found = []
     for (op, extents, dtype, _), at in members.items():
         ns, bound = items.time(at), items.bound_ns[at]
@@ -273,7 +271,7 @@ class OldKernels:
         command = items.command
         evidence = tuple(
             Evidence(
-                f"{group.text} on {kernel_label(items.kernel(group.items[0]))}; {_share_text(group)}", group.ns, "ns",
+                f"{group.text} on {items.kernel_text(group.items[0])}; {_share_text(group)}", group.ns, "ns",
                 command,
             )
             for group in groups[:4]
@@ -338,7 +336,7 @@ class NoTensorFloat:
         slow, usual, fast = (min(max(part, bound), ns) for part in (slow, usual, fast))
         if usual >= ns:
             return None
-        names = sorted({kernel_label(items.kernel(item)) for item in found})
+        names = sorted({items.kernel_text(item) for item in found})
         command = f"etplus analyze {shlex.quote(trace.file)}"
         device = next(iter(analysis.devices.values()))
         text = f"products and convolutions on kernels of full float32: {', '.join(names[:4])}"

@@ -21,6 +21,7 @@ from ..trace.conventions import MAX_NAME
 from ..trace.intervals import sums
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
 from ..trace.kernel_names import kernel_label
+from ..trace.printable import shortened
 from ..trace.tables import OP, Calls
 from ..trace.tensors import Signature
 from ..trace.trace import Trace
@@ -60,6 +61,7 @@ _VIEWS_TEXT = (
 )
 """Operators that compute nothing by themselves."""
 _VIEWS = frozenset(_VIEWS_TEXT.split())
+_LONGEST_NAME = 80
 _WHOLE = frozenset(
     [
         *("mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "_softmax", "_log_softmax"),
@@ -127,8 +129,13 @@ class WorkItems:
         return self.trace.name_at(int(table.name[events[int(ns.argmax())]]))
 
     def label(self, item: int) -> str:
-        """The operator's name, or else the kernel's short one."""
-        return self.name(item) if self.call[item] >= 0 else kernel_label(self.name(item))
+        """The operator's name, or else the kernel's short one; for a sentence."""
+        name = self.name(item)
+        return shortened(name if self.call[item] >= 0 else kernel_label(name), _LONGEST_NAME)
+
+    def kernel_text(self, item: int) -> str:
+        """The kernel's short name, for a sentence."""
+        return shortened(kernel_label(self.kernel(item)), _LONGEST_NAME)
 
     def signature(self, item: int) -> Signature | None:
         """What the operator was called with, None where that is not recorded."""
@@ -177,13 +184,13 @@ class WorkItems:
 
     def time(self, items: Iterable[int]) -> int:
         """Their time together, ns."""
-        return int(self.ns[list(items)].sum())
+        return int(self.ns[np.array(list(items), np.int64)].sum())
 
     def host_ns(self, items: Iterable[int]) -> int:
         """Time on the host of the operators of items on a device, 0 for those of a CPU: it is their time already."""
         if not self.on_device:
             return 0
-        calls = np.unique(self.call[list(items)])
+        calls = np.unique(self.call[np.array(list(items), np.int64)])
         calls = calls[(calls >= 0) & (calls < len(self.trace.calls))]
         return int((self.trace.calls.end[calls] - self.trace.calls.ts[calls]).sum())
 

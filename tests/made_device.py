@@ -18,7 +18,7 @@ H100: dict[str, Any] = {
     "warpSize": 32, "numSms": 132, "maxThreadsPerBlock": 1024,
 }  # fmt: skip
 FLOPS, TF32, FLOAT32, BANDWIDTH = 989.4e12, 494.7e12, 67e12, 3.35e12
-_TYPES = {"bf16": ("c10::BFloat16", 2), "f32": ("float", 4)}
+_TYPES = {"bf16": ("c10::BFloat16", 2), "f32": ("float", 4), "f64": ("double", 8)}
 POINTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::{}, std::array<char*, 2ul> >(int)"
 
 
