@@ -293,7 +293,7 @@ class OptimizerLoop:
         what = ", ".join(f"{name} × {count:,}" for name, count in names.most_common(4))
         candidate = Candidate(
             self.id,
-            f"the optimizer runs {len(mine):,} elementwise operators for {len(chains):,} parameters one by one,"
+            f"the optimizer runs {len(mine):,} elementwise operators, one parameter after the other,"
             f" {ns / 1e6:,.2f} ms",
             place_of(items.trace, items.rows(mine)),
             (

@@ -33,6 +33,8 @@ _NEARLY_FULL = 0.9
 """Of the device's memory reserved: allocators begin to free and to retry, fragments count."""
 _FRAGMENTED = 0.2
 """Of what is reserved, not allocated at the peak: blocks of 2 and 20 MB that are rounded up explain up to a tenth."""
+_LEAST_OWN = 0.1
+"""Of the peak that was allocated in the trace: an engine for serving takes all memory for its cache when it starts."""
 _MB = 1e6
 
 
@@ -108,7 +110,7 @@ class MemoryNearlyFull:
             if whole is None or not memory.reserves:
                 continue
             reserved = int(memory.reserved.max())
-            if reserved >= _NEARLY_FULL * whole:
+            if reserved >= _NEARLY_FULL * whole and _held_since(memory) >= _LEAST_OWN * memory.peak_bytes:
                 return Part(self._candidate(trace, memory, reserved, whole))
         return None
 
@@ -142,6 +144,11 @@ class MemoryNearlyFull:
             else "checkpoint the modules that hold most, or a smaller batch; optimizer state: ZeRO or FSDP",
             "the reserved bytes in the table of memory",
         )
+
+
+def _held_since(memory: DeviceMemory) -> int:
+    """Bytes held at the peak that were allocated in the trace."""
+    return memory.peak_bytes - min(memory.base, memory.peak_bytes)
 
 
 def capacity(trace: Trace, memory: DeviceMemory) -> int | None:

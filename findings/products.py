@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +33,8 @@ _LEAST_NS = 10_000
 """Shorter products are launches and the filling of the device more than work."""
 _LAUNCH_NS = 3_000
 """What a kernel takes however little it does."""
+_LARGE_FLOPS = 10**9
+"""Of products of fewer FLOPs the rate says nothing where no peak is known: they may be bound by memory."""
 _SMALL = 16
 """The least extent of the tiles of tensor cores (mma.m16n8k16, MFMA 16×16)."""
 _ALIGNED_BYTES = 16
@@ -49,6 +51,7 @@ class ProductGroup:
     Attributes:
         items: positions. extents: of each; None where shapes are not recorded. dtype: "tf32" where the kernel says so.
         ns, bound_ns: together; bound_ns −1 where it is not known. flops_share: of the peak, None where not known.
+        compared: no peak is known: the bound is such that the fastest product of the trace reaches `_REACHED` of it.
     """
 
     items: tuple[int, ...]
@@ -58,6 +61,7 @@ class ProductGroup:
     ns: int
     bound_ns: int
     flops_share: float | None
+    compared: bool = False
 
     @property
     def reached(self) -> float | None:
@@ -97,7 +101,28 @@ def _groups(case: Case, rank: int) -> tuple[ProductGroup, ...]:
         found.append(
             ProductGroup(tuple(at), op, extents, dtype, ns, int(bound.sum()) if (bound >= 0).all() else -1, share)
         )
-    return tuple(sorted(found, key=lambda group: (-group.ns, group.text, group.dtype)))
+    found.sort(key=lambda group: (-group.ns, group.text, group.dtype))
+    return tuple(_compared(items, found))
+
+
+def _compared(items: WorkItems, groups: Sequence[ProductGroup]) -> list[ProductGroup]:
+    """The groups, those whose bound is not known with one by the fastest large product of their type in the trace."""
+    flops = [items.flops[list(group.items)] for group in groups]
+    rates = {
+        at: float(done.sum() / group.ns)
+        for at, (group, done) in enumerate(zip(groups, flops, strict=True))
+        if group.bound_ns < 0 and group.ns and (done >= 0).all()
+    }
+    best: dict[str, float] = {}
+    for at, rate in rates.items():
+        if flops[at].min() >= _LARGE_FLOPS and not why_slow_extents(groups[at]):
+            best[groups[at].dtype] = max(best.get(groups[at].dtype, 0.0), rate)
+    return [
+        replace(group, bound_ns=round(group.ns * rates[at] / best[group.dtype] * _REACHED[1]), compared=True)
+        if at in rates and group.dtype in best and flops[at].min() >= _LARGE_FLOPS
+        else group
+        for at, group in enumerate(groups)
+    ]
 
 
 def _slow(group: ProductGroup) -> bool:
@@ -147,6 +172,8 @@ def _change(items: WorkItems, groups: Sequence[ProductGroup]) -> tuple[list[Inte
 
 
 def _share_text(group: ProductGroup) -> str:
+    if group.compared:
+        return f"{(group.reached or 0) / _REACHED[1]:.0%} of the rate of the fastest product of its type"
     flops = "" if group.flops_share is None else f"{group.flops_share:.1%} of peak FLOP/s, "
     return f"{flops}{group.reached or 0:.0%} of its bound"
 
@@ -189,7 +216,7 @@ class ProductDimensions:
             place_of(items.trace, items.rows(every)),
             tuple(evidence),
             ns,
-            LIKELY,
+            POSSIBLE if any(group.compared for group in groups) else LIKELY,
             "pad the dimensions to multiples of 8 (16-bit types; 16 for 8-bit ones) or 64: sequence length, vocabulary,"
             " hidden size; small products in a large batch belong into a fused kernel or one larger product",
             "the products reach more of the peak in the table of matrix products; the kernels' names say align8",

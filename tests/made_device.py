@@ -46,9 +46,12 @@ class MadeDevice:
         host: µs that an operator takes beside its launch, 4 µs.
     """
 
-    def __init__(self, host: float = 6.0, *, rank: int | None = None, shapes: bool = True) -> None:
+    def __init__(
+        self, host: float = 6.0, *, rank: int | None = None, shapes: bool = True, properties: Any = H100
+    ) -> None:
         self.events: list[dict[str, Any]] = []
         self.host, self.now, self.stream, self.rank, self.shapes = host, 1000.0, 7, rank, shapes
+        self.properties = properties
         self._free: dict[int, float] = {}
         self._correlation = 100
 
@@ -119,7 +122,7 @@ class MadeDevice:
     @property
     def content(self) -> bytes:
         """The file."""
-        header: dict[str, Any] = {"deviceProperties": [H100]} if self._free else {}
+        header: dict[str, Any] = {"deviceProperties": [self.properties]} if self._free else {}
         if self.rank is not None:
             header["distributedInfo"] = {"backend": "nccl", "rank": self.rank, "world_size": 2}
         return orjson.dumps(kineto_document(self.events, **header))

@@ -299,6 +299,18 @@ def test_products_that_reach_most_of_the_peak_are_none_whatever_their_extents() 
     assert not set(_all_of(device)) & set(LAWS)
 
 
+def test_on_an_unknown_device_products_are_compared_with_each_other() -> None:
+    device = MadeDevice(properties={**H100, "name": "Nobody's GPU", "computeMajor": 99})
+    _odd_product(device, before=True)
+    finding = _all_of(device)["product-dimensions"]
+    assert finding.certainty == "possible" and "of the rate of the fastest product" in finding.title
+    rate, best = (2 * 4096 * n * 768 / took for n, took in (
+        (50257, of_product(1, 4096, 50257, 768, 0.2)), (2304, of_product(1, 4096, 2304, 768, 0.7))
+    ))  # fmt: skip
+    took = 8 * of_product(1, 4096, 50257, 768, 0.2) * 1000
+    assert finding.gain is not None and abs(finding.gain.ns - took * (1 - rate / best)) < 0.02 * took
+
+
 def test_memory_that_is_nearly_full_is_said_with_what_holds_it() -> None:
     found = {}
     for share in (0.5, 0.95):
@@ -314,6 +326,15 @@ def test_memory_that_is_nearly_full_is_said_with_what_holds_it() -> None:
     values = [one.value for one in found[0.95].evidence]
     assert values[0] == int(H100["totalGlobalMem"] * 0.95) and found[0.95].gain is None
     assert "in fragments" in found[0.95].title and "aten::empty" in found[0.95].evidence[1].text
+
+
+def test_memory_that_was_taken_before_the_trace_is_no_finding_of_it() -> None:
+    """As an engine for serving does, whose steps need little more."""
+    device, whole = MadeDevice(), H100["totalGlobalMem"]
+    for number in range(8):
+        device.memory(int(whole * 0.93) + 4096 * number, int(whole * 0.95), 4096, 4096 * (number + 1))
+        device.linear(4096, 4096, 4096)
+    assert "memory-nearly-full" not in _all_of(device)
 
 
 def test_recomputation_that_memory_needs_is_none() -> None:
