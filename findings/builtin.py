@@ -12,6 +12,7 @@ from .communication_findings import COMMUNICATION
 from .device import DEVICE
 from .finding import Candidate, Detector
 from .host_findings import HOST
+from .recording_gaps import RECORDING
 from .serving_findings import SERVING
 from .step_outliers import STEPS
 from .stragglers import STRAGGLERS
@@ -19,7 +20,7 @@ from .stragglers import STRAGGLERS
 GROUP = "etplus.findings"
 """Group of the entry points of other packages: the name is the finding's, the value a `Detector` or a class of one."""
 
-BUILT_IN: tuple[Detector, ...] = (*HOST, *DEVICE, *COMMUNICATION, *STRAGGLERS, *SERVING, *STEPS)
+BUILT_IN: tuple[Detector, ...] = (*HOST, *DEVICE, *COMMUNICATION, *STRAGGLERS, *SERVING, *STEPS, *RECORDING)
 
 
 def detectors() -> Mapping[str, Callable[[Case], Iterator[Candidate]]]:

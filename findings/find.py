@@ -13,6 +13,7 @@ from .builtin import detectors
 from .case import Case
 from .finding import Candidate, Finding, Gain
 from .pricing import priced, together
+from .recording_gaps import INCOMPLETE
 
 FIRST = 7
 """So many findings at most are on the first screen: more are not read."""
@@ -96,6 +97,8 @@ def find_findings(case: Case) -> Findings:
         return Findings((), None, tuple(known), None, 0, (f"nothing was looked for: {error}",))
     candidates: list[Candidate] = [found for find in known.values() for found in find(case)]
     found = priced(case, candidates)
+    if all(finding.id == INCOMPLETE for _, finding in found):
+        found = []
     notes = []
     if base.largest > REFUSED:
         notes.append(f"the replay is off by {base.makespan:+.1%}; over {REFUSED:.0%} it says nothing of gains")
