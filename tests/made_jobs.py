@@ -314,6 +314,7 @@ class Job:
         """ET and Kineto trace of each rank, as JSON.
 
         Args:
+            network: that the job is recorded on.
             waits: the profiler was asked for `cuda_sync` records, which say what each stream wait waits for.
             network: what they are recorded on.
         """
@@ -336,11 +337,11 @@ class Job:
             texts.append((orjson.dumps(et), orjson.dumps(kineto)))
         return texts
 
-    def write(self, folder: Path, *, waits: bool = False) -> list[tuple[Path, Path]]:
+    def write(self, folder: Path, *, waits: bool = False, network: Network = RECORDED) -> list[tuple[Path, Path]]:
         """Write `rank<N>.et.json` and `rank<N>.kineto.json`, see `texts`; returns their paths."""
         folder.mkdir(parents=True, exist_ok=True)
         paths = []
-        for rank, texts in enumerate(self.texts(waits=waits)):
+        for rank, texts in enumerate(self.texts(waits=waits, network=network)):
             pair = folder / f"rank{rank}.et.json", folder / f"rank{rank}.kineto.json"
             for path, text in zip(pair, texts, strict=True):
                 path.write_bytes(text)

@@ -1,0 +1,68 @@
+"""Pairs of traces before and after a change: the finding is there and then gone, its gain is that of the change."""
+
+from __future__ import annotations
+
+import sys
+
+import orjson
+import pytest
+from etplus.linker import link
+from made_gpu_steps import GPU_PAIRS
+from made_job_pairs import JOB_PAIRS, NETWORK
+from support import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from findings import EXPECTED, RECORDED
+
+
+@pytest.mark.parametrize("name", GPU_PAIRS)
+def test_a_made_step_takes_what_its_law_says(name: str) -> None:
+    """The replay of either side ends when the simulation does, and the change gains."""
+    before, after = (GPU_PAIRS[name].played(after=after) for after in (False, True))
+    for machine in (before, after):
+        found = link(None, orjson.dumps(machine.document())).replay()
+        assert found.makespan_ns == pytest.approx(machine.makespan_ns, rel=0.01)
+    assert after.makespan_ns < 0.9 * before.makespan_ns
+
+
+@pytest.mark.parametrize("name", JOB_PAIRS)
+def test_a_made_job_gains(name: str) -> None:
+    before, after = (JOB_PAIRS[name].job(after=after).makespan_ns(NETWORK) for after in (False, True))
+    assert after < 0.9 * before
+
+
+def test_each_recorded_pair_was_measured_and_is_small() -> None:
+    """Before and after, of every rank an ET and a Kineto trace of less than 60 kB; slower before, by sample."""
+    measured = orjson.loads((RECORDED / "measured.json").read_bytes())
+    folders = {path.name for path in RECORDED.iterdir() if path.is_dir()}
+    assert folders == set(measured) == {*EXPECTED, *HELD_OUT, *UNEXPECTED} - set(GPU_PAIRS) - set(JOB_PAIRS)
+    for name, times in measured.items():
+        files = sorted((RECORDED / name).iterdir())
+        assert {path.name.split(".")[0] for path in files} == {"before", "after"}
+        assert len(files) in (4, 8) and all(path.stat().st_size < 60_000 for path in files)
+        before, after = (times[when]["step_ns"] / times[when]["samples"] for when in ("before", "after"))
+        assert after < before
+
+
+@pytest.fixture(scope="module")
+def every() -> list[Score]:
+    return scores()
+
+
+@pytest.mark.slow
+def test_each_finding_is_there_before_and_gone_after(every: list[Score]) -> None:
+    assert [one.name for one in every if not (one.present and one.first and one.gone)] == []
+    assert len(every) >= 12
+
+
+@pytest.mark.slow
+def test_gains_are_those_of_the_changes(every: list[Score]) -> None:
+    """The sign in nine of ten, the size within 30% and the interval around it in four of five."""
+    for share, what in ((0.9, "sign"), (0.8, "size"), (0.8, "contained")):
+        wrong = [one.name for one in every if not getattr(one, what)]
+        assert len(wrong) <= (1 - share) * len(every), (what, wrong)
+
+
+def test_well_tuned_traces_have_no_findings() -> None:
+    assert [finding.title for found in (tuned(), tuned_ranks()) for finding in found] == []
