@@ -31,7 +31,7 @@ def priced(case: Case, candidates: Iterable[Candidate]) -> list[tuple[Candidate,
     for candidate in worth:
         gain = None
         if candidate.interventions and left:
-            gain, left = gain_of(case, [candidate]), left - 1
+            gain, left = gain_of(case, [candidate], least_ns=candidate.least_gain * makespan), left - 1
         if gain is None or gain.ns >= candidate.least_gain * makespan:
             found.append((candidate, candidate.finding(gain)))
     return sorted(found, key=lambda pair: _order(pair[1]))
@@ -43,7 +43,7 @@ def together(case: Case, found: Sequence[tuple[Candidate, Finding]]) -> Gain | N
     return gain_of(case, gaining) if len(gaining) > 1 else None
 
 
-def gain_of(case: Case, candidates: Sequence[Candidate]) -> Gain | None:
+def gain_of(case: Case, candidates: Sequence[Candidate], *, least_ns: float = 0) -> Gain | None:
     """What the changes of some candidates bring together; None where nothing in the graph is meant by them.
 
     Recording makes calls longer, but not the work beside them. So the change is also replayed on the timeline without
@@ -54,12 +54,15 @@ def gain_of(case: Case, candidates: Sequence[Candidate]) -> Gain | None:
     the gain is a concave function of what is taken away. A change that takes away a share s < 1 of the time gains at
     least s of the gain, and one that takes away s > 1 times it gains at most s times the gain. Last they are moved by
     the error of the replay without changes and by the unexplained share of that with them, both of the gain.
+
+    Args:
+        least_ns: a gain that is far below is not wanted more exactly.
     """
     try:
         changed = replay(changed_graph(case, case.graph, candidates), case.constants)
         recorded = max(case.makespan_ns - changed.makespan_ns, 0)
         unrecorded = recorded
-        if case.unrecorded is not None:
+        if case.unrecorded is not None and recorded >= least_ns / 2:
             base = case.unrecorded
             other = replay(changed_graph(case, base.graph, candidates), case.constants)
             share = max(base.makespan_ns - other.makespan_ns, 0) / max(base.makespan_ns, 1)
