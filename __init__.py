@@ -16,6 +16,7 @@ from .trace.lazy import lazy_names
 if TYPE_CHECKING:
     from .converters.convert import convert
     from .converters.job import Job, load
+    from .findings.trace_changes import diff
     from .jobs.batch import link_many
     from .linker import link
     from .measuring.measured import Measured
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
-    "EtplusError", "Job", "Layout", "Measured", "Trace", "__version__", "build_graph", "convert", "fit_constants",
-    "link", "link_many", "load", "measure", "replay", "reshard",
+    "EtplusError", "Job", "Layout", "Measured", "Trace", "__version__", "build_graph", "convert", "diff",
+    "fit_constants", "link", "link_many", "load", "measure", "replay", "reshard",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(
@@ -42,6 +43,7 @@ __getattr__, __dir__ = lazy_names(
         ".trace.trace": "Trace",
         ".converters.convert": "convert",
         ".converters.job": "Job load",
+        ".findings.trace_changes": "diff",
         ".linker": "link",
         ".jobs.batch": "link_many",
         ".measuring.measured": "Measured",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from ..analysis.summary import analyse
-from ..analysis.trace_diff import diff_text, difference, json_of_difference
+from ..analysis.trace_diff import difference
+from ..findings.trace_changes import changes
 from ..report.report_html import diff_html
 from ..schemas.text.files import open_output
 from ..trace.selection import part_of
@@ -24,9 +25,9 @@ examples:
   etplus diff before.json after.json -o diff.html       # a page: call tree, iterations, what got slower
   etplus diff main.json branch.json --fail-over 5%      # in continuous integration
 
-The first trace is A, the second B, of whatever devices; a pair (--et-file, --kineto-file) is A. What only one of them
-has is shown with dashes. Where both have iterations, means of an iteration are compared; else, and with --total, the
-whole traces.
+The first trace is A, the second B, of whatever devices; a pair (--et-file, --kineto-file) is A. What became slower
+comes first, and why, as far as the traces show it. What only one of them has is shown with dashes. Where both have
+iterations, means of an iteration are compared; else, and with --total, the whole traces.
 
 Exit status: 0 compared, 2 bad input or usage, 4 B takes longer than --fail-over allows.
 """
@@ -60,11 +61,12 @@ def run(arguments: argparse.Namespace) -> int:
     a, b = (analyse(part, own, annotation=arguments.annotation) for part in parts)
     warn_of_damage([a.trace, b.trace])
     found = difference(a, b, by_shape=arguments.by_shape, total=arguments.total)
+    changed = changes(found, a, b)
     if is_page(arguments.output):
-        write_json(arguments.json, json_of_difference(found) if arguments.json else None)
+        write_json(arguments.json, changed.to_dict() if arguments.json else None)
         with open_output(arguments.output) as out:
             out.write(diff_html(found, a, b))
         say(f"wrote   {arguments.output}")
     else:
-        write_tables(arguments, diff_text(found, terminal_width(), arguments.top), json_of_difference(found))
+        write_tables(arguments, changed.to_text(terminal_width(), arguments.top), changed.to_dict())
     return report_regressions(found, arguments.fail_over)

@@ -14,10 +14,22 @@ if TYPE_CHECKING:
     from .find import Findings, find_findings
     from .finding import Candidate, Detector, Evidence, Finding, Gain, Intervention, Where
     from .places import where_of
+    from .trace_changes import TraceChanges, diff
 
 __all__ = [
-    "Candidate", "Case", "Detector", "Evidence", "Finding", "Findings", "Gain", "Intervention", "Where",
-    "find_findings", "where_of",
+    "Candidate",
+    "Case",
+    "Detector",
+    "Evidence",
+    "Finding",
+    "Findings",
+    "Gain",
+    "Intervention",
+    "TraceChanges",
+    "Where",
+    "diff",
+    "find_findings",
+    "where_of",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(
@@ -27,6 +39,7 @@ __getattr__, __dir__ = lazy_names(
         ".find": "Findings find_findings",
         ".finding": "Candidate Detector Evidence Finding Gain Intervention Where",
         ".places": "where_of",
+        ".trace_changes": "TraceChanges diff",
     },
     __all__,
 )

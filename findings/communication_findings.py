@@ -229,15 +229,16 @@ class SmallMessages:
             count = int(np.count_nonzero(small)) / steps
             if count < FEWEST_SMALL:
                 continue
-            latency = _latency(rank.comms.bytes[at], rank.transfer[at])
+            latency, told = _latency(rank.comms.bytes[at], rank.transfer[at])
             whole = int(size[small].sum())
             fewer = int(np.count_nonzero(small)) - steps * max(int(np.ceil(whole / steps / BUCKET_BYTES)), 1)
             if latency * fewer > 0:
-                yield self._candidate(case, times, part, small, latency, fewer)
+                yield self._candidate(case, times, part, small, latency, fewer, told=told)
 
     def _candidate(
-        self, case: Case, times: JobTimes, part: _Part, small: npt.NDArray[np.bool_], latency: float, fewer: int
-    ) -> Candidate:
+        self, case: Case, times: JobTimes, part: _Part, small: npt.NDArray[np.bool_], latency: float, fewer: int,
+        *, told: bool,
+    ) -> Candidate:  # fmt: skip
         k, at = next(iter(part.of.items()))
         rank, several = times.ranks[k], len(case.traces) > 1
         saved, issuing = latency * fewer, _issuing(rank, at)
@@ -249,7 +250,8 @@ class SmallMessages:
         size = rank.comms.bytes[at]
         return Candidate(
             self.id,
-            f"{len(at):,} {part.label}s of {part.group} move {size.mean() / 1024:,.1f} KiB each; about "
+            f"{len(at):,} {part.label}s of {part.group} move {size.mean() / 1024:,.1f} KiB each; "
+            f"{'about' if told else 'at most'} "
             f"{latency / 1e3:,.1f} µs of each is latency, {_ms(saved)} that fewer, larger ones would not take",
             where_of(rank.trace, rank.row[at], rank=rank.rank if several else None),
             (
@@ -261,12 +263,12 @@ class SmallMessages:
                 ),
             ),
             round(saved),
-            LIKELY if _of_gradients(rank, at) else POSSIBLE,
+            LIKELY if told and _of_gradients(rank, at) else POSSIBLE,
             "put them into one buffer: DDP's buckets (bucket_cap_mb), one FSDP unit around several small modules, "
             "torch.distributed.all_reduce_coalesced, or torch._utils._flatten_dense_tensors",
             "fewer rows of this collective, with more MB, in the table of communication of `etplus analyze`",
             (Intervention(f"comm:name={name_of(rank, at)}*{factor:.4g}", rows), *host),
-            low=0.5,
+            low=0.5 if told else 0.0,
             high=1.2,
         )  # fmt: skip
 
@@ -284,17 +286,17 @@ def _issuing(rank: RankTimes, at: IntColumn) -> str:
     return trace.names[int(mine[0])] if len(mine) == 1 and mine[0] >= 0 and mine[0] not in others else ""
 
 
-def _latency(size: IntColumn, ns: IntColumn) -> float:
-    """ns that a message of no size takes: by a line through the least time of the smallest and of the largest size, of
-    one size that least time itself."""
+def _latency(size: IntColumn, ns: IntColumn) -> tuple[float, bool]:
+    """ns that a message of no size takes, by a line through the least times of the smallest and of the largest size,
+    and whether there are two sizes that tell; of one size that least time itself, which it may be at most."""
     known = size > 0
     size, ns = size[known], ns[known]
     low, high = int(size.min()), int(size.max())
     least = float(ns[size == low].min())
     if high < 2 * low:
-        return least
+        return least, False
     slope = (float(ns[size == high].min()) - least) / (high - low)
-    return max(least - max(slope, 0.0) * low, 0.0)
+    return max(least - max(slope, 0.0) * low, 0.0), True
 
 
 def files(case: Case, command: str) -> str:

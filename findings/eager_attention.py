@@ -11,9 +11,9 @@ import numpy as np
 
 from ..analysis.flops import Product
 from ..trace.columns import mask_at
+from .every_rank import Part, on_ranks
 from .finding import LIKELY, MEASURED, Candidate, Evidence, Intervention
 from .module_paths import place_of
-from .ranks import Part, on_ranks
 from .work_items import (
     COPY_WORK,
     POINTWISE_WORK,
@@ -236,7 +236,7 @@ class EagerAttention:
         )  # fmt: skip
 
     def _candidate(self, items: WorkItems, groups: Sequence[AttentionGroup], taken: int) -> Candidate:
-        command = f"etplus analyze {items.trace.file}"
+        command = items.command
         every = [at for group in groups for at in (*group.items, *group.backward)]
         softmax = [group.softmax for group in groups]
         ns, total = items.time(softmax), max(items.total_ns, 1)

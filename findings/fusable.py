@@ -17,9 +17,10 @@ from ..trace.call_tree import nearest
 from ..trace.columns import grouped, matching
 from ..trace.kinds import ACCUMULATION, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
 from .eager_attention import in_attention
+from .every_rank import Part, on_ranks
 from .finding import LIKELY, POSSIBLE, Candidate, Evidence, Intervention
 from .module_paths import place_of
-from .ranks import Part, on_ranks
+from .small_operators import operator_loops
 from .work_items import (
     COPY_WORK,
     NORM_WORK,
@@ -27,6 +28,7 @@ from .work_items import (
     REDUCTION_WORK,
     SOFTMAX_WORK,
     WorkItems,
+    phases_of,
     work_items,
 )
 
@@ -133,6 +135,7 @@ def _chains(case: Case, rank: int) -> tuple[FusableChain, ...]:
     phase = phases_of(items)
     fits = np.isin(items.kind, _FUSES) & ~in_attention(case, rank)
     fits &= ~np.isin(phase, (ACCUMULATION, GRADIENT_COMMUNICATION))
+    fits[[at for loop in operator_loops(case)[rank] for at in loop.items]] = False
     for item in np.flatnonzero(fits & (items.kind == COPY_WORK) & (phase != OPTIMIZER)).tolist():
         fits[item] = casts(items, item)  # another layout is a finding of its own
     found: list[FusableChain] = []
@@ -146,15 +149,6 @@ def _chains(case: Case, rank: int) -> tuple[FusableChain, ...]:
         chain.append(item)
     found += _priced(items, shapes, chain)
     return tuple(found)
-
-
-def phases_of(items: WorkItems) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Of each item its phase, a code of `trace.kinds.PHASES`."""
-    known = items.call < len(items.trace.calls)
-    found: np.ndarray[tuple[int], np.dtype[np.int64]] = np.where(
-        known & (items.call >= 0), np.append(items.trace.origin.phase, 0)[np.where(known, items.call, -1)], 0
-    )
-    return found.astype(np.int64)
 
 
 def _continues(
@@ -211,13 +205,13 @@ class ElementwiseChains:
         saved = ns - sum(chain.fused_ns for chain in chains)
         if saved < _LEAST_SAVED * items.total_ns or not chains:
             return None
-        command = f"etplus analyze {items.trace.file}"
+        command = items.command
         size, count = sum(chain.saved_bytes for chain in chains), sum(len(chain.items) for chain in chains)
         evidence = []
         for names, same in _by_names(items, chains)[:3]:
             taken = sum(items.time(chain.items) for chain in same)
             text = f"{_text(items, names)}, {len(same):,} times"
-            evidence.append(Evidence(text, taken, "ns", f"{command}: operators"))
+            evidence.append(Evidence(text, taken, "ns", command))
         if size:
             evidence.append(
                 Evidence(
@@ -294,7 +288,7 @@ class OptimizerLoop:
         ns, fused = items.time(mine), self._fused_ns(items, chains)
         if ns - fused < _LEAST_SAVED * items.total_ns:
             return None
-        command = f"etplus analyze {items.trace.file}"
+        command = items.command
         names = Counter(items.label(at) for at in mine)
         what = ", ".join(f"{name} × {count:,}" for name, count in names.most_common(4))
         candidate = Candidate(
@@ -303,7 +297,7 @@ class OptimizerLoop:
             f" {ns / 1e6:,.2f} ms",
             place_of(items.trace, items.rows(mine)),
             (
-                Evidence(f"operators of the phase optimizer: {what}", ns, "ns", f"{command}: operators, phases"),
+                Evidence(f"operators of the phase optimizer: {what}", ns, "ns", command),
                 Evidence("chains of operators, one a parameter", len(chains), "chains", command),
                 *items.host_evidence(mine, command),
             ),

@@ -16,7 +16,7 @@ from ..trace.tables import OP
 from ..trace.trace import Trace
 from .case import Case
 from .finding import LIKELY, MEASURED, Candidate
-from .ranks_of_case import RankOfCase, worst_rank
+from .ranks_of_case import RankOfCase, quoted, worst_rank
 
 LATE_START = 0.02
 """Share of the makespan before the first GPU event from which on a late start is reported: launching takes some time in
@@ -41,7 +41,13 @@ _PINNED_SHARE = 0.4
 """A copy from pinned memory takes 0.2 to 0.6 of the time of one from pageable memory, which is copied twice (CUDA C++
 Best Practices Guide, "Pinned Memory"; 8 against 20 GB/s on PCIe 4)."""
 _TO_DEVICE = re.compile(r"(?i)htod|hosttodevice")
+_CAPTURE = re.compile(r"BeginCapture|EndCapture")
 _PAGEABLE = re.compile(r"(?i)pageable")
+
+
+def captures(trace: Trace) -> bool:
+    """Whether a graph is captured: what is launched then does not run, and the device waits for nothing."""
+    return bool(matching(trace.runtime.name, trace.names, _CAPTURE.search).any())
 
 
 class LateStart:
@@ -54,7 +60,7 @@ class LateStart:
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace = of.trace
-        if not len(trace.gpu):
+        if not len(trace.gpu) or captures(trace):
             return
         late = min(idle.before_first_ns for idle in idle_causes(trace))
         if late < max(LATE_START * of.case.makespan_ns, LEAST_LATE_NS):
@@ -88,7 +94,7 @@ class LateFinish:
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace = of.trace
-        if not len(trace.gpu):
+        if not len(trace.gpu) or captures(trace):
             return
         rest = min(idle.after_last_ns for idle in idle_causes(trace))
         if rest < LATE_FINISH * of.case.makespan_ns:
@@ -149,7 +155,7 @@ class LaunchBound:
         events, gaps = host_gaps(trace)
         waited = int(gaps.sum())
         launches = len(np.unique(trace.gpu.runtime[trace.gpu.runtime >= 0]))
-        if waited < HOST_WAIT * makespan or launches < FEWEST_LAUNCHES:
+        if waited < HOST_WAIT * makespan or launches < FEWEST_LAUNCHES or captures(trace):
             return
         busiest = max(idle_causes(trace), key=lambda idle: idle.host_waits)
         steps = max(len(trace.steps), 1)
@@ -211,8 +217,8 @@ class SynchronisingCalls:
         if not len(calls):
             return
         op = nearest(runtime.call[calls], trace.calls.parent, trace.calls.kind == OP)
-        top = np.where(op >= 0, trace.hierarchy.top[np.maximum(op, 0)], -1)
-        name = np.where(top >= 0, trace.calls.name[np.maximum(top, 0)], runtime.name[calls])
+        top = np.append(trace.hierarchy.top, -1)[op]
+        name = np.where(top >= 0, np.append(trace.calls.name, -1)[top], runtime.name[calls])
         line = _lines(trace, runtime.source[calls])
         keys, group = distinct_rows(name, line)
         taken = sums(group, runtime.end[calls] - runtime.ts[calls], len(keys))
@@ -235,7 +241,7 @@ class SynchronisingCalls:
             tuple(
                 of.evidence(
                     f"all calls of {wait}: time", _time_of_calls(trace, wait), "ns",
-                    f"select sum(dur_ns) from runtime where name = {_quoted(wait)}",
+                    f"select sum(dur_ns) from runtime where name = {quoted(wait)}",
                 )
                 for wait in waits
             ),
@@ -329,7 +335,7 @@ class PageableCopies:
             tuple(
                 of.evidence(
                     f"{kind}: time", int(gpu.dur[gpu.name == trace.name_codes[kind]].sum()), "ns",
-                    f"select sum(dur_ns) from device where name = {_quoted(kind)}",
+                    f"select sum(dur_ns) from device where name = {quoted(kind)}",
                 )
                 for kind in kinds
             ),
@@ -345,6 +351,7 @@ class PageableCopies:
                 of.change("overlap copy", rows),
             ),
             low=0.5,
+            high=1.1,
         )  # fmt: skip
 
 
@@ -360,8 +367,3 @@ def _time_of_calls(trace: Trace, name: str) -> int:
     runtime = trace.runtime
     mine = runtime.name == trace.name_codes[name]
     return int((runtime.end[mine] - runtime.ts[mine]).sum())
-
-
-def _quoted(text: str) -> str:
-    """A text in SQL."""
-    return "'" + text.replace("'", "''") + "'"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -13,13 +14,14 @@ from ..trace.columns import matching
 from ..trace.conventions import MAX_NAME
 from ..trace.kernel_names import kernel_label
 from ..trace.kinds import GRADIENT_COMMUNICATION, OPTIMIZER, RECOMPUTATION
+from ..trace.printable import shortened
 from .eager_attention import in_attention
+from .every_rank import Part, on_ranks
 from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Evidence, Intervention
-from .fusable import casts, fusable_chains, phases_of
+from .fusable import casts, fusable_chains
 from .memory_use import capacity
 from .module_paths import place_of
-from .ranks import Part, on_ranks
-from .work_items import COPY_WORK, WorkItems, work_items
+from .work_items import COPY_WORK, WorkItems, phases_of, work_items
 
 if TYPE_CHECKING:
     from .case import Case
@@ -28,6 +30,7 @@ _LAYOUT_KERNEL = re.compile(
     r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|batched_transpose_|transpose_NCHW|transpose_NHWC", re.IGNORECASE
 )
 """Kernels of cuDNN and MIOpen that bring tensors into the layout which a convolution wants, and back."""
+_LONGEST_NAME = 80
 _LEAST_LAYOUT = 0.02
 _LEAST_COPIES = 0.03
 """Of the device's time. Some copies are in every model: cuts and joins of tensors that no operator takes as they
@@ -39,6 +42,8 @@ _LEAST_COPY_NS = 5_000
 _LEAST_RECOMPUTED = 0.05
 """Of the device's time: recomputing only what is cheap (activations, norms) takes less, and saves most of the
 memory."""
+_COMPUTES = re.compile(r"aten::|triton_|_C::|flash_attn")
+_DISTRIBUTES = re.compile(r"Redistribute|TorchTensor(?:Backward)?$|c10d")
 _HEADROOM = 0.3
 """Of the device's memory: with less left, recomputation is what makes the model fit."""
 
@@ -58,8 +63,10 @@ class LayoutConversions:
         ns = int(gpu.dur[changed].sum())
         if ns < _LEAST_LAYOUT * items.total_ns or not ns:
             return None
-        names = Counter(kernel_label(trace.names[code]) for code in gpu.name[changed].tolist())
-        command = f"etplus analyze {trace.file}: kernels"
+        names = Counter(
+            shortened(kernel_label(trace.names[code]), _LONGEST_NAME) for code in gpu.name[changed].tolist()
+        )
+        command = f"etplus analyze {shlex.quote(trace.file)}"
         rows = gpu.source[changed]
         rows = rows[rows >= 0]
         text = ", ".join(f"{name} × {count:,}" for name, count in names.most_common(3))
@@ -104,7 +111,7 @@ class Copies:
         if ns < _LEAST_COPIES * items.total_ns or not ns:
             return None
         cast = [at for at in found if casts(items, at)]
-        command = f"etplus analyze {items.trace.file}: operators"
+        command = items.command
         around = Counter[str]()
         for at in found:
             around[_outer_name(items, at)] += int(items.ns[at])
@@ -165,19 +172,17 @@ class Recomputation:
 
     def _of_rank(self, case: Case, rank: int) -> Part | None:
         items, phase = work_items(case)[rank], phases_of(work_items(case)[rank])
-        found = np.flatnonzero(phase == RECOMPUTATION).tolist()
+        found = [at for at in np.flatnonzero(phase == RECOMPUTATION).tolist() if _computes(items, at)]
         ns = items.time(found) if found else 0
         if ns < _LEAST_RECOMPUTED * items.total_ns or not ns:
             return None
         left = _memory_left(case, rank)
         if left is not None and left < _HEADROOM:
             return None
-        command = f"etplus analyze {items.trace.file}"
-        evidence = [Evidence("of the phase recomputation", ns, "ns", f"{command}: phases")]
+        command = items.command
+        evidence = [Evidence("of the phase recomputation", ns, "ns", command)]
         if left is not None:
-            evidence.append(
-                Evidence("of the device's memory is never reserved", left, "share", f"{command}: memory allocated")
-            )
+            evidence.append(Evidence("of the device's memory is never reserved", left, "share", command))
         candidate = Candidate(
             self.id,
             f"forward work that runs again in backward takes {ns / 1e6:,.2f} ms, {ns / max(items.total_ns, 1):.0%} of"
@@ -192,6 +197,16 @@ class Recomputation:
         )
         rows = items.all_rows(found)
         return Part(candidate, (Intervention("remove op:CheckpointFunctionBackward", rows),), 0.8, 1.3)
+
+
+def _computes(items: WorkItems, item: int) -> bool:
+    """Not of DTensor's own functions, which are recorded as forward work inside of backward and move data there."""
+    at = int(items.call[item])
+    if not _COMPUTES.match(items.name(item)):
+        return False
+    while at >= 0 and not _DISTRIBUTES.search(items.trace.names[items.calls.name[at]]):
+        at = int(items.calls.parent[at])
+    return at < 0
 
 
 def _memory_left(case: Case, rank: int) -> float | None:

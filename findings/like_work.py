@@ -1,4 +1,4 @@
-"""Kernels that are slower than the same kernel is elsewhere in the trace, for the bytes or FLOPs that they do."""
+"""Operators that move their bytes more slowly than the same operator does elsewhere in the trace."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-from ..trace.columns import grouped
+from ..trace.columns import IntColumn, grouped
 from .eager_attention import in_attention
+from .every_rank import Part, on_ranks
 from .finding import LIKELY, Candidate, Evidence, Intervention
 from .module_paths import place_of
-from .ranks import Part, on_ranks
 from .work_items import COPY_WORK, NORM_WORK, POINTWISE_WORK, REDUCTION_WORK, SOFTMAX_WORK, WorkItems, work_items
 
 if TYPE_CHECKING:
@@ -29,53 +30,72 @@ _CACHED_BYTES = 64 << 20
 """Where the device's last cache is not known what moves less may come from it."""
 
 
+_BEST = 80
+"""Percentile of an operator's rates that counts as what it reaches: single events may be faster by a cache."""
+_LEAST_SLOW = 3
+"""So many slow events of one shape at least: single ones are disturbed by what the trace does not show."""
+
+
 @dataclass(frozen=True)
 class LikeWork:
-    """Items of one kernel and signature that are slow, and the rate that the kernel reaches elsewhere."""
+    """Slow items of one operator and signature, and the rate that the operator reaches elsewhere, bytes/ns."""
 
     items: tuple[int, ...]
-    kernel: str
     rate: float
     best: float
 
 
 def slow_among_like(case: Case, rank: int) -> list[LikeWork]:
-    """Items bound by memory that move fewer bytes a second than another signature of the same kernel does."""
+    """Items bound by memory that move fewer bytes a second than others of their operator do, and run by themselves."""
     items = work_items(case)[rank]
-    if not items.on_device:
-        return []
-    most_cached = max(
-        (device.l2_bytes or _CACHED_BYTES for device in case.analyses[rank].devices.values()), default=_CACHED_BYTES
-    )
-    wanted = np.isin(items.kind, _BY_BYTES) & (items.bytes > most_cached) & (items.ns >= _LEAST_NS) & (items.call >= 0)
-    wanted &= ~in_attention(case, rank)
-    at = np.flatnonzero(wanted)
+    at = _judged(items, case, rank)
     if not len(at):
         return []
-    gpu, calls = items.trace.gpu, items.calls
-    kernel = gpu.name[items.event[items.first[at]]]
-    single = np.diff(items.first)[at] == 1
-    rates: dict[int, list[tuple[float, tuple[int, ...]]]] = {}
-    for (code, _, one), mine in grouped(kernel, calls.signature[items.call[at]], single):
-        if one:
-            chosen = at[mine]
-            rate = float(items.bytes[chosen].sum() / items.ns[chosen].sum())
-            rates.setdefault(code, []).append((rate, tuple(chosen.tolist())))
+    rate = items.bytes[at] / items.ns[at]
+    bound = items.bound_ns[at] / items.ns[at]
     found = []
-    for code, those in rates.items():
-        best, example = max(those)
-        bound, ns = items.bound_ns[list(example)], items.ns[list(example)]
-        if (bound < 0).any() or bound.sum() < _LEAST_SHARE_OF_PEAK * ns.sum():
+    for _, mine in grouped(items.calls.name[items.call[at]]):
+        best = float(np.percentile(rate[mine], _BEST))
+        good = mine[rate[mine] >= best]
+        slow = mine[rate[mine] < _SLOWER * best]
+        if not len(slow) or bound[good].min() < _LEAST_SHARE_OF_PEAK:
             continue
-        found += [
-            LikeWork(members, items.trace.names[code], rate, best) for rate, members in those if rate < _SLOWER * best
-        ]
+        for _, members in grouped(items.calls.signature[items.call[at[slow]]]):
+            chosen = at[slow[members]]
+            if len(chosen) >= _LEAST_SLOW:
+                own = float(items.bytes[chosen].sum() / items.ns[chosen].sum())
+                found.append(LikeWork(tuple(chosen.tolist()), own, best))
+    return found
+
+
+def _judged(items: WorkItems, case: Case, rank: int) -> IntColumn:
+    """Items of one kernel each that is bound by memory, on known bytes and beside no other stream's work."""
+    if not items.on_device:
+        return np.zeros(0, np.int64)
+    devices = case.analyses[rank].devices.values()
+    cached = max((device.l2_bytes or _CACHED_BYTES for device in devices), default=_CACHED_BYTES)
+    wanted = np.isin(items.kind, _BY_BYTES) & (items.bytes > cached) & (items.ns >= _LEAST_NS) & (items.call >= 0)
+    wanted &= ~in_attention(case, rank) & (np.diff(items.first) == 1) & (items.bound_ns > 0)
+    at = np.flatnonzero(wanted)
+    return at[~_beside(items, at)]
+
+
+def _beside(items: WorkItems, at: IntColumn) -> npt.NDArray[np.bool_]:
+    """Which of some items run beside GPU events of other streams of their device."""
+    gpu, found = items.trace.gpu, np.zeros(len(at), np.bool_)
+    event = items.event[items.first[at]]
+    for (device, stream), mine in grouped(gpu.device[event], gpu.stream[event]):
+        others = np.flatnonzero((gpu.device == device) & (gpu.stream != stream))
+        if len(others):
+            others = others[np.argsort(gpu.ts[others], kind="stable")]
+            reach = np.maximum.accumulate(gpu.end[others])
+            last = np.searchsorted(gpu.ts[others], items.end[at[mine]]) - 1
+            found[mine] = (last >= 0) & (reach[np.maximum(last, 0)] > items.ts[at[mine]])
     return found
 
 
 class SlowerThanLike:
-    """A kernel bound by memory moves its bytes at half the rate, or less, that it reaches on other tensors of the
-    trace."""
+    """An operator bound by memory moves bytes at half the rate, or less, that it reaches in other calls."""
 
     id = "slower-than-like-work"
 
@@ -88,20 +108,19 @@ class SlowerThanLike:
             return None
         found.sort(key=lambda of: -items.time(of.items))
         ns = sum(items.time(of.items) for of in found)
-        command = f"etplus analyze {items.trace.file} --by-shape: kernels"
+        command = f"{items.command} --by-shape"
         evidence = tuple(self._evidence(items, of, command) for of in found[:3])
         first = found[0]
         candidate = Candidate(
             self.id,
-            f"{items.label(first.items[0])} moves {first.rate:,.0f} GB/s on some tensors and {first.best:,.0f} GB/s on"
-            f" others of the trace, by the same kernel; the slow ones take {ns / 1e6:,.2f} ms",
+            f"{items.label(first.items[0])} moves {first.rate:,.0f} GB/s in {len(first.items)} calls and"
+            f" {first.best:,.0f} GB/s in others, by the same operator; the slow ones take {ns / 1e6:,.2f} ms",
             place_of(items.trace, items.rows(at for of in found for at in of.items)),
             evidence,
             ns,
             LIKELY,
             "look at the strides of the slow ones: a transposed or expanded input is read across rows; make the"
-            " producer write"
-            " it in the order in which it is read",
+            " producer write it in the order in which it is read",
             "the rates of the two in the table of kernels by shape are alike",
         )
         changes = tuple(

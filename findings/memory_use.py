@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,11 @@ import numpy as np
 
 from ..analysis.device_memory import DeviceMemory
 from ..trace.columns import IntColumn, matching
+from ..trace.printable import shortened
 from ..trace.trace import Trace
+from .every_rank import Part, on_ranks
 from .finding import MEASURED, POSSIBLE, Candidate, Evidence, Intervention
 from .module_paths import place_of
-from .ranks import Part, on_ranks
 
 if TYPE_CHECKING:
     from .case import Case
@@ -56,7 +58,7 @@ class AllocatorCalls:
         if not len(found) or ns < _LEAST_HOST * case.makespan_ns:
             return None
         names = Counter(trace.names[code] for code in runtime.name[found].tolist())
-        command = f"etplus analyze {trace.file}: launches, host"
+        command = f"etplus analyze {shlex.quote(trace.file)}"
         text = ", ".join(f"{name} × {count:,}" for name, count in names.most_common(4))
         rows = runtime.source[found]
         steps = len(np.unique(trace.steps.of(runtime.ts[found], runtime.thread[found]))) if len(trace.steps) else 0
@@ -111,10 +113,10 @@ class MemoryNearlyFull:
         return None
 
     def _candidate(self, trace: Trace, memory: DeviceMemory, reserved: int, whole: int) -> Candidate:
-        command = f"etplus analyze {trace.file}: memory allocated"
+        command = f"etplus analyze {shlex.quote(trace.file)}"
         held = [
             Evidence(
-                f"at the peak: {row.operator}{f' in {row.modules[-1]}' if row.modules else ''}"
+                f"at the peak: {shortened(row.operator, 80)}"
                 f"{f', {row.source}' if row.source else ''} ({row.category})", row.bytes, "bytes", command,
             )
             for row in memory.holders[:3]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from ..replaying.graph_replay import replay
 from ..replaying.replay_graph import ReplayGraph
@@ -10,10 +14,12 @@ from ..replaying.replay_summary import REFUSED
 from ..replaying.whatif import apply_what_if, parse_what_if
 from ..trace.errors import UsageError
 from .case import Case
-from .finding import Candidate, Finding, Gain
+from .finding import Candidate, Evidence, Finding, Gain
 
 MOST_REPLAYS = 18
 """Candidates that are replayed, those with the most time at stake; with the base and the three together 20 replays."""
+ROWS = "the rows that it names: time"
+"""Text of the evidence that every finding with rows has; not shown in text."""
 TOGETHER = 3
 """So many findings from the top are also replayed together."""
 
@@ -31,9 +37,10 @@ def priced(case: Case, candidates: Iterable[Candidate]) -> list[tuple[Candidate,
     for candidate in worth:
         gain = None
         if candidate.interventions and left:
-            gain, left = gain_of(case, [candidate]), left - 1
+            gain, left = gain_of(case, [candidate], least_ns=candidate.least_gain * makespan), left - 1
         if gain is None or gain.ns >= candidate.least_gain * makespan:
-            found.append((candidate, candidate.finding(gain)))
+            finding = candidate.finding(gain)
+            found.append((candidate, replace(finding, evidence=(*finding.evidence, *_rows_as_evidence(case, finding)))))
     return sorted(found, key=lambda pair: _order(pair[1]))
 
 
@@ -43,7 +50,7 @@ def together(case: Case, found: Sequence[tuple[Candidate, Finding]]) -> Gain | N
     return gain_of(case, gaining) if len(gaining) > 1 else None
 
 
-def gain_of(case: Case, candidates: Sequence[Candidate]) -> Gain | None:
+def gain_of(case: Case, candidates: Sequence[Candidate], *, least_ns: float = 0) -> Gain | None:
     """What the changes of some candidates bring together; None where nothing in the graph is meant by them.
 
     Recording makes calls longer, but not the work beside them. So the change is also replayed on the timeline without
@@ -54,12 +61,15 @@ def gain_of(case: Case, candidates: Sequence[Candidate]) -> Gain | None:
     the gain is a concave function of what is taken away. A change that takes away a share s < 1 of the time gains at
     least s of the gain, and one that takes away s > 1 times it gains at most s times the gain. Last they are moved by
     the error of the replay without changes and by the unexplained share of that with them, both of the gain.
+
+    Args:
+        least_ns: a gain that is far below is not wanted more exactly.
     """
     try:
         changed = replay(changed_graph(case, case.graph, candidates), case.constants)
         recorded = max(case.makespan_ns - changed.makespan_ns, 0)
         unrecorded = recorded
-        if case.unrecorded is not None:
+        if case.unrecorded is not None and recorded >= least_ns / 2:
             base = case.unrecorded
             other = replay(changed_graph(case, base.graph, candidates), case.constants)
             share = max(base.makespan_ns - other.makespan_ns, 0) / max(base.makespan_ns, 1)
@@ -86,6 +96,20 @@ def changed_graph(case: Case, graph: ReplayGraph, candidates: Sequence[Candidate
             what_if = parse_what_if(change.what_if)
             graph = apply_what_if(graph, what_if, case.constants, lambda: case.row_bounds, rows=change.rows)
     return graph
+
+
+def _rows_as_evidence(case: Case, finding: Finding) -> tuple[Evidence, ...]:
+    """The time of the rows that the place of a finding names, so that each finding has a number that SQL gives."""
+    where = finding.where
+    ranks = [None, *case.graph.ranks] if len(case.traces) > 1 else [where.rank]
+    if not where.rows or where.rank not in ranks:
+        return ()
+    trace = case.traces[case.graph.ranks.index(where.rank) if where.rank in case.graph.ranks else 0]
+    mine = np.isin(trace.id, where.rows) & trace.timed
+    tables = " union all ".join(f"select id, dur_ns from {table}" for table in ("device", "calls", "runtime"))
+    query = f"select sum(dur_ns) from ({tables}) where id in ({', '.join(map(str, where.rows))})"
+    command = f"etplus sql {shlex.quote(trace.file)} {shlex.quote(query)}"
+    return (Evidence(ROWS, int(trace.dur[mine].sum()), "ns", command),)
 
 
 def _order(finding: Finding) -> tuple[float, float, str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,9 @@ from ..analysis.flops import Product
 from ..trace.conventions import MAX_NAME
 from ..trace.dtypes import itemsize
 from ..trace.kernel_kinds import computes_products
-from ..trace.kernel_names import kernel_label
+from .every_rank import Part, on_ranks
 from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Evidence, Intervention
 from .module_paths import place_of
-from .ranks import Part, on_ranks
 from .work_items import PRODUCT_WORK, WorkItems, work_items
 
 if TYPE_CHECKING:
@@ -86,8 +86,7 @@ def _groups(case: Case, rank: int) -> tuple[ProductGroup, ...]:
     for item in np.flatnonzero(items.kind == PRODUCT_WORK).tolist():
         event = int(items.event[items.first[item]])
         extents, dtype = items.product(item), work.dtypes[work.dtype[event]]
-        key = items.name(item) if items.call[item] >= 0 else kernel_label(items.kernel(item))
-        members.setdefault((key, extents, dtype, items.kernel(item)), []).append(item)
+        members.setdefault((items.label(item), extents, dtype, items.kernel(item)), []).append(item)
     found = []
     for (op, extents, dtype, _), at in members.items():
         ns, bound = items.time(at), items.bound_ns[at]
@@ -171,12 +170,12 @@ class ProductDimensions:
             return None
         ns = sum(group.ns for group in groups)
         groups.sort(key=lambda group: ("odd" not in why_slow_extents(group), -group.ns))
-        command = f"etplus analyze {items.trace.file}"
+        command = items.command
         evidence = [
             Evidence(
                 f"{group.text} in {group.dtype}, {len(group.items)} times: {why_slow_extents(group)};"
                 f" {_share_text(group)}",
-                group.ns, "ns", f"{command}: matrix products",
+                group.ns, "ns", command,
             )
             for group in groups[:4]
         ]  # fmt: skip
@@ -245,7 +244,7 @@ def _older_kernels(items: WorkItems, groups: Sequence[ProductGroup], command: st
         return []
     made, device = old[0][1]
     text = f"on kernels for compute capability {made / 10:.1f}, the device has {device / 10:.1f}"
-    return [Evidence(text, sum(group.ns for group, _ in old), "ns", f"{command}: kernels")]
+    return [Evidence(text, sum(group.ns for group, _ in old), "ns", command)]
 
 
 class OldKernels:
@@ -269,11 +268,11 @@ class OldKernels:
             return None
         made, device = _older(items, groups[0]) or (0, 0)
         ns = sum(group.ns for group in groups)
-        command = f"etplus analyze {items.trace.file}"
+        command = items.command
         evidence = tuple(
             Evidence(
-                f"{group.text} on {kernel_label(items.kernel(group.items[0]))}; {_share_text(group)}", group.ns, "ns",
-                f"{command}: kernels",
+                f"{group.text} on {items.kernel_text(group.items[0])}; {_share_text(group)}", group.ns, "ns",
+                command,
             )
             for group in groups[:4]
         )  # fmt: skip
@@ -298,7 +297,7 @@ class OldKernels:
 # float32 without TF32
 
 _FULL_FLOAT32 = re.compile(r"sgemm|scudnn|simt_|ffma|f32f32_f32f32_f32|cudnn.*float.*fprop|fft2d_c2r", re.IGNORECASE)
-_FACTORS = (0.6, 0.35, 0.2)
+_FACTORS = (0.6, 0.3, 0.15)
 """Time in TF32 over that in float32, at least saved to most. The peaks are 1 : 8 (A100) and 1 : 7.4 (H100); NVIDIA's
 own measurements of networks are 2 to 5 times as fast for products and convolutions."""
 _WORTH = 2.0
@@ -337,8 +336,8 @@ class NoTensorFloat:
         slow, usual, fast = (min(max(part, bound), ns) for part in (slow, usual, fast))
         if usual >= ns:
             return None
-        names = sorted({kernel_label(items.kernel(item)) for item in found})
-        command = f"etplus analyze {trace.file}: kernels"
+        names = sorted({items.kernel_text(item) for item in found})
+        command = f"etplus analyze {shlex.quote(trace.file)}"
         device = next(iter(analysis.devices.values()))
         text = f"products and convolutions on kernels of full float32: {', '.join(names[:4])}"
         ratio = device.tflops["tf32"] / device.tflops["float32"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -15,12 +14,15 @@ from ..jobs.rank_communications import RankCommunications, communications, kind_
 from ..replaying.rank_coupling import ranks_of
 from ..schemas.communications import backend_rows, comm_rows
 from ..trace.columns import IntColumn, matching, positions
+from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.intervals import Intervals, intersection, union
+from ..trace.kinds import GPU
+from ..trace.steps import family_of
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .case import Case
 
-_NO_WORK = re.compile(r"_?c10d(?:_functional)?::|(?:gloo|nccl|mpi|ucc):|record_param_comms")
+NO_WORK = re.compile(r"_?c10d(?:_functional)?::|(?:gloo|nccl|mpi|ucc):|record_param_comms")
 """How operators begin that communicate, issue a communication, or wait for one."""
 _ENGINE = re.compile(r"autograd::engine::evaluate_function")
 """Around an autograd function the engine also runs hooks, which may wait; what they compute are operators of their
@@ -89,7 +91,7 @@ class RankTimes:
             calls = trace.calls
             works = (calls.kind == OP) & ~matching(calls.name, trace.names, _ENGINE.match)
             works &= ~np.isin(calls.source, backend_rows(trace, comm_rows(trace)))
-            around = np.flatnonzero(matching(calls.name, trace.names, _NO_WORK.match))
+            around = np.flatnonzero(matching(calls.name, trace.names, NO_WORK.match))
             while len(around):  # an operator around one that waits is no work, those beside that one are
                 works[around] = False
                 around = np.unique(calls.parent[around])
@@ -113,15 +115,9 @@ class JobTimes:
     offsets: dict[int, int]
 
 
-_KNOWN: WeakKeyDictionary[Case, JobTimes] = WeakKeyDictionary()
-
-
 def job_times(case: Case) -> JobTimes:
     """Those of a case, made once."""
-    found = _KNOWN.get(case)
-    if found is None:
-        found = _KNOWN[case] = _times(case)
-    return found
+    return case.once(_times, "job times")
 
 
 def _times(case: Case) -> JobTimes:
@@ -164,6 +160,23 @@ def _covered_until(busy: Intervals, ts: IntColumn) -> IntColumn:
     begun = np.searchsorted(busy.start, ts, side="right")
     over = np.append(0, busy.end)[begun] - ts
     return total[begun] - np.where(begun > 0, np.maximum(over, 0), 0)
+
+
+def work_keys(trace: Trace, rows: IntColumn, known: dict[tuple[str, bool], int]) -> IntColumn:
+    """int64, of each row the number of its name and of whether it runs on the device; annotations without their running
+    numbers.
+
+    Args:
+        known: the numbers so far, to which new ones are added.
+    """
+    device, annotation = trace.kind[rows] == GPU, trace.scope[rows] == ANNOTATION_SCOPE
+    columns = np.stack([trace.name[rows], device, annotation], axis=1)
+    distinct, of = np.unique(columns, axis=0, return_inverse=True)
+    names = [
+        (family_of(trace.names[name]) if numbered else trace.names[name], bool(on_device))
+        for name, on_device, numbered in distinct.tolist()
+    ]
+    return np.array([known.setdefault(key, len(known)) for key in names], np.int64)[of.reshape(-1)]
 
 
 def group_label(times: RankTimes, group: int) -> str:

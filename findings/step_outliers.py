@@ -17,11 +17,11 @@ from ..trace.errors import ConvertError
 from ..trace.intervals import sums
 from ..trace.kinds import CPU, GPU
 from ..trace.printable import shortened
-from ..trace.steps import family_of
 from ..trace.trace import Trace
 from .case import Case
 from .finding import LIKELY, MEASURED, Candidate, Detector, Evidence, Intervention
 from .places import where_of
+from .rank_times import work_keys
 
 EXPLAINS = 0.5
 """What takes longer in a step explains it if it makes up this share of what the step takes longer."""
@@ -161,13 +161,8 @@ class _RowsOfSteps:
     @staticmethod
     def of(trace: Trace, steps: MarkedIterations, ns: IntColumn) -> _RowsOfSteps:
         row = np.flatnonzero((steps.of_row >= 0) & np.isin(trace.kind, (CPU, GPU)))
-        pairs, of = np.unique(np.stack([trace.name[row], trace.kind[row] == GPU], axis=1), axis=0, return_inverse=True)
         known: dict[tuple[str, bool], int] = {}
-        codes = [
-            known.setdefault((family_of(trace.names[name]), bool(device)), len(known))
-            for name, device in pairs.tolist()
-        ]
-        key = np.array(codes, np.int64)[of.reshape(-1)]
+        key = work_keys(trace, row, known)
         shapes = scatter(len(trace), trace.calls.source, shape_labels(trace)[1][trace.calls.signature])
         return _RowsOfSteps(trace, steps, row, steps.of_row[row], key, list(known), ns, shapes)
 

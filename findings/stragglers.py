@@ -10,16 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ..jobs.clocks import arrivals
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, matching
 from ..trace.intervals import sums
-from ..trace.kinds import GPU
+from ..trace.kinds import CPU, GPU
 from ..trace.printable import shortened
-from ..trace.steps import family_of
 from .case import Case
-from .communication_findings import files
-from .finding import LIKELY, MEASURED, Candidate, Detector, Evidence, Intervention
+from .finding import LIKELY, MEASURED, Candidate, Detector, Evidence, Intervention, Where
 from .places import where_of
-from .rank_times import JobTimes, job_times
+from .rank_times import NO_WORK, JobTimes, job_times, work_keys
 
 OF_ALL_WAITING = 0.6
 """Share of all waiting that one rank must have caused to be called late: ranks that are late by chance share it about
@@ -34,6 +32,8 @@ median."""
 UNLIKE = 0.1
 """Calls and GPU events, counted by name, that a rank has more or less than the others before its work is called
 another."""
+UNEXPLAINED = 0.05
+"""Share of the recording that others must wait for a rank to be told of it though nothing that it does takes longer."""
 _MOST_NAMED = 3
 """So many causes are changed one by one in the replay."""
 _NAME = 60
@@ -93,7 +93,7 @@ class Straggler:
         for late in _late_ranks(case):
             extras, unlike = _extras(case, late)
             if unlike <= UNLIKE:
-                yield _candidate(self.id, case, late, extras, unlike)
+                yield from _candidates(self.id, case, late, extras, unlike)
 
 
 class UnlikeWork:
@@ -105,7 +105,7 @@ class UnlikeWork:
         for late in _late_ranks(case):
             extras, unlike = _extras(case, late)
             if unlike > UNLIKE:
-                yield _candidate(self.id, case, late, extras, unlike)
+                yield from _candidates(self.id, case, late, extras, unlike)
 
 
 def _late_ranks(case: Case) -> Iterator[_Late]:
@@ -158,72 +158,76 @@ def _caused(times: JobTimes, k: int) -> _Cause:
 
 def _extras(case: Case, late: _Late) -> tuple[list[_Extra], float]:
     """What the late rank does longer than the others since then, the most first; and how unlike its work is: calls and
-    GPU events that it has more or fewer of, by name, over theirs."""
-    graph, own_times = case.graph, job_times(case)
+    GPU events of the whole recording that it has more or fewer of, by name, over theirs. Calls that communicate are
+    left out: they may wait."""
+    graph, times = case.graph, job_times(case)
     durations = graph.durations
     known: dict[tuple[str, bool], int] = {}
-    keys, parts = [], []
-    after = _since(case, own_times, late)
-    for k, trace in enumerate(graph.traces):
-        first = int(graph.first_row[k])
-        rows = np.flatnonzero((graph.start[first : first + len(trace)] >= 0) & (trace.ts >= after[k]))
-        rows = np.setdiff1d(rows, own_times.ranks[k].row)
-        device = trace.kind[rows] == GPU
-        pairs, of = np.unique(np.stack([trace.name[rows], device], axis=1), axis=0, return_inverse=True)
-        codes = [
-            known.setdefault((family_of(trace.names[name]), bool(on_device)), len(known))
-            for name, on_device in pairs.tolist()
-        ]
-        keys.append(np.array(codes, np.int64)[of.reshape(-1)])
-        parts.append(rows + first)
+    keys, parts, whole = [], [], []
+    for k, (begin, end) in enumerate(_compared_time(times, late)):
+        trace, first = graph.traces[k], int(graph.first_row[k])
+        rows = np.flatnonzero(np.isin(trace.kind, (CPU, GPU)) & trace.timed)
+        rows = rows[~matching(trace.name[rows], trace.names, NO_WORK.match) & ~np.isin(rows, times.ranks[k].row)]
+        key, inside = work_keys(trace, rows, known), (trace.ts[rows] >= begin) & (trace.ts[rows] < end)
+        keys.append(key[inside])
+        parts.append(rows[inside] + first)
+        whole.append(key)
     ns = np.stack([sums(key, durations[rows], len(known)) for key, rows in zip(keys, parts, strict=True)])
     count = np.stack([np.bincount(key, minlength=len(known)) for key in keys])
-    rest = np.delete(np.arange(len(keys)), late.k)
+    rest = np.array([k for k, rows in enumerate(parts) if k != late.k and len(rows)], np.int64)
+    if not len(rest):
+        return [], 0.0
     usual, usual_count = np.median(ns[rest], axis=0), np.median(count[rest], axis=0)
-    order = np.argsort(-(ns[late.k] - usual), kind="stable")
+    order = np.argsort(usual - ns[late.k], kind="stable")
     names = list(known)
     found = [
         _Extra(
             names[code][0], names[code][1], parts[late.k][keys[late.k] == code],
-            float(ns[late.k, code]), float(usual[code]),
-            int(count[late.k, code]), float(usual_count[code]),
+            float(ns[late.k, code]), float(usual[code]), int(count[late.k, code]), float(usual_count[code]),
         )
         for code in order[ns[late.k, order] > usual[order]].tolist()
     ]  # fmt: skip
-    unlike = float(np.abs(count[late.k] - usual_count).sum() / max(usual_count.sum(), 1))
-    return found, unlike
+    every = np.stack([np.bincount(key, minlength=len(known)) for key in whole])
+    usual_every = np.median(every[rest], axis=0)
+    return found, float(np.abs(every[late.k] - usual_every).sum() / max(usual_every.sum(), 1))
 
 
-def _since(case: Case, times: JobTimes, late: _Late) -> list[int]:
-    """Of each rank the time, on its trace's clock, from which on ranks are compared: the end of the collective before
-    the first to which the late rank came late; their beginning where that is among the first."""
-    mine = times.ranks[late.k]
-    ended = mine.end[mine.start < late.since_ns]
-    if not len(ended):
-        return [0] * len(case.traces)
-    wall = int(ended.max()) + mine.trace.base_time_ns - times.offsets.get(late.rank, 0)
-    return [wall + times.offsets.get(of.rank, 0) - of.trace.base_time_ns for of in times.ranks]
+def _compared_time(times: JobTimes, late: _Late) -> list[tuple[int, int]]:
+    """Of each rank the time, on its trace's clock, in which ranks are compared: from the collective before the first to
+    which the late rank came late until their last one, so that all have been through the same part of the program."""
+    largest = max((group.ranks for group in times.joint if late.rank in group.ranks), key=len)
+    group = next(group for group in times.joint if group.ranks == largest)
+    mine = group.start[:, group.ranks.index(late.rank)] - times.ranks[late.k].trace.base_time_ns
+    at = max(int(np.searchsorted(mine, late.since_ns)) - 1, 0)
+    found = []
+    for rank in times.ranks:
+        if rank.rank in group.ranks:
+            i, base = group.ranks.index(rank.rank), rank.trace.base_time_ns
+            found.append((int(group.end[at, i]) - base, int(group.start[-1, i]) - base))
+        else:
+            found.append((0, 0))  # nothing of it is compared
+    return found
 
 
-def _candidate(name: str, case: Case, late: _Late, extras: list[_Extra], unlike: float) -> Candidate:
+def _candidates(name: str, case: Case, late: _Late, extras: list[_Extra], unlike: float) -> Iterator[Candidate]:
     trace = case.traces[late.k]
     wait = late.wait_ns
     causes = _causes(extras, wait)
+    if not causes and wait < UNEXPLAINED * case.makespan_ns:
+        return
     rows = np.concatenate([extra.rows for extra in causes]) if causes else np.zeros(0, np.int64)
     own = rows - int(case.graph.first_row[late.k])
-    load = "python -c 'import etplus; print(etplus.load(["
-    listed = ", ".join(f'"{of.file}"' for of in case.traces)
-    command = (
-        f"{load}{shlex.quote(listed)[1:-1] if shlex.quote(listed) != listed else listed}]).stragglers.to_pandas())'"
+    files = shlex.quote(
+        f"import etplus; print(etplus.load({[of.file for of in case.traces]!r}).stragglers.to_pandas())"
     )
+    command = f"python -c {files}"
     since = late.since_ns - trace.row_span.start
     begun = "" if late.since == 0 else f" since {since / 1e6:,.1f} ms"
     more = f"; it has {unlike:.0%} other or more calls and kernels" if unlike > UNLIKE else ""
     evidence = [
         Evidence(
             f"rank {late.rank} comes last to {late.last:,} of {late.of:,} collectives, and causes {late.share:.0%} of "
-            f"all "
-            f"waiting; each other rank waits {_ms(wait)} for it", round(wait), "ns", command,
+            f"all waiting; each other rank waits {_ms(wait)} for it", round(wait), "ns", command,
         )
     ]  # fmt: skip
     evidence += [
@@ -235,16 +239,15 @@ def _candidate(name: str, case: Case, late: _Late, extras: list[_Extra], unlike:
         for extra in causes[:_MOST_NAMED]
     ]  # fmt: skip
     cause = f": {_cause(causes, wait)}" if causes else "; nothing that the traces show takes longer on it"
-    return Candidate(
+    yield Candidate(
         name,
         f"the others wait {_ms(wait)} for rank {late.rank}{begun}{more}{cause}",
-        where_of(trace, own, rank=late.rank, start_ns=since) if not len(own) else where_of(trace, own, rank=late.rank),
+        where_of(trace, own, rank=late.rank) if len(own) else Where(rank=late.rank, start_ns=since),
         tuple(evidence),
         round(wait),
         MEASURED if causes else LIKELY,
         _advice(name, causes),
-        f"rank {late.rank} no longer comes last to most collectives (`etplus report "
-        f"{files(case, '').split(' ', 2)[2]}`)",
+        f"rank {late.rank} no longer comes last to most collectives: `etplus.load([…]).stragglers`",
         tuple(_interventions(late.rank, causes, extras)) if causes else (),
         low=0.8,
         high=1.2,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from ..trace.conventions import MAX_NAME
 from ..trace.intervals import sums
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
 from ..trace.kernel_names import kernel_label
+from ..trace.printable import shortened
 from ..trace.tables import OP, Calls
 from ..trace.tensors import Signature
 from ..trace.trace import Trace
@@ -59,6 +61,7 @@ _VIEWS_TEXT = (
 )
 """Operators that compute nothing by themselves."""
 _VIEWS = frozenset(_VIEWS_TEXT.split())
+_LONGEST_NAME = 80
 _WHOLE = frozenset(
     [
         *("mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "_softmax", "_log_softmax"),
@@ -126,8 +129,13 @@ class WorkItems:
         return self.trace.name_at(int(table.name[events[int(ns.argmax())]]))
 
     def label(self, item: int) -> str:
-        """The operator's name, or else the kernel's short one."""
-        return self.name(item) if self.call[item] >= 0 else kernel_label(self.name(item))
+        """The operator's name, or else the kernel's short one; for a sentence."""
+        name = self.name(item)
+        return shortened(name if self.call[item] >= 0 else kernel_label(name), _LONGEST_NAME)
+
+    def kernel_text(self, item: int) -> str:
+        """The kernel's short name, for a sentence."""
+        return shortened(kernel_label(self.kernel(item)), _LONGEST_NAME)
 
     def signature(self, item: int) -> Signature | None:
         """What the operator was called with, None where that is not recorded."""
@@ -176,13 +184,13 @@ class WorkItems:
 
     def time(self, items: Iterable[int]) -> int:
         """Their time together, ns."""
-        return int(self.ns[list(items)].sum())
+        return int(self.ns[np.array(list(items), np.int64)].sum())
 
     def host_ns(self, items: Iterable[int]) -> int:
         """Time on the host of the operators of items on a device, 0 for those of a CPU: it is their time already."""
         if not self.on_device:
             return 0
-        calls = np.unique(self.call[list(items)])
+        calls = np.unique(self.call[np.array(list(items), np.int64)])
         calls = calls[(calls >= 0) & (calls < len(self.trace.calls))]
         return int((self.trace.calls.end[calls] - self.trace.calls.ts[calls]).sum())
 
@@ -194,6 +202,11 @@ class WorkItems:
         """What `host_ns` says, as evidence; () where that is nothing."""
         ns = self.host_ns(items)
         return (Evidence("of their operators on the host", ns, "ns", command),) if ns else ()
+
+    @property
+    def command(self) -> str:
+        """The command that prints the tables of the trace."""
+        return f"etplus analyze {shlex.quote(self.trace.file)}"
 
     @property
     def what(self) -> str:
@@ -215,6 +228,15 @@ def work_items(case: Case) -> tuple[WorkItems, ...]:
         [True]
     """
     return case.once(lambda of: tuple(_items_of(of, rank) for rank in range(len(of.traces))), "work items")
+
+
+def phases_of(items: WorkItems) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Of each item its phase, a code of `trace.kinds.PHASES`."""
+    known = items.call < len(items.trace.calls)
+    found: np.ndarray[tuple[int], np.dtype[np.int64]] = np.where(
+        known & (items.call >= 0), np.append(items.trace.origin.phase, 0)[np.where(known, items.call, -1)], 0
+    )
+    return found.astype(np.int64)
 
 
 def _items_of(case: Case, rank: int) -> WorkItems:
@@ -269,7 +291,8 @@ def _of_cpu(trace: Trace) -> WorkItems:
     calls = trace.calls
     views = matching(calls.name, trace.names, lambda name: plain_name(name) in _VIEWS or bool(_WRAPPER.match(name)))
     is_op = calls.kind == OP
-    works = is_op & ~views
+    scalar = np.array([_is_scalar(signature) for signature in trace.signatures] + [False], np.bool_)
+    works = is_op & ~views & ~scalar[calls.signature]
     mostly_own = works & (2 * trace.self_ns >= calls.end - calls.ts)
     mostly_own |= is_op & matching(calls.name, trace.names, lambda name: plain_name(name) in _WHOLE)
     works &= nearest(calls.parent, calls.parent, mostly_own) < 0
@@ -284,6 +307,11 @@ def _of_cpu(trace: Trace) -> WorkItems:
         trace, False, calls.thread[at], calls.ts[at], calls.end[at], calls.end[at] - calls.ts[at], kind, at, calls,
         np.arange(count + 1), at, none, none, none,
     )  # fmt: skip
+
+
+def _is_scalar(signature: Signature) -> bool:
+    """Whether a call was given numbers only, as tensors: what operators do with a Python number."""
+    return bool(signature.tensors) and all(tensor.numel <= 1 for tensor in signature.tensors)
 
 
 def _kinds(

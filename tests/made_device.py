@@ -18,7 +18,7 @@ H100: dict[str, Any] = {
     "warpSize": 32, "numSms": 132, "maxThreadsPerBlock": 1024,
 }  # fmt: skip
 FLOPS, TF32, FLOAT32, BANDWIDTH = 989.4e12, 494.7e12, 67e12, 3.35e12
-_TYPES = {"bf16": ("c10::BFloat16", 2), "f32": ("float", 4)}
+_TYPES = {"bf16": ("c10::BFloat16", 2), "f32": ("float", 4), "f64": ("double", 8)}
 POINTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::{}, std::array<char*, 2ul> >(int)"
 
 
@@ -116,12 +116,17 @@ class MadeDevice:
             }
         )
 
-    def trace(self) -> Trace:
-        """The recording."""
+    @property
+    def content(self) -> bytes:
+        """The file."""
         header: dict[str, Any] = {"deviceProperties": [H100]} if self._free else {}
         if self.rank is not None:
             header["distributedInfo"] = {"backend": "nccl", "rank": self.rank, "world_size": 2}
-        return load(orjson.dumps(kineto_document(self.events, **header)))
+        return orjson.dumps(kineto_document(self.events, **header))
+
+    def trace(self) -> Trace:
+        """The recording."""
+        return load(self.content)
 
     @property
     def span_ns(self) -> float:

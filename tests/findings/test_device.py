@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from etplus import link, load
@@ -11,7 +13,7 @@ from etplus.findings import Case, Finding, find_findings
 from etplus.findings.products import ProductGroup, why_slow_extents
 from etplus.findings.work_items import work_items
 from made_device import FLOAT32, FLOPS, H100, POINTWISE, TF32, MadeDevice, nbytes, of_bytes, of_product
-from support import shared_pair, shared_trace
+from support import call, shared_pair, shared_trace
 
 Program = Callable[[MadeDevice, bool], None]
 """Writes a program, with the problem or without it."""
@@ -194,6 +196,20 @@ def test_one_program_of_all_that_is_well_tuned_has_no_finding_of_the_device() ->
     assert not set(_all_of(device)) & set(LAWS)
 
 
+@pytest.mark.parametrize("name", LAWS)
+def test_the_evidence_comes_from_a_command_that_runs(name: str, tmp_path: Path) -> None:
+    device = MadeDevice()
+    LAWS[name](device, True)
+    file = tmp_path / "made trace.json"
+    file.write_bytes(device.content)
+    finding = {one.id: one for one in find_findings(Case([load(file)]))}[name]
+    for command in {one.command for one in finding.evidence}:
+        program, *words = shlex.split(command)
+        assert program == "etplus"
+        ran = call(*words, cwd=tmp_path)
+        assert ran.returncode == 0 and ran.stdout
+
+
 def test_together_the_first_three_bring_less_than_their_sum() -> None:
     device = MadeDevice()
     for name in ("eager-attention", "product-dimensions", "elementwise-chains"):
@@ -218,7 +234,7 @@ def test_one_finding_for_all_ranks_of_a_job() -> None:
     for device in ranks:
         _eager_attention(device, before=True)
     found = [one for one in find_findings(Case([device.trace() for device in ranks])) if one.id == "eager-attention"]
-    assert len(found) == 1 and "2 of 2 ranks" in found[0].title
+    assert len(found) == 1 and "2 of 2 ranks have it" in found[0].title
     assert found[0].gain is not None and found[0].gain.ns > 0.8 * ranks[0].span_ns * 0.8
 
 

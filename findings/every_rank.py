@@ -39,12 +39,11 @@ def on_ranks(case: Case, find: Callable[[Case, int], Part | None]) -> Iterator[C
     )
     several = len(case.traces) > 1
     where, title = worst.candidate.where, worst.candidate.title
+    name = case.graph.ranks[rank]
     yield replace(
         worst.candidate,
-        title=f"{title} (rank {case.graph.ranks[rank]}; on {len(parts)} of {len(case.traces)} ranks)"
-        if several
-        else title,
-        where=replace(where, rank=case.graph.ranks[rank]) if several else where,
+        title=f"rank {name}: {title} ({len(parts)} of {len(case.traces)} ranks have it)" if several else title,
+        where=replace(where, rank=name) if several else where,
         interventions=changes,
         low=worst.low,
         high=worst.high,

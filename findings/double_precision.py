@@ -1,0 +1,91 @@
+"""Work in float64, which the model was hardly meant to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .every_rank import Part, on_ranks
+from .finding import MEASURED, Candidate, Evidence, Intervention
+from .module_paths import place_of
+from .work_items import PRODUCT_WORK, WorkItems, work_items
+
+if TYPE_CHECKING:
+    from .case import Case
+
+_LEAST_SHARE = 0.05
+"""Of the time of a trace: sums and losses are often kept in float64 on purpose, and take less."""
+_FACTORS = (0.65, 0.5, 0.4)
+"""Time in float32 over that in float64, at least saved to most: half the bytes, and half the width of vectors."""
+
+
+class DoublePrecision:
+    """Operators on tensors of float64: twice the bytes and, on most devices, a fraction of the FLOP/s of float32."""
+
+    id = "double-precision"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        yield from on_ranks(case, self._of_rank)
+
+    def _of_rank(self, case: Case, rank: int) -> Part | None:
+        items = work_items(case)[rank]
+        found = _in_double(items)
+        ns = items.time(found) if found else 0
+        if ns < _LEAST_SHARE * items.total_ns or not ns:
+            return None
+        names = Counter[str]()
+        for at in found:
+            names[items.label(at)] += int(items.ns[at])
+        command = items.command
+        products = [at for at in found if items.kind[at] == PRODUCT_WORK]
+        ratio = _peak_ratio(case, rank)
+        evidence = [Evidence(f"{name} on float64", time, "ns", command) for name, time in names.most_common(3)]
+        if ratio is not None:
+            evidence.append(Evidence("peak in float32 over that in float64", ratio, "times", command))
+        candidate = Candidate(
+            self.id,
+            f"operators on float64 take {ns / 1e6:,.2f} ms, {ns / max(items.total_ns, 1):.0%} of {items.what}",
+            place_of(items.trace, items.rows(found)),
+            tuple(evidence),
+            ns,
+            MEASURED,
+            "find where float64 comes from: arrays of NumPy (torch.from_numpy(x).float()),"
+            " torch.set_default_dtype; cast"
+            " it once, at the input",
+            "the tables of operators by shape and of kernels show float32",
+        )
+        others = sorted(set(found) - set(products))
+        by_product = min(_FACTORS[1], 1 / ratio) if ratio else _FACTORS[1]
+        word = "kernel" if items.on_device else f"op:{items.name(found[0])}"
+        changes = tuple(
+            Intervention(f"{word}*{factor:.4f}", items.rows(some))
+            for some, factor in ((products, by_product), (others, _FACTORS[1]))
+            if some
+        )
+        low, high = ((1 - factor) / (1 - _FACTORS[1]) for factor in (_FACTORS[0], _FACTORS[2]))
+        return Part(candidate, changes, low, high)
+
+
+def _in_double(items: WorkItems) -> list[int]:
+    """Items whose operator has a tensor of float64 with more than one element."""
+    double = [
+        any(tensor.dtype == "float64" and tensor.numel > 1 for tensor in signature.tensors)
+        for signature in items.trace.signatures
+    ]
+    if not any(double):
+        return []
+    code = np.where(items.call >= 0, np.append(items.calls.signature, -1)[items.call], -1)
+    found: list[int] = np.flatnonzero(np.append(np.array(double, np.bool_), False)[code]).tolist()
+    return found
+
+
+def _peak_ratio(case: Case, rank: int) -> float | None:
+    """Peak FLOP/s in float32 over those in float64, None where they are not known."""
+    for device in case.analyses[rank].devices.values():
+        full, double = device.peak_flops("float32"), device.peak_flops("float64")
+        if full and double:
+            return full / double
+    return None

@@ -1,0 +1,266 @@
+"""The same small operators again and again, on one tensor after the other: a loop that one operator could do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ..analysis.storages import storages_of
+from ..trace.call_tree import nearest
+from ..trace.columns import IntColumn, grouped
+from ..trace.kinds import ACCUMULATION, BACKWARD, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
+from ..trace.tables import OP
+from .every_rank import Part, on_ranks
+from .finding import LIKELY, Candidate, Evidence, Intervention
+from .module_paths import place_of
+from .work_items import OTHER_WORK, WorkItems, phases_of, work_items
+
+if TYPE_CHECKING:
+    from .case import Case
+
+_LEAST_ROUNDS = 8
+"""So many rounds at least: fewer are as often layers of a model."""
+_MOST_PERIOD = 4
+"""Operators of a round at most."""
+_SMALL_NS = 100_000
+"""An operator of a CPU that takes longer does more than it costs to call it (5 to 40 µs while it is recorded)."""
+_SMALL_KERNEL_NS = 10_000
+"""The same of a kernel: starting one takes 2 to 5 µs."""
+_NUMBER_BYTES = 64
+"""Storages of single numbers come and go unrecorded, and their ids with them."""
+_LEAST_SHARE = 0.02
+"""Of the makespan that the loops take on the host."""
+_LEFT = (0.35, 0.12, 0.03)
+"""Of the time of a loop what one operator on all tensors takes, beside the work: at most, mostly, at least. 0.1 for 48
+products of 16 × 32 × 32 as one `bmm`, 0.3 for `_foreach_lerp_` in place of `mul_` and `add_` (PyTorch 2.13, CPU)."""
+
+
+@dataclass(frozen=True)
+class OperatorLoop:
+    """Rounds of the same operators.
+
+    Attributes:
+        items: in order. period: operators of a round. begin, end: ns, of the calls on the host.
+    """
+
+    items: tuple[int, ...]
+    period: int
+    begin: int
+    end: int
+
+    @property
+    def rounds(self) -> int:
+        """How often they run."""
+        return len(self.items) // self.period
+
+
+def operator_loops(case: Case) -> tuple[tuple[OperatorLoop, ...], ...]:
+    """Of each rank the loops of small operators whose rounds do not depend on each other."""
+    return case.once(lambda of: tuple(map(_loops, work_items(of))), "operator loops")
+
+
+def _loops(items: WorkItems) -> tuple[OperatorLoop, ...]:
+    """Loops of small operators whose rounds do not depend on each other, as the ET's storages or the source line
+    say."""
+    at = _eligible(items)
+    found: list[OperatorLoop] = []
+    if not len(at):
+        return ()
+    name = items.calls.name[items.call[at]]
+    thread, ts, end = (getattr(items.calls, column)[items.call[at]] for column in ("thread", "ts", "end"))
+    order = np.lexsort((ts, thread))
+    at, name, thread, ts, end = at[order], name[order], thread[order], ts[order], end[order]
+    large = _medians(items, at) > (_SMALL_KERNEL_NS if items.on_device else _SMALL_NS)
+    key = np.where(large, -1 - np.arange(len(at)), name)
+    independent = _Independence(items)
+    place = 0
+    while place < len(at):
+        period, length = max(((p, _run(key, thread, place, p)) for p in range(1, _MOST_PERIOD + 1)), key=lambda x: x[1])
+        if length // period >= _LEAST_ROUNDS:
+            length -= length % period
+            members = tuple(at[place : place + length].tolist())
+            if independent.holds(members, period):
+                found.append(OperatorLoop(members, period, int(ts[place]), int(end[place + length - 1])))
+            place += length
+        else:
+            place += 1
+    return tuple(found)
+
+
+def _medians(items: WorkItems, at: IntColumn) -> npt.NDArray[np.float64]:
+    """Of some items the median time of those with the same operator and shapes: single ones are disturbed."""
+    call, found = items.call[at], np.zeros(len(at))
+    for _, mine in grouped(items.calls.name[call], items.calls.signature[call]):
+        found[mine] = np.median(items.ns[at[mine]])
+    return found
+
+
+def _eligible(items: WorkItems) -> IntColumn:
+    """Items with an operator of the trace, not of phases that have findings of their own; without what is on
+    scalars."""
+    phase = phases_of(items)
+    known = (items.call >= 0) & (items.call < len(items.trace.calls))
+    known &= ~np.isin(phase, (ACCUMULATION, GRADIENT_COMMUNICATION, OPTIMIZER, BACKWARD))
+    kept = [at for at in np.flatnonzero(known).tolist() if not _is_scalar(items, at)]
+    return np.array(kept, np.int64)
+
+
+def _is_scalar(items: WorkItems, item: int) -> bool:
+    signature = items.signature(item)
+    tensors = signature.tensors if signature is not None else ()
+    if items.kind[item] == OTHER_WORK and items.name(item).startswith("aten::_local_scalar"):
+        return True
+    return bool(tensors) and all(tensor.numel <= 1 for tensor in tensors)
+
+
+def _run(key: IntColumn, thread: IntColumn, place: int, period: int) -> int:
+    """How many operators from a place on repeat those of the period before them, the first period included."""
+    length = period
+    while (
+        place + length < len(key)
+        and key[place + length] == key[place + length - period]
+        and thread[place + length] == thread[place]
+    ):
+        length += 1
+    return length if length >= 2 * period else 0
+
+
+class _Independence:
+    """Whether rounds need nothing of each other."""
+
+    def __init__(self, items: WorkItems) -> None:
+        self._items = items
+        held = storages_of(items.trace)
+        self._held = held if len(held) else None
+        if self._held is not None:
+            storage = np.repeat(np.arange(len(held)), np.diff(held.first))
+            order = np.argsort(held.uses, kind="stable")
+            self._uses, self._storage = held.uses[order], storage[order]
+
+    def holds(self, members: Sequence[int], period: int) -> bool:
+        """By the storages of an ET: what one round makes or changes no other one is given. False without them."""
+        if self._held is None:
+            return False
+        calls = self._items.call[list(members)]
+        made: dict[int, int] = {}
+        for number, call in enumerate(calls.tolist()):
+            begin, end = np.searchsorted(self._uses, [call, call + 1])
+            in_place = self._items.name(members[number]).endswith("_")
+            used = Counter(self._storage[begin:end].tolist())
+            for storage, times in used.items():
+                if self._held.bytes[storage] <= _NUMBER_BYTES:
+                    continue
+                turn = number // period
+                writes = (in_place and times > 1) or int(self._held.call[storage]) == call  # given, and given back
+                if storage in made and made[storage] != turn:
+                    return False
+                if writes:
+                    made[storage] = turn
+        return bool(made)
+
+
+class SmallOperators:
+    """A loop in Python over tensors, with small operators on each, where one operator could do all at once.
+
+    The gain is that of the loop's time on the host, and on the device, but for what one operator takes (`_LEFT`).
+    """
+
+    id = "small-operators"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        yield from on_ranks(case, self._of_rank)
+
+    def _of_rank(self, case: Case, rank: int) -> Part | None:
+        items, loops = work_items(case)[rank], operator_loops(case)[rank]
+        ns = sum(end - begin for _, begin, end in (_with_ends(items, loop) for loop in loops))
+        if not loops or ns < _LEAST_SHARE * case.makespan_ns:
+            return None
+        every = [at for loop in loops for at in loop.items]
+        longest = max(loops, key=lambda loop: loop.end - loop.begin)
+        names = ", ".join(items.label(at) for at in longest.items[: longest.period])
+        command = items.command
+        product = any(name in names for name in ("mm", "matmul"))
+        candidate = Candidate(
+            self.id,
+            f"{names} run {longest.rounds} times in a row, on tensors that do not depend on each other; such loops take"
+            f" {ns / 1e6:,.2f} ms",
+            place_of(items.trace, items.rows(every)),
+            (
+                Evidence("from the first call of each loop to the end of its last", ns, "ns", command),
+                Evidence("of it in the operators themselves", items.stake_ns(every), "ns", command),
+                Evidence("operators in loops", len(every), "operators", command),
+            ),
+            ns,
+            LIKELY,
+            "stack the tensors and call torch.bmm, or one operator with a batch dimension (torch.vmap)"
+            if product
+            else "call the torch._foreach_ operator on the list of tensors, or torch.compile the loop",
+            "one operator in place of the loop in the table of operators",
+        )
+        slow, usual, fast = ((1 - left) / (1 - _LEFT[1]) for left in _LEFT)
+        return Part(candidate, self._changes(items, loops), slow / usual, fast / usual)
+
+    def _changes(self, items: WorkItems, loops: Sequence[OperatorLoop]) -> tuple[Intervention, ...]:
+        """The loops' operators, and the host's own time between them, at what is left."""
+        trace = items.trace
+        every = [at for loop in loops for at in loop.items]
+        left = _LEFT[1]
+        inside = np.zeros(len(trace), np.bool_)
+        for loop in loops:
+            inside[trace.calls.source[_with_ends(items, loop)[0]]] = True
+        inside |= nearest(trace.parent_row, trace.parent_row, inside) >= 0
+        changes = [Intervention(f"cpu*{left}", np.flatnonzero(inside & (trace.kind != GPU)))]
+        if items.on_device:
+            changes.append(Intervention(f"kernel*{left}", items.rows(every)))
+        around = _time_around(items, loops)
+        for call, between in around.items():
+            own = int(trace.self_ns[call])
+            factor = 1 - (1 - left) * min(between, own) / max(own, 1)
+            changes.append(Intervention(f"cpu*{factor:.6f}", trace.calls.source[[call]]))
+        return tuple(changes)
+
+
+def _time_around(items: WorkItems, loops: Sequence[OperatorLoop]) -> dict[int, int]:
+    """Of the calls directly around loops (an annotation, a module) the time that is in the loops and in no operator."""
+    calls, found = items.trace.calls, dict[int, int]()
+    for loop in loops:
+        tops, begin, end = _with_ends(items, loop)
+        inside = int((calls.end[tops] - calls.ts[tops]).sum())
+        parents = set(calls.parent[tops].tolist())
+        if len(parents) == 1 and -1 not in parents:
+            parent = parents.pop()
+            found[parent] = found.get(parent, 0) + max(end - begin - inside, 0)
+    return found
+
+
+_OPENS = frozenset(("aten::unbind", "aten::split", "aten::chunk", "aten::tensor_split", "aten::split_with_sizes"))
+_CLOSES = frozenset(("aten::stack", "aten::cat"))
+"""What takes tensors apart for a loop, and joins what it makes."""
+
+
+def _with_ends(items: WorkItems, loop: OperatorLoop) -> tuple[IntColumn, int, int]:
+    """The outermost operators of a loop with those directly before and after it that take apart and join; and when the
+    first begins and the last ends, ns."""
+    calls, names = items.trace.calls, items.trace.names
+    tops = _tops(items, loop.items)
+    siblings = np.flatnonzero(
+        (calls.parent == calls.parent[tops[0]]) & (calls.thread == calls.thread[tops[0]]) & (calls.kind == OP)
+    )
+    first, last = np.searchsorted(siblings, [tops[0], tops[-1]])
+    while first > 0 and names[calls.name[siblings[first - 1]]] in _OPENS:
+        first -= 1
+    while last + 1 < len(siblings) and names[calls.name[siblings[last + 1]]] in _CLOSES:
+        last += 1
+    every = np.union1d(tops, siblings[first : last + 1])
+    return every, int(calls.ts[every[0]]), int(calls.end[every[-1]])
+
+
+def _tops(items: WorkItems, members: Sequence[int]) -> IntColumn:
+    """The outermost operators around items."""
+    top = items.trace.hierarchy.top[items.call[list(members)]]
+    return np.unique(top[top >= 0])
