@@ -200,3 +200,14 @@ def test_ranks_of_a_job_are_asked_together_and_others_are_not() -> None:
     assert ask(both, "event", id="event:3@1").traces[0]["rank"] == 1
     apart = AskedTraces.of([linked(PAIR), linked("pairs/one_of_n")])
     assert not apart.job and ask(apart, "diff").facts
+
+
+def test_conditions_on_numbers_and_names() -> None:
+    def found(*where: str) -> list[int]:
+        return [row["count"] for row in ask(asked(), "table", name="operators", where=where, max_tokens=20_000).table()]
+
+    counts = found()
+    for sign, fits in (("<", int.__lt__), ("<=", int.__le__), (">", int.__gt__), (">=", int.__ge__), ("=", int.__eq__)):
+        assert found(f"count{sign}3") == [count for count in counts if fits(count, 3)], sign
+    assert len(found("count!=3")) == len(counts) - counts.count(3)
+    assert 0 < len(found("op~ATEN::M", "count>1")) < len(found("op~aten::m")) + 1

@@ -112,6 +112,7 @@ def how_much_communication_is_exposed(reply: Reply, raws: Raws) -> None:
 def which_kernels_are_hottest(reply: Reply, raws: Raws) -> None:
     (raw,) = raws
     same_times(reply.rows, "kernel", "device_ns", raw.time_by(lambda kernel: kernel["name"]))
+    assert all(row["mean_ns"] == round(row["device_ns"] / row["count"], 1) for row in reply.rows)
     count = Counter(kernel["name"] for kernel in raw.gpu)
     assert reply.rows[0]["count"] == max(c for name, c in count.items() if cut(name) == cut(reply.rows[0]["kernel"]))
 
@@ -404,6 +405,12 @@ def which_rank_is_late_in_the_last_step(reply: Reply, raws: Raws) -> None:
     assert reply.rows[0]["rank"] == 1 and reply.rows[0]["last"] == 1
     assert reply.rows[0]["caused_ns"] == (RANKS - 1) * LATE * 1000
     assert all(row["caused_ns"] == 0 and row["waited_ns"] == LATE * 1000 for row in reply.rows[1:])
+
+
+@asks("made", "hot", by="rank", steps="1")
+def is_a_rank_late_in_the_second_step(reply: Reply, raws: Raws) -> None:
+    assert [row["caused_ns"] + row["waited_ns"] for row in reply.rows] == [0] * RANKS
+    assert [row["collectives"] for row in reply.rows] == [1] * RANKS
 
 
 @asks("made", "hot", by="module", order="backward_self_ns", limit=1)

@@ -199,7 +199,7 @@ WRITES = (
     "analyze plus.json --csv {}", "analyze plus.json --overheads {}", "analyze plus.json --plots {}",
     "conformance plus.json --case gpu_shaped_from_cpu -o {}", "conformance plus.json --case train_cpu --json {}",
     "conformance --pairs {}", "sql plus.json -o {}.csv", "report plus.json -o {}.html",
-    "ask hot plus.json -o {}", "ask overview plus.json --json {}",
+    "why plus.json -o {}", "why plus.json --json {}", "ask hot plus.json -o {}", "ask overview plus.json --json {}",
     "augment kineto.json -o {}", "redact kineto.json -o {}",
     "diff plus.json plus.json -o {}", "demo -o {}",
     "batch . -o job --json {}", "batch . --json {}", "convert plus.json -o x.et --json {}",
