@@ -16,7 +16,7 @@ from ..trace.tables import OP
 from ..trace.trace import Trace
 from .case import Case
 from .finding import LIKELY, MEASURED, Candidate
-from .ranks_of_case import RankOfCase, worst_rank
+from .ranks_of_case import RankOfCase, quoted, worst_rank
 
 LATE_START = 0.02
 """Share of the makespan before the first GPU event from which on a late start is reported: launching takes some time in
@@ -241,7 +241,7 @@ class SynchronisingCalls:
             tuple(
                 of.evidence(
                     f"all calls of {wait}: time", _time_of_calls(trace, wait), "ns",
-                    f"select sum(dur_ns) from runtime where name = {_quoted(wait)}",
+                    f"select sum(dur_ns) from runtime where name = {quoted(wait)}",
                 )
                 for wait in waits
             ),
@@ -335,7 +335,7 @@ class PageableCopies:
             tuple(
                 of.evidence(
                     f"{kind}: time", int(gpu.dur[gpu.name == trace.name_codes[kind]].sum()), "ns",
-                    f"select sum(dur_ns) from device where name = {_quoted(kind)}",
+                    f"select sum(dur_ns) from device where name = {quoted(kind)}",
                 )
                 for kind in kinds
             ),
@@ -351,6 +351,7 @@ class PageableCopies:
                 of.change("overlap copy", rows),
             ),
             low=0.5,
+            high=1.1,
         )  # fmt: skip
 
 
@@ -366,8 +367,3 @@ def _time_of_calls(trace: Trace, name: str) -> int:
     runtime = trace.runtime
     mine = runtime.name == trace.name_codes[name]
     return int((runtime.end[mine] - runtime.ts[mine]).sum())
-
-
-def _quoted(text: str) -> str:
-    """A text in SQL."""
-    return "'" + text.replace("'", "''") + "'"

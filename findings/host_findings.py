@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from .finding import Detector
 from .host import LateFinish, LateStart, LaunchBound, PageableCopies, SynchronisingCalls
-from .host_work import DataLoading, DoublePrecision, HostLoop, PythonOverhead, SmallOperators
+from .host_work import DataLoading, HostLoop, PythonOverhead
 
 HOST: tuple[Detector, ...] = (
-    LateStart(), LaunchBound(), SynchronisingCalls(), PageableCopies(), DataLoading(), HostLoop(), SmallOperators(),
-    DoublePrecision(), PythonOverhead(), LateFinish(),
+    LateStart(), LaunchBound(), SynchronisingCalls(), PageableCopies(), DataLoading(), HostLoop(), PythonOverhead(),
+    LateFinish(),
 )  # fmt: skip

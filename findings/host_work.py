@@ -1,4 +1,4 @@
-"""Findings of work on the host: data loading, loops over small operators, double precision, Python between calls."""
+"""Findings of work on the host: data loading, values that are read one by one, Python between calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, distinct_rows, grouped, matching
+from ..trace.columns import IntColumn, grouped, matching
 from ..trace.intervals import intersection, union
 from ..trace.kinds import DATA, FORWARD, UNKNOWN
 from ..trace.printable import shortened
@@ -17,24 +17,19 @@ from ..trace.trace import Trace
 from .case import Case
 from .finding import LIKELY, MEASURED, POSSIBLE, Candidate
 from .profiler_cost import event_cost_ns
-from .ranks_of_case import RankOfCase, worst_rank
+from .ranks_of_case import RankOfCase, quoted, worst_rank
 
 DATA_LOADING = 0.05
 """Share of the makespan in which the thread of the steps waits for data: with workers it takes a percent or two."""
 FEWEST_REPEATED = 8
-"""So often at least a line calls the same operator in a step, in a module: less is no loop worth rewriting."""
-SMALL_NS = 30_000
-"""A call that takes less, without the cost of its recording, is mostly the call: dispatching takes 1 to 10 µs."""
+"""So often at least a line reads a value in a step: less is no loop worth rewriting."""
 LOOP = 0.03
-"""Share of the makespan that a loop over small operators must take."""
+"""Share of the makespan that a loop over values must take."""
 MOST_LOOPS = 3
-DOUBLE = 0.1
-"""Share of the makespan that operators in double precision must take."""
 PYTHON = 0.4
 """Share of the steps outside of any operator: Python, the interpreter's calls of operators, what is not recorded."""
 _READS = re.compile(r"aten::(?:item|is_nonzero|_local_scalar_dense)")
 _UNBIND = re.compile(r"aten::(?:unbind|split|chunk)")
-_DOUBLE_TYPES = ("float64", "complex128")
 
 
 def _rows_below(trace: Trace, calls: IntColumn) -> IntColumn:
@@ -86,43 +81,29 @@ class DataLoading:
         )  # fmt: skip
 
 
-class _Loops:
-    """Lines of own code that call small operators again and again, in one step and module."""
+class HostLoop:
+    """A line reads the values of a tensor on the CPU one by one."""
 
-    id = ""
-    reads = False
+    id = "host-loop"
 
     def find(self, case: Case) -> Iterator[Candidate]:
         return worst_rank(case, self._of_rank)
 
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace, calls, origin = of.trace, of.trace.calls, of.trace.origin
-        if len(trace.gpu):
-            return  # beside a device it costs only where the device waits, which `LaunchBound` finds
-        cost = event_cost_ns(trace)
-        top = np.flatnonzero(trace.hierarchy.top == np.arange(len(calls)))
-        phase = origin.phase[top]
-        table = trace.source_table
-        line = np.append(table.of_entry, -1)[origin.entry[top]] if len(table.of_entry) else np.full(len(top), -1)
-        inside = _calls_inside(trace)[top]
-        taken = calls.end[top] - calls.ts[top]
-        small = taken - cost * inside < SMALL_NS
-        fits = (line >= 0) & ((phase == UNKNOWN) | (phase == FORWARD)) & small
-        chosen = top[fits]
-        keys, group = distinct_rows(calls.name[chosen], line[fits], origin.module[chosen], calls.thread[chosen])
-        steps = trace.step_of_call[chosen]
-        rounds = np.array([len(np.unique(steps[group == at])) for at in range(len(keys))], np.int64)
-        count = np.bincount(group, minlength=len(keys)) / np.maximum(rounds, 1)
-        often = count >= FEWEST_REPEATED
-        reading = matching(keys[:, 0], trace.names, _READS.fullmatch) if len(keys) else often
+        if len(trace.gpu) or not len(calls):
+            return  # values on a device: `SynchronisingCalls`
+        reads = matching(calls.name, trace.names, _READS.fullmatch)
+        reads &= (trace.hierarchy.top == np.arange(len(calls))) & np.isin(origin.phase, (UNKNOWN, FORWARD))
+        chosen = np.flatnonzero(reads)
+        line = np.append(trace.source_table.of_entry, -1)[origin.entry[chosen]]
+        chosen, line = chosen[line >= 0], line[line >= 0]
         found = []
-        for (code,), at in grouped(keys[often][:, 1]) if often.any() else ():
-            of_line = np.flatnonzero(often)[at]
-            mine = chosen[np.isin(group, of_line)]
-            if bool(reading[of_line].any()) == self.reads:
-                found.append(self._loop(of, mine, int(code), float(count[of_line].max())))
-        found.sort(key=lambda one: -(one.cost_ns or 0))
-        yield from found[:MOST_LOOPS]
+        for (code, _), at in grouped(line, calls.thread[chosen]):
+            count = len(at) / max(len(np.unique(trace.step_of_call[chosen[at]])), 1)
+            if count >= FEWEST_REPEATED:
+                found.append(self._loop(of, chosen[at], int(code), count))
+        yield from sorted(found, key=lambda one: -(one.cost_ns or 0))[:MOST_LOOPS]
 
     def _loop(self, of: RankOfCase, mine: IntColumn, line: int, count: float) -> Candidate:
         """The finding of one line, with the iteration over a tensor (`unbind`) that feeds its loop."""
@@ -130,45 +111,28 @@ class _Loops:
         feeding = _feeding(trace, mine)
         every = np.concatenate([mine, feeding])
         taken = int((calls.end[every] - calls.ts[every]).sum())
-        names = [trace.names[code] for code in np.unique(calls.name[mine]).tolist()]
-        place = trace.source_table.lines[line]
-        what = " and ".join(names[:3])
-        split = f", with {len(feeding):,} calls of {trace.names[calls.name[feeding[0]]]}" if len(feeding) else ""
+        name, place = trace.names[calls.name[mine[0]]], trace.source_table.lines[line]
+        apart = f", with {len(feeding):,} calls of {trace.names[calls.name[feeding[0]]]}" if len(feeding) else ""
         return Candidate(
             self.id,
-            f"{place.file}:{place.line} calls {what} {count:,.0f} times a step on little data: {taken / 1e6:,.1f} "
-            f"ms{split}",
+            f"{place.file}:{place.line} reads {count:,.0f} values a step one by one with {name}: {taken / 1e6:,.1f} ms"
+            f"{apart}",
             of.where(calls.source[every], source=f"{place.file}:{place.line}"),
-            tuple(
+            (
                 of.evidence(
                     f"all calls of {name}", int((calls.name == trace.name_codes[name]).sum()), "calls",
-                    f"select count(*) from calls where name = '{name}' and ts_ns is not null",
-                )
-                for name in names[:3]
+                    f"select count(*) from calls where name = {quoted(name)} and ts_ns is not null",
+                ),
             ),
             taken,
             LIKELY,
-            self.advice,
-            f"{names[0]} is called fewer times (`etplus analyze`, operators)",
+            "read all values at once: .tolist() of one tensor; or sum and compare on tensors, and read the result",
+            f"{name} is called fewer times (`etplus analyze`, operators)",
             (of.change(f"cpu*{max(2 / count, 0.01):.3g}", _rows_below(trace, every)),),
             low=0.3,
             high=1.2,
             least_share=LOOP,
         )  # fmt: skip
-
-    advice = ""
-
-
-def _calls_inside(trace: Trace) -> IntColumn:
-    """int64, of each call how many there are below it, itself included."""
-    calls = trace.calls
-    count: IntColumn = np.ones(len(calls), np.int64)
-    at: IntColumn = np.arange(len(calls))
-    while len(at):  # level by level, as many as calls nest
-        at = calls.parent[at]
-        at = at[at >= 0]
-        np.add.at(count, at, 1)
-    return count
 
 
 def _feeding(trace: Trace, mine: IntColumn) -> IntColumn:
@@ -185,62 +149,6 @@ def _feeding(trace: Trace, mine: IntColumn) -> IntColumn:
     between = calls.ts[mine[following]] - calls.end[apart]
     near_enough: IntColumn = apart[between < calls.end[apart] - calls.ts[apart]]
     return near_enough
-
-
-class HostLoop(_Loops):
-    """Values are read one by one."""
-
-    id = "host-loop"
-    reads = True
-    advice = "read all values at once: .tolist() of one tensor, or sum and compare on tensors and read the result"
-
-
-class SmallOperators(_Loops):
-    """A loop of small operators."""
-
-    id = "small-operators"
-    advice = (
-        "one call for all: torch._foreach_ operators on lists of tensors, a batched product (torch.bmm, "
-        "torch.vmap), a stacked "
-        "tensor in place of a list; or torch.compile"
-    )
-
-
-class DoublePrecision:
-    """Operators of floating-point numbers of 64 bits."""
-
-    id = "double-precision"
-
-    def find(self, case: Case) -> Iterator[Candidate]:
-        return worst_rank(case, self._of_rank)
-
-    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
-        trace, calls, gpu = of.trace, of.trace.calls, of.trace.gpu
-        double = np.array([signature.dtype in _DOUBLE_TYPES for signature in trace.signatures] + [False], np.bool_)
-        mine = double[calls.signature] & (calls.kind == OP)
-        events = np.flatnonzero(np.append(mine, False)[gpu.call] & trace.is_kernel)
-        host = np.flatnonzero(mine)
-        own = np.where(mine, trace.self_ns, 0)
-        taken = int(gpu.dur[events].sum()) if len(gpu) else int(own.sum())
-        if taken < DOUBLE * of.case.makespan_ns:
-            return
-        rows = gpu.source[events] if len(gpu) else calls.source[host]
-        count = len(np.unique(calls.name[host]))
-        what = f"{len(events):,} kernels" if len(gpu) else f"{len(host):,} calls of {count} operators"
-        yield Candidate(
-            self.id,
-            f"{what} work in float64, {taken / 1e6:,.1f} ms",
-            of.where(rows),
-            (of.evidence(f"{'kernels' if len(gpu) else 'operators'} with operands in float64: time", taken, "ns"),),
-            taken,
-            LIKELY,
-            "convert data and model to float32 (.float(); NumPy arrays are float64 by themselves: "
-            "torch.as_tensor(array, dtype=torch.float32)), if the precision suffices",
-            "shapes and types of `etplus analyze --by-shape` show float32",
-            (of.change("kernel*0.5" if len(gpu) else "cpu*0.5", rows),),
-            low=0.6,
-            high=1.9 if len(gpu) else 1.2,
-        )  # fmt: skip
 
 
 class PythonOverhead:

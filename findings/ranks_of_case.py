@@ -80,3 +80,8 @@ def worst_rank(case: Case, find: Callable[[RankOfCase], Iterable[Candidate]]) ->
 
 def _same(one: Candidate, other: Candidate) -> bool:
     return (one.id, one.where.source, one.where.operator) == (other.id, other.where.source, other.where.operator)
+
+
+def quoted(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
