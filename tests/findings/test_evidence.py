@@ -15,8 +15,9 @@ from support import call, shared_trace
 
 TRACES = [
     "gpu-kineto/h100_bert.json.gz", "gpu-kineto/mi250_minitoy.json.gz", "gpu-kineto/mi210_gpu_only.json.gz",
-    pytest.param("gpu-pairs/dlrm.rank0.kineto.json.gz", marks=pytest.mark.slow), "cpu-pairs/ckpt_re.kineto.json.gz", "cpu-pairs/dlrm_same.kineto.json.gz",
-    "cpu-pairs/infer_mlp.kineto.json.gz", "cpu-pairs/tf_adam_loop.kineto.json.gz",
+    pytest.param("gpu-pairs/dlrm.rank0.kineto.json.gz", marks=pytest.mark.slow), "cpu-pairs/ckpt_re.kineto.json.gz",
+    "cpu-pairs/dlrm_same.kineto.json.gz", "cpu-pairs/infer_mlp.kineto.json.gz",
+    "cpu-pairs/tf_adam_loop.kineto.json.gz",
 ]  # fmt: skip
 
 
