@@ -153,7 +153,8 @@ def test_names_are_texts_and_commands_are_quoted(
     card = "document.querySelector('[data-finding=made]')"
     assert browser.evaluate(f"{card}.querySelector('h3').textContent") == EVIL
     commands = browser.evaluate(f"[...{card}.querySelectorAll('.command code')].map((one) => one.textContent)")
-    assert commands == [found["found"][0]["evidence"][0]["command"], found["found"][0]["command"]]
+    proofs = [one["command"] for one in found["found"][0]["evidence"]]
+    assert commands == [*(proofs if len(set(proofs)) > 1 else proofs[:1]), found["found"][0]["command"]]
     copied = "navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }"
     browser.evaluate(f"{copied}; [...{card}.querySelectorAll('.copy')].at(-1).click()")
     browser.wait_for("window.copied")
