@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ..trace.printable import printable
 from .find import Findings
 from .finding import Evidence, Finding, Gain, Where
+from .pricing import ROWS
 
 _INDENT = " " * 8
 _SCALED = {
@@ -57,6 +58,8 @@ def _parts(number: int, finding: Finding, makespan_ns: int) -> Iterator[tuple[st
     if place:
         yield "where", place
     for evidence in finding.evidence:
+        if evidence.text == ROWS and len(finding.evidence) > 1:
+            continue
         yield "proof", f"{evidence.text}{value_text(evidence)} [{evidence.command}]"
     yield "try", finding.advice
     yield "check", finding.check
