@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _REACH = 8
 """Items between softmax and either product at most: scale, mask, cast, dropout, and copies for them."""
+_CLASSES = 8
+"""Sizes of attention that are replayed with a factor of their own; each is a pass over the replay's edges."""
 _TILE = 64
 """A fused kernel works on tiles of at least so many queries and keys; what does not fill one costs as much."""
 _SHARES = (0.3, 0.45, 0.7)
@@ -218,18 +220,19 @@ class EagerAttention:
         if not classes:
             return None
         changes: list[Intervention] = []
+        gone: list[int] = []
         spans, least, most, middle = 0, 0.0, 0.0, 0.0
-        for members in classes.values():
+        for members in _few(list(classes.values())):
             taken = sum(items.time((*group.items, *group.backward)) for group in members)
             slow, usual, fast = np.sum([_fused_ns(items, group, case, rank) for group in members], axis=0).tolist()
             kept = [group.first for group in members]
-            gone = [at for group in members for at in (*group.items, *group.backward) if at != group.first]
+            gone += [at for group in members for at in (*group.items, *group.backward) if at != group.first]
             factor = usual / max(items.time(kept), 1)
             word = "kernel" if items.on_device else f"op:{items.name(kept[0])}"
-            changes.append(Intervention("remove op:aten::_softmax", items.all_rows(gone)))
             changes.append(Intervention(f"{word}*{factor:.6f}", items.rows(kept)))
             spans, middle = spans + taken, middle + taken - usual
             least, most = least + max(taken - slow, 0.0), most + taken - fast
+        changes.insert(0, Intervention("remove op:aten::_softmax", items.all_rows(gone)))
         return Part(
             self._candidate(items, [group for members in classes.values() for group in members], spans),
             tuple(changes), least / middle, most / middle,
@@ -278,6 +281,13 @@ class EagerAttention:
             advice,
             "the kernels of softmax are gone, and one of attention is in their place",
         )  # fmt: skip
+
+
+def _few(classes: list[list[AttentionGroup]]) -> list[list[AttentionGroup]]:
+    """Classes that are changed by a factor each: the largest, and all others as one."""
+    classes.sort(key=len, reverse=True)
+    rest = [group for members in classes[_CLASSES:] for group in members]
+    return [*classes[:_CLASSES], *([rest] if rest else [])]
 
 
 def _callers(items: WorkItems, item: int) -> Iterator[str]:

@@ -32,6 +32,8 @@ _CACHED_BYTES = 64 << 20
 
 _BEST = 80
 """Percentile of an operator's rates that counts as what it reaches: single events may be faster by a cache."""
+_REPLAYED = 16
+"""Shapes that are replayed, the longest: each is a pass over the replay's edges."""
 _LEAST_SLOW = 3
 """So many slow events of one shape at least: single ones are disturbed by what the trace does not show."""
 
@@ -124,7 +126,7 @@ class SlowerThanLike:
             "the rates of the two in the table of kernels by shape are alike",
         )
         changes = tuple(
-            Intervention(f"kernel*{of.rate / of.best:.6f}", items.rows(of.items)) for of in found
+            Intervention(f"kernel*{of.rate / of.best:.6f}", items.rows(of.items)) for of in found[:_REPLAYED]
         )  # fmt: skip
         return Part(candidate, changes, 0.5, 1.1)
 

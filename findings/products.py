@@ -33,6 +33,8 @@ _LEAST_NS = 10_000
 """Shorter products are launches and the filling of the device more than work."""
 _LAUNCH_NS = 3_000
 """What a kernel takes however little it does."""
+_REPLAYED = 16
+"""Sizes of products that are replayed, the longest: each is a pass over the replay's edges."""
 _LARGE_FLOPS = 10**9
 """Of products of fewer FLOPs the rate says nothing where no peak is known: they may be bound by memory."""
 _SMALL = 16
@@ -162,7 +164,7 @@ def why_slow_extents(group: ProductGroup) -> str:
 def _change(items: WorkItems, groups: Sequence[ProductGroup]) -> tuple[list[Intervention], float, float]:
     """The products at the share of their bound that good ones reach; and the low and high shares of `Candidate`."""
     changes, least, middle, most = [], 0.0, 0.0, 0.0
-    for group in groups:
+    for group in sorted(groups, key=lambda group: -group.ns)[:_REPLAYED]:
         slow, usual, fast = (group.bound_ns / share + _LAUNCH_NS * len(group.items) for share in _REACHED)
         if usual >= group.ns:
             continue
