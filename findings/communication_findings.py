@@ -21,7 +21,7 @@ from ..trace.origin import origin_of_rows
 from .case import Case
 from .finding import LIKELY, POSSIBLE, Candidate, Detector, Evidence, Intervention
 from .places import where_of
-from .rank_times import JobTimes, RankTimes, collective_label, group_label, job_times
+from .rank_times import RankTimes, TimesOfJob, collective_label, group_label, job_times
 
 HIDDEN_AS_A_RULE = 0.4
 """Exposed share of a transfer up to which nothing is reported. What is communicated in three pieces beside the compute
@@ -55,7 +55,7 @@ _OTHER_ADVICE = (
 
 
 @dataclass(frozen=True)
-class _Part:
+class _CollectivesOfGroup:
     """The communications of one kind and group, on the ranks that have them.
 
     Attributes:
@@ -67,22 +67,22 @@ class _Part:
     kind: int
     of: dict[int, IntColumn]
 
-    def rows(self, case: Case, times: JobTimes) -> IntColumn:
+    def rows(self, case: Case, times: TimesOfJob) -> IntColumn:
         """Their rows in the case's graph."""
         first = case.graph.first_row
         return np.concatenate([times.ranks[k].row[at] + int(first[k]) for k, at in self.of.items()])
 
 
-def _parts(times: JobTimes) -> list[_Part]:
+def _parts(times: TimesOfJob) -> list[_CollectivesOfGroup]:
     """Collectives by kind and group, messages not: they take turns with compute by design of a pipeline's schedule."""
-    found: dict[tuple[int, str], _Part] = {}
+    found: dict[tuple[int, str], _CollectivesOfGroup] = {}
     for k, rank in enumerate(times.ranks):
         comms = rank.comms
         pairs = np.stack([comms.kind, comms.group], axis=1)
         for kind, group in np.unique(pairs, axis=0).tolist():
             if kind >= 0 and kind not in (UNKNOWN, CollectiveCommType.BARRIER):
                 name = group_label(rank, group)
-                part = found.setdefault((kind, name), _Part(collective_label(kind), name, kind, {}))
+                part = found.setdefault((kind, name), _CollectivesOfGroup(collective_label(kind), name, kind, {}))
                 part.of[k] = np.flatnonzero((comms.kind == kind) & (comms.group == group))
     return list(found.values())
 
@@ -99,7 +99,7 @@ class ExposedCommunication:
             if ns.exposed > HIDDEN_AS_A_RULE * ns.transfer and 0 < ns.hideable <= ns.free:
                 yield self._candidate(case, times, part, ns)
 
-    def _candidate(self, case: Case, times: JobTimes, part: _Part, ns: _Overlap) -> Candidate:
+    def _candidate(self, case: Case, times: TimesOfJob, part: _CollectivesOfGroup, ns: _Overlap) -> Candidate:
         k, at = next(iter(part.of.items()))
         rank, several = times.ranks[k], len(case.traces) > 1
         gradient = _of_gradients(rank, at)
@@ -153,7 +153,7 @@ class _Overlap(NamedTuple):
     free: float
 
 
-def _overlap(times: JobTimes, part: _Part) -> _Overlap:
+def _overlap(times: TimesOfJob, part: _CollectivesOfGroup) -> _Overlap:
     found = np.array([
         (rank.moving(at).length, rank.exposed_ns(at), rank.free_ns)
         for k, at in part.of.items() for rank in [times.ranks[k]]
@@ -236,8 +236,8 @@ class SmallMessages:
                 yield self._candidate(case, times, part, small, latency, fewer, told=told)
 
     def _candidate(
-        self, case: Case, times: JobTimes, part: _Part, small: npt.NDArray[np.bool_], latency: float, fewer: int,
-        *, told: bool,
+        self, case: Case, times: TimesOfJob, part: _CollectivesOfGroup, small: npt.NDArray[np.bool_],
+        latency: float, fewer: int, *, told: bool,
     ) -> Candidate:  # fmt: skip
         k, at = next(iter(part.of.items()))
         rank, several = times.ranks[k], len(case.traces) > 1

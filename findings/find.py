@@ -13,7 +13,7 @@ from .builtin import detectors
 from .case import Case
 from .finding import Candidate, Finding, Gain
 from .pricing import priced, together
-from .recording_gaps import INCOMPLETE
+from .recording_gaps import AMONG, INCOMPLETE
 
 FIRST = 7
 """So many findings at most are on the first screen: more are not read."""
@@ -97,9 +97,13 @@ def find_findings(case: Case) -> Findings:
         return Findings((), None, tuple(known), None, 0, (f"nothing was looked for: {error}",))
     candidates: list[Candidate] = [found for find in known.values() for found in find(case)]
     found = priced(case, candidates)
-    if all(finding.id == INCOMPLETE for _, finding in found):
-        found = []
+    real = [pair for pair in found if pair[1].id != INCOMPLETE]
+    missing = [finding.title for _, finding in found if finding.id == INCOMPLETE]
+    if len(real) < AMONG:
+        found = real
     notes = []
+    if 0 < len(real) < AMONG:
+        notes += missing
     if base.largest > REFUSED:
         notes.append(f"the replay is off by {base.makespan:+.1%}; over {REFUSED:.0%} it says nothing of gains")
     all_found = tuple(finding for _, finding in found)

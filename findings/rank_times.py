@@ -101,7 +101,7 @@ class RankTimes:
 
 
 @dataclass(frozen=True)
-class JobTimes:
+class TimesOfJob:
     """All ranks of a case.
 
     Attributes:
@@ -115,12 +115,12 @@ class JobTimes:
     offsets: dict[int, int]
 
 
-def job_times(case: Case) -> JobTimes:
+def job_times(case: Case) -> TimesOfJob:
     """Those of a case, made once."""
     return case.once(_times, "job times")
 
 
-def _times(case: Case) -> JobTimes:
+def _times(case: Case) -> TimesOfJob:
     numbers = ranks_of(case.traces)
     comms = {rank: communications(trace) for rank, trace in zip(numbers, case.traces, strict=True)}
     rows = {rank: positions(trace.id, comms[rank].node) for rank, trace in zip(numbers, case.traces, strict=True)}
@@ -134,7 +134,7 @@ def _times(case: Case) -> JobTimes:
         _, waited = arrivals(group, offsets)
         for i, rank in enumerate(group.ranks):
             wait[rank][positions(comms[rank].node, group.node[:, i])] = waited[:, i]
-    return JobTimes(
+    return TimesOfJob(
         tuple(
             RankTimes(trace, rank, comms[rank], rows[rank], wait[rank])
             for rank, trace in zip(numbers, case.traces, strict=True)

@@ -11,7 +11,9 @@ from .case import Case
 from .finding import MEASURED, Candidate, Detector, Evidence, Where
 
 INCOMPLETE = "incomplete-recording"
-"""Id of the finding; it is left out where there is no other one that it could say more of."""
+"""Id of the finding."""
+AMONG = 3
+"""With fewer other findings it is a note, with none it is left out: it is never among the first ones."""
 
 
 class IncompleteRecording:

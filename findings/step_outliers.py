@@ -37,7 +37,7 @@ _NAME = 60
 Flags = npt.NDArray[np.bool_]
 
 
-class _Extra(NamedTuple):
+class _LongerInStep(NamedTuple):
     """What takes longer in a step than in the others: its rows of one name.
 
     Attributes:
@@ -166,7 +166,7 @@ class _RowsOfSteps:
         shapes = scatter(len(trace), trace.calls.source, shape_labels(trace)[1][trace.calls.signature])
         return _RowsOfSteps(trace, steps, row, steps.of_row[row], key, list(known), ns, shapes)
 
-    def extras(self, step: int, like: IntColumn) -> list[_Extra]:
+    def extras(self, step: int, like: IntColumn) -> list[_LongerInStep]:
         """What takes longer in a step than in others, the most first."""
         wide = len(self.names)
         mine = self.step == step
@@ -180,7 +180,7 @@ class _RowsOfSteps:
         usual_times = np.median(np.bincount(cell, minlength=wide * len(like)).reshape(wide, -1), axis=1)
         order = np.argsort(usual - own, kind="stable")
         return [
-            _Extra(
+            _LongerInStep(
                 self.names[key], self.row[mine & (self.key == key)], float(own[key]), float(usual[key]),
                 int(times[key]), float(usual_times[key]), self._other_shapes(key, mine, other),
             )
@@ -196,12 +196,12 @@ class _RowsOfSteps:
 _SHAPES = "; with shapes that it has in no other step"
 
 
-def _causes(extras: list[_Extra], longer: float) -> list[_Extra]:
+def _causes(extras: list[_LongerInStep], longer: float) -> list[_LongerInStep]:
     """The fewest that explain a longer step, on the device or else on the host; else all there is on either; none where
     that does not explain it."""
     for most in (_MOST_NAMED, _MOST_LOOKED_AT):
         for device in (True, False):
-            found, ns = list[_Extra](), 0.0
+            found, ns = list[_LongerInStep](), 0.0
             for extra in extras:
                 if extra.key[1] == device and len(found) < most and ns < (1 - EXPLAINS / 2) * longer:
                     found.append(extra)
@@ -211,17 +211,19 @@ def _causes(extras: list[_Extra], longer: float) -> list[_Extra]:
     return []
 
 
-def _together(extras: list[_Extra]) -> _Extra:
+def _together(extras: list[_LongerInStep]) -> _LongerInStep:
     """Many small ones as one."""
     device = extras[0].key[1]
     sizes = (sum(getattr(extra, name) for extra in extras) for name in ("own_ns", "usual_ns", "times", "usual_times"))
     own_ns, usual_ns, times, usual_times = sizes
     key = (f"all that {len(extras)} {'kernels' if device else 'operators'} do", device)
     rows = np.concatenate([extra.rows for extra in extras])
-    return _Extra(key, rows, own_ns, usual_ns, times, usual_times, any(extra.shapes for extra in extras), several=True)
+    return _LongerInStep(
+        key, rows, own_ns, usual_ns, times, usual_times, any(extra.shapes for extra in extras), several=True
+    )
 
 
-def _interventions(causes: list[_Extra], within: str, first_row: int) -> Iterator[Intervention]:
+def _interventions(causes: list[_LongerInStep], within: str, first_row: int) -> Iterator[Intervention]:
     """Each cause as long as in the other steps."""
     for cause in causes:
         target = "kernel" if cause.key[1] else "cpu"
@@ -232,7 +234,7 @@ def _interventions(causes: list[_Extra], within: str, first_row: int) -> Iterato
         yield Intervention(f"{within} {target}*{cause.usual_ns / cause.own_ns:.4g}", cause.rows + first_row)
 
 
-def _why(causes: list[_Extra]) -> str:
+def _why(causes: list[_LongerInStep]) -> str:
     cause = causes[0]
     if cause.times > cause.usual_times:
         how = f"is called {cause.times:,} times, not {cause.usual_times:,.0f}"
@@ -244,11 +246,11 @@ def _why(causes: list[_Extra]) -> str:
     return f"{_what(cause)}{others} {how}, {_ms(sum(of.ns for of in causes))} more"
 
 
-def _what(cause: _Extra) -> str:
+def _what(cause: _LongerInStep) -> str:
     return f"{'kernel ' if cause.key[1] and not cause.several else ''}{shortened(cause.key[0], _NAME)}"
 
 
-def _advice(causes: list[_Extra], step: int) -> str:
+def _advice(causes: list[_LongerInStep], step: int) -> str:
     if causes and any(cause.shapes for cause in causes):
         return (
             "pad or bucket the inputs to few sizes: each new one may compile, tune or allocate anew "

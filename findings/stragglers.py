@@ -17,7 +17,7 @@ from ..trace.printable import shortened
 from .case import Case
 from .finding import LIKELY, MEASURED, Candidate, Detector, Evidence, Intervention, Where
 from .places import where_of
-from .rank_times import NO_WORK, JobTimes, job_times, work_keys
+from .rank_times import NO_WORK, TimesOfJob, job_times, work_keys
 
 OF_ALL_WAITING = 0.6
 """Share of all waiting that one rank must have caused to be called late: ranks that are late by chance share it about
@@ -59,7 +59,7 @@ class _Late:
     since: int
 
 
-class _Extra(NamedTuple):
+class _LongerOnRank(NamedTuple):
     """What a rank does longer than the others: rows of one name on it.
 
     Attributes:
@@ -138,7 +138,7 @@ class _Cause(NamedTuple):
     start: IntColumn
 
 
-def _caused(times: JobTimes, k: int) -> _Cause:
+def _caused(times: TimesOfJob, k: int) -> _Cause:
     rank, base = times.ranks[k].rank, times.ranks[k].trace.base_time_ns
     first = min((int(group.start[:, 0].min()) for group in times.joint if len(group.start)), default=0)
     parts = []
@@ -156,7 +156,7 @@ def _caused(times: JobTimes, k: int) -> _Cause:
     return _Cause(*found[np.argsort(found[:, 2], kind="stable")].T)
 
 
-def _extras(case: Case, late: _Late) -> tuple[list[_Extra], float]:
+def _extras(case: Case, late: _Late) -> tuple[list[_LongerOnRank], float]:
     """What the late rank does longer than the others since then, the most first; and how unlike its work is: calls and
     GPU events of the whole recording that it has more or fewer of, by name, over theirs. Calls that communicate are
     left out: they may wait."""
@@ -181,7 +181,7 @@ def _extras(case: Case, late: _Late) -> tuple[list[_Extra], float]:
     order = np.argsort(usual - ns[late.k], kind="stable")
     names = list(known)
     found = [
-        _Extra(
+        _LongerOnRank(
             names[code][0], names[code][1], parts[late.k][keys[late.k] == code],
             float(ns[late.k, code]), float(usual[code]), int(count[late.k, code]), float(usual_count[code]),
         )
@@ -192,7 +192,7 @@ def _extras(case: Case, late: _Late) -> tuple[list[_Extra], float]:
     return found, float(np.abs(every[late.k] - usual_every).sum() / max(usual_every.sum(), 1))
 
 
-def _compared_time(times: JobTimes, late: _Late) -> list[tuple[int, int]]:
+def _compared_time(times: TimesOfJob, late: _Late) -> list[tuple[int, int]]:
     """Of each rank the time, on its trace's clock, in which ranks are compared: from the collective before the first to
     which the late rank came late until their last one, so that all have been through the same part of the program."""
     largest = max((group.ranks for group in times.joint if late.rank in group.ranks), key=len)
@@ -209,7 +209,7 @@ def _compared_time(times: JobTimes, late: _Late) -> list[tuple[int, int]]:
     return found
 
 
-def _candidates(name: str, case: Case, late: _Late, extras: list[_Extra], unlike: float) -> Iterator[Candidate]:
+def _candidates(name: str, case: Case, late: _Late, extras: list[_LongerOnRank], unlike: float) -> Iterator[Candidate]:
     trace = case.traces[late.k]
     wait = late.wait_ns
     causes = _causes(extras, wait)
@@ -254,10 +254,10 @@ def _candidates(name: str, case: Case, late: _Late, extras: list[_Extra], unlike
     )
 
 
-def _causes(extras: list[_Extra], wait: float) -> list[_Extra]:
+def _causes(extras: list[_LongerOnRank], wait: float) -> list[_LongerOnRank]:
     """The fewest that explain the lateness, on the device or else on the host; none where they do not."""
     for device in (True, False):
-        found, ns = list[_Extra](), 0.0
+        found, ns = list[_LongerOnRank](), 0.0
         for extra in extras:
             if extra.on_device == device and ns < (1 - EXPLAINS / 2) * wait:
                 found.append(extra)
@@ -267,7 +267,7 @@ def _causes(extras: list[_Extra], wait: float) -> list[_Extra]:
     return []
 
 
-def _interventions(rank: int, causes: list[_Extra], extras: list[_Extra]) -> Iterator[Intervention]:
+def _interventions(rank: int, causes: list[_LongerOnRank], extras: list[_LongerOnRank]) -> Iterator[Intervention]:
     """Each cause as long as on the others; of many all that the rank does on the device, or on the host."""
     if len(causes) <= _MOST_NAMED:
         for extra in causes:
@@ -280,7 +280,7 @@ def _interventions(rank: int, causes: list[_Extra], extras: list[_Extra]) -> Ite
     yield Intervention(f"rank={rank} {'kernel' if causes[0].on_device else 'cpu'}*{factor:.4g}", rows)
 
 
-def _cause(causes: list[_Extra], wait: float) -> str:
+def _cause(causes: list[_LongerOnRank], wait: float) -> str:
     """What takes longer, in words."""
     first = causes[0]
     if first.ns >= EXPLAINS * wait:
@@ -296,11 +296,11 @@ def _cause(causes: list[_Extra], wait: float) -> str:
     return f"{len(causes):,} {where} take {longer} longer, {ratio:.2f} times as long as on the others"
 
 
-def _what(extra: _Extra) -> str:
+def _what(extra: _LongerOnRank) -> str:
     return f"{'kernel ' if extra.on_device else ''}{shortened(extra.name, _NAME)}"
 
 
-def _advice(name: str, causes: list[_Extra]) -> str:
+def _advice(name: str, causes: list[_LongerOnRank]) -> str:
     if name == UnlikeWork.id:
         return (
             "give the ranks equal work: batches of equal tokens (sort or pack by length), an even split of experts, "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from etplus.findings import Case, Findings, find_findings
+from etplus.findings import Candidate, Case, Findings, find_findings
+from etplus.findings.recording_gaps import IncompleteRecording
 from etplus.linker import link
 from made_jobs import Job, ddp
 from simulator import Network
@@ -13,17 +14,30 @@ def found(bandwidth: float, *, et: bool) -> Findings:
     return find_findings(Case([link(pairs[0][0] if et else None, pairs[0][1])]))
 
 
-def test_it_comes_last_without_a_gain_and_names_what_to_record() -> None:
-    last = found(1, et=False).all[-1]
-    assert (last.id, last.gain, last.cost_ns) == ("incomplete-recording", None, None)
+def missing(*, et: bool) -> Candidate:
+    pairs = Job(ddp, 2).texts()
+    (candidate,) = IncompleteRecording().find(Case([link(pairs[0][0] if et else None, pairs[0][1])]))
+    return candidate
+
+
+def test_it_names_what_to_record() -> None:
+    candidate = missing(et=False)
+    assert (candidate.cost_ns, candidate.interventions) == (None, ())
     for text in ("record_shapes=True", "with_stack=True", "ExecutionTraceObserver", "every rank"):
-        assert text in last.advice
-    assert "1 other rank" in last.title
+        assert text in candidate.advice
+    assert "1 other rank" in candidate.title
 
 
 def test_what_is_there_is_not_missed() -> None:
-    assert "ExecutionTraceObserver" not in found(1, et=True).all[-1].advice
+    assert "ExecutionTraceObserver" not in missing(et=True).advice
+
+
+def test_beside_few_findings_it_is_a_note() -> None:
+    few = found(1, et=False)
+    assert "incomplete-recording" not in {finding.id for finding in few} and len(few)
+    assert any(note.startswith("not recorded: ") for note in few.notes)
 
 
 def test_a_trace_without_problems_has_none() -> None:
-    assert not found(1000, et=False).all
+    nothing = found(1000, et=False)
+    assert not nothing.all and not nothing.notes
