@@ -239,7 +239,9 @@ def print_scores(names: Sequence[str], *, whole: bool) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pairs", nargs="*", metavar="PAIR", help=f"one of {', '.join({**EXPECTED, **HELD_OUT})} (default: all)")
+    parser.add_argument(
+        "pairs", nargs="*", metavar="PAIR", help=f"one of {', '.join({**EXPECTED, **HELD_OUT})} (default: all)"
+    )
     parser.add_argument("--traces", type=Path, help="print all findings on the traces of this folder")
     parser.add_argument("--all", action="store_true", help="print all findings of each pair")
     options = parser.parse_args()

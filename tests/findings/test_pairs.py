@@ -13,7 +13,7 @@ from support import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from findings import EXPECTED, RECORDED
+from findings import EXPECTED, HELD_OUT, RECORDED, UNEXPECTED, Score, scores, tuned, tuned_ranks
 
 
 @pytest.mark.parametrize("name", GPU_PAIRS)
