@@ -192,7 +192,7 @@ class Library(Suggests):
 
         replay = self.replay(*what_ifs)
         path = critical_path(replay, None if between is None else (between, number))
-        return with_origins(path, replay, cast("Trace", self))
+        return with_origins(path, replay, replay.graph.trace)
 
     def write_report(
         self,

@@ -16,7 +16,7 @@ from etplus.trace.derive import tables_of
 from etplus.trace.errors import UsageError
 from etplus.trace.intervals import Span
 from etplus.trace.kinds import CPU, GPU, RUNTIME
-from etplus.trace.selection import call_between, parse_window, part_of
+from etplus.trace.selection import call_between, parse_window, part_of, without_enclosing
 from etplus.trace.steps import chosen_steps
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
@@ -343,3 +343,26 @@ def test_every_command_that_reads_a_trace_takes_a_part(command: tuple[str, ...],
     for option in (["--window", "9-8ms"], ["--between", "nonesuch"], ["--module", "nonesuch"]):
         done = call(name, trace, *words, *option)
         assert done.returncode == 2 and done.stderr.count(b"\n") == 1, done.stderr
+
+
+@pytest.mark.parametrize("name", ["pairs/gpu_shaped_from_cpu", "gpu-pairs/resnet103", "gpu-pairs/dlrm.rank1"])
+def test_a_part_is_replayed_without_the_calls_around_it(name: str) -> None:
+    """The replay of a range takes as long as the range and what it launches, not as long as the step around it."""
+    trace = linked(name)
+    part = trace.between("forward")
+    call = call_between(trace, "forward")
+    start, end = int(trace.calls.ts[call]), int(trace.calls.end[call])
+    launched = (trace.launched_ns >= start) & (trace.launched_ns < end)
+    last = max(end, int(trace.gpu.end[launched].max(initial=0)))
+    replay = part.replay()
+    assert abs(replay.error) < 0.01
+    assert replay.makespan_ns == pytest.approx(last - start, rel=0.02)
+    assert part.replay("kernel*0.5").makespan_ns <= replay.makespan_ns
+    path = part.critical_path()
+    assert sum(path.by_kind.values()) == replay.makespan_ns
+    inner = without_enclosing(part)
+    around = set(part.id.tolist()) - set(inner.id.tolist())
+    calls, ids = trace.calls, set(part.id.tolist())
+    outer = (calls.ts < start) & (calls.end > end) & (calls.thread == calls.thread[call])
+    assert around == set(trace.id[calls.source[outer]].tolist()) & ids
+    assert without_enclosing(trace) is trace and without_enclosing(inner) is inner
