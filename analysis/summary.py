@@ -116,7 +116,8 @@ class Analysis(Suggests):
         "gpu_timeline": "`device_use`", "comm_comp_overlap": "`device_use`", "nccl": "`communication`",
         "collectives": "`communication`, or `etplus.load([…]).collectives` of several ranks", "lines": "`sources`",
         "memory_timeline": "`memory`", "to_pandas": '`kernels.to_pandas()` and so on, `tables["kernels"]` by name',
-        "to_dict": "`tables`", "to_json": "`tables`, or `etplus analyze --json`", "gemm": "`gemms`", "summary": "`etplus analyze` prints it",
+        "to_dict": "`tables`", "to_json": "`tables`, or `etplus analyze --json`", "gemm": "`gemms`",
+        "summary": "`etplus analyze` prints it",
         "sources_table": "`sources`",
         "critical_path": "`trace.critical_path()`", "to_csv": "`etplus analyze --csv DIR`",
     }  # fmt: skip
