@@ -16,6 +16,7 @@ from ..replaying.iterations import outlier_lines
 from ..reshape.reshape import Reshaped
 from ..reshape.shape_change import parse_changes
 from ..trace.errors import UsageError
+from ..trace.selection import without_enclosing
 from ..trace.text_tables import number, render, rewrap, share, shorten, terminal_width
 from .inputs import add_inputs, find_inputs, read_all, read_input
 from .options import add_selection, options_of, selected
@@ -107,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     if shape is not None and arguments.also is not None:
         shape = replace(shape, also=read_input(arguments.also))
     measured = None if arguments.measured is None else read_measured(arguments.measured)
-    traces = [selected(trace, arguments) for trace in read_all(inputs)]
+    traces = [without_enclosing(selected(trace, arguments)) for trace in read_all(inputs)]
     common = options_of(arguments, "engine force host")
     common |= {"device": arguments.gpu_model, "shape": shape, "measured": measured}
     if arguments.rank_couple:

@@ -26,6 +26,7 @@ from ..replaying.replay_summary import BaseError, summarize
 from ..replaying.whatif import GRAMMAR, apply_what_ifs, parse_what_if
 from ..trace.errors import UsageError
 from ..trace.printable import shortened
+from ..trace.selection import without_enclosing
 from ..trace.steps import chosen_steps
 from ..trace.text_tables import number, render, rewrap, terminal_width
 from ..trace.trace import Trace
@@ -126,7 +127,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _parts(inputs: Sequence[TraceInput], arguments: argparse.Namespace) -> Iterator[Trace]:
     """The part of each trace that is to be replayed, under the name of its file."""
-    return (selected(trace, arguments).with_(file=Path(trace.file).name) for trace in read_inputs(inputs))
+    parts = (without_enclosing(selected(trace, arguments)) for trace in read_inputs(inputs))
+    return (part.with_(file=Path(part.file).name) for part in parts)
 
 
 def _unassumed(graph: ReplayGraph) -> ReplayGraph | None:

@@ -46,7 +46,7 @@ class Library(Suggests):
         "to_excel": '`analyze().to_excel("tables.xlsx")`', "describe": "`analyze()`", "diff": "`etplus.diff(a, b)`",
         "query": '`sql("select … from device")`', "filter": '`step(1)`, `between("forward")`, `window("1ms", "2ms")`',
         "duration": "`span.length` (ns)", "duration_ns": "`span.length`", "start_ns": "`span.start`",
-        "stragglers": "`etplus.load([…]).stragglers`, of several ranks", "findings": "`analyze().others`",
+        "stragglers": "`etplus.load([…]).stragglers`, of several ranks",
     }  # fmt: skip
 
     def analyze(self, *, by_shape: bool = False, batch_size: int | None = None, **options: Any) -> Analysis:
@@ -236,7 +236,7 @@ class Library(Suggests):
 
         replay = self.replay(*what_ifs)
         path = critical_path(replay, None if between is None else (between, number))
-        return with_origins(path, replay, cast("Trace", self))
+        return with_origins(path, replay, replay.graph.trace)
 
     def write_report(
         self,

@@ -165,6 +165,31 @@ def part_of(
     return trace
 
 
+def without_enclosing(trace: Trace) -> Trace:
+    """A selection without the calls around it, whose time is not its own: those that begin before it or end after it
+    and have others in them, as the step's annotation of a selected forward pass. Other traces are as they are.
+
+    Example:
+        >>> part = without_enclosing(trace.between("forward", 1))
+        >>> part.names[part.calls.name[0]], part.replay().makespan_ns < trace.step(1).replay().makespan_ns
+        ('## forward ##', True)
+    """
+    if trace.selection is None:
+        return trace
+    calls, span = trace.calls, trace.selection.span
+    outer = mask_at(len(calls), calls.parent[calls.parent >= 0]) & ((calls.ts < span.start) | (calls.end > span.end))
+    if not outer.any():
+        return trace
+    tables = replace(trace.tables, gpu=trace.gpu.take(trace.gpu.source >= 0), whole=False)
+    all_runtime, all_gpu = (np.ones(len(table), np.bool_) for table in (tables.runtime, tables.gpu))
+    tables = _tables(tables, ~outer, all_runtime, all_gpu)
+    kept = ~mask_at(len(trace), calls.source[outer])
+    places = as_positions(new_places(~outer))
+    steps = trace.steps.take(np.flatnonzero(~outer[trace.steps.call]), places)
+    loose = np.ones(len(trace.unattached), np.bool_)
+    return with_rows(trace, kept, loose, tables, replace(trace.selection, steps=steps))
+
+
 def _of_steps(trace: Trace, steps: str) -> _Chosen:
     numbers = chosen_steps(steps, len(trace.steps), trace.steps.phases, trace.file)
     spans, step, launched = _spans_of(trace.steps, numbers), trace.step_of_event, trace.launched_ns
