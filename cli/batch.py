@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from ..jobs.batch import ENGINES, find_job, link_many
+from ..jobs.batch import find_job, link_many
+from ..jobs.engines import ENGINES
 from ..jobs.job_text import report_text
 from ..jobs.pairing import to_manifest
 from ..schemas.text.storage import is_url
