@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..schemas.parquet.arrow_tables import ArrowTables
 from ..schemas.parquet.parquet_reader import read_meta
-from ..schemas.parquet.stored_folder import META
+from ..schemas.parquet.stored_folder import META, stored_ranks
 from ..schemas.parquet.stored_tables import VIEWS, Place
 from ..trace.brief import brief
 from ..trace.errors import UsageError
@@ -28,6 +27,7 @@ _SANDBOX = {
 MEMORY = "2GB"
 """What queries may take, unless another limit is given."""
 _SHOWN = 20
+_CATALOGUE = ("information_schema", "duckdb_", "pg_catalog", "sqlite_master")
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ class SqlTables:
 
     Args:
         traces: by rank; of these the tables are made. stored: folders of Parquet files, whose columns are read as far
-            as a query needs them.
+            as a query needs them, with the ranks that count, None for all.
         memory: what queries may take, in DuckDB's form.
 
     Raises:
@@ -96,7 +96,11 @@ class SqlTables:
     __repr__ = brief
 
     def __init__(
-        self, traces: Mapping[int, Trace], stored: Iterable[str | os.PathLike[str]] = (), *, memory: str = MEMORY
+        self,
+        traces: Mapping[int, Trace],
+        stored: Mapping[str, Collection[int] | None] | None = None,
+        *,
+        memory: str = MEMORY,
     ) -> None:
         duckdb, self._arrow = library("duckdb"), library("pyarrow")
         self._error = duckdb.Error
@@ -104,12 +108,9 @@ class SqlTables:
             self._connection = duckdb.connect(":memory:", config={**_SANDBOX, "memory_limit": memory})
         except duckdb.Error as error:
             raise UsageError(f"memory {memory!r}: {_first_line(error)}; give a size such as 4GB") from None
-        tables = {rank: ArrowTables(trace) for rank, trace in traces.items()}
-        folders = [Path(folder) for folder in stored]
-        for view in VIEWS:
-            parts = [self._ranked(made.table(view), rank) for rank, made in tables.items()]
-            self._add(view, [*parts, *(self._dataset(folder, view) for folder in folders)])
-        self._add_ranks()
+        self._tables = {rank: ArrowTables(trace) for rank, trace in traces.items()}
+        self._folders = {Path(folder): ranks for folder, ranks in (stored or {}).items()}
+        self._missing = [*VIEWS]
         self._connection.execute("set lock_configuration = true")
 
     def query(self, sql: str) -> QueryResult:
@@ -118,6 +119,7 @@ class SqlTables:
         Raises:
             UsageError: not one SELECT (or EXPLAIN), an error in it, or it takes more memory than it may.
         """
+        self._add_views(sql.lower())
         try:
             statements = self._connection.extract_statements(sql)
             if len(statements) != 1:
@@ -128,6 +130,18 @@ class SqlTables:
             return QueryResult(self._with_int64(self._connection.sql(sql).to_arrow_table()))
         except self._error as error:
             raise UsageError(f"SQL: {_first_line(error)}; the tables are {', '.join((*VIEWS, 'ranks'))}") from None
+
+    def _add_views(self, sql: str) -> None:
+        """Make the tables that a query may name; of many ranks, only looking for the files takes a while."""
+        everything = any(word in sql for word in _CATALOGUE)
+        sql += " device" if "ranks" in sql else ""
+        for view in [view for view in self._missing if everything or view in sql]:
+            parts = [self._ranked(made.table(view), rank) for rank, made in self._tables.items()]
+            stored = [self._dataset(folder, view, ranks) for folder, ranks in self._folders.items()]
+            self._add(view, [*parts, *stored])
+            self._missing.remove(view)
+            if view == "device":
+                self._add_ranks()
 
     def _with_int64(self, table: Any) -> Any:
         """Sums of whole numbers, which DuckDB makes 128 bits wide, as int64 where they fit."""
@@ -141,7 +155,7 @@ class SqlTables:
         numbers = self._arrow.array([rank], self._arrow.int64()).take(self._arrow.array([0] * len(table), "int64"))
         return table.append_column("rank", numbers)
 
-    def _dataset(self, folder: Path, view: str) -> Any:
+    def _dataset(self, folder: Path, view: str, ranks: Collection[int] | None) -> Any:
         """The files of a table."""
         dataset = library("pyarrow.dataset")
         try:
@@ -151,7 +165,9 @@ class SqlTables:
                 table = library("pyarrow.parquet").read_table(Place(folder).of(view))
                 return self._ranked(table, rank if type(rank) is int else 0)
             hive = dataset.partitioning(self._arrow.schema([("rank", self._arrow.int64())]), flavor="hive")
-            return dataset.dataset(folder / view, format="parquet", partitioning=hive)
+            found = dataset.dataset(folder / view, format="parquet", partitioning=hive)
+            there = None if ranks is None else {stored.rank for stored in stored_ranks(folder)}
+            return found if ranks is None or there == ranks else found.filter(dataset.field("rank").isin([*ranks]))
         except (OSError, ValueError) as error:
             raise UsageError(f"{folder}: {view} cannot be read ({_first_line(error)}); write it again") from None
 

@@ -14,6 +14,7 @@ import msgspec
 
 from .. import __version__
 from ..linker.pipeline import LinkOptions
+from ..schemas.parquet import check_place
 from ..schemas.text.storage import Folder, is_url, open_folder
 from ..schemas.text.transaction import check_outputs, make_folder
 from ..trace.brief import brief
@@ -21,11 +22,11 @@ from ..trace.errors import EtplusError, UsageError
 from .clocks import clock_offsets, stragglers, synchronising
 from .engines import Engine, engine_of, failure_reason, run_all, with_progress
 from .job_ranks import ONE_RANK, RankFacts, foreign_traces
-from .job_report import ClockOffset, JobReport, RankResult
+from .job_report import ClockOffset, JobReport, RankResult, ranges
 from .job_text import report_text
 from .matching import match_collectives, match_messages
-from .pairing import Pairing, RankFiles, find_pairs, from_manifest, proved_by_all, ranges
-from .rank_link import RankState, RankTask, link_rank, set_clock_offset, write_bytes
+from .pairing import Pairing, RankFiles, find_pairs, from_manifest, proved_by_all
+from .rank_link import STATE_FOLDER, RankState, RankTask, link_rank, set_clock_offset, write_bytes
 
 REPORT, REPORT_TEXT = "job_report.json", "job_report.txt"
 _LONGEST_WAITS = 10
@@ -75,7 +76,7 @@ def link_many(
     provenance: Sequence[str | os.PathLike[str]] | None = None,
     **options: Any,
 ) -> Batch:
-    """Link all ranks of a job: `rank_N.etplus.json.gz` for each, and a report on the whole.
+    """Link all ranks of a job: `rank_N.etplus.json.gz` (or columns) for each, and a report on the whole.
 
     A rank that fails is named in the report, and the others are linked all the same. What an earlier run with the same
     inputs and options has done is kept. A script calls it below `if __name__ == "__main__":`, since the workers may
@@ -83,7 +84,8 @@ def link_many(
 
     Args:
         source: folder with the traces, or its URL where fsspec is installed (s3://, gs://, ...).
-        output: folder or URL for the results; "etplus" in `source` by default.
+        output: folder or URL for the results; "etplus" in `source` by default. One that ends in .parquet or .etplus
+            gets columns, see docs/columns.md.
         manifest: CSV or JSON file that lists rank, et, kineto; file names in it are relative to `source`.
         et, kineto: patterns like "*step_12*.json" of the files that alone are of that kind.
         ranks: link these only, and take them to be all that there should be; by default 0 to the highest one found.
@@ -170,7 +172,7 @@ def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.P
     inputs = {file if is_url(file) else task.source.place(file) for task in tasks for file in (task.et, task.kineto)}
     inputs |= {os.fspath(manifest)} if manifest is not None else set()
     inputs |= {file for task in tasks for file in task.captures}
-    outputs = [target.place(name) for task in tasks for name in (task.output, task.state)]
+    outputs = [target.place(name) for task in tasks for name in (*task.outputs, task.state)]
     outputs += [target.place(name) for name in (REPORT, REPORT_TEXT)]
     for name in filter(is_url, outputs):
         if name in inputs:
@@ -178,6 +180,8 @@ def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.P
     here = sorted(name for name in inputs if not is_url(name))
     check_outputs([name for name in outputs if not is_url(name)], here, in_new_folders=True)
     if not is_url(target.root):
+        if any(task.columns for task in tasks):
+            check_place(target.root, rank=0, beside=(REPORT, STATE_FOLDER))
         make_folder(target.root)
 
 
