@@ -58,7 +58,7 @@ class RankNumbers(Row):
     )  # fmt: skip
 
 
-class Spread(Row):
+class RankSpread(Row):
     """How a quantity differs over the ranks; ns, null where no rank has it.
 
     Attributes:
@@ -197,7 +197,7 @@ class JobSummary:
     """
 
     ranks: Table[RankNumbers]
-    spread: Table[Spread]
+    spread: Table[RankSpread]
     outliers: Table[RankOutlier]
     kernels: Table[JobKernel]
     operators: Table[JobOperator]
@@ -244,12 +244,12 @@ def job_summary(ranks: Mapping[int, RankContribution]) -> JobSummary:
             continue
         low, high = int(np.argmin(values)), int(np.argmax(values))
         least, p5, middle, p95, most = (float(value) for value in np.quantile(values, [0, 0.05, 0.5, 0.95, 1]))
-        spread.append(Spread(quantity, least, p5, middle, p95, most, known[low][0], known[high][0]))
+        spread.append(RankSpread(quantity, least, p5, middle, p95, most, known[low][0], known[high][0]))
         far = np.flatnonzero(stand_out(values, _LEAST_SHARE * middle)).tolist()
         outliers += [RankOutlier(known[at][0], quantity, float(values[at]), middle) for at in far]
     outliers.sort(key=lambda row: (row.rank, row.quantity))
     return JobSummary(
-        Table(RankNumbers, numbers), Table(Spread, spread), Table(RankOutlier, outliers),
+        Table(RankNumbers, numbers), Table(RankSpread, spread), Table(RankOutlier, outliers),
         Table(JobKernel, _shared(JobKernel, {rank: found.kernels for rank, found in ranks.items()})),
         Table(JobOperator, _shared(JobOperator, {rank: found.operators for rank, found in ranks.items()})),
         collectives, late, notes,
