@@ -12,7 +12,6 @@ from ..trace.lazy import lazy_names
 if TYPE_CHECKING:
     from .bandwidth import bandwidth_series, copy_bandwidth
     from .breakdown import device_use, iterations, stream_use
-    from .findings import Finding
     from .kernel_peaks import gemm_table
     from .launch_queues import idle_causes, launch_statistics, queue_lengths, queue_use
     from .modules import module_table
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from .trace_diff import difference, regressions
 
 __all__ = [
-    "Analysis", "Column", "Finding", "Row", "Table", "analyse", "bandwidth_series", "copy_bandwidth", "device_use",
+    "Analysis", "Column", "Row", "Table", "analyse", "bandwidth_series", "copy_bandwidth", "device_use",
     "difference", "gemm_table", "idle_causes", "iterations", "kernel_sequences", "launch_statistics", "module_table",
     "operator_table", "phase_table", "queue_lengths", "queue_use", "regressions", "source_table", "stream_use",
 ]  # fmt: skip
@@ -37,7 +36,6 @@ __getattr__, __dir__ = lazy_names(
         ".breakdown": "device_use iterations stream_use",
         ".trace_diff": "difference regressions",
         ".launch_queues": "idle_causes launch_statistics queue_lengths queue_use",
-        ".findings": "Finding",
         ".kernel_peaks": "gemm_table",
         ".sequences": "kernel_sequences",
         ".table": "Column Row Table",

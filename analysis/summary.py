@@ -38,7 +38,6 @@ from .breakdown import (
 from .device_memory import device_memory
 from .devices import Device, why_unknown
 from .event_work import Work, work_of_events
-from .findings import find_all
 from .kernel_peaks import GemmRow, KernelRow, find_devices, gemm_table, kernel_table
 from .launch_queues import KERNEL_DELAY_NS, IdleCauses, idle_causes, launch_statistics, queue_use
 from .modules import module_table
@@ -140,10 +139,8 @@ class Analysis:
 
     @cached_property
     def others(self) -> dict[str, Table[Any]]:
-        """Tables of other packages, by name, and as `findings` what their findings say, if anything."""
-        tables = {name: _table_of(plugin, self) for name, plugin in _plugins().items()}
-        findings = find_all(self)
-        return tables | ({"findings": findings} if findings else {})
+        """Tables of other packages, by name."""
+        return {name: _table_of(plugin, self) for name, plugin in _plugins().items()}
 
     @property
     def mean_latency_ns(self) -> float | None:

@@ -14,6 +14,7 @@ import msgspec
 from ..analysis.overheads import OverheadRows, pool, summarise
 from ..analysis.summary import Analysis, analyse, json_of, tables_of
 from ..analysis.trace_diff import Difference, diff_text, difference, json_of_difference
+from ..findings import Case, find_findings
 from ..report.plots import require_matplotlib, write_plots
 from ..report.report_text import overheads_text, text_of
 from ..schemas.text.files import open_output
@@ -112,8 +113,10 @@ def run(arguments: argparse.Namespace) -> int:
         rows.append(analysis.overhead_rows)
         files.append(trace.file)
         texts.append(text_of(analysis, terminal_width(), top=arguments.top, by_shape=arguments.by_shape))
+        found_here = find_findings(Case([trace], analyses=[analysis]))
+        texts.append(found_here.to_text(terminal_width()))
         if arguments.json is not None:
-            numbers.append(json_of(analysis))
+            numbers.append(json_of(analysis) | {"findings": found_here.to_dict()})
         if csv_folder is not None:
             _gather(tables, analysis)
         if arguments.baseline is not None:

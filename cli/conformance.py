@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ..converters.linker_suite import Case, Verdict, case_of, cases, read_output, run_case, write_pairs
+from ..converters.linker_suite import LinkerCase, Verdict, case_of, cases, read_output, run_case, write_pairs
 from ..schemas.text.transaction import check_outputs, make_folder
 from ..trace.errors import UsageError
 from ..trace.text_tables import render, terminal_width
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if all(_passed(verdicts) for *_, verdicts in results) else 1
 
 
-def _by_case(arguments: argparse.Namespace) -> list[tuple[str, Case]]:
+def _by_case(arguments: argparse.Namespace) -> list[tuple[str, LinkerCase]]:
     return [(file, case_of(file, arguments.case)) for file in arguments.files]
 
 
@@ -69,7 +69,7 @@ def _passed(verdicts: tuple[Verdict, ...]) -> bool:
     return not any(verdict.ok is False for verdict in verdicts)
 
 
-def _table(file: str, case: Case, verdicts: tuple[Verdict, ...]) -> str:
+def _table(file: str, case: LinkerCase, verdicts: tuple[Verdict, ...]) -> str:
     words = {True: "ok", False: "FAILED", None: "not recorded"}
     rows = [[verdict.test, f"{verdict.expected:,g}", f"{verdict.found:,g}", words[verdict.ok]] for verdict in verdicts]
     lines = [render(f"{Path(file).name}: {case.name}", ["test", "expected", "found", ""], rows, terminal_width())]

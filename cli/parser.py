@@ -34,6 +34,7 @@ COMMANDS = {
     "check": "check Chakra traces (.et) before a simulator runs them, and Kineto traces by PyTorch's rules",
     "conformance": "hold the output of any linker against pairs whose links are known",
     "analyze": "show where the time goes: streams, modules, operators, kernels, overheads",
+    "why": "what is wrong in a trace, what it costs, what fixing it would gain",
     "report": "one HTML page: timeline, device time, kernels, roofline, overheads, communication",
     "augment": "write FLOPs, bytes and shares of peaks into a Kineto trace or ET+",
     "redact": "copy a trace without tokens, passwords and, on request, host names, user names and paths",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from msgspec.structs import asdict
 
+from ..analysis.event_bounds import row_bounds
 from ..converters.chrome import write_chrome
 from ..replaying.answer_range import answer_range
 from ..replaying.constants import fit_constants
@@ -106,9 +108,10 @@ def run(arguments: argparse.Namespace) -> int:
         if changes:
             BaseError.of(before).refuse(", ".join(trace.file for trace in graph.traces), force=arguments.force)
             priced = graph if network is None else on_network(graph, network)
-            after = replay(apply_what_ifs(priced, what_ifs, constants), constants)
+            bounds = partial(row_bounds, graph.traces)
+            after = replay(apply_what_ifs(priced, what_ifs, constants, bounds), constants)
             if network is not None:
-                span = answer_range(graph, network, what_ifs, constants, unassumed=_unassumed(graph))
+                span = answer_range(graph, network, what_ifs, constants, unassumed=_unassumed(graph), bounds=bounds)
         summary = summarize(after, constants, before=before if changes else None, what_ifs=changes, span=span)
         results.append((after, summary))
     if arguments.chrome is not None:

@@ -7,6 +7,7 @@ import argparse
 from ..analysis.summary import analyse
 from ..jobs.job_ranks import check_job, job_trace
 from ..replaying.critical import critical_chain
+from ..report.finding_cards import MOST_RANKS, cards_of
 from ..report.html_page import check_page_name
 from ..report.report_html import rank_report, report_html
 from ..schemas.kineto.python_frames import read_python_frames
@@ -54,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(
             "--python-frames reads Kineto traces a second time; give the Kineto trace as a FILE of its own"
         )
-    own, ranks, job = own_devices(arguments), [], []
+    own, ranks, job, kept = own_devices(arguments), [], [], []
     with_captures = captures_linker(arguments)
     for file, read in zip(inputs, read_inputs(inputs), strict=True):
         own_trace = with_own(with_captures(read), arguments)
@@ -66,9 +67,11 @@ def run(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
         ranks.append(rank_report(analysis, len(inputs), critical_chain(analysis.trace), frames))
         job.append(job_trace(trace))
+        if len(inputs) <= MOST_RANKS:
+            kept.append(analysis)
         warn_of_damage([trace])
     warnings = check_job(job)
-    page = report_html(ranks, arguments.title, warnings)
+    page = report_html(ranks, arguments.title, warnings, cards_of(kept, own) if kept else None)
     with open_output(arguments.output) as out:
         out.write(page)
     print_warnings(warnings)

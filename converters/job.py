@@ -229,7 +229,9 @@ class Job:
             ConvertError: a trace without times.
             UsageError: a change that is not understood, or nothing to price on a network.
         """
-        return replay_ranks(list(self), what_ifs, network)
+        from ..analysis.event_bounds import row_bounds  # for few changes
+
+        return replay_ranks(list(self), what_ifs, network, lambda: row_bounds(list(self)))
 
     def sql(self, query: str, *, memory: str = "2GB") -> QueryResult:
         """The rows that a SELECT finds in the tables of all ranks; see docs/columns.md.

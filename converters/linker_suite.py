@@ -37,7 +37,7 @@ _GAPS = 0.02
 """Share of the span that may be missing: Chakra's issue 220 loses 2 to 20%."""
 
 
-class Case(msgspec.Struct, frozen=True):
+class LinkerCase(msgspec.Struct, frozen=True):
     """A pair, and how much of each there is in it.
 
     Attributes:
@@ -131,7 +131,7 @@ class Verdict:
 
 
 @cache
-def cases() -> tuple[Case, ...]:
+def cases() -> tuple[LinkerCase, ...]:
     """All cases of the suite.
 
     Example:
@@ -139,10 +139,10 @@ def cases() -> tuple[Case, ...]:
         ['train_cpu', 'one_of_n', 'two_threads', 'gpu_shaped_from_cpu']
     """
     text = (files("etplus.fixtures") / "conformance.json").read_bytes()
-    return tuple(msgspec.json.decode(text, type=dict[str, tuple[Case, ...]])["cases"])
+    return tuple(msgspec.json.decode(text, type=dict[str, tuple[LinkerCase, ...]])["cases"])
 
 
-def case_of(file: str, name: str | None = None) -> Case:
+def case_of(file: str, name: str | None = None) -> LinkerCase:
     """The case of an output: the one named, or the longest that its file's name begins with.
 
     Raises:
@@ -169,7 +169,7 @@ def write_pairs(folder: Path) -> list[str]:
     return written
 
 
-def truth(case: Case) -> CaseTruth:
+def truth(case: LinkerCase) -> CaseTruth:
     """What is known of a case, from the ids that PyTorch wrote and the calls around each launch."""
     source = files("etplus.fixtures")
     known = msgspec.json.decode((source / case.truth).read_bytes())
@@ -236,19 +236,19 @@ def _of_chakra(path: str | os.PathLike[str]) -> Output:
     return Output(nodes, needs)
 
 
-def run_case(case: Case, output: Output) -> tuple[Verdict, ...]:
+def run_case(case: LinkerCase, output: Output) -> tuple[Verdict, ...]:
     """Hold an output against what is known."""
     known = truth(case)
     return tuple(test(case, known, output) for test in _TESTS)
 
 
-def _operators(case: Case, known: CaseTruth, output: Output) -> Verdict:
+def _operators(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
     lost = [node for node in known.calls if node not in output.nodes]
     text = "operators of the ET that are in the output under their id"
     return Verdict("operators", len(known.calls), len(known.calls) - len(lost), not lost, _first(text, lost, "node {}"))
 
 
-def _times(case: Case, known: CaseTruth, output: Output) -> Verdict:
+def _times(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
     text = "operators with the start and duration of their call"
     found = {node: output.nodes[node] for node in known.calls if node in output.nodes and output.nodes[node].ts >= 0}
     if not found:
@@ -286,13 +286,13 @@ def _device_pairs(known: CaseTruth, output: Output) -> list[tuple[DeviceTruth, O
     return pairs
 
 
-def _device_events(case: Case, known: CaseTruth, output: Output) -> Verdict:
+def _device_events(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
     lost = [event.name for event, node in _device_pairs(known, output) if node is None]
     found, text = len(known.device) - len(lost), "kernels, copies and fills that are in the output"
     return Verdict("device events", len(known.device), found, not lost, _first(text, lost, "{}"))
 
 
-def _parents(case: Case, known: CaseTruth, output: Output) -> Verdict:
+def _parents(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
     wrong = [
         event.name
         for event, node in _device_pairs(known, output)
@@ -315,7 +315,7 @@ def _callers(node: OutputNode, output: Output) -> set[int]:
     return found
 
 
-def _successors(case: Case, known: CaseTruth, output: Output) -> Verdict:
+def _successors(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
     """Chakra's issue 215: GPU nodes without successors, so that nothing ever waits for the device."""
     text = "device events followed on their stream for which something waits (Chakra's issue 215)"
     if output.needs is None:
@@ -333,7 +333,7 @@ def _successors(case: Case, known: CaseTruth, output: Output) -> Verdict:
     return Verdict("successors", case.followed, found, found >= case.followed, _first(text, lost, "{}"))
 
 
-def _gaps(case: Case, known: CaseTruth, output: Output) -> Verdict:
+def _gaps(case: LinkerCase, known: CaseTruth, output: Output) -> Verdict:
     """Chakra's issue 220: time between topmost operators that is lost."""
     text = "µs between topmost calls of their thread that are kept (Chakra's issue 220)"
     if not case.gaps_us:
@@ -386,7 +386,7 @@ def _longest_path(output: Output) -> int:
     return longest
 
 
-_TESTS: tuple[Callable[[Case, CaseTruth, Output], Verdict], ...] = (
+_TESTS: tuple[Callable[[LinkerCase, CaseTruth, Output], Verdict], ...] = (
     _operators, _times, _device_events, _parents, _successors, _gaps,
 )  # fmt: skip
 
@@ -395,7 +395,7 @@ def _first(text: str, wrong: list[Any], form: str) -> str:
     return f"{text}; the first that is not: {form.format(wrong[0])}" if wrong else text
 
 
-def counts_of(case: Case) -> dict[str, float]:
+def counts_of(case: LinkerCase) -> dict[str, float]:
     """The counts of a case's index, from what is known of it: for the test of the index, and for who adds a case."""
     known = truth(case)
     events = msgspec.json.decode(gzip.decompress((files("etplus.fixtures") / case.kineto).read_bytes()))["traceEvents"]

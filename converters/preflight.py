@@ -22,7 +22,7 @@ from ..schemas.text.transaction import staged
 from ..trace.columns import mask_at
 from ..trace.errors import UsageError
 from ..trace.topological_order import IntArray, find_cycle, issue_order
-from .preflight_findings import Findings, PreflightReport, Profile
+from .preflight_findings import PreflightFindings, PreflightReport, Profile
 from .preflight_rank import UNKNOWN_RANK, CommTable, RankFile, RankScan, scan
 from .row_dependencies import Coupling, coupling
 
@@ -61,7 +61,7 @@ def check(
     files, prefix, alone = _find(source)
     group_path = _group_path(prefix, groups)
     known = read_groups(group_path) if group_path else None
-    return _check(files, Findings(profile, limit), alone=alone, group_path=group_path, groups=known)
+    return _check(files, PreflightFindings(profile, limit), alone=alone, group_path=group_path, groups=known)
 
 
 def check_written(files: Sequence[str], *, profile: Profile) -> PreflightReport | None:
@@ -75,12 +75,14 @@ def check_written(files: Sequence[str], *, profile: Profile) -> PreflightReport 
     groups = next((name for name in files if name.endswith(GROUPS_SUFFIX)), None)
     known = None if groups is None else read_groups(str(staged(groups)))
     placed = sorted((RankFile(staged(file.path), file.rank) for file in ranks), key=lambda file: file.rank)
-    return _check(placed, Findings(profile, 0), alone=len(ranks) == 1, group_path=groups, groups=known, written=True)
+    return _check(
+        placed, PreflightFindings(profile, 0), alone=len(ranks) == 1, group_path=groups, groups=known, written=True
+    )
 
 
 def _check(
     files: list[RankFile],
-    findings: Findings,
+    findings: PreflightFindings,
     *,
     alone: bool,
     group_path: str | None,
@@ -116,7 +118,7 @@ def _check(
     )
 
 
-def _compare(scans: list[RankScan], world: int, groups: Groups | None, findings: Findings) -> None:
+def _compare(scans: list[RankScan], world: int, groups: Groups | None, findings: PreflightFindings) -> None:
     ranks = [scanned.file.rank for scanned in scans]
     flaws = [f"rank {scanned.file.rank} {scanned.flaw}" for scanned in scans if scanned.flaw]
     for before, after in pairwise([-1, *ranks]):
@@ -178,7 +180,9 @@ ALL_RANKS = 0
 _SHOWN_OF_A_CYCLE = 6
 
 
-def check_groups(scans: Sequence[RankScan], groups: Groups | None, world: int | None, findings: Findings) -> None:
+def check_groups(
+    scans: Sequence[RankScan], groups: Groups | None, world: int | None, findings: PreflightFindings
+) -> None:
     """Check the groups that the ranks use against the group file, if there is one; `world` is None of a rank alone."""
     used = {scan.file.rank: np.unique(scan.comm.group[scan.comm.group > ALL_RANKS]).tolist() for scan in scans}
     in_use = sorted({group for of_rank in used.values() for group in of_rank})
@@ -207,7 +211,7 @@ def check_groups(scans: Sequence[RankScan], groups: Groups | None, world: int | 
             findings.add("one-rank-group", None, (), "group {} has only rank {}", group, ranks[0])
 
 
-def compare_ranks(scans: Sequence[RankScan], groups: Groups | None, findings: Findings) -> None:
+def compare_ranks(scans: Sequence[RankScan], groups: Groups | None, findings: PreflightFindings) -> None:
     """Match collectives and messages between all ranks, in order; if they all match, look for deadlocks.
 
     Without a group file a group has the ranks that use it.
@@ -248,7 +252,7 @@ def _op_name(op: int) -> str:
 
 
 def _match_collectives(
-    table: _CommRows, scans: Sequence[RankScan], groups: Groups, findings: Findings
+    table: _CommRows, scans: Sequence[RankScan], groups: Groups, findings: PreflightFindings
 ) -> IntArray | None:
     """Compare the k-th collective of every group between its ranks.
 
@@ -278,7 +282,9 @@ def _runs(rows: IntArray, key: IntArray) -> list[IntArray]:
     return np.split(rows, np.flatnonzero(np.diff(key[rows])) + 1) if len(rows) else []
 
 
-def _same(table: _CommRows, group: int, ours: IntArray, theirs: IntArray, rank: int, findings: Findings) -> bool:
+def _same(
+    table: _CommRows, group: int, ours: IntArray, theirs: IntArray, rank: int, findings: PreflightFindings
+) -> bool:
     """Whether two ranks run the same collectives of a group; the first difference is reported."""
     name = f"group {group}" if group else "all ranks"
     if len(ours) != len(theirs) and _name_missing(table, name, ours, theirs, rank, findings):
@@ -304,7 +310,9 @@ def _same(table: _CommRows, group: int, ours: IntArray, theirs: IntArray, rank: 
     return not (other_op | (other_size & ~uneven)).any()
 
 
-def _name_missing(table: _CommRows, name: str, ours: IntArray, theirs: IntArray, rank: int, findings: Findings) -> bool:
+def _name_missing(
+    table: _CommRows, name: str, ours: IntArray, theirs: IntArray, rank: int, findings: PreflightFindings
+) -> bool:
     """Report the collectives that one of two ranks lacks, if they do not differ otherwise.
 
     Sizes of all-to-alls may differ, but where they need not, they show which one is missing.
@@ -331,7 +339,7 @@ def _name_missing(table: _CommRows, name: str, ours: IntArray, theirs: IntArray,
     return True
 
 
-def _match_messages(table: _CommRows, findings: Findings) -> tuple[IntArray, IntArray] | None:
+def _match_messages(table: _CommRows, findings: PreflightFindings) -> tuple[IntArray, IntArray] | None:
     """Pair sends with receives, the k-th with the k-th of the same source, destination, tag and size.
 
     Returns:
@@ -373,7 +381,7 @@ class _Merged:
     event: IntArray
     messages: tuple[IntArray, IntArray]
 
-    def check_order(self, findings: Findings) -> bool:
+    def check_order(self, findings: PreflightFindings) -> bool:
         """Find a deadlock of ranks that each run one communication after the other, in order of issue.
 
         A rank's dependencies all agree with that order: where this finds nothing there is no deadlock at all.
@@ -406,7 +414,7 @@ class _Merged:
         more = f", and {len(parts) - _SHOWN_OF_A_CYCLE} more" if len(parts) > _SHOWN_OF_A_CYCLE else ""
         return ", ".join(parts[:_SHOWN_OF_A_CYCLE]) + more
 
-    def check_dependencies(self, scans: Sequence[RankScan], findings: Findings) -> None:
+    def check_dependencies(self, scans: Sequence[RankScan], findings: PreflightFindings) -> None:
         """Find a deadlock that follows from dependencies and the order within each group alone."""
         rank, group = self.table.rank, self.table.rows.group
         rows = np.flatnonzero(self.table.rows.type == NodeType.COMM_COLL_NODE)

@@ -133,7 +133,7 @@ def level_of(kind: str, profile: Profile) -> Level | None:
     return KINDS[kind].chakra if profile == "chakra" else KINDS[kind].astra_sim
 
 
-class Findings:
+class PreflightFindings:
     """Collects problems: counts all, keeps the first ``limit`` of each kind."""
 
     def __init__(self, profile: Profile, limit: int) -> None:

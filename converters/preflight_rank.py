@@ -18,7 +18,7 @@ from ..schemas.text.sniff import GZIP_MAGIC
 from ..trace.columns import mask_at, scatter
 from ..trace.errors import TraceFormatError
 from ..trace.topological_order import IntArray, find_cycle, issue_order
-from .preflight_findings import Findings
+from .preflight_findings import PreflightFindings
 
 UNKNOWN_RANK = -1
 _SHOWN_OF_A_CYCLE = 8
@@ -102,7 +102,7 @@ class NodeColumns:
     flaw: str = ""
 
 
-def scan(file: RankFile, findings: Findings, *, known_attributes: bool = False) -> RankScan:
+def scan(file: RankFile, findings: PreflightFindings, *, known_attributes: bool = False) -> RankScan:
     """Read a file once and check what concerns it alone.
 
     Args:
@@ -127,7 +127,7 @@ def scan(file: RankFile, findings: Findings, *, known_attributes: bool = False) 
     return RankScan(file, len(columns.ids), graph, _comm_table(columns, ids, order), columns.flaw)
 
 
-def _read(file: RankFile, findings: Findings, known_attributes: bool) -> NodeColumns:
+def _read(file: RankFile, findings: PreflightFindings, known_attributes: bool) -> NodeColumns:
     columns, rank = NodeColumns(), file.rank
     if _is_gzip(file.path):
         findings.add("gzip", rank, (), "{}: decompress it", file.path.name)
@@ -159,7 +159,7 @@ def _is_gzip(path: Path) -> bool:
         return False
 
 
-def _take(node: Node, columns: NodeColumns, rank: int, findings: Findings, known_attributes: bool) -> None:
+def _take(node: Node, columns: NodeColumns, rank: int, findings: PreflightFindings, known_attributes: bool) -> None:
     """Append a node to the columns and check what it says of itself."""
     number, kind = node.id, node.type
     degree = 0
@@ -192,7 +192,7 @@ def _type_name(kind: int) -> str:
     return str(NodeType.Name(kind)) if kind in NodeType.values() else str(kind)
 
 
-def _attributes(node: Node, rank: int, findings: Findings) -> dict[str, Any]:
+def _attributes(node: Node, rank: int, findings: PreflightFindings) -> dict[str, Any]:
     """Values of the attributes that readers know; None where the value is in a member they do not look at."""
     values: dict[str, Any] = {}
     for attribute in node.attr:
@@ -210,7 +210,9 @@ def _attributes(node: Node, rank: int, findings: Findings) -> dict[str, Any]:
     return values
 
 
-def _comm_row(number: int, kind: int, values: dict[str, Any], rank: int, findings: Findings) -> tuple[int, ...] | None:
+def _comm_row(
+    number: int, kind: int, values: dict[str, Any], rank: int, findings: PreflightFindings
+) -> tuple[int, ...] | None:
     """A row of `CommTable` from ``type`` on; None if an attribute of it is missing or wrong."""
     absent = [name for name in _NEEDED[kind] if name not in values]
     for name in absent:
@@ -259,7 +261,7 @@ def _wrong_values(kind: int, values: dict[str, Any], rank: int) -> list[tuple[st
 
 
 def _check_simulated(
-    number: int, op: int, size: int, dimensions: BoolList | None, rank: int, findings: Findings
+    number: int, op: int, size: int, dimensions: BoolList | None, rank: int, findings: PreflightFindings
 ) -> None:
     name = CollectiveCommType.Name(op)
     if op == CollectiveCommType.BROADCAST:
@@ -272,7 +274,7 @@ def _check_simulated(
         findings.add("small-all-gather", rank, (number,), "node {} gathers {} bytes", number, size)
 
 
-def _graph(columns: NodeColumns, rank: int, findings: Findings) -> tuple[npt.NDArray[np.uint64], IndexGraph]:
+def _graph(columns: NodeColumns, rank: int, findings: PreflightFindings) -> tuple[npt.NDArray[np.uint64], IndexGraph]:
     """Ids in rising order, and dependencies, without those on nodes that are missing or not unique."""
     numbers = np.frombuffer(columns.ids, dtype=np.uint64)
     ids, counts = np.unique(numbers, return_counts=True)
@@ -297,7 +299,7 @@ def _graph(columns: NodeColumns, rank: int, findings: Findings) -> tuple[npt.NDA
 
 
 def _report_cycle(
-    ids: npt.NDArray[np.uint64], graph: IndexGraph, order: IntArray, rank: int, findings: Findings
+    ids: npt.NDArray[np.uint64], graph: IndexGraph, order: IntArray, rank: int, findings: PreflightFindings
 ) -> None:
     cycle = ids[find_cycle(graph.count, graph.source, graph.target, order)].tolist()
     shown = " -> ".join(map(str, cycle[:_SHOWN_OF_A_CYCLE]))

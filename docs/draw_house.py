@@ -20,6 +20,7 @@ FOLDERS = {
     "predict": ("fitted cost models, end-to-end prediction",),
     "reshape": ("arguments of operators at other sizes",),
     "measuring": ("times operators on this machine; scripts that reproduce a call",),
+    "findings": ("what is wrong, what it costs, what fixing it gains: one class a finding, priced by the replay",),
     "replaying": ("replay graph, what-if,", "critical path, network"),
     "analysis": ("tables out of a Trace:", "where the time goes"),
     "jobs": ("several ranks: batch, pairing files, matching collectives, clocks",),

@@ -22,7 +22,7 @@ from ..schemas.text.files import Source
 from ..trace.columns import IntColumn, distinct, positions
 from ..trace.conventions import MAX_RANKS
 from ..trace.errors import TraceFormatError, UsageError
-from ..trace.link_report import Finding, Identity, Verdict
+from ..trace.link_report import Clue, Identity, Verdict
 from .calls import TracePair
 from .naming import file_rank
 from .rank_claims import Claim, rank_of_et, rank_of_kineto
@@ -91,7 +91,7 @@ class Claims:
 
 
 class _Weighed(NamedTuple):
-    """A `Finding`, and what follows from it."""
+    """A `Clue`, and what follows from it."""
 
     by: Kind
     weight: Weight
@@ -177,7 +177,7 @@ def identify(claims: Claims, pair: TracePair, linked: IntColumn) -> Identity:
             weighed += _calls(pair)
     verdict, rank = _verdict(claims, weighed)
     proves, refutes, stated, unknown = (
-        tuple(Finding(found.by, found.says) for found in weighed if found.weight == weight)
+        tuple(Clue(found.by, found.says) for found in weighed if found.weight == weight)
         for weight in ("proves", "refutes", "stated", "unknown")
     )
     return Identity(verdict, rank, claims.world_size, claims.several_ranks, proves, refutes, (*stated, *unknown))

@@ -21,7 +21,7 @@ from .constants import Constants
 from .graph_replay import replay
 from .network import Network, on_network
 from .replay_graph import HOST, ReplayGraph
-from .whatif import WhatIf, apply_what_ifs
+from .whatif import Bounds, WhatIf, apply_what_ifs
 
 _BANDWIDTH = 0.1
 """Transfers differ by so much from a fitted bandwidth where no calibration says by how much (Gloo's all-reduces)."""
@@ -69,7 +69,7 @@ class AnswerRange:
 
 def answer_range(
     graph: ReplayGraph, network: Network, what_ifs: Sequence[WhatIf], constants: Constants | Sequence[Constants], *,
-    unassumed: ReplayGraph | None = None,
+    unassumed: ReplayGraph | None = None, bounds: Bounds | None = None,
 ) -> AnswerRange:  # fmt: skip
     """The range of `replay(apply_what_ifs(on_network(graph, network), …))`.
 
@@ -79,7 +79,9 @@ def answer_range(
     """
 
     def answer(graph: ReplayGraph, network: Network = network, at: Any = "times") -> int:
-        return replay(apply_what_ifs(on_network(graph, network, at), what_ifs, constants), constants).makespan_ns
+        return replay(
+            apply_what_ifs(on_network(graph, network, at), what_ifs, constants, bounds), constants
+        ).makespan_ns
 
     usual = answer(graph)
     moved: list[tuple[int, int, str]] = []

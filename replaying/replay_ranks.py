@@ -10,15 +10,18 @@ from .graph_building import build_graph
 from .graph_replay import Replay, replay
 from .network import on_network, parse_network
 from .rank_coupling import join_ranks
-from .whatif import apply_what_ifs, parse_what_if
+from .whatif import Bounds, apply_what_ifs, parse_what_if
 
 
-def replay_ranks(traces: Sequence[Trace], what_ifs: Sequence[str] = (), network: str | None = None) -> Replay:
+def replay_ranks(
+    traces: Sequence[Trace], what_ifs: Sequence[str] = (), network: str | None = None, bounds: Bounds | None = None
+) -> Replay:  # fmt: skip
     """Predict the timeline of one trace, or of all ranks of a job together.
 
     Args:
         what_ifs: such as "kernel*0.5", applied in order.
         network: such as "bandwidth=25,latency=5us", what communications are priced on first.
+        bounds: for changes to a share of the device's peaks, see `etplus.analysis.event_bounds.row_bounds`.
 
     Raises:
         ConvertError: no row of a trace has a time.
@@ -33,4 +36,4 @@ def replay_ranks(traces: Sequence[Trace], what_ifs: Sequence[str] = (), network:
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
     if network is not None:
         graph = on_network(graph, parse_network(network))
-    return replay(apply_what_ifs(graph, [parse_what_if(text) for text in what_ifs], constants), constants)
+    return replay(apply_what_ifs(graph, [parse_what_if(text) for text in what_ifs], constants, bounds), constants)

@@ -3,39 +3,64 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from ..schemas.communications import comm_rows
-from ..trace.conventions import KERNEL_CATEGORIES, NS_PER_UNIT
+from ..trace.columns import IntColumn
+from ..trace.conventions import NS_PER_UNIT
 from ..trace.errors import UsageError
-from ..trace.kinds import CPU, GPU
-from .constants import Constants, of_ranks
-from .replay_graph import COMM, DURATION, HANDOFF, HOST, LAUNCH, QUEUE, STREAM, SYNC, UNKNOWN, ReplayGraph
-
-Rows = npt.NDArray[np.bool_]
+from .constants import Constants
+from .graph_changes import (
+    fused,
+    overlapped,
+    remove,
+    scale,
+    set_latency,
+    to_bound,
+    without_launch_gaps,
+    without_queue,
+    without_waits,
+)
+from .meant_rows import PARTS, Rows, Within, check_part, rows_within, select
+from .replay_graph import LAUNCH, STREAM, ReplayGraph
 
 GRAMMAR = """\
 kernel*0.5                time of all kernels
 kernel:name~gemm*0.5      of kernels with gemm in their name (~ part, = whole)
 gpu, copy, memset, comm   likewise: all GPU events, copies, fills, collectives
+kernel:~gemm*bound/0.6    to what they take at 60% of the device's peak
 stream=7*0.8              all that runs on a stream
 cpu*0                     all host work, pauses between calls included
 op:aten::mul*2            host work of an op and of what it calls
 remove op:aten::copy_     an op, what it calls and what it launches
+no wait aten::item        it and what it calls wait for nothing (~ part)
+no launch gaps            GPU work is launched at once, as a captured graph
+fuse kernel:~_add_*0.4    neighbours on a stream become one, of 0.4 the time
+overlap comm              nothing waits for it but the optimizer and calls
 launch_latency=3us        likewise gap=1us; queue_limit=none
+module=Linear_3 kernel*2  only in a module; likewise phase, op, step, source
+                          (train.py:7): = whole, ~ part; window=10-12ms
 rank=3 kernel*1.5         on one rank only (several files)
 """
 """The text forms of a what-if."""
 
-_TIME = re.compile(r"(launch_latency|gap)=(\d+(?:\.\d+)?)(ns|us|µs|ms)", re.ASCII)
+_TIME = re.compile(r"(launch_latency|gap)=(\d+(?:\.\d*)?)(ns|us|µs|ms)", re.ASCII)
 _RANK = re.compile(r"rank=(\d{1,9})\s+(.+)", re.ASCII)
-_SCALE = re.compile(r"(.+)\*(\d+(?:\.\d*)?(?:e-?\d+)?|\.\d+)", re.ASCII)
+_PART = re.compile(rf"({'|'.join(PARTS)})([=~])(?:\"([^\"]+)\"|(\S+))\s+(.+)")
+_NUMBER = r"(\d+(?:\.\d*)?(?:e-?\d+)?|\.\d+)"
+_SCALE = re.compile(rf"(.+)\*{_NUMBER}", re.ASCII)
+_BOUND = re.compile(rf"(.+)\*bound/{_NUMBER}", re.ASCII)
 _REMOVE = re.compile(r"remove\s+(.+)")
+_NO_WAIT = re.compile(r"no\s+wait\s+(?:(?:name)?([~=]))?(.+)")
+_NO_LAUNCH_GAPS = re.compile(r"no\s+launch\s+gaps")
+_OVERLAP = re.compile(r"overlap\s+(.+)")
+_FUSE = re.compile(rf"fuse\s+(.+?)(?:\*{_NUMBER})?", re.ASCII)
 _TARGET = re.compile(r"(kernel|gpu|copy|memset|comm|cpu|op)(?::(?:(?:name)?([~=]))?(.+))?|(stream)=(-?\d{1,18})")
+_ACTIONS = {"remove": _REMOVE, "overlap": _OVERLAP, "fuse": _FUSE, "bound": _BOUND, "scale": _SCALE}
+_ON_DEVICE = ("bound", "fuse", "overlap")
+"""Actions on GPU events alone."""
 _LATENCIES = {"launch_latency": LAUNCH, "gap": STREAM}
 _MOST = 1e6
 
@@ -47,11 +72,13 @@ class WhatIf:
     Attributes:
         text: as it was given.
         rank: of which rank alone, None for all.
-        action: "scale", "remove", "latency" or "queue".
-        target: "kernel", "gpu", "copy", "memset", "comm", "cpu", "op", "stream"; "launch_latency" or "gap".
+        action: "scale", "bound", "remove", "no wait", "no launch gaps", "fuse", "overlap", "latency" or "queue".
+        target: "kernel", "gpu", "copy", "memset", "comm", "cpu", "op", "stream"; "launch_latency" or "gap"; "call" of
+            what waits.
         exact: the name must be the whole one. name: the name, or its part; "" for any.
-        value: factor, ns, or stream.
+        value: factor, share of the bound, ns, or stream.
         stream: for the target "stream".
+        within: parts of the work to which it is restricted, all of them.
     """
 
     text: str
@@ -62,6 +89,7 @@ class WhatIf:
     name: str = ""
     value: float = 0.0
     stream: int = -1
+    within: tuple[Within, ...] = ()
 
 
 def parse_what_if(text: str) -> WhatIf:
@@ -71,22 +99,41 @@ def parse_what_if(text: str) -> WhatIf:
         UsageError: none of them.
     """
     rest, rank = text.strip(), None
-    if (ranked := _RANK.fullmatch(rest)) is not None:
-        rank, rest = int(ranked[1]), ranked[2].strip()
+    within: list[Within] = []
+    while True:
+        if rank is None and (ranked := _RANK.fullmatch(rest)) is not None:
+            rank, rest = int(ranked[1]), ranked[2].strip()
+        elif (part := _PART.fullmatch(rest)) is not None:
+            within.append(Within(part[1], part[3] or part[4], part[2] == "="))
+            check_part(within[-1])
+            rest = part[5].strip()
+        else:
+            break
+    what_if = WhatIf(text, rank, "", within=tuple(within))
+    return _acted(what_if, rest)
+
+
+def _acted(what_if: WhatIf, rest: str) -> WhatIf:
+    """The what-if with what follows its restrictions."""
     if rest == "queue_limit=none":
-        return WhatIf(text, rank, "queue")
+        return replace(what_if, action="queue")
     if (time := _TIME.fullmatch(rest)) is not None:
-        return WhatIf(text, rank, "latency", time[1], value=float(time[2]) * NS_PER_UNIT[time[3]])
-    if (removed := _REMOVE.fullmatch(rest)) is not None:
-        return _targeted(WhatIf(text, rank, "remove"), removed[1])
-    if (scaled := _SCALE.fullmatch(rest)) is not None and float(scaled[2]) <= _MOST:
-        return _targeted(WhatIf(text, rank, "scale", value=float(scaled[2])), scaled[1])
-    raise _unknown(text)
+        return replace(what_if, action="latency", target=time[1], value=float(time[2]) * NS_PER_UNIT[time[3]])
+    if (wait := _NO_WAIT.fullmatch(rest)) is not None:
+        return replace(what_if, action="no wait", target="call", exact=wait[1] != "~", name=wait[2])
+    if _NO_LAUNCH_GAPS.fullmatch(rest) is not None:
+        return replace(what_if, action="no launch gaps", target="gpu")
+    for action, pattern in _ACTIONS.items():
+        if (found := pattern.fullmatch(rest)) is not None:
+            value = float(found[2] or 1) if pattern.groups > 1 else 0.0
+            if value <= _MOST and (value > 0 or action != "bound"):
+                return _targeted(replace(what_if, action=action, value=value), found[1])
+    raise _unknown(what_if.text)
 
 
 def _targeted(what_if: WhatIf, target: str) -> WhatIf:
-    found = _TARGET.fullmatch(target.strip())
-    if found is None or (found[1] == "op" and not found[3]):
+    found, on_device = _TARGET.fullmatch(target.strip()), what_if.action in _ON_DEVICE
+    if found is None or (found[1] == "op" and not found[3]) or (found[1] in ("op", "cpu") and on_device):
         raise _unknown(what_if.text)
     if found[4]:
         return replace(what_if, target="stream", stream=int(found[5]))
@@ -98,32 +145,80 @@ def _unknown(text: str) -> UsageError:
     return UsageError(f"unknown what-if {text!r}; for example 'kernel:name~gemm*0.5', 'cpu*0', 'remove op:aten::copy_'")
 
 
+Bounds = Callable[[], IntColumn]
+"""Makes int64 ns, one entry a row of the graph: what a GPU event takes at the device's peaks, −1 where not known."""
+
+
 def apply_what_ifs(
-    graph: ReplayGraph, what_ifs: Sequence[WhatIf], constants: Constants | Sequence[Constants]
-) -> ReplayGraph:
-    """Apply changes one after the other.
+    graph: ReplayGraph, what_ifs: Sequence[WhatIf], constants: Constants | Sequence[Constants],
+    bounds: Bounds | None = None,
+) -> ReplayGraph:  # fmt: skip
+    """Apply changes one after the other; see `apply_what_if`."""
+    for what_if in what_ifs:
+        graph = apply_what_if(graph, what_if, constants, bounds)
+    return graph
+
+
+def apply_what_if(
+    graph: ReplayGraph, what_if: WhatIf, constants: Constants | Sequence[Constants], bounds: Bounds | None = None, *,
+    rows: IntColumn | None = None,
+) -> ReplayGraph:  # fmt: skip
+    """Apply a change.
 
     Args:
         constants: of the one rank, or of each rank of a coupled graph.
+        bounds: asked for changes to a share of the bound; where it is None these are refused.
+        rows: int64, the rows that it means, in place of those that its target, rank and restrictions select; None for
+            these.
 
     Raises:
         UsageError: a change that touches nothing in the graph.
     """
-    for what_if in what_ifs:
-        on_rank = _on_rank(graph, what_if)
-        if what_if.action == "queue":
-            graph = without_queue(graph, on_rank)
-        elif what_if.action == "latency":
-            graph = set_latency(graph, _LATENCIES[what_if.target], round(what_if.value), constants, on_rank)
-        else:
-            rows = on_rank & select(graph, what_if.target, what_if.name, exact=what_if.exact, stream=what_if.stream)
-            if not rows.any():
-                raise UsageError(f"what-if {what_if.text!r}: nothing in the trace is meant by it")
-            if what_if.action == "remove":
-                graph = remove(graph, rows)
-            else:
-                graph = scale(graph, rows, what_if.value, gaps=what_if.target == "cpu")
-    return graph
+    if rows is None:
+        meant = _on_rank(graph, what_if)
+        for part in what_if.within:
+            meant &= rows_within(graph, part)
+    else:
+        meant = np.zeros(len(graph.start), np.bool_)
+        meant[rows] = True
+    within = meant
+    if what_if.action == "queue":
+        return without_queue(graph, meant)
+    if what_if.action == "latency":
+        return set_latency(graph, _LATENCIES[what_if.target], round(what_if.value), constants, meant)
+    if rows is None:
+        meant = within & select(graph, what_if.target, what_if.name, exact=what_if.exact, stream=what_if.stream)
+    if not meant.any():
+        raise UsageError(f"what-if {what_if.text!r}: nothing in the trace is meant by it")
+    if what_if.action == "scale" and what_if.target == "cpu":
+        ranks = np.unique(graph.rank_of_row[meant])
+        return scale(graph, meant, what_if.value, gaps=within & np.isin(graph.rank_of_row, ranks))
+    return _changed(graph, what_if, meant, bounds)
+
+
+def _changed(graph: ReplayGraph, what_if: WhatIf, meant: Rows, bounds: Bounds | None) -> ReplayGraph:
+    """The graph with an action on some rows."""
+    match what_if.action:
+        case "remove":
+            return remove(graph, meant)
+        case "no wait":
+            return without_waits(graph, meant)
+        case "no launch gaps":
+            return without_launch_gaps(graph, meant)
+        case "fuse":
+            return fused(graph, meant, what_if.value)
+        case "overlap":
+            return overlapped(graph, meant)
+        case "bound":
+            known = None if bounds is None else bounds()
+            if known is None or not np.any(known[meant] >= 0):
+                raise UsageError(
+                    f"what-if {what_if.text!r}: no bound of these events is known: it takes a known device and the "
+                    "shapes of operators (record_shapes)"
+                )
+            return to_bound(graph, meant, what_if.value, known)
+        case _:
+            return scale(graph, meant, what_if.value)
 
 
 def _on_rank(graph: ReplayGraph, what_if: WhatIf) -> Rows:
@@ -134,96 +229,3 @@ def _on_rank(graph: ReplayGraph, what_if: WhatIf) -> Rows:
         raise UsageError(f"what-if {what_if.text!r}: there are ranks {', '.join(map(str, sorted(graph.ranks)))}")
     on_rank: Rows = graph.rank_of_row == graph.ranks.index(what_if.rank)
     return on_rank
-
-
-def select(graph: ReplayGraph, target: str, name: str = "", *, exact: bool = False, stream: int = -1) -> Rows:
-    """Rows meant by a target of `GRAMMAR`; of "op" also all that the ops call and launch. bool, one entry a row."""
-    parts = []
-    for trace in graph.traces:
-        wanted = np.array([known == name if exact else name in known for known in trace.names], np.bool_)
-        named = wanted[trace.name] if name else np.ones(len(trace), np.bool_)
-        categories = {"kernel": KERNEL_CATEGORIES, "copy": ("gpu_memcpy",), "memset": ("gpu_memset",)}.get(target, ())
-        category = np.array([category in categories for category in trace.categories], np.bool_)[trace.category]
-        # communications whose metadata is known, and those on the host
-        rows = comm_rows(trace)
-        communicates = np.isin(np.arange(len(trace)), [*trace.comm, *rows[trace.kind[rows] != GPU].tolist()])
-        of_kind = {
-            "gpu": trace.kind == GPU, "cpu": trace.kind != GPU, "op": trace.kind == CPU,
-            "stream": (trace.kind == GPU) & (trace.stream == stream),
-            "comm": communicates,
-        }.get(target, category & (trace.kind == GPU))  # fmt: skip
-        meant = of_kind & named & trace.timed
-        parts.append(_with_descendants(trace.parent_row, meant) if target == "op" else meant)
-    return np.concatenate(parts)
-
-
-def _with_descendants(parent: npt.NDArray[np.int64], rows: Rows) -> Rows:
-    """The rows and all below them, level by level (as many as calls nest)."""
-    inside: Rows = rows.copy()
-    while True:
-        more = ~inside & (parent >= 0) & inside[parent]
-        if not more.any():
-            return inside
-        inside |= more
-
-
-def scale(graph: ReplayGraph, rows: Rows, factor: float, *, gaps: bool = False) -> ReplayGraph:
-    """Multiply the times of some rows: host work of calls, time on the device of GPU events, communications.
-
-    Args:
-        rows: bool, one entry a row. Of what "op" selects only the host work is meant: GPU events below a call that is
-            selected are left as they are.
-        gaps: also host work between calls, and what remains of pauses after other threads' work (of selected ranks).
-    """
-    edges, owner = graph.edges, np.maximum(graph.edges.owner, 0)
-    beside = graph.column("kind") == GPU
-    beside[owner[(edges.owner >= 0) & (edges.kind != HOST)]] = True  # collectives on the host are not its work
-    host = rows & ~beside
-    mine = host | (rows & beside & ~host.any())
-    which = (edges.owner >= 0) & mine[owner] & np.isin(edges.kind, (HOST, DURATION, COMM))
-    if gaps:
-        target = graph.row[edges.target]
-        ranks = np.unique(graph.rank_of_row[rows])
-        loose = (edges.owner < 0) & np.isin(edges.kind, (HOST, HANDOFF)) & (target >= 0)
-        which |= loose & np.isin(graph.rank_of_row[np.maximum(target, 0)], ranks)
-    return graph.scaled(which, factor)
-
-
-def remove(graph: ReplayGraph, rows: Rows) -> ReplayGraph:
-    """Take some rows away: they take no time, neither do their launches, and calls among them wait for nothing. What is
-    around them stays in order."""
-    target = graph.row[graph.edges.target]
-    waits = np.isin(graph.edges.kind, (SYNC, QUEUE, UNKNOWN)) & (target >= 0) & rows[np.maximum(target, 0)]
-    graph = replace(graph, edges=graph.edges.take(~waits))
-    edges = graph.edges
-    target = graph.row[edges.target]
-    owned = (edges.owner >= 0) & rows[np.maximum(edges.owner, 0)]
-    before = (target >= 0) & rows[np.maximum(target, 0)] & np.isin(edges.kind, (LAUNCH, STREAM))
-    return graph.scaled(owned | before, 0.0)
-
-
-def set_latency(
-    graph: ReplayGraph, kind: int, latency_ns: int, constants: Constants | Sequence[Constants], on: Rows
-) -> ReplayGraph:
-    """Give launches (LAUNCH) or queued GPU events (STREAM) another latency.
-
-    Those that counted the fitted constant count `latency_ns`; those that were shorter remain so in proportion.
-
-    Args:
-        on: bool, one entry a row: only before these.
-    """
-    edges, ranks = graph.edges, of_ranks(constants)
-    row = np.maximum(graph.row[edges.target], 0)
-    cap = np.array([of.caps()[kind] for of in ranks], np.int64)[graph.rank_of_row[row]]
-    which = (edges.kind == kind) & edges.capped & on[row]
-    counted = np.minimum(edges.lag, cap)
-    share = np.where(cap > 0, counted / np.maximum(cap, 1), 1.0)
-    lag = np.where(which, np.rint(share * latency_ns).astype(np.int64), edges.lag)
-    return replace(graph, edges=replace(edges, lag=lag, capped=edges.capped & ~which))
-
-
-def without_queue(graph: ReplayGraph, on: Rows) -> ReplayGraph:
-    """Let none of some calls (bool, one entry a row) wait for the launch queue."""
-    edges = graph.edges
-    waits = (edges.kind == QUEUE) & on[np.maximum(graph.row[edges.target], 0)]
-    return replace(graph, edges=edges.take(~waits), queue_limit=None)

@@ -21,8 +21,9 @@ from ..trace.errors import EtplusError, UsageError
 
 _PARTS = files(__package__) / "html"
 _SCRIPTS = (
-    "base.js", "table.js", "blocks.js", "packed.js", "tiles.js", "details.js", "facts.js", "inspector.js",
-    "critical.js", "span.js", "overlay.js", "keys.js", "timeline.js", "job.js", "ranks.js", "overview.js",
+    "base.js", "look.js", "table.js", "blocks.js", "packed.js", "tiles.js", "details.js", "facts.js", "jump.js",
+    "inspector.js", "critical.js", "span.js", "overlay.js", "keys.js", "search.js", "timeline.js", "steps.js",
+    "navigation.js", "findings.js", "path.js", "job.js", "ranks.js", "overview.js",
     "breakdown.js", "flame.js", "operators.js", "source.js", "kernels.js", "idle.js", "counters.js", "host.js",
     "diff.js",
 )  # fmt: skip

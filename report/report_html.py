@@ -8,18 +8,18 @@ from typing import Any
 
 from .. import __version__
 from ..analysis.counters import counters, drawn
-from ..analysis.launch_queues import longest_gaps
 from ..analysis.source_diff import LineRow
-from ..analysis.summary import Analysis, json_of
-from ..analysis.table import SCALES, Table
+from ..analysis.summary import Analysis
 from ..analysis.trace_diff import Difference, json_of_difference
 from ..replaying.critical import CriticalChain
 from ..schemas.kineto.python_frames import PythonFrames
-from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
+from ..trace.kernel_kinds import GPU_KINDS
 from .flame import flame_graph
 from .html_page import page
 from .job_timeline import job_timeline, rank_lanes
-from .timeline import time_tree
+from .packed import pack_json
+from .part_report import part_report, step_reports
+from .path_table import path_rows
 from .timeline_lanes import KIND_COLOURS, timeline_of
 
 RankReport = dict[str, Any]
@@ -31,13 +31,6 @@ _LEAST_BLOCKS = 2_000
 _BOXES = 4_000
 _BOXES_OF_A_JOB = 12_000
 _LEAST_BOXES = 200
-_ROWS = 2_000
-_ROWS_OF_A_JOB = 16_000
-_LEAST_ROWS = 200
-_LONG_TABLES = (
-    "breakdown", "operators", "modules", "sources", "kernels", "gemms", "communication", "sequences", "memory_holders",
-    "serving_steps",
-)  # fmt: skip
 _SPANS = 600
 """Spans of a counter's chart; of a job's pages fewer."""
 _LEAST_SPANS = 60
@@ -55,57 +48,33 @@ def rank_report(
         chain: the critical path, to be drawn in the timeline.
     """
     trace = analysis.trace
-    plain = json_of(analysis)
-    plain.pop("memory_curve")  # drawn as a counter
-    comm = frozenset(trace.names[code] for code in set(trace.gpu.name[trace.is_comm].tolist()))
-    tree = time_tree(analysis.breakdown, comm)
-    rows = min(_ROWS, max(_LEAST_ROWS, _ROWS_OF_A_JOB // files))
-    kinds = [gpu_kind(row.kernel, row.category, row.kernel in comm) for row in analysis.kernels[:rows]]
-    others = [_other(name, table, rows) for name, table in analysis.others.items()]
-    return {
+    report = part_report(analysis, files)
+    return report | {
         "file": PurePath(trace.file).name,
         "rank": trace.rank,
-        "analysis": plain | {name: plain[name][:rows] for name in _LONG_TABLES},
-        "left_out": {name: max(0, len(plain[name]) - rows) for name in _LONG_TABLES},
-        "kernel_kinds": kinds,
         "start_ns": trace.span.start,
-        "span_ns": trace.span.length,
         "counters": drawn(counters(trace, analysis.memory), trace.span.start, max(_SPANS // files, _LEAST_SPANS)),
-        "host_calls": len(trace.calls),
-        "runtime_calls": len(trace.runtime),
-        "gpu_events": len(trace.gpu),
-        "attributed_ns": sum(row.total_ns for row in analysis.breakdown if row.op),
         "coverage": _coverage(trace.coverage),
-        "tree": tree.plain(),
         "lanes": rank_lanes(trace, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // 4 // files)) if files > 1 else None,
         "flame": flame_graph(trace, min(_BOXES, max(_LEAST_BOXES, _BOXES_OF_A_JOB // files)), frames),
-        "gaps": [gap.plain() for gap in longest_gaps(trace)],
+        "path_rows": pack_json(path_rows(chain, trace)) if chain is not None else None,
+        "steps": step_reports(analysis, files, chain),
         "timeline": timeline_of(
             trace, analysis.work, min(_BLOCKS, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // files)), chain, files
         ),
-    } | ({"tables": others} if others else {})
+    }
 
 
-def _other(name: str, table: Table[Any], most: int) -> dict[str, Any]:
-    """A table of another package: columns as the page's `table` takes them, and its first rows."""
-    columns = table.kind.columns
-    rows = [[column.value_in(row) for column in columns] for row in table[:most]]
-    texts = [any(isinstance(row[at], str) for row in rows) for at in range(len(columns))]
-    units = [
-        SCALES[column.unit].quantity if column.unit else "text" if text else "count"
-        for column, text in zip(columns, texts, strict=True)
-    ]
-    heads = [{"key": str(at), "title": columns[at].heading, "unit": unit} for at, unit in enumerate(units)]
-    return {"name": name, "title": table.kind.title or name, "columns": heads, "rows": rows}
-
-
-def report_html(ranks: Iterable[RankReport], title: str = "", warnings: Sequence[str] = ()) -> bytes:
+def report_html(
+    ranks: Iterable[RankReport], title: str = "", warnings: Sequence[str] = (), findings: dict[str, Any] | None = None
+) -> bytes:
     """The page; the same traces give the same bytes.
 
     Args:
         ranks: one or several, from `rank_report`; shown in order of rank where all traces record theirs.
         title: by default the file's name.
         warnings: of the job, shown above everything, as is the damage of each trace.
+        findings: of the trace or the job, see `cards_of`.
     """
     found = [dict(rank) for rank in ranks]
     numbers = [rank["rank"] for rank in found]
@@ -121,6 +90,7 @@ def report_html(ranks: Iterable[RankReport], title: str = "", warnings: Sequence
         "title": name,
         "version": __version__,
         "warnings": list(warnings),
+        "findings": findings,
         "gpu_kinds": [{"name": kind, "colour": KIND_COLOURS[kind]} for kind in GPU_KINDS],
         "job": job_timeline(lanes) if is_job else None,
         "ranks": [rank | {"label": label} for rank, label in zip(found, labels, strict=True)],

@@ -45,17 +45,17 @@ def test_reader_table_finding_and_page(site: dict[str, str], tmp_path: Path) -> 
     assert "2 of 3 kernels take less than their launch" in text
     (numbers,) = json.loads((tmp_path / "n.json").read_text())["traces"]
     assert numbers["stream-time"] == [{"stream": 7, "kernels": 3, "total_ns": 9800}]
-    (finding,) = numbers["findings"]
-    assert finding["cost_ns"] == 4500 + 4700
+    (finding,) = (one for one in numbers["findings"]["found"] if one["id"] == "short-kernels")
+    assert finding["cost_ns"] == 4500 + 4700 and finding["gain"]["ns"] == 400 and finding["what_ifs"] == ["kernel*0.5"]
     assert run("etplus", "report", "in.txt", "-o", "page.html", cwd=tmp_path, env=site).returncode == 0
-    assert b"take less than their launch" in (tmp_path / "page.html").read_bytes()
+    assert b"time by stream" in (tmp_path / "page.html").read_bytes()
 
 
 def test_a_trace_with_nothing_to_say_has_no_findings(site: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("# kernels\ngemm 1000 9000\n")
     done = run("etplus", "analyze", "in.txt", "--json", "n.json", cwd=tmp_path, env=site)
-    assert done.returncode == 0 and b"findings" not in done.stdout
-    assert "findings" not in json.loads((tmp_path / "n.json").read_text())["traces"][0]
+    assert done.returncode == 0 and b"findings: nothing found" in done.stdout
+    assert json.loads((tmp_path / "n.json").read_text())["traces"][0]["findings"]["found"] == []
 
 
 def test_exporter(site: dict[str, str], tmp_path: Path) -> None:
@@ -86,16 +86,16 @@ def test_cost_model(site: dict[str, str], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "problem"),
     [
-        ("return ['slow']", "returned str, not Finding"),
+        ("return ['slow']", "returned str, not Candidate"),
         ("yield 1 / 0", "failed (ZeroDivisionError: division by zero)"),
     ],
 )
 def test_errors_of_findings_name_the_package(code: str, problem: str, tmp_path: Path) -> None:
     info = tmp_path / "site" / "tiny-1.5.dist-info"
     info.mkdir(parents=True)
-    (info.parent / "tiny.py").write_text(f"def wrong(analysis):\n    {code}\n")
+    (info.parent / "tiny.py").write_text(f"class Wrong:\n    def find(self, case):\n        {code}\n")
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1.5\n")
-    (info / "entry_points.txt").write_text("[etplus.findings]\nmine = tiny:wrong\n")
+    (info / "entry_points.txt").write_text("[etplus.findings]\nmine = tiny:Wrong\n")
     (tmp_path / "in.json").write_bytes(plain(ROOT / "tests" / "golden" / "gpu_shaped_from_cpu.etplus.json.gz"))
     done = run("etplus", "analyze", "in.json", cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(info.parent)})
     assert done.returncode == 2

@@ -13,6 +13,7 @@ from .frames import to_networkx
 if TYPE_CHECKING:
     from ..analysis.sql import QueryResult
     from ..analysis.summary import Analysis
+    from ..findings.find import Findings
     from ..replaying.critical import CriticalPath
     from ..replaying.graph_replay import Replay
     from .trace import Trace
@@ -55,9 +56,24 @@ class Library:
             >>> abs(trace.replay().error) < 0.003, trace.replay("kernel*0.5").makespan_ns < trace.replay().makespan_ns
             (True, True)
         """
+        from ..analysis.event_bounds import row_bounds
         from ..replaying.replay_ranks import replay_ranks
 
-        return replay_ranks([cast("Trace", self)], what_ifs, network)
+        trace = cast("Trace", self)
+        return replay_ranks([trace], what_ifs, network, lambda: row_bounds([trace]))
+
+    def findings(self) -> Findings:
+        """What is wrong, what it costs and what fixing it is expected to gain, the largest gain first; see
+        docs/findings.md.
+
+        Example:
+            >>> [finding.id for finding in trace.findings() if not finding.evidence]
+            []
+        """
+        from ..findings.case import Case
+        from ..findings.find import find_findings
+
+        return find_findings(Case([cast("Trace", self)]))
 
     def sql(self, query: str, *, memory: str = "2GB") -> QueryResult:
         """The rows that a SELECT finds in the tables `calls`, `device`, `runtime`, `edges`, `communications`, `memory`
@@ -117,6 +133,7 @@ class Library:
             >>> trace.write_report("report.html", steps="0", title="the first iteration")
         """
         from ..replaying.critical import critical_chain
+        from ..report.finding_cards import cards_of
         from ..report.html_page import check_page_name
         from ..report.report_html import rank_report, report_html
         from ..schemas.text.files import open_output
@@ -124,7 +141,8 @@ class Library:
 
         check_page_name(path)
         part = part_of(cast("Trace", self), steps=steps, window=window, between=between)
-        page = report_html([rank_report(part.analyze(), chain=critical_chain(part))], title)
+        analysis = part.analyze()
+        page = report_html([rank_report(analysis, chain=critical_chain(part))], title, findings=cards_of([analysis]))
         with open_output(path) as out:
             out.write(page)
 

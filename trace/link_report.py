@@ -18,7 +18,7 @@ _SHOWN = frozenset({"run", "rank", "job"})
 
 
 @dataclass(frozen=True)
-class Finding:
+class Clue:
     """One fact for or against one process and one time, or one that is missing.
 
     Attributes:
@@ -51,9 +51,9 @@ class Identity:
     rank: int | None
     world_size: int | None
     several_ranks: bool
-    proves: tuple[Finding, ...]
-    refutes: tuple[Finding, ...]
-    unknown: tuple[Finding, ...]
+    proves: tuple[Clue, ...]
+    refutes: tuple[Clue, ...]
+    unknown: tuple[Clue, ...]
 
     __repr__ = brief
 

@@ -90,12 +90,12 @@ function bare(name) {
 
 const PALETTE = {
   light: [
-    "#4269d0", "#e8a417", "#e4574c", "#2fa39a", "#3f9d4b", "#d764a0", "#9256d9", "#6f9fe8",
-    "#946949", "#8a93a0", "#7183ad",
+    "#2f52bd", "#dfa01e", "#cc3a32", "#40b8ae", "#388f45", "#dc6aa5", "#7a3fc4", "#9cc6fa",
+    "#845c3e", "#8d96a3", "#ccd5e6",
   ],
   dark: [
-    "#6d8ff0", "#f0b83c", "#ff7f72", "#5cc8bd", "#63c06f", "#f08cc0", "#b58af5", "#9cc1ff",
-    "#bd9374", "#8792a0", "#92a4d0",
+    "#5579ee", "#f7cc62", "#ee5f54", "#6fdccf", "#5ab566", "#e276b1", "#8650dc", "#a9ccff",
+    "#a5774f", "#a0abb8", "#47546e",
   ],
 };
 
@@ -117,7 +117,7 @@ const Theme = {
   },
   apply() {
     document.documentElement.dataset.theme = this.name;
-    PALETTE[this.name].forEach((colour, i) => document.documentElement.style.setProperty(`--colour-${i}`, colour));
+    setLook();
   },
 };
 
@@ -136,7 +136,7 @@ function tip(heading, rows) {
 /** A patch of a colour (see `Theme.colour`); it follows the theme by itself. */
 function swatch(colour) {
   const node = el("span", { class: "swatch" });
-  node.style.background = `var(--${typeof colour === "string" ? colour : `colour-${colour}`})`;
+  node.style.background = backgroundOf(colour);
   return node;
 }
 

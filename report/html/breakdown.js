@@ -89,10 +89,30 @@ function breakdownSection(report, rank) {
         col.text("shapes", "Shapes"), col.count("stream", "Stream"),
       ],
       analysis.breakdown,
-      { sort: "total_ns", name: "breakdown" },
+      { sort: "total_ns", name: "breakdown", jump: breakdownPlace },
     ),
   );
 }
+
+/** Of a row the kernel's longest event; by modules and shapes of the topmost operator, of backward of its forward one. */
+const breakdownPlace = ({ device, stream, kernel, op, repeated, modules, shapes }) => ({
+  gpu: true,
+  device,
+  stream,
+  name: kernel,
+  op: repeated ? "" : op,
+  fits:
+    modules || shapes
+      ? async (event, texts) => {
+          const call = await callOf(event),
+            top = call && (await topOf(call));
+          if (!top || shapesLabel(texts.signatures[top.signature]) !== shapes) return false;
+          const forward = Details.first(top.sources, "forward"),
+            paths = [top, forward === null ? null : await timeline.inspector.details.of(forward)];
+          return paths.some((one) => one && regions(texts, one.path).join(" / ") === modules);
+        }
+      : null,
+});
 
 /** So many levels at once that there is something to see, but no more than fit. */
 function levelsToShow(tree) {
@@ -120,14 +140,14 @@ function treemapNode(branch, kinds) {
   const weights = new Map();
   for (const leaf of leaves(branch)) weights.set(leaf.kind, (weights.get(leaf.kind) ?? 0) + leaf.total_ns);
   const kind = [...weights].reduce((a, b) => (b[1] > a[1] ? b : a))[0];
-  const colour = kind === undefined ? Theme.value("faint") : Theme.colour(kinds[kind].colour);
+  const which = kind === undefined ? "faint" : kinds[kind].colour;
   return {
     name: branch.name,
     value: branch.total_ns,
     of: branch,
     children,
-    itemStyle: { color: colour },
-    label: { color: ink(colour) },
+    itemStyle: { color: fillOf(which) },
+    label: { color: ink(Theme.colour(which)) },
   };
 }
 

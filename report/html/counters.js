@@ -24,7 +24,7 @@ function curves(list, unit, { mark = null } = {}) {
       type: "line",
       step: "end",
       showSymbol: false,
-      lineStyle: { width: 1.4, color: Theme.colour(i) },
+      lineStyle: { width: 1.4, color: Theme.colour(i), type: DASHES[patternOf(i)] },
       itemStyle: { color: Theme.colour(i) },
       areaStyle: shown.length === 1 ? { color: Theme.colour(i), opacity: 0.14 } : undefined,
       data: one.ts.map((ts, k) => [ts, one.values[k]]),
@@ -71,7 +71,7 @@ function memorySection(report, rank) {
         col.count("blocks", "Blocks"), col.bytes("allocated_bytes", "Allocated in all"),
       ],
       memory,
-      { sort: "peak_bytes", filter: false, name: "memory" },
+      { sort: "peak_bytes", filter: false, name: "memory", jump: (row) => peakPlace(rank, row) },
     ),
     tableCard(
       "What outlives its iteration",
@@ -82,7 +82,7 @@ function memorySection(report, rank) {
         col.bytes("kept_bytes", "Never freed", { like: "bytes" }),
       ],
       memory_outliving,
-      { sort: "bytes", name: "memory_outliving" },
+      { sort: "bytes", name: "memory_outliving", jump: ({ operator }) => ({ gpu: false, name: operator }) },
     ),
   );
 }
@@ -110,10 +110,32 @@ function memoryCard(rank, one, holders) {
         modules: row.modules.replaceAll("nn.Module: ", ""),
         share: row.bytes / (one.peak_bytes || 1),
       })),
-      { sort: "bytes", name: `memory_holders ${one.device}` },
+      { sort: "bytes", name: `memory_holders ${one.device}`, jump: (row) => holderPlace(row) ?? peakPlace(rank, one) },
     ),
   );
 }
+
+/** The time at which a device held most. */
+const peakPlace = (rank, { peak_ns }) => ({ from: peak_ns - rank.start_ns, to: peak_ns - rank.start_ns });
+
+/** Of a row the longest call that allocated; of what no call of the trace did, none. */
+const holderPlace = ({ operator, source }) =>
+  timeline?.names.has(shortenedName(operator))
+    ? { ...(source ? ofLine(source, false) : { gpu: false }), name: operator, orElse: { gpu: false, name: operator } }
+    : null;
+
+const copyPlace = ({ device, kind }) => ({
+  gpu: true,
+  device,
+  has: (columns, i, texts, name) => /^mem(cpy|set)/i.test(texts.names[name]) && texts.names[name].toLowerCase().includes(kind.toLowerCase()),
+});
+
+const sequencePlace = ({ op, kernels }) => ({
+  gpu: false,
+  name: op,
+  has: (columns, i) => columns.device_events[i] === kernels.split(" | ").length,
+  orElse: { gpu: false, name: op },
+});
 
 function launchesSection(report, rank) {
   const { idle_causes, launches, queues, copies, sequences } = rank.analysis;
@@ -121,7 +143,7 @@ function launchesSection(report, rank) {
   const several = new Set(idle_causes.map((row) => row.device)).size > 1,
     queueOf = (row) => queues.find(({ device, stream }) => device === row.device && stream === row.stream),
     series = (kind) => rank.counters.filter((counter) => counter.kind === kind);
-  const lanes = idle_causes.map((row) => ({ ...queueOf(row), ...row, stream: streamName(row, several) }));
+  const lanes = idle_causes.map((row) => ({ ...queueOf(row), ...row, number: row.stream, stream: streamName(row, several) }));
   return section(
     "launches",
     "Launches, queues, copies",
@@ -137,7 +159,7 @@ function launchesSection(report, rank) {
         col.ns("full_ns", "Queue full"),
       ],
       lanes,
-      { sort: "idle_ns", name: "idle_causes" },
+      { sort: "idle_ns", name: "idle_causes", jump: ({ device, number }) => ({ gpu: true, device, stream: number, gap: true }) },
     ),
     series("queue").length ? card("Launches in the queue", "launched and not begun", curves(series("queue"), "")) : null,
     tableCard(
@@ -164,7 +186,7 @@ function launchesSection(report, rank) {
               col.bandwidth("bytes_per_second", "Bandwidth"),
             ],
             copies,
-            { sort: "bytes", name: "copies" },
+            { sort: "bytes", name: "copies", jump: copyPlace },
           ),
         )
       : null,
@@ -176,7 +198,7 @@ function launchesSection(report, rank) {
         col.ns("host_ns", "Host time"), col.code("kernels", "Kernels"),
       ],
       sequences.filter((row) => row.count > 1),
-      { sort: "gpu_ns", name: "sequences" },
+      { sort: "gpu_ns", name: "sequences", jump: sequencePlace },
     ),
   );
 }

@@ -95,7 +95,7 @@ function diffIterations(report) {
       name: names[i],
       type: "bar",
       barMaxWidth: 26,
-      itemStyle: { color: Theme.colour(i) },
+      itemStyle: { color: fillOf(i) },
       data: list.map((row) => row.latency_ns),
     })),
   }));

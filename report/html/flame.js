@@ -131,7 +131,7 @@ class Flame {
         title: this.describe(node),
         onclick: () => this.pick(node, true),
         onfocus: () => this.announce(node),
-        "--colour": `var(--colour-${FLAME_KINDS[node.kind].colour})`,
+        "--look": backgroundOf(FLAME_KINDS[node.kind].colour),
         "--ink": ink(Theme.colour(FLAME_KINDS[node.kind].colour)),
       },
       width > 24 ? bare(node.name) : "",

@@ -64,7 +64,7 @@ function overheadsSection(report, rank) {
           col.ns("t5", "T5", { hint: OVERHEADS[4][3] }), col.code("launches", "Launches with"),
         ],
         ops,
-        { sort: "total", name: "overheads" },
+        { sort: "total", name: "overheads", jump: ({ op }) => ({ gpu: false, name: op }) },
       ),
     ),
   );
@@ -173,6 +173,7 @@ function communicationSection(report, rank) {
       series: names.map((name, i) => ({
         name,
         type: "scatter",
+        symbol: SYMBOLS[patternOf(i)],
         itemStyle: { color: Theme.colour(i), opacity: 0.8, borderColor: Theme.value("card") },
         symbolSize: (_, item) => 8 + 20 * Math.sqrt(item.data.row.total_ns / most),
         data: known
@@ -204,12 +205,28 @@ function communicationSection(report, rank) {
         col.bandwidth("bus_bandwidth", "Bus", { like: "algorithm_bandwidth" }),
       ],
       rows,
-      { sort: "total_ns", name: "communication" },
+      { sort: "total_ns", name: "communication", jump: collectivePlace },
     ),
   );
 }
 
+/** The longest kernel of what a row communicates. */
+const collectivePlace = ({ collective, dtype, bytes }) => ({
+  gpu: true,
+  has: (columns, i, texts) => {
+    const comm = texts.comms[columns.comm[i]];
+    return Boolean(comm) && (comm.collective ?? "") === collective && (comm.dtype ?? "").toLowerCase() === dtype && messageOf(comm) === bytes;
+  },
+  orElse: { gpu: true, has: (columns, i) => columns.comm[i] >= 0 },
+});
+
+/** Bytes of the larger of input and output; those of a `Comm` are of the input. */
+function messageOf({ bytes, in_nelems, out_nelems }) {
+  const given = in_nelems || out_nelems;
+  return bytes === null || !given ? bytes : Math.floor(bytes / given) * Math.max(in_nelems ?? 0, out_nelems ?? 0);
+}
+
 const SECTIONS = [
-  jobSection, ranksSection, overviewSection, timelineSection, breakdownSection, operatorsSection, sourceSection,
+  findingsSection, jobSection, ranksSection, overviewSection, timelineSection, pathSection, breakdownSection, operatorsSection, sourceSection,
   flameSection, kernelsSection, overheadsSection, idleSection, launchesSection, memorySection, communicationSection,
 ];

@@ -14,7 +14,7 @@ function idleSection(report, rank) {
   const bars = [...streams].sort((a, b) => b.busy_ns - a.busy_ns).slice(0, 12);
   const gaps = rank.gaps.map((gap) => ({
     ...gap,
-    cause: gap.launch_ns === null ? "launch not in the trace" : gap.launch_ns > 0 ? "host launched late" : LAUNCHED,
+    cause: gapCause(gap),
   }));
   return section(
     "idle",
@@ -45,7 +45,7 @@ function idleSection(report, rank) {
         col.ns("exposed_communication_ns", "of it exposed", { hint: "With no computing kernel beside it" }),
       ],
       device_use,
-      { sort: "busy_ns", filter: false, name: "device_use" },
+      { sort: "busy_ns", filter: false, name: "device_use", jump: lanePlace },
     ),
     tableCard(
       "Streams in numbers",
@@ -55,26 +55,37 @@ function idleSection(report, rank) {
         col.count("stream", "Stream"), col.count("events", "Events"), col.ns("total_ns", "Sum of events"), ...BUSY,
       ],
       streams,
-      { sort: "busy_ns", name: "streams" },
+      { sort: "busy_ns", name: "streams", jump: lanePlace },
     ),
     tableCard(
       "Longest gaps",
-      "a click on a row shows it in the timeline",
+      null,
       [
         col.ns("idle_ns", "Idle"), col.ns("start", "At"),
         col.text("cause", "Cause", { hint: "Whether the next event had been launched when the gap began" }),
         col.ns("launch_ns", "Launched after", { hint: "From the gap's start to the launch of the event that ends it" }),
-        col.code("launched_by", "Next operator"), col.code("source", "Next line"), col.code("after", "Next event"), col.code("before", "Event before"),
+        col.code("host", "Host meanwhile", { hint: "The topmost operator or runtime call that takes most of the gap" }),
+        col.ns("host_ns", "for", { like: "idle_ns" }), col.code("launched_by", "Next operator"), col.code("source", "Next line"), col.code("after", "Next event"), col.code("before", "Event before"),
       ],
       gaps,
       {
         sort: "idle_ns",
         name: "gaps",
-        click: (gap) => showInTimeline(gap.start - gap.idle_ns * 0.15, gap.start + gap.idle_ns * 1.15),
+        jump: (gap) => ({ from: gap.start, to: gap.start + gap.idle_ns }),
       },
     ),
   );
 }
+
+/** Why a device has nothing to run. */
+function gapCause({ before, after, launch_ns }) {
+  if (!after) return "no event any more";
+  const late = launch_ns === null ? "launch not in the trace" : launch_ns > 0 ? "host launched late" : LAUNCHED;
+  return before ? late : `no event yet: ${late}`;
+}
+
+/** The longest event of a device or stream. */
+const lanePlace = ({ device, stream }) => ({ gpu: true, device, stream });
 
 /** A stream, with its device where there are several. */
 function streamName({ device, stream }, several) {
@@ -110,7 +121,7 @@ function iterationsCard(rank) {
       type: "bar",
       stack: "all",
       barMaxWidth: 46,
-      itemStyle: { color: Theme.colour(colour) },
+      itemStyle: { color: fillOf(colour) },
       data: rows.map(value),
     })),
   }));

@@ -115,12 +115,15 @@ class Inspector {
         {},
         el("div", {}, swatch(kinds[event.kind].colour), el("b", {}, kinds[event.kind].name), el("span", {}, lane.name)),
         el("h3", {}, el("code", { "data-key": "name" }, texts.names[event.name])),
+
         el(
           "div",
           { class: "tools" },
           button("Fill the view", "z", () => this.timeline.fill(event)),
           button("What runs meanwhile", "m", () => this.timeline.span.set(event.ts, event.ts + event.dur)),
           button("Close", "Esc", () => this.clear()),
+          rowButton(event.gpu ? "kernel" : "call", texts.names[event.name], "In the table"),
+          cameFrom ? button("Back", "Backspace: to the row or finding that led here", goBack) : null,
           el("a", { href: address, title: "An address that opens the page with this event" }, address),
         ),
       ),
@@ -132,7 +135,11 @@ class Inspector {
             "div",
             { class: text.length > LONG_FACT ? "long" : null },
             el("dt", {}, label),
-            el("dd", { "data-key": key, "data-value": JSON.stringify(value), title: `${label}: ${value}` }, text),
+            el(
+              "dd",
+              { "data-key": key, "data-value": JSON.stringify(value), title: `${label}: ${value}` },
+              rowButton(key, value) ?? text,
+            ),
           ),
         ),
       ),

@@ -54,7 +54,7 @@ function stack(rows, { unit = "ns", click = null } = {}) {
         stack: "all",
         barWidth: height < LABEL_PX ? height - 5 : height - 10,
         barMinHeight: 0,
-        itemStyle: { color: Theme.colour(colour), borderColor: Theme.value("card"), borderWidth: 0.5 },
+        itemStyle: { color: fillOf(colour), borderColor: Theme.value("card"), borderWidth: 0.5 },
         data: shown.map((row) => row.parts.find((part) => part.name === name)?.ns ?? 0),
         label: {
           show: height >= LABEL_PX,
@@ -107,10 +107,6 @@ function jobSection(report) {
   const any = rows.some((row) => row.communication > 0),
     events = rows.reduce((sum, row) => sum + row.events, 0),
     longest = Math.max(...rows.map((row) => row.span));
-  const choose = (place) => {
-    $("rank").value = place;
-    draw(report.ranks[place]);
-  };
   return section(
     "job",
     "Ranks",
@@ -128,7 +124,7 @@ function jobSection(report) {
       null,
       stack(
         uses.map(({ rank, use }, i) => ({ name: rows[i].name, parts: use.parts, whole: use.window })),
-        { click: choose },
+        { click: chooseRank },
       ),
     ),
     tableCard(
@@ -143,7 +139,7 @@ function jobSection(report) {
         col.count("events", "GPU events"), col.share("linked", "Linked"),
       ],
       rows,
-      { sort: "name", name: "ranks" },
+      { sort: "name", name: "ranks", click: (row) => chooseRank(row.place) },
     ),
   );
 }

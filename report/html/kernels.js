@@ -42,7 +42,7 @@ function kernelsSection(report, rank) {
         col.other("intensity", "FLOP/byte"), col.text("bound", "Bound by"), col.code("ops", "Operators"),
       ],
       rows,
-      { sort: "total_ns", name: "kernels" },
+      { sort: "total_ns", name: "kernels", jump: kernelPlace },
     ),
     tableCard(
       "Matrix products",
@@ -55,10 +55,26 @@ function kernelsSection(report, rank) {
         col.share("bytes_share", "of bandwidth"), col.text("bound", "Bound by"), col.code("kernels", "Kernels"),
       ],
       rank.analysis.gemms,
-      { sort: "total_ns", name: "gemms" },
+      { sort: "total_ns", name: "gemms", jump: productPlace },
     ),
   );
 }
+
+const kernelPlace = ({ device, kernel, dtype }) => ({
+  gpu: true,
+  device,
+  name: kernel,
+  has: (columns, i, texts) => (texts.dtypes[columns.dtype[i]] ?? "") === dtype,
+  orElse: { gpu: true, device, name: kernel },
+});
+
+/** Of a matrix product its main kernel, which has the FLOPs. */
+const productPlace = ({ device, op, batch, m, n, k, count, flops, kernels }) => ({
+  gpu: true,
+  device,
+  has: (columns, i) => columns.flops[i] === flops / count || columns.flops[i] === 2 * batch * m * n * k,
+  fits: async (event, texts) => kernels.includes(texts.names[event.name]) && texts.names[(await callOf(event))?.name] === op,
+});
 
 function rooflineCard(report, rank, points) {
   const device = rank.analysis.devices[points[0].device],
@@ -126,6 +142,7 @@ function rooflineCard(report, rank, points) {
         name,
         type: "scatter",
         z: 3,
+        symbol: SYMBOLS[patternOf(colour)],
         itemStyle: { color: Theme.colour(colour), opacity: 0.78, borderColor: Theme.value("card"), borderWidth: 1 },
         symbolSize: (_, item) => 7 + 26 * Math.sqrt(item.data.row.total_ns / most),
         data: shown

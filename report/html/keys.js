@@ -12,6 +12,8 @@ const KEYS = [
   ["g h", "what it waits for or reads from; what waits for it or reads it"],
   ["n p", "next and previous element of the critical path"],
   ["c", "show or hide the critical path"],
+  [". ,", "next and previous event of the search, or of the row that led here"],
+  ["/ Backspace", "to the search; back to the row or finding that led here"],
   ["z", "fill the view with the selected event"],
   ["m", "what runs during the selected event"],
   ["[ ]", "start and end of a span at the selected event's start and end"],

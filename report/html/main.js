@@ -25,24 +25,36 @@ function section(id, heading, lead, ...content) {
   );
 }
 
-/** Draw everything for a rank. */
-function draw(rank) {
+/** Draw everything for a rank, and for one of its steps. */
+async function draw(at, stepAt = null) {
+  const asked = (draw.asked = (draw.asked ?? 0) + 1),
+    whole = report.ranks[at],
+    step = stepAt === null ? null : whole.steps[stepAt],
+    shown = step ? await reportOfStep(report, step) : report;
+  if (typeof whole.path_rows === "string") whole.path_rows = await unpackJson(whole.path_rows);
+  if (asked !== draw.asked) return; // something else was chosen meanwhile
+  const rank = shown.ranks[at];
   for (const one of charts) one.instance?.dispose();
   charts.clear();
-  if (!report.difference) useKernelLabels(rank.analysis.kernel_labels);
+  shownTables.clear();
+  drawnOnPaper.clear();
+  timeline = cameFrom = null;
+  if (!report.difference) useKernelLabels(whole.analysis.kernel_labels);
   const sections = report.difference ? DIFF_SECTIONS : SECTIONS;
-  $("sections").replaceChildren(...sections.map((make) => make(report, rank)).filter(Boolean));
-  $("nav").replaceChildren(
-    ...[...document.querySelectorAll("section")].map((node) =>
-      el("a", { href: `#${node.id}`, "data-to": node.id }, node.querySelector("h2").textContent),
-    ),
-  );
+  $("sections").replaceChildren(...sections.map((make) => make(shown, rank)).filter(Boolean));
+  fillNavigation();
   for (const one of charts) one.draw();
   $("subtitle").textContent = [
     ...new Set(Object.values(rank.analysis.devices).map((device) => device.name ?? "unnamed device")),
+    ...(step ? [`only ${step.name}`] : []),
   ].join(", ");
   watch();
+  if (step && timeline) {
+    timeline.step = step;
+    timeline.fit();
+  }
   selectFromAddress();
+  document.documentElement.dataset.step = step ? step.number : "";
 }
 
 let watcher = null;
@@ -55,7 +67,7 @@ function watch() {
     (entries) => {
       for (const entry of entries) entry.isIntersecting ? inView.add(entry.target) : inView.delete(entry.target);
       const first = [...document.querySelectorAll("section")].find((node) => inView.has(node));
-      for (const link of $("nav").children) link.classList.toggle("here", link.dataset.to === first?.id);
+      markNavigation(first?.id);
     },
     { rootMargin: "-70px 0px -55% 0px" },
   );
@@ -76,23 +88,27 @@ function onPaper() {
   document.documentElement.classList.add("paper");
   Theme.paper = true;
   theme(Theme.choice);
+  for (const one of drawnOnPaper) one();
+  for (const node of document.querySelectorAll("details.more")) node.open = true;
 }
 
 function offPaper() {
   document.documentElement.classList.remove("paper");
   Theme.paper = false;
   theme(Theme.choice);
+  for (const one of drawnOnPaper) one();
 }
 
-function start() {
+async function start() {
   $("title").textContent = report.title;
   $("footer").textContent =
     `etplus ${report.version} · times are as the profiler recorded them, its own cost included · charts by Apache ECharts`;
-  if (report.ranks.length > 1) {
-    $("rank-pick").hidden = false;
-    $("rank").append(...report.ranks.map((one, i) => el("option", { value: i }, one.label)));
-    $("rank").addEventListener("change", () => draw(report.ranks[$("rank").value]));
-  }
+  const several = report.ranks.length > 1;
+  $("rank-pick").hidden = !several;
+  $("rank").append(...report.ranks.map((one, i) => el("option", { value: i }, one.label)));
+  $("rank").addEventListener("change", () => chooseRank(Number($("rank").value)));
+  $("step").addEventListener("change", () => draw(Number($("rank").value), $("step").value === "" ? null : Number($("step").value)));
+  fillSteps(report.ranks[0]);
   const order = Object.keys(THEMES);
   $("theme").addEventListener("click", () => theme(order[(order.indexOf(Theme.choice) + 1) % order.length]));
   Theme.system.addEventListener("change", () => Theme.choice === "auto" && theme("auto"));
@@ -106,7 +122,7 @@ function start() {
     }, 120);
   });
   theme("auto");
-  draw(report.ranks[0]);
+  await draw(0);
   document.documentElement.dataset.ready = "yes";
 }
 

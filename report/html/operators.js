@@ -25,14 +25,39 @@ function operatorsSection(report, rank) {
       leftOut(rank, "operators"),
       [col.code("op", "Operator"), col.text("shapes", "Shapes"), ...columns, col.count("launches", "GPU events")],
       operators,
-      { sort: device ? "device_self_ns" : "self_ns", name: "operators" },
+      { sort: device ? "device_self_ns" : "self_ns", name: "operators", jump: ({ op }) => ({ gpu: false, name: op }) },
     ),
     tableCard(
       "By module class",
       leftOut(rank, "modules") ?? "modules of one class at one place in one row",
       [col.code("module", "Module or annotation", { indent: "depth" }), ...columns, backward, col.text("path", "In", { front: true })],
       modules,
-      { sort: "", name: "modules" },
+      { sort: "", name: "modules", jump: modulePlace },
     ),
   );
+}
+
+/**
+ * Of a row its longest call; of modules that are known by stacks alone the longest device event inside, without any the
+ * longest operator.
+ */
+function modulePlace({ path, device_total_ns }) {
+  const last = path.split(" / ").at(-1),
+    ofPath = new Map(), // by path and name whether a call is such a module
+    ofModule = new Map(); // by module whether it is one, or inside one
+  const isOne = (texts, at, name) => {
+    const around = classesOf(regions(texts, at));
+    return (around === path && moduleClass(name) === last) || (around ? `${around} / ${moduleClass(name)}` : moduleClass(name)) === path;
+  };
+  const isInside = (texts, module) => `${classesOf((texts.modules[module] ?? "").split(" / "))} / `.startsWith(`${path} / `);
+  const kept = (map, key, find) => map.get(key) ?? map.set(key, find()).get(key);
+  return {
+    gpu: false,
+    has: ({ path: at }, i, texts, name) =>
+      kept(ofPath, `${at[i]} ${name}`, () => isOne(texts, at[i], texts.names[name])),
+    orElse: {
+      gpu: device_total_ns > 0,
+      has: ({ module }, i, texts) => kept(ofModule, module[i], () => isInside(texts, module[i])),
+    },
+  };
 }

@@ -131,7 +131,7 @@ function* pathOf(timeline) {
 }
 
 function piece({ from, to, colour }) {
-  return boxed(from, to, AXIS + 1, PATH_STRIP - 4, { fill: Theme.colour(colour) });
+  return boxed(from, to, AXIS + 1, PATH_STRIP - 4, { fill: fillOf(colour) });
 }
 
 function bar({ ts, dur, y, tall }, current) {

@@ -202,9 +202,3 @@ function timelineSection(report, rank) {
     card(null, null, timeline.node),
   );
 }
-
-/** Scroll to the timeline and show a part of it. */
-function showInTimeline(from, to) {
-  $("timeline").scrollIntoView();
-  timeline.show(from, to);
-}

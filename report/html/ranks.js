@@ -288,11 +288,12 @@ class RankAxis {
     const top = this.tops[place];
     pen.fillStyle = Theme.value("line");
     pen.fillRect(0, top - RANK_GAP + 8, this.width, 1);
+    const fills = RANK_KINDS.map(({ colour }) => penFillOf(pen, colour));
     for (let i = 0; i < rank.ts.length; i++) {
       const x = this.x(rank.ts[i]),
         right = this.x(rank.ts[i] + rank.dur[i]);
       if (right < 0 || x > this.width) continue;
-      pen.fillStyle = Theme.colour(RANK_KINDS[rank.kind[i]].colour);
+      pen.fillStyle = fills[rank.kind[i]];
       pen.fillRect(
         Math.max(-1, x),
         top + rank.lane[i] * RANK_LANE + 1,
@@ -330,9 +331,9 @@ class RankAxis {
         x = this.x(one.start[i]),
         right = Math.max(x + 1, this.x(one.end[i])),
         come = one.wait ? Math.min(right, this.x(one.start[i] + one.wait[i])) : x;
-      pen.fillStyle = Theme.colour(WAIT.colour);
+      pen.fillStyle = penFillOf(pen, WAIT.colour);
       pen.fillRect(x, y, come - x, RANK_BAR - 3);
-      pen.fillStyle = Theme.colour(JOINED.colour);
+      pen.fillStyle = penFillOf(pen, JOINED.colour);
       pen.fillRect(come, y, right - come, RANK_BAR - 3);
       if (one.last === rank) {
         pen.fillStyle = Theme.value("text");
@@ -362,7 +363,7 @@ function ranksSection(report) {
       end: one.end + place,
     })),
     axis = new RankAxis(job, labels, iterations),
-    rows = job.ranks.map((rank, at) => ({ ...rank, label: labels[at] })),
+    rows = job.ranks.map((rank, at) => ({ ...rank, at, label: labels[at] })),
     waits = job.collectives.map((one, at) => ({
       at,
       kind: one.kind,
@@ -416,7 +417,7 @@ function ranksSection(report) {
         col.ns("spread", "Spread", { hint: "Median distance of single collectives from that" }),
       ],
       rows,
-      { sort: "caused", filter: false, name: "waits" },
+      { sort: "caused", filter: false, name: "waits", click: (row) => chooseRank(row.at) },
     ),
   );
 }

@@ -4,6 +4,17 @@
 const PHASE_COLOURS = { prefill: 1, decode: 0, mixed: 6, capture: 4, idle: "line", unknown: 9 };
 const MANY_TIMES = 30; // values that differ so much get a logarithmic axis
 
+const servedPlace = (rank, { start_ns, latency_ns }) => {
+  const from = start_ns - rank.start_ns;
+  return { from, to: from + latency_ns };
+};
+
+/** The longest step of a phase. */
+function longestStep(rank, steps, phase) {
+  const found = steps.filter((row) => row.phase === phase || phase === "all");
+  return found.length ? servedPlace(rank, found.reduce((a, b) => (b.latency_ns > a.latency_ns ? b : a))) : null;
+}
+
 SECTIONS.splice(SECTIONS.indexOf(breakdownSection), 0, (_, rank) => {
   const { serving_steps: steps, serving_phases: phases } = rank.analysis;
   if (!steps.length) return null;
@@ -36,11 +47,11 @@ SECTIONS.splice(SECTIONS.indexOf(breakdownSection), 0, (_, rank) => {
         col.ns("ns_per_prefill_token", "Per prefill token"),
       ],
       phases,
-      { sort: "", filter: false, name: "serving_phases" },
+      { sort: "", filter: false, name: "serving_phases", jump: ({ phase }) => longestStep(rank, steps, phase) },
     ),
     tableCard(
       "Steps",
-      leftOut(rank, "serving_steps") ?? "a click on a row shows it in the timeline",
+      leftOut(rank, "serving_steps"),
       [
         col.text("step", "Step"), col.text("phase", "Phase"),
         col.count("prefill_requests", "Prefill requests"), col.count("prefill_tokens", "Prefill tokens"),
@@ -53,7 +64,7 @@ SECTIONS.splice(SECTIONS.indexOf(breakdownSection), 0, (_, rank) => {
       {
         sort: "",
         name: "serving_steps",
-        click: (row) => showInTimeline(row.start_ns - rank.start_ns, row.start_ns - rank.start_ns + row.latency_ns),
+        jump: (row) => servedPlace(rank, row),
       },
     ),
   );
@@ -97,7 +108,7 @@ function phaseBars(rank, steps, present) {
           return {
             type: "rect",
             shape: { x: left, y: middle - 8, width: Math.max(right - left, 1), height: 16 },
-            style: { fill: Theme.colour(present[api.value(0)].colour), stroke: Theme.value("card"), lineWidth: 0.5 },
+            style: { fill: fillOf(present[api.value(0)].colour), stroke: Theme.value("card"), lineWidth: 0.5 },
           };
         },
         data: steps.map((row) => {
@@ -125,6 +136,7 @@ function overTime(rank, rows, present, key, unit) {
       name,
       type: "scatter",
       symbolSize: rows.length > 200 ? 5 : 9,
+      symbol: SYMBOLS[patternOf(colour)],
       itemStyle: { color: Theme.colour(colour), opacity: 0.85 },
       data: rows
         .filter((row) => row.phase === name && (!wide || row[key] > 0))
@@ -183,6 +195,7 @@ function stepRoofline(rank, steps, present) {
         type: "scatter",
         z: 3,
         symbolSize: 11,
+        symbol: SYMBOLS[patternOf(colour)],
         itemStyle: { color: Theme.colour(colour), opacity: 0.8, borderColor: Theme.value("card"), borderWidth: 1 },
         data: shown.filter((row) => row.phase === name).map((row) => ({ value: at(row), row })),
       })),

@@ -36,7 +36,7 @@ function sourceSection(report, rank) {
         place: `${row.file}:${row.line}`,
         kind: [row.own ? "" : "not own code", row.fused ? `${row.fused} fused` : ""].filter(Boolean).join(", "),
       })),
-      { sort: heat, name: "sources" },
+      { sort: heat, name: "sources", jump: sourcePlace },
     ),
     tableCard(
       "By phase",
@@ -47,10 +47,18 @@ function sourceSection(report, rank) {
         col.ns("idle_ns", "Idle caused"),
       ],
       phases,
-      { sort: "", filter: false, name: "phases" },
+      { sort: "", filter: false, name: "phases", jump: phasePlace },
     ),
   );
 }
+
+/** Of a row its longest device event, of a line without any its longest operator. */
+const sourcePlace = ({ place, device_self_ns }) => ofLine(place, device_self_ns > 0);
+
+const phasePlace = ({ phase, launches }) => ({
+  gpu: launches > 0,
+  has: (columns, i, texts) => (texts.phases[columns.phase[i]] || "not known") === phase,
+});
 
 /** Files, the one with most time first, each with its lines in order; the longer a line's bar the more time it takes. */
 function filesCard(sources, heat, note) {
@@ -79,8 +87,14 @@ function filesCard(sources, heat, note) {
             share = row[heat] / most;
           bar.style.width = `${(100 * share).toFixed(2)}%`;
           return el(
-            "div",
-            { class: "line", "data-line": `${file}:${row.line}`, title: `${file}:${row.line} ${row.function}` },
+            "button",
+            {
+              type: "button",
+              class: "line",
+              "data-line": `${file}:${row.line}`,
+              title: `${file}:${row.line} ${row.function}`,
+              onclick: (event) => jumpTo(sourcePlace({ ...row, place: `${file}:${row.line}` }), event.currentTarget),
+            },
             bar,
             el("span", { class: "number" }, String(row.line)),
             el("code", {}, row.function),

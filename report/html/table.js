@@ -1,6 +1,7 @@
 /* Tables: sorted by a click on a heading, filtered by a text, one unit a column; long ones show more on request. */
 
 const ROWS_SHOWN = 100;
+const drawnOnPaper = new Set(); // what draws tables of which the screen does not show all rows
 
 /** Columns of a table by what is in them: key of the rows' values, heading, and `more` of what `table` knows. */
 const columnOf = (unit, code) => (key, title, more) => ({ key, title, unit, code, ...more });
@@ -24,12 +25,15 @@ function tableCard(heading, note, columns, rows, options) {
 /**
  * columns: {key, title, unit, hint, code, front, like, indent}, or null; unit "text" for names, "share" for fractions of
  * 1, else see SCALES; texts of `front` are cut at their beginning; `like` names a column whose unit this one takes, too;
- * `indent` one that says how far a name is moved in.
+ * `indent` one that says how far a name is moved in. `jump`: the place of a row in the timeline (see jump.js), by default
+ * the longest call or kernel that the row names; `click`: what a click on a row does instead. The arrow keys go from row
+ * to row, Enter does what a click does.
  */
-function table(columns, rows, { sort = null, filter = true, name = "", click = null } = {}) {
+function table(columns, rows, { sort = null, filter = true, name = "", jump = null, click = null } = {}) {
   columns = columns
     .filter((column) => column && rows.some((row) => (row[column.key] ?? "") !== ""))
     .map((column) => ({ ...column }));
+  jump ??= (row) => namedPlace(columns, row);
   const first = sort === "" ? null : (sort ?? columns.find((column) => column.unit !== "text")?.key);
   const state = { key: first, text: "", most: ROWS_SHOWN, at: -1, found: rows };
   state.down = columns.find((column) => column.key === state.key)?.unit !== "text";
@@ -73,13 +77,48 @@ function table(columns, rows, { sort = null, filter = true, name = "", click = n
   }
 
   /** Mark a row of those found and show it. */
-  function go(at) {
+  function go(at, { focus = false } = {}) {
     state.at = at;
     if (state.at >= state.most) state.most = Infinity;
     draw();
-    body.children[state.at].scrollIntoView({ block: "nearest" });
+    const row = body.children[state.at];
+    row.scrollIntoView({ block: "nearest" });
+    if (focus) row.focus({ preventScroll: true });
     said.textContent = `row ${integers.format(state.at + 1)} of ${integers.format(state.found.length)}`;
   }
+
+  /** Show the first row that fits, of all rows. */
+  function find(wanted) {
+    if (!rows.some(wanted)) return false;
+    input.value = state.text = "";
+    draw();
+    shown.scrollIntoView({ behavior: "instant", block: "center" });
+    go(state.found.findIndex(wanted), { focus: true });
+    body.children[state.at].scrollIntoView({ behavior: "instant", block: "center" });
+    return true;
+  }
+
+  function act(at) {
+    const row = state.found[at],
+      place = click ? null : timeline && jump(row);
+    if (click) click(row);
+    else if (place) jumpTo(place, body.children[at]);
+  }
+
+  body.addEventListener("click", (event) => {
+    const row = event.target.closest("tr");
+    if (row && getSelection().isCollapsed) act(row.sectionRowIndex);
+  });
+  body.addEventListener("keydown", (event) => {
+    const at = event.target.sectionRowIndex;
+    if (at === undefined) return;
+    if (event.key === "Enter") return act(at);
+    const count = Math.min(state.found.length, state.most),
+      to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: count - 1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    if (to >= 0 && to < count) go(to, { focus: true });
+  });
 
   function draw() {
     const texts = columns.filter((column) => column.unit === "text");
@@ -91,19 +130,19 @@ function table(columns, rows, { sort = null, filter = true, name = "", click = n
       if (column.key === state.key) column.heading.setAttribute("aria-sort", state.down ? "descending" : "ascending");
       else column.heading.removeAttribute("aria-sort");
     }
+    const most = Theme.paper ? Infinity : state.most;
     body.replaceChildren(
-      ...state.found.slice(0, state.most).map((row, at) =>
-        el(
-          "tr",
-          {
+      ...state.found.slice(0, most).map((row, at) => {
+        const goes = click || (timeline && jump(row)),
+          attributes = {
             "aria-current": at === state.at ? "true" : null,
-            ...(click && { class: "go", tabindex: 0, onclick: () => click(row), onkeydown: entered(() => click(row)) }),
-          },
-          columns.map((column) => cell(column, row, units[column.key])),
-        ),
-      ),
+            class: goes ? "go" : null,
+            tabindex: at === Math.max(0, state.at) ? 0 : -1, // one of them; the arrow keys lead to the others
+          };
+        return el("tr", attributes, columns.map((column) => cell(column, row, units[column.key])));
+      }),
     );
-    more.hidden = state.found.length <= state.most;
+    more.hidden = state.found.length <= most;
     said.textContent =
       state.found.length < rows.length
         ? `${integers.format(state.found.length)} of ${integers.format(rows.length)} rows`
@@ -112,6 +151,10 @@ function table(columns, rows, { sort = null, filter = true, name = "", click = n
           : `first ${ROWS_SHOWN} of ${integers.format(rows.length)} rows`;
   }
 
+  if (name && !name.startsWith("span-")) {
+    shownTables.set(name, { find, has: (wanted) => rows.some(wanted) });
+    if (rows.length > ROWS_SHOWN) drawnOnPaper.add(draw);
+  }
   draw();
   const searched = filter && rows.length > 8;
   return el(
@@ -138,13 +181,6 @@ function stepped(event, at, count, go) {
   if (!step || !count) return;
   event.preventDefault();
   go(at < 0 && step < 0 ? count - 1 : (at + step + count) % count);
-}
-
-/** What a click does, for the key Enter. */
-function entered(action) {
-  return (event) => {
-    if (event.key === "Enter" && event.target === event.currentTarget) action();
-  };
 }
 
 /** Text of a cell with an apostrophe before what a spreadsheet would take for a formula, as `csv_cell` has it. */

@@ -11,20 +11,22 @@ const FOLDED = 3,
   LEAST_PX = 1.5,
   MERGED_PX = 6,
   TEXT_PX = 34,
-  LEAST_VIEW_NS = 50,
-  FOUND_SHOWN = 60;
+  LEAST_VIEW_NS = 50;
 
 class Timeline {
   /** `data`: `timeline` of the page; `devices`: of the analysis, with their peaks. */
   constructor(data, devices = {}) {
     this.data = data;
     this.rows = rowsOf(data);
+    this.names = new Set(data.names);
     this.tiles = new Tiles(data.tiles, () => this.redraw());
     this.numbers = numbersOf(data.count); // of each block's first event
     this.sources = [data]; // what is drawn from: merged blocks, then the tiles in view
     this.from = 0;
     this.to = data.span;
     this.matches = null;
+    this.hits = null; // a `Hits`: of the search, or of the row that led here
+    this.step = null; // {number, from, to} of the step that the page is of, null for all
     this.folded = new Map(); // lane to the rows that are shown of it
     const tall = data.lanes.reduce((sum, lane) => sum + lane.rows * (lane.gpu ? GPU_ROW : CPU_ROW) + LANE_GAP, 0);
     const main = data.lanes.findIndex((lane) => !lane.gpu);
@@ -50,34 +52,19 @@ class Timeline {
     this.canvas = el("div", { tabindex: 0, role: "application", "aria-label": "Timeline; press ? for its keys" });
     this.help = keyHelp();
     this.picked = el("div", { class: "picked" }, "Click a call for its details.");
-    this.search = el("input", {
-      type: "search",
-      id: "search",
-      placeholder: "Search calls and kernels…",
-      "aria-label": "Search the timeline",
-    });
-    this.said = el("span", { class: "said", id: "search-said" });
-    this.found = el("div", { class: "found", hidden: true });
-    this.search.addEventListener("input", () => this.find(this.search.value));
-    this.search.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") {
-        this.search.value = "";
-        this.find("");
-      }
-    });
+    this.search = new TimelineSearch(this);
     const button = (id, text, title, act) => el("button", { type: "button", id, title, onclick: act }, text);
     const tools = el(
       "div",
       { class: "tools" },
-      el("div", { class: "searching" }, this.search),
-      this.said,
+      this.search.node,
+      this.search.said,
       el("span", { class: "said push" }, "drag to move · Ctrl + wheel to zoom · Shift + drag to select a span"),
       button("keys", "?", "Keys (?)", () => this.help.showModal()),
       button("zoom-in", "+", "Zoom in (w)", () => this.zoom(0.4)),
       button("zoom-out", "−", "Zoom out (s)", () => this.zoom(2.5)),
-      button("zoom-all", "Fit", "The whole trace", () => this.show(0, this.data.span)),
+      button("zoom-all", "Fit", "All of it: the whole trace, or the step chosen", () => this.fit()),
     );
-    tools.firstChild.append(this.found);
     this.node = el(
       "div",
       {},
@@ -91,9 +78,6 @@ class Timeline {
     );
     this.canvas.addEventListener("keydown", (event) => this.key(event));
     this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
-    document.addEventListener("click", (event) => {
-      if (!this.found.contains(event.target) && event.target !== this.search) this.found.hidden = true;
-    });
   }
 
   /** Give every lane and row its place, in px below the axis. */
@@ -143,7 +127,6 @@ class Timeline {
       () => this.options(),
       (instance) => this.wire(instance),
     );
-    this.chart.draw();
   }
 
   options() {
@@ -321,20 +304,20 @@ class Timeline {
     const { names, kinds } = this.data,
       count = place ? 1 : source.count[block],
       faded = this.matches && !this.matches.has(source.name[block]);
-    const fill = Theme.colour(kinds[source.kind[block]].colour);
+    const { colour } = kinds[source.kind[block]];
     const text =
       width < TEXT_PX || faded ? "" : count > 1 ? `${integers.format(count)} calls` : bare(names[source.name[block]]);
     return {
       type: "rect",
       shape: { x: a, y, width, height: tall },
-      style: { fill, opacity: faded ? 0.13 : 0.3 + 0.7 * api.value(5) },
+      style: { fill: fillOf(colour), opacity: faded ? 0.13 : 0.3 + 0.7 * api.value(5) },
       textConfig: { position: "insideLeft", distance: 4 },
       textContent: {
         // also where it is empty: the elements of the last view are used again
         type: "text",
         style: {
           text,
-          fill: ink(fill),
+          fill: ink(Theme.colour(colour)),
           fontSize: tall > 18 ? 12 : 11,
           fontFamily: this.font,
           width: Math.max(1, width - 8),
@@ -400,6 +383,12 @@ class Timeline {
     });
   }
 
+  /** The whole trace, or the step that the page is of. */
+  fit() {
+    const { from, to } = this.step ?? { from: 0, to: this.data.span };
+    this.show(from, to);
+  }
+
   /** Make the view so many times as long; what is at a time stays where it is. */
   zoom(by, at = (this.from + this.to) / 2) {
     this.show(at - by * (at - this.from), at + by * (this.to - at));
@@ -421,6 +410,10 @@ class Timeline {
       n: () => this.critical.walk(1),
       p: () => this.critical.walk(-1),
       c: () => this.critical.toggle(),
+      ".": () => this.hits?.step(1),
+      ",": () => this.hits?.step(-1),
+      "/": () => this.search.input.focus(),
+      Backspace: () => goBack(),
       "[": () => this.inspector?.event && this.span.setEnd("from", this.inspector.event.ts),
       "]": () => this.inspector?.event && this.span.setEnd("to", this.inspector.event.ts + this.inspector.event.dur),
       "?": () => this.help.showModal(),
@@ -429,71 +422,6 @@ class Timeline {
     if (event.ctrlKey || event.metaKey || event.altKey || !act) return;
     act();
     event.preventDefault();
-  }
-
-  /** Show what matches, dim the rest, and list the names. */
-  find(text) {
-    const { names, found, kinds } = this.data,
-      wanted = text.trim().toLowerCase();
-    this.matches = wanted
-      ? new Set(names.flatMap((name, i) => (name.toLowerCase().includes(wanted) ? [i] : [])))
-      : null;
-    const hits = wanted ? found.filter((one) => this.matches.has(one.name)) : [],
-      places = wanted ? this.data.places.filter((one) => one.text.toLowerCase().includes(wanted)) : [];
-    this.found.hidden = !hits.length && !places.length;
-    this.found.replaceChildren(
-      ...hits
-        .slice(0, FOUND_SHOWN)
-        .map((one) =>
-          el(
-            "button",
-            { type: "button", onclick: () => this.go(one) },
-            swatch(kinds[one.kind].colour),
-            el("code", {}, short(names[one.name], 120)),
-            el("span", {}, `${integers.format(one.count)} ×`),
-            el("span", {}, show(one.total, "ns")),
-          ),
-        ),
-      ...places.slice(0, FOUND_SHOWN).map((one) =>
-        el(
-          "button",
-          { type: "button", "data-place": one.text, onclick: () => this.goToPlace(one) },
-          small(one.what),
-          el("code", {}, short(one.text, 120)),
-          el("span", {}, `${integers.format(one.count)} ×`),
-          el("span", {}, show(one.total, "ns")),
-        ),
-      ),
-    );
-    this.said.textContent = !wanted
-      ? ""
-      : hits.length
-        ? `${integers.format(hits.reduce((sum, one) => sum + one.count, 0))} calls of ${integers.format(hits.length)} names`
-        : places.length
-          ? `${integers.format(places.length)} lines and modules`
-          : "nothing found";
-    this.redraw();
-  }
-
-  /** To the longest event of a source line or module. */
-  goToPlace(one) {
-    this.found.hidden = true;
-    const room = Math.max(one.dur * 3, 200);
-    this.show(one.ts - room, one.ts + one.dur + room);
-  }
-
-  /** To the longest call of a name. */
-  go(one) {
-    this.found.hidden = true;
-    this.matches = new Set([one.name]);
-    const room = Math.max(one.dur * 3, 200);
-    this.show(one.ts - room, one.ts + one.dur + room);
-    this.say(one.name, [
-      this.data.kinds[one.kind].name,
-      `${integers.format(one.count)} calls, ${show(one.total, "ns")}`,
-      `the longest ${show(one.dur, "ns")} at ${show(one.ts, "ns")}`,
-    ]);
-    this.redraw();
   }
 
   tick(value) {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from browser import Page
 from etplus.analysis import Analysis, Column, Row, Table, analyse, summary
 from etplus.report.report_html import rank_report, report_html
 from etplus.report.report_text import table_text
+from etplus.trace.errors import EtplusError
 from pages import data_of, rows_of, shown
 from support import linked, run
 from traces import GPU_SHAPED, analysis_of
@@ -68,13 +71,13 @@ def test_a_table_of_another_package_is_in_all_outputs(tmp_path: Path) -> None:
         for one in analysis_of(f"linked {GPU_SHAPED}").streams
     ]
     (numbers,) = json.loads((tmp_path / "n.json").read_text())["traces"]
-    assert numbers["stream_times"] == expected and list(numbers)[-1] == "stream_times"
+    assert numbers["stream_times"] == expected and list(numbers)[-2:] == ["stream_times", "findings"]
     with (tmp_path / "tables" / "stream_times.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [(row["name"], row["half_ns"]) for row in rows] == [
         (f"'{one['name']}", str(one["half_ns"])) for one in expected
     ]
-    *_, text = done.stdout.decode().split("\n\n")
+    text = next(part for part in done.stdout.decode().split("\n\n") if part.startswith("time by stream"))
     heading, heads, *lines = text.splitlines()
     assert (heading, heads.split()) == ("time by stream", ["name", "stream", "total", "ms"])
     assert [line.split()[-1] for line in lines] == [f"{one['total_ns'] / 1e6:,.3f}" for one in expected]
@@ -199,3 +202,36 @@ def test_the_text_of_a_table() -> None:
     assert [line.split() for line in lined] == [
         ["long", "names"], ["count", "thousands"], ["a!"], ["12,345", "12"], ["b!"], ["6", "0"],
     ]  # fmt: skip
+
+
+class Point:
+    """In place of a `Plugin`."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        assert method == "__call__"
+        return self.function(*arguments)
+
+    @contextmanager
+    def contained(self) -> Iterator[None]:
+        yield
+
+    def __str__(self) -> str:
+        return "plugin tiny"
+
+
+def test_tables_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Length(Row):
+        number: int
+        columns = (Column("number", "number"),)
+
+    rows = Table(Length, [Length(3)])
+    monkeypatch.setattr(summary, "_plugins", lambda: {"lengths": Point(lambda _: rows)})
+    trace = analysis_of(f"linked {GPU_SHAPED}").trace
+    assert summary.analyse(trace).others == {"lengths": rows}
+    assert summary.tables_of(summary.analyse(trace))["lengths"] == [{"number": 3}]
+    monkeypatch.setattr(summary, "_plugins", lambda: {"lengths": Point(lambda _: [3])})
+    with pytest.raises(EtplusError, match=r"^plugin tiny returned list, not Table; report it to its authors$"):
+        _ = summary.analyse(trace).others

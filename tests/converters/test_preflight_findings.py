@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from etplus.converters.preflight_findings import _MAX_TEXT, KINDS, Findings, PreflightReport, level_of
+from etplus.converters.preflight_findings import _MAX_TEXT, KINDS, PreflightFindings, PreflightReport, level_of
 
 SIZES = {"ranks": 1, "nodes": 2, "collectives": 3, "messages": 4, "by_computation": 5, "by_nothing": 6}
 HOST, LONE = "host-node", "single-rank"
 
 
 def test_all_are_counted_and_the_first_are_kept() -> None:
-    findings = Findings("astra-sim", 2)
+    findings = PreflightFindings("astra-sim", 2)
     for node in range(3):
         findings.add(HOST, 0, (node,), "node {}", node)
     findings.add(LONE, None, (), "x" * (_MAX_TEXT + 1))
@@ -33,7 +33,7 @@ def test_all_are_counted_and_the_first_are_kept() -> None:
 
 
 def test_what_is_of_no_interest_to_a_profile_is_left_out() -> None:
-    findings = Findings("chakra", 5)
+    findings = PreflightFindings("chakra", 5)
     findings.add(HOST, 0, (1,), "node 1")
     report = findings.report((), **SIZES)
     assert (report.counts, report.problems, report.ok) == ({}, (), True)

@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from etplus.replaying.constants import Constants, fit_constants
+from etplus.replaying.graph_changes import remove, scale, set_latency, without_queue
 from etplus.replaying.graph_replay import replay
+from etplus.replaying.meant_rows import select
 from etplus.replaying.replay_graph import (
     COMM,
     DURATION,
@@ -22,16 +24,7 @@ from etplus.replaying.replay_graph import (
     Edges,
     ReplayGraph,
 )
-from etplus.replaying.whatif import (
-    WhatIf,
-    apply_what_ifs,
-    parse_what_if,
-    remove,
-    scale,
-    select,
-    set_latency,
-    without_queue,
-)
+from etplus.replaying.whatif import WhatIf, apply_what_ifs, parse_what_if
 from etplus.trace.errors import UsageError
 from synthetic import Timeline, after, starts
 

@@ -67,10 +67,14 @@ def test_everything_is_reached_by_key_and_has_a_name(browser: Page, job: bytes, 
     )
     assert nameless == []
     unreachable = browser.evaluate(
-        "[...document.querySelectorAll('button, a[href], input, select, tr.go, .table, canvas')].filter((one) =>"
+        "[...document.querySelectorAll('button, a[href], input, select, .table, canvas')].filter((one) =>"
         " one.checkVisibility() && one.tabIndex < 0 && !one.closest('.chart')).map((one) => one.outerHTML.slice(0, 99))"
     )
     assert unreachable == []
+    rows = (
+        "[...document.querySelectorAll('tbody')].map((one) => [...one.rows].filter((row) => row.tabIndex === 0).length)"
+    )
+    assert set(browser.evaluate(rows)) == {1}, "one row of each table; arrow keys lead to the others"
     silent = browser.evaluate(
         "[...document.querySelectorAll('.chart')].filter((one) => !one.ariaLabel)"
         ".map((one) => one.outerHTML.slice(0, 99))"

@@ -15,7 +15,16 @@ from etplus.report.report_html import rank_report, report_html
 from pages import report_of, rows_of, shown
 from traces import kernel, kineto_of, launch, op
 
-KEYS = {"Enter": 13, "ArrowDown": 40, "ArrowUp": 38, "ArrowRight": 39, "ArrowLeft": 37, "Tab": 9, "Escape": 27}
+KEYS = {
+    "Backspace": 8,
+    "Enter": 13,
+    "ArrowDown": 40,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+    "ArrowLeft": 37,
+    "Tab": 9,
+    "Escape": 27,
+}
 
 
 def press(browser: Page, key: str, *, shift: bool = False) -> None:

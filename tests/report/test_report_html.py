@@ -19,7 +19,8 @@ from etplus.analysis.trace_diff import difference
 from etplus.converters.open import load as read_trace
 from etplus.report import report_html as report_html_module
 from etplus.report.html_page import embedded
-from etplus.report.report_html import RankReport, _coverage, _other, diff_html, rank_report, report_html
+from etplus.report.part_report import _other
+from etplus.report.report_html import RankReport, _coverage, diff_html, rank_report, report_html
 from etplus.trace.kernel_kinds import GPU_KINDS
 from etplus.trace.kernel_names import kernel_label
 from pages import data_of, report_of, rows_of, shown

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from etplus.trace.link_report import Finding, Identity, LinkReport, Verdict
+from etplus.trace.link_report import Clue, Identity, LinkReport, Verdict
 
-RUN, RANK, PID, CALLS = (Finding(by, f"says {by}") for by in ("run", "rank", "pid", "calls"))
+RUN, RANK, PID, CALLS = (Clue(by, f"says {by}") for by in ("run", "rank", "pid", "calls"))
 
 
 def identity(verdict: Verdict) -> Identity:

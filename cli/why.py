@@ -1,0 +1,93 @@
+"""`etplus why`: what is wrong in a trace, what it costs, what fixing it gains."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ..findings import Case, find_findings
+from ..findings.builtin import detectors
+from ..findings.find import Findings
+from ..trace.errors import UsageError
+from ..trace.selection import part_of
+from ..trace.text_tables import terminal_width
+from ..trace.trace import Trace
+from .inputs import add_inputs, find_inputs, read_inputs
+from .options import add_between, add_device_spec, add_own, add_steps, own_devices, with_own
+from .outputs import add_tables_and_switch, one_or_all, write_tables
+from .terminal import warn_of_damage
+
+FAILED = 5
+"""Exit status if there is a finding that --fail-on names."""
+
+_EPILOG = """\
+examples:
+  etplus why trace.json
+  etplus why et_plus.json --steps 2-4
+  etplus why rank*.json.gz --json findings.json
+  etplus why trace.json --fail-on sync-calls --fail-on late-start
+
+The gain of a finding is what the replayed timeline is shorter by with its
+change, which `etplus replay FILE --what-if CHANGE` shows as well; see
+docs/findings.md.
+
+Exit status: 0 looked, 2 bad input or usage, 5 there is a finding that
+--fail-on names.
+"""
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Show what is wrong in a trace: what it costs, what proves it, what fixing it would gain."
+    parser.epilog = _EPILOG
+    add_inputs(parser, "each is looked at by itself")
+    add_tables_and_switch(parser)
+    add_steps(parser, "look only at")
+    parser.add_argument("--window", metavar="A-B",
+        help="look only at this time after the trace's start, such as 10-12.5ms (ns, us, ms, s)")  # fmt: skip
+    add_between(parser, "look only at")
+    add_own(parser)
+    parser.add_argument("--fail-on", action="append", default=[], metavar="ID",
+        help=f"exit with status {FAILED} if there is a finding of this id (any: of whichever); repeatable")  # fmt: skip
+    add_device_spec(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look, print; returns the exit status."""
+    _check_ids(arguments.fail_on)
+    inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output], reads=[arguments.device_spec])
+    devices = own_devices(arguments)
+    texts: list[str] = []
+    numbers: list[Any] = []
+    failed = False
+    for read in read_inputs(inputs):
+        trace = _chosen(read, arguments)
+        warn_of_damage([trace])
+        found = find_findings(Case([trace], devices=devices))
+        heading = f"{trace.file}\n" if len(inputs) > 1 else ""
+        texts.append(heading + found.to_text(terminal_width()))
+        numbers.append({"file": trace.file, "rank": trace.rank} | found.to_dict())
+        failed |= fails(found, arguments.fail_on)
+    write_tables(arguments, "\n\n".join(texts), one_or_all(numbers))
+    return FAILED if failed else 0
+
+
+def _chosen(trace: Trace, arguments: argparse.Namespace) -> Trace:
+    return part_of(
+        with_own(trace, arguments), steps=arguments.steps, window=arguments.window, between=arguments.between
+    )
+
+
+def fails(found: Findings, ids: list[str]) -> bool:
+    """Whether a finding has one of some ids; "any" is that of all."""
+    return any(finding.id in ids or "any" in ids for finding in found)
+
+
+def _check_ids(ids: list[str]) -> None:
+    """
+    Raises:
+        UsageError: no such finding is looked for.
+    """
+    known = {*detectors(), "any"}
+    for name in ids:
+        if name not in known:
+            raise UsageError(f"--fail-on {name[:60]}: no such finding; there are {', '.join(sorted(known))}")

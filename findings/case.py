@@ -1,0 +1,116 @@
+"""What detectors look at: traces with analysis, replay graph, base replay and critical path, each made once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from ..analysis.devices import Device
+from ..analysis.event_bounds import event_bounds
+from ..analysis.summary import Analysis, analyse
+from ..replaying.constants import Constants, fit_constants
+from ..replaying.critical import CriticalPath, critical_path
+from ..replaying.graph_building import build_graph
+from ..replaying.graph_replay import Replay, replay
+from ..replaying.rank_coupling import join_ranks
+from ..replaying.replay_graph import ReplayGraph
+from ..replaying.replay_summary import BaseError
+from ..trace.columns import IntColumn
+from ..trace.trace import Trace
+
+
+class Case:
+    """One trace, or the ranks of a job.
+
+    Attributes:
+        traces: one a rank.
+
+    Example:
+        >>> case = Case([trace])
+        >>> case.makespan_ns == case.base.makespan_ns, len(case.bounds) == len(case.analysis.trace.gpu)
+        (True, True)
+    """
+
+    def __init__(
+        self, traces: Sequence[Trace], *, analyses: Sequence[Analysis] | None = None, devices: Sequence[Device] = ()
+    ) -> None:
+        """
+        Args:
+            analyses: of the traces, where they are there already.
+            devices: own ones, that come before those of the table.
+        """
+        self.traces, self._devices = tuple(traces), tuple(devices)
+        if analyses is not None:
+            self.analyses = tuple(analyses)
+
+    @property
+    def trace(self) -> Trace:
+        """The trace, of several ranks the first one's."""
+        return self.traces[0]
+
+    @cached_property
+    def analyses(self) -> tuple[Analysis, ...]:
+        """Of each rank. Its trace also has the GPU events without a row (`trace.unattached`), after the others."""
+        return tuple(analyse(trace, self._devices) for trace in self.traces)
+
+    @property
+    def analysis(self) -> Analysis:
+        """Of the first rank."""
+        return self.analyses[0]
+
+    @cached_property
+    def graphs(self) -> tuple[ReplayGraph, ...]:
+        """Of each rank. ConvertError where no row of a trace has a time."""
+        return tuple(build_graph(trace) for trace in self.traces)
+
+    @cached_property
+    def graph(self) -> ReplayGraph:
+        """That of the trace, of several ranks coupled by their communications; rows count through all traces."""
+        return join_ranks(list(self.graphs)) if len(self.graphs) > 1 else self.graphs[0]
+
+    @cached_property
+    def constants(self) -> tuple[Constants, ...]:
+        """Of each rank."""
+        return tuple(fit_constants(graph) for graph in self.graphs)
+
+    @cached_property
+    def base(self) -> Replay:
+        """The replay without changes."""
+        return replay(self.graph, self.constants)
+
+    @cached_property
+    def base_error(self) -> BaseError:
+        """How far it is from what was recorded."""
+        return BaseError.of(self.base)
+
+    @cached_property
+    def path(self) -> CriticalPath:
+        """The critical path of the replay without changes."""
+        return critical_path(self.base)
+
+    @property
+    def makespan_ns(self) -> int:
+        """Of the replay without changes."""
+        return self.base.makespan_ns
+
+    @cached_property
+    def all_bounds(self) -> tuple[IntColumn, ...]:
+        """Of each rank `event_bounds`: by event of `analyses[rank].trace.gpu`, ns."""
+        return tuple(event_bounds(of.trace, of.work, of.devices) for of in self.analyses)
+
+    @property
+    def bounds(self) -> IntColumn:
+        """int64 ns by GPU event of `analysis.trace.gpu`, what it takes at the device's peaks; −1 where not known."""
+        return self.all_bounds[0]
+
+    @cached_property
+    def row_bounds(self) -> IntColumn:
+        """int64 ns by row of `graph`, what a GPU event takes at the device's peaks; −1 where that is not known."""
+        parts = []
+        for trace, analysis, bounds in zip(self.traces, self.analyses, self.all_bounds, strict=True):
+            part, source = np.full(len(trace), -1, np.int64), analysis.trace.gpu.source
+            part[source[source >= 0]] = bounds[source >= 0]
+            parts.append(part)
+        return np.concatenate(parts)

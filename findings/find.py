@@ -1,0 +1,103 @@
+"""Finds, prices and sorts: what `etplus why`, `trace.findings()` and the page show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, overload
+
+from ..replaying.replay_summary import REFUSED, BaseError
+from ..trace.brief import brief
+from ..trace.errors import ConvertError
+from .builtin import detectors
+from .case import Case
+from .finding import Candidate, Finding, Gain
+from .pricing import priced, together
+
+FIRST = 7
+"""So many findings at most are on the first screen: more are not read."""
+
+
+@dataclass(frozen=True)
+class Findings(Sequence[Finding]):
+    """What was found, the largest gain first.
+
+    Attributes:
+        all: every finding. gain_together: what the first three with a gain bring together, None if there are not
+            several. looked_for: ids of all detectors. base: error of the replay without changes, None if there is none.
+        makespan_ns: of that replay. notes: what could not be said, in sentences.
+    """
+
+    all: tuple[Finding, ...]
+    together: Gain | None
+    looked_for: tuple[str, ...]
+    base: BaseError | None
+    makespan_ns: int
+    notes: tuple[str, ...] = ()
+
+    __repr__ = brief
+
+    @property
+    def first(self) -> tuple[Finding, ...]:
+        """Those of the first screen."""
+        return self.all[:FIRST]
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    @overload
+    def __getitem__(self, at: int) -> Finding: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Finding, ...]: ...
+    def __getitem__(self, at: int | slice) -> Finding | tuple[Finding, ...]:
+        return self.all[at]
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.all)
+
+    @property
+    def none_reason(self) -> str:
+        """Why there is nothing, "" if there is something."""
+        return "" if self.all else f"nothing found; looked for {len(self.looked_for)} things"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; keys as in docs/findings.md."""
+        return {
+            "found": [finding.to_dict() for finding in self.all],
+            "together": None if self.together is None else asdict(self.together),
+            "looked_for": list(self.looked_for),
+            "base_error": None if self.base is None else self.base.to_dict(),
+            "makespan_ns": self.makespan_ns,
+            "notes": list(self.notes),
+        }
+
+    def to_text(self, width: int = 80) -> str:
+        """Those of the first screen, in lines of at most `width` columns."""
+        from .findings_text import text_of_findings
+
+        return text_of_findings(self, width)
+
+
+def find_findings(case: Case) -> Findings:
+    """What all detectors find in a case, priced.
+
+    Raises:
+        EtplusError: a detector of another package fails, or yields something else than candidates.
+
+    Example:
+        >>> found = find_findings(Case([trace]))
+        >>> len(found.first) <= 7, all(finding.evidence for finding in found)
+        (True, True)
+    """
+    known = detectors()
+    try:
+        base = case.base_error
+    except ConvertError as error:
+        return Findings((), None, tuple(known), None, 0, (f"nothing was looked for: {error}",))
+    candidates: list[Candidate] = [found for find in known.values() for found in find(case)]
+    found = priced(case, candidates)
+    notes = []
+    if base.largest > REFUSED:
+        notes.append(f"the replay is off by {base.makespan:+.1%}; over {REFUSED:.0%} it says nothing of gains")
+    all_found = tuple(finding for _, finding in found)
+    return Findings(all_found, together(case, found), tuple(known), base, case.makespan_ns, tuple(notes))

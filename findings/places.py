@@ -1,0 +1,112 @@
+"""Where something happens: the line, module, operator and kernel that most of the time of some rows belongs to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..trace.call_tree import nearest
+from ..trace.columns import IntColumn
+from ..trace.kinds import GPU, PHASES
+from ..trace.origin import origin_of_rows
+from ..trace.tables import OP
+from ..trace.trace import Trace
+from .finding import Where
+
+_MOST_ROWS = 20
+_MOSTLY = 0.5
+"""A place is named if at least half of the time is there; of less it would mislead."""
+_T = TypeVar("_T", bound=Hashable)
+
+
+def where_of(trace: Trace, rows: IntColumn, *, rank: int | None = None, **known: Any) -> Where:
+    """The place of some rows.
+
+    Args:
+        rows: int64, rows of the trace (`gpu.source`, `calls.source`, `runtime.source`); −1 is left out.
+        rank: of a job.
+        known: fields that the caller knows better, in place of those found; None leaves one out.
+
+    Example:
+        >>> where_of(trace, trace.gpu.source[:1]).phase
+        'forward'
+    """
+    rows = np.unique(rows[rows >= 0])
+    if not len(rows):
+        return Where(**({"rank": rank} | known))
+    ns = np.maximum(trace.dur[rows], 0)
+    order = rows[np.argsort(-ns, kind="stable")]
+    origin, on_device = origin_of_rows(trace), trace.kind[rows] == GPU
+    ops = _operators(trace, rows)
+    start = trace.row_span.start
+    found: dict[str, Any] = {
+        "source": _mostly(map(_line_of(trace), origin.entry[rows].tolist()), ns),
+        "module": _mostly((_path(trace, code) for code in origin.module[rows].tolist()), ns),
+        "operator": _mostly((trace.names[code] if code >= 0 else None for code in ops.tolist()), ns),
+        "kernel": _mostly([trace.names[code] for code in trace.name[rows[on_device]].tolist()], ns[on_device]),
+        "phase": _mostly((PHASES[code] or None for code in origin.phase[rows].tolist()), ns),
+        "stream": _only(trace.stream[rows[on_device]].tolist()),
+        "step": _only(_steps(trace, rows)),
+        "rank": rank,
+        "start_ns": int(trace.ts[rows].min()) - start,
+        "end_ns": int(trace.finish[rows].max()) - start,
+        "rows": tuple(trace.id[order[:_MOST_ROWS]].tolist()),
+    }
+    return Where(**(found | known))
+
+
+def _operators(trace: Trace, rows: IntColumn) -> IntColumn:
+    """Code of the name of each row's innermost operator: its own, or that which launched it; −1 for none."""
+    calls = trace.calls
+    call = np.full(len(trace), -1, np.int64)
+    call[calls.source] = np.arange(len(calls))
+    call[trace.runtime.source] = trace.runtime.call
+    known = trace.gpu.source >= 0
+    call[trace.gpu.source[known]] = trace.origin.gpu_call[known]
+    if not len(calls):
+        return np.full(len(rows), -1, np.int64)
+    op = nearest(call[rows], calls.parent, calls.kind == OP)
+    return np.where(op >= 0, calls.name[np.maximum(op, 0)], -1)
+
+
+def _line_of(trace: Trace) -> Any:
+    table = trace.source_table
+
+    def line(entry: int) -> str | None:
+        code = int(table.of_entry[entry]) if entry >= 0 else -1
+        return f"{table.lines[code].file}:{table.lines[code].line}" if code >= 0 else None
+
+    return line
+
+
+def _path(trace: Trace, code: int) -> str | None:
+    return " / ".join(trace.origin.modules[code]) if code >= 0 else None
+
+
+def _steps(trace: Trace, rows: IntColumn) -> list[str | None]:
+    """Name of the step in which each row starts, None outside."""
+    steps = trace.steps
+    if not len(steps):
+        return [None]
+    at = np.searchsorted(steps.start, trace.ts[rows], side="right") - 1
+    inside = (at >= 0) & (trace.ts[rows] < steps.end[np.maximum(at, 0)])
+    return [steps.names[step] if fits else None for step, fits in zip(at.tolist(), inside.tolist(), strict=True)]
+
+
+def _mostly(values: Iterable[_T | None], ns: IntColumn) -> _T | None:
+    """The value of most of the time, None where that is less than half, or not known."""
+    total = Counter[_T | None]()
+    for value, time in zip(values, ns.tolist(), strict=True):
+        total[value] += max(time, 1)
+    if not total:
+        return None
+    value, most = total.most_common(1)[0]
+    return value if most >= _MOSTLY * total.total() else None
+
+
+def _only(values: Sequence[_T | None]) -> _T | None:
+    """The value if there is only one."""
+    return values[0] if len(set(values)) == 1 else None

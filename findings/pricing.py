@@ -1,0 +1,85 @@
+"""What each candidate gains: the replay with its change against that without, and the interval around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..replaying.graph_replay import Replay, replay
+from ..replaying.replay_graph import ReplayGraph
+from ..replaying.replay_summary import REFUSED
+from ..replaying.whatif import apply_what_if, parse_what_if
+from ..trace.errors import UsageError
+from .case import Case
+from .finding import Candidate, Finding, Gain
+
+MOST_REPLAYS = 18
+"""Candidates that are replayed, those with the most time at stake; with the base and the three together 20 replays."""
+TOGETHER = 3
+"""So many findings from the top are also replayed together."""
+
+
+def priced(case: Case, candidates: Iterable[Candidate]) -> list[tuple[Candidate, Finding]]:
+    """The candidates that are worth it, as findings: the largest gain first, then those without one by time at stake.
+
+    One is left out where less time is at stake than its `least_share` of the makespan, or where the replay gains less
+    than its `least_gain`.
+    """
+    makespan = case.makespan_ns
+    worth = [of for of in candidates if of.cost_ns is None or of.cost_ns >= of.least_share * makespan]
+    worth.sort(key=lambda of: (-(of.cost_ns or 0), of.id, of.title))
+    found, left = [], MOST_REPLAYS if case.base_error.largest <= REFUSED else 0
+    for candidate in worth:
+        gain = None
+        if candidate.interventions and left:
+            gain, left = gain_of(case, [candidate]), left - 1
+        if gain is None or gain.ns >= candidate.least_gain * makespan:
+            found.append((candidate, candidate.finding(gain)))
+    return sorted(found, key=lambda pair: _order(pair[1]))
+
+
+def together(case: Case, found: Sequence[tuple[Candidate, Finding]]) -> Gain | None:
+    """What the first ones with a gain bring together; None if there are not several."""
+    gaining = [candidate for candidate, finding in found if finding.gain is not None][:TOGETHER]
+    return gain_of(case, gaining) if len(gaining) > 1 else None
+
+
+def gain_of(case: Case, candidates: Sequence[Candidate]) -> Gain | None:
+    """What the changes of some candidates bring together; None where nothing in the graph is meant by them.
+
+    The makespan is the longest of many paths, each a sum of times. So the gain is a concave function of what is taken
+    away: a change that takes away a share s < 1 of the time gains at least s of the gain, and one that takes away
+    s > 1 times the time gains at most s times it. The interval is that of the shares `Candidate.low` and `high`,
+    widened by the error of the replay without changes and by the unexplained share of that with them, both of the gain.
+    """
+    try:
+        changed = replay(changed_graph(case, candidates), case.constants)
+    except UsageError:
+        return None
+    ns = max(case.makespan_ns - changed.makespan_ns, 0)
+    return _gain(case, changed, ns, min(of.low for of in candidates), max(of.high for of in candidates))
+
+
+def _gain(case: Case, changed: Replay, ns: int, low: float, high: float) -> Gain:
+    error, unexplained = case.base_error.makespan, changed.unexplained.share
+    off = min(abs(error) + unexplained, 1.0)
+    most = max(case.makespan_ns, ns)
+    return Gain(ns, round(ns * low * (1 - off)), min(round(ns * high * (1 + off)), most), error, unexplained)
+
+
+def changed_graph(case: Case, candidates: Sequence[Candidate]) -> ReplayGraph:
+    """The graph with the changes of some candidates.
+
+    Raises:
+        UsageError: a change is not understood, or touches nothing.
+    """
+    graph = case.graph
+    for candidate in candidates:
+        for change in candidate.interventions:
+            what_if = parse_what_if(change.what_if)
+            graph = apply_what_if(graph, what_if, case.constants, lambda: case.row_bounds, rows=change.rows)
+    return graph
+
+
+def _order(finding: Finding) -> tuple[float, float, str, str]:
+    gain = -1 if finding.gain is None else finding.gain.ns
+    return -gain, -(finding.cost_ns or 0), finding.id, finding.title

@@ -1,0 +1,151 @@
+"""Which rows of a replay graph a what-if means: by kind and name, and within which part of the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.communications import comm_rows
+from ..trace.columns import IntColumn
+from ..trace.conventions import KERNEL_CATEGORIES
+from ..trace.errors import UsageError
+from ..trace.kinds import CPU, GPU, PHASES
+from ..trace.origin import origin_of_rows
+from ..trace.selection import parse_window
+from ..trace.trace import Trace
+from .replay_graph import ReplayGraph
+
+Rows = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Within:
+    """A part of the work, to which a what-if is restricted.
+
+    Attributes:
+        key: "phase", "module", "source", "op", "step", "window".
+        value: the name, or its part. exact: it must be the whole one.
+    """
+
+    key: str
+    value: str
+    exact: bool = True
+
+    def fits(self, text: str) -> bool:
+        """Whether a name is meant."""
+        return text == self.value if self.exact else self.value in text
+
+
+PARTS = ("phase", "module", "source", "op", "step", "window")
+"""Values of `Within.key`."""
+
+
+def check_part(part: Within) -> None:
+    """
+    Raises:
+        UsageError: no such phase, or not a window.
+    """
+    if part.key == "phase" and not any(part.fits(phase) for phase in PHASES[1:]):
+        raise UsageError(f"what-if: no phase {part.value[:60]!r}; there are {', '.join(PHASES[1:])}")
+    if part.key == "window":
+        parse_window(part.value)
+
+
+def select(graph: ReplayGraph, target: str, name: str = "", *, exact: bool = False, stream: int = -1) -> Rows:
+    """Rows meant by a target of `GRAMMAR`, bool, one entry a row; of "op" also all that the ops call and launch, and so
+    of "call", which are calls of any kind."""
+    parts = []
+    for trace in graph.traces:
+        wanted = np.array([known == name if exact else name in known for known in trace.names], np.bool_)
+        named = wanted[trace.name] if name else np.ones(len(trace), np.bool_)
+        categories = {"kernel": KERNEL_CATEGORIES, "copy": ("gpu_memcpy",), "memset": ("gpu_memset",)}.get(target, ())
+        category = np.array([category in categories for category in trace.categories], np.bool_)[trace.category]
+        # communications whose metadata is known, and those on the host
+        rows = comm_rows(trace)
+        communicates = np.isin(np.arange(len(trace)), [*trace.comm, *rows[trace.kind[rows] != GPU].tolist()])
+        of_kind = {
+            "gpu": trace.kind == GPU, "cpu": trace.kind != GPU, "op": trace.kind == CPU, "call": trace.kind != GPU,
+            "stream": (trace.kind == GPU) & (trace.stream == stream),
+            "comm": communicates,
+        }.get(target, category & (trace.kind == GPU))  # fmt: skip
+        meant = of_kind & named & trace.timed
+        parts.append(with_descendants(trace.parent_row, meant) if target in ("op", "call") else meant)
+    return np.concatenate(parts)
+
+
+def with_descendants(parent: npt.NDArray[np.int64], rows: Rows) -> Rows:
+    """The rows and all below them, level by level (as many as calls nest)."""
+    inside: Rows = rows.copy()
+    while True:
+        more = ~inside & (parent >= 0) & inside[parent]
+        if not more.any():
+            return inside
+        inside |= more
+
+
+def rows_within(graph: ReplayGraph, part: Within) -> Rows:
+    """Rows of a part of the work, bool, one entry a row: by phase, by module (the path has one of the name), by the
+    line of own code, by an op that calls or launches them, by the step that they are called or launched in, by the time
+    at which they start."""
+    return np.concatenate([_FINDERS[part.key](trace, part) for trace in graph.traces])
+
+
+def _in_phase(trace: Trace, part: Within) -> Rows:
+    return _coded(origin_of_rows(trace).phase, [bool(text) and part.fits(text) for text in PHASES])
+
+
+def _in_module(trace: Trace, part: Within) -> Rows:
+    paths = trace.origin.modules
+    named = [any(map(part.fits, path)) or part.fits(" / ".join(path)) for path in paths]
+    return _coded(origin_of_rows(trace).module, named)
+
+
+def _in_source(trace: Trace, part: Within) -> Rows:
+    table, entry = trace.source_table, origin_of_rows(trace).entry
+    line = np.append(table.of_entry, -1)[entry]
+    return _coded(line, [part.fits(f"{line.file}:{line.line}") for line in table.lines])
+
+
+def _in_op(trace: Trace, part: Within) -> Rows:
+    named = _coded(trace.name, list(map(part.fits, trace.names)))
+    return with_descendants(trace.parent_row, named & (trace.kind == CPU) & trace.timed)
+
+
+def _in_step(trace: Trace, part: Within) -> Rows:
+    """A step's number from 0, or its name."""
+    steps = [part.fits(name) or part.value == str(number) for number, name in enumerate(trace.steps.names)]
+    return _coded(step_of_row(trace), steps)
+
+
+def _in_window(trace: Trace, part: Within) -> Rows:
+    window = parse_window(part.value)
+    after = trace.ts - trace.row_span.start
+    found: Rows = trace.timed & (after >= window.start) & (after < window.end)
+    return found
+
+
+_FINDERS: dict[str, Callable[[Trace, Within], Rows]] = {
+    "phase": _in_phase, "module": _in_module, "source": _in_source, "op": _in_op, "step": _in_step,
+    "window": _in_window,
+}  # fmt: skip
+
+
+def _coded(codes: npt.NDArray[np.integer], wanted: list[bool]) -> Rows:
+    """Which codes (−1 for none) are wanted."""
+    found: Rows = np.append(np.array(wanted, np.bool_), False)[codes]
+    return found
+
+
+def step_of_row(trace: Trace) -> IntColumn:
+    """int64, of each row the ordinal of the step that it is called or launched in, −1 for none."""
+    found, steps, gpu, runtime = np.full(len(trace), -1, np.int64), trace.steps, trace.gpu, trace.runtime
+    if not len(steps):
+        return found
+    found[trace.calls.source] = trace.step_of_call
+    found[runtime.source] = steps.of(runtime.ts, runtime.thread)
+    known = gpu.source >= 0
+    found[gpu.source[known]] = trace.step_of_event[known]
+    return found

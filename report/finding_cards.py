@@ -1,0 +1,39 @@
+"""Findings as the page shows them: as their JSON, with the command that prints the gain."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+
+from ..analysis.devices import Device
+from ..analysis.summary import Analysis
+from ..findings import Case, find_findings
+
+MOST_RANKS = 16
+"""Ranks of a job whose traces are kept and replayed together for findings; of more `etplus why` tells."""
+
+
+def cards_of(analyses: Sequence[Analysis], devices: Sequence[Device] = ()) -> dict[str, Any]:
+    """The findings of a trace, or of the ranks of a job, as the page shows them.
+
+    Args:
+        analyses: of the traces. devices: own ones, see `Case`.
+
+    Returns:
+        `Findings.to_dict()` with `none_reason` and, of each finding, `command`: what prints its gain in a shell; times
+        in `where` count from the start of the page's timeline.
+    """
+    traces = [analysis.trace for analysis in analyses]
+    found = find_findings(Case(traces, analyses=analyses, devices=devices))
+    files = " ".join(shlex.quote(PurePath(trace.file).name) for trace in traces)
+    plain = found.to_dict()
+    for one in plain["found"]:
+        rank, where = one["where"].get("rank"), one["where"]
+        own = next((trace for trace in traces if trace.rank == rank), traces[0])
+        shift = own.row_span.start - own.span.start
+        one["where"] = where | {key: where[key] + shift for key in ("start_ns", "end_ns") if key in where}
+        what_ifs = " ".join(f"--what-if {shlex.quote(text)}" for text in one["what_ifs"])
+        one["command"] = f"etplus replay {files} {what_ifs}" if what_ifs else ""
+    return plain | {"none_reason": found.none_reason, "first": len(found.first)}

@@ -1,0 +1,141 @@
+/* Findings: what is wrong, what it costs and what fixing it gains; each a card that leads to its place. */
+
+const CERTAINTY = {
+  measured: "the trace shows the problem and its cost",
+  likely: "the trace shows the symptom, whose usual cause this is",
+  possible: "the trace shows what often goes with the problem",
+};
+
+function findingsSection(report, rank) {
+  const { findings } = report;
+  if (!findings) return null;
+  const here = findings.found.filter(({ where }) => !rank.step || !where.step || where.step === rank.step.name),
+    first = here.slice(0, findings.first || here.length),
+    more = here.slice(first.length),
+    rest = more.length
+      ? el("details", { class: "more" }, el("summary", {}, `${more.length} with less to gain`), more.map((one, i) => findingCard(report, one, first.length + i)))
+      : null;
+  return section(
+    "findings",
+    "Findings",
+    findingsLead(findings, here),
+    first.map((one, i) => findingCard(report, one, i)),
+    rest,
+    listed("notes", findings.notes),
+  );
+}
+
+/** How many there are, of how many looked for; what the first three bring together. */
+function findingsLead({ none_reason, looked_for, base_error, makespan_ns, together }, here) {
+  const off = base_error ? `The replay that prices them is off by ${signed(base_error.makespan)}` : "",
+    sum = together ? `the first three together gain ${gainText(together, makespan_ns)}` : "";
+  const count = none_reason
+    ? `Nothing found; looked for ${looked_for.length} things`
+    : `${here.length} of ${looked_for.length} things looked for, the largest gain first`;
+  return `${[count, sum].filter(Boolean).join("; ")}. ${off ? `${off}.` : ""}`;
+}
+
+const signed = (share) => `${share < 0 ? "−" : "+"}${(100 * Math.abs(share)).toFixed(2)} %`;
+
+/** "12.3 ms (8.1 ms to 15 ms), 14 %". */
+function gainText({ ns, low_ns, high_ns }, makespan) {
+  const share = makespan ? `, ${show(ns / makespan, "share")} of ${show(makespan, "ns")}` : "";
+  return `${show(ns, "ns")} (${show(low_ns, "ns")} to ${show(high_ns, "ns")})${share}`;
+}
+
+function findingCard(report, finding, at) {
+  const { id, title, evidence, certainty, advice, check, command, cost_ns, gain, where } = finding,
+    { makespan_ns } = report.findings,
+    node = el("article", { class: "card finding", id: `finding-${at + 1}`, "data-finding": id, "aria-labelledby": `finding-${at + 1}-title` });
+  const go = (place) => (event) => jumpFrom(node, report, finding, place, event.currentTarget);
+  const price = [
+    gain ? ["Gain", `${gainText(gain, makespan_ns)}; the replay explains all but ${show(gain.unexplained, "share")}`] : ["Gain", "not replayed"],
+    cost_ns === null ? null : ["At stake", show(cost_ns, "ns")],
+    ["Certainty", `${certainty}: ${CERTAINTY[certainty] ?? ""}`],
+  ];
+  const proof = evidence.map(({ text, value, unit, command: shows }) =>
+    el("li", {}, text, value === null ? null : el("b", {}, ` ${show(value, unit)}`), " ", commandOf(shows)),
+  );
+  const left = [...price.filter(Boolean), ["Where", chainOf(finding, go)]].filter((row) => row[1] !== null),
+    right = [
+      ["Evidence", el("ul", { class: "proof" }, proof)],
+      ["Try", advice],
+      ["Check", check],
+      command ? ["What if", commandOf(command)] : null,
+    ].filter(Boolean);
+  node.append(
+    el(
+      "header",
+      {},
+      el("span", { class: "rank" }, String(at + 1)),
+      el("h3", { id: `finding-${at + 1}-title` }, title),
+      placeOf(where) ? el("button", { type: "button", class: "go", onclick: go(placeOf(where)) }, "Show in the timeline") : null,
+    ),
+    gain ? gainBar(gain, makespan_ns) : "",
+    el("div", { class: "halves" }, factList(left), factList(right)),
+  );
+  return node;
+}
+
+/** The gain as a part of the whole, with its interval. */
+function gainBar({ ns, low_ns, high_ns }, makespan) {
+  const part = (value) => `${Math.max(0, Math.min(100, (100 * value) / (makespan || 1))).toFixed(2)}%`;
+  return el(
+    "div",
+    { class: "gain", role: "img", "aria-label": `Gain: ${gainText({ ns, low_ns, high_ns }, makespan)}`, "--gain": part(ns), "--low": part(low_ns), "--high": part(high_ns) },
+    el("i", {}),
+    el("s", {}),
+  );
+}
+
+/** A command with a button that copies it. */
+function commandOf(text) {
+  const copy = el("button", { type: "button", class: "copy", "aria-label": `Copy: ${text}`, title: "Copy the command" }, "Copy");
+  copy.addEventListener("click", async () => {
+    copy.textContent = (await copied(text)) ? "Copied" : "Not allowed";
+  });
+  return el("span", { class: "command" }, el("code", {}, text), copy);
+}
+
+/** The place of a finding in the timeline: its longest kernel or call, else its time; null for neither. */
+function placeOf({ kernel, operator, rows, start_ns, end_ns }) {
+  const span = start_ns !== undefined && end_ns !== undefined ? { from: start_ns, to: end_ns } : null;
+  if (rows?.length && (kernel || operator || !span)) return { ...ofRows(rows), orElse: kernel ? { gpu: true, name: kernel } : { gpu: false, name: operator ?? "" } };
+  return span;
+}
+
+/** The events of some rows of the ET+, by their ids. */
+function ofRows(ids, gpu) {
+  const wanted = new Set(ids);
+  return { gpu, has: ({ id }, i) => wanted.has(id[i]) };
+}
+
+/** Line › module › operator › kernel, each a button that leads to it. */
+function chainOf({ where }, go) {
+  const { source, module, operator, kernel, phase, stream, step, rank, rows } = where;
+  const row = (name, wanted, place) => ({ row: [name, wanted], place });
+  const parts = [
+    source && ["line", source, row("sources", (one) => one.place === source, { ...ofLine(source), orElse: ofRows(rows ?? []) })],
+    module && ["module", module.replaceAll(" / ", " › "), row("modules", (one) => one.path === classesOf(module.split(" / ")), { has: (columns, i, texts) => texts.modules[columns.module[i]] === module })],
+    operator && ["operator", operator, { place: { ...ofRows(rows ?? [], false), name: operator, orElse: { gpu: false, name: operator } } }],
+    kernel && ["kernel", bare(kernel), { place: { ...ofRows(rows ?? [], true), orElse: { gpu: true, name: kernel } } }],
+  ].filter(Boolean);
+  const said = [phase, step, stream === undefined ? null : `stream ${stream}`, rank === undefined ? null : `rank ${rank}`].filter(Boolean);
+  if (!parts.length && !said.length) return null;
+  return el(
+    "span",
+    { class: "chain" },
+    parts.map(([what, text, to]) => el("button", { type: "button", "data-part": what, title: `${what}: ${text}`, onclick: go(to.place, to.row) }, small(what), el("bdi", { dir: "ltr" }, text))),
+    said.length ? el("span", { class: "said" }, said.join(" · ")) : null,
+  );
+}
+
+/** To a place of a finding, on the rank that it is of. */
+async function jumpFrom(card, report, { where }, place, from) {
+  const at = report.ranks.findIndex((one) => one.rank === where.rank);
+  if (at >= 0 && report.ranks.length > 1 && Number($("rank").value) !== at) {
+    await chooseRank(at);
+    from = document.querySelector(`#${card.id} .go`);
+  }
+  return jumpTo(place, from);
+}

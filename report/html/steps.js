@@ -1,0 +1,34 @@
+/* One step chosen on top: the page's tables and drawings of it alone. */
+
+/** The list of a rank's steps; hidden where there are none to choose from. */
+function fillSteps(rank) {
+  const steps = rank.steps ?? [];
+  $("step-pick").hidden = !steps.length;
+  $("step").replaceChildren(
+    el("option", { value: "" }, "all"),
+    ...steps.map((step, at) =>
+      step.data
+        ? el("option", { value: at }, step.name)
+        : el("option", { value: at, disabled: true, title: "Not on this page; make one with --steps" }, step.name),
+    ),
+  );
+}
+
+/** Show a rank: the step that is chosen, where it has that one, too. */
+function chooseRank(at) {
+  const chosen = report.ranks[$("rank").value].steps?.[$("step").value]?.number;
+  $("rank").value = at;
+  fillSteps(report.ranks[at]);
+  const step = report.ranks[at].steps?.findIndex((one) => one.number === chosen && one.data) ?? -1;
+  $("step").value = step < 0 ? "" : step;
+  return draw(at, step < 0 ? null : step);
+}
+
+/** The report with what each rank did in a step, in place of the whole; a rank without that step as it is. */
+async function reportOfStep(report, { number }) {
+  const ranks = report.ranks.map(async (rank) => {
+    const own = rank.steps?.find((one) => one.number === number && one.data);
+    return own ? { ...rank, ...(own.unpacked ??= await unpackJson(own.data)), step: own } : rank;
+  });
+  return { ...report, ranks: await Promise.all(ranks) };
+}

@@ -1,0 +1,121 @@
+"""What the page shows of a trace in tables and maps, of all of it and of each of its steps alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..analysis.launch_queues import longest_gaps
+from ..analysis.summary import Analysis, analyse, json_of
+from ..analysis.table import SCALES, Table
+from ..replaying.critical import CriticalChain
+from ..trace.errors import UsageError
+from ..trace.kernel_kinds import gpu_kind
+from ..trace.selection import part_of
+from .flame import flame_graph
+from .packed import pack_json
+from .path_table import path_rows
+from .timeline import time_tree
+
+_ROWS = 2_000
+_ROWS_OF_A_JOB = 16_000
+_LEAST_ROWS = 200
+_LONG_TABLES = (
+    "breakdown", "operators", "modules", "sources", "kernels", "gemms", "communication", "sequences", "memory_holders",
+    "serving_steps",
+)  # fmt: skip
+_STEPS = 20
+"""Steps that a page holds, and a job's ranks at least `_LEAST_STEPS`: the longest ones."""
+_STEPS_OF_A_JOB = 60
+_LEAST_STEPS = 4
+_ROWS_OF_STEPS = 1_000
+"""Rows of a table of all steps together; of one at least `_LEAST_ROWS_OF_A_STEP`."""
+_LEAST_ROWS_OF_A_STEP = 40
+_BOXES_OF_A_STEP = 200
+
+
+def part_report(analysis: Analysis, files: int = 1, most: int | None = None) -> dict[str, Any]:
+    """The tables of an analysis, the map of its device time and its longest gaps.
+
+    Args:
+        files: number of traces that the page will show; the more, the shorter the tables.
+        most: rows of a table, instead.
+    """
+    trace = analysis.trace
+    plain = json_of(analysis)
+    plain.pop("memory_curve")  # drawn as a counter
+    comm = frozenset(trace.names[code] for code in set(trace.gpu.name[trace.is_comm].tolist()))
+    rows = most or min(_ROWS, max(_LEAST_ROWS, _ROWS_OF_A_JOB // files))
+    others = [_other(name, table, rows) for name, table in analysis.others.items()]
+    return {
+        "analysis": plain | {name: plain[name][:rows] for name in _LONG_TABLES},
+        "left_out": {name: max(0, len(plain[name]) - rows) for name in _LONG_TABLES},
+        "kernel_kinds": [gpu_kind(row.kernel, row.category, row.kernel in comm) for row in analysis.kernels[:rows]],
+        "span_ns": trace.span.length,
+        "host_calls": len(trace.calls),
+        "runtime_calls": len(trace.runtime),
+        "gpu_events": len(trace.gpu),
+        "attributed_ns": sum(row.total_ns for row in analysis.breakdown if row.op),
+        "tree": time_tree(analysis.breakdown, comm).plain(),
+        "gaps": [gap.plain() for gap in longest_gaps(trace)],
+    } | ({"tables": others} if others else {})
+
+
+def step_reports(analysis: Analysis, files: int = 1, chain: CriticalChain | None = None) -> list[dict[str, Any]]:
+    """Each step of a trace: `number`, `name`, `from` and `to` (ns after the trace's start), and `data`, a block (see
+    `pack_json`) of its `part_report`, `flame` and `path_rows`, as of the trace cut to this step (`part_of`); None for
+    the shorter ones of many steps. Empty for a trace that has one step or none.
+    """
+    trace = analysis.trace
+    present = np.unique(np.concatenate([trace.step_of_call, trace.step_of_event]))
+    present = present[present >= 0]
+    if len(present) < 2:
+        return []
+    kept = min(len(present), max(_LEAST_STEPS, min(_STEPS, _STEPS_OF_A_JOB // files)))
+    begin, end = trace.steps.start[present], trace.steps.end[present]
+    longest = set(np.argsort(begin - end, kind="stable")[:kept].tolist())
+    most = max(_LEAST_ROWS_OF_A_STEP, _ROWS_OF_STEPS // kept // min(files, 4))
+    reports = []
+    for at, number in enumerate(present.tolist()):
+        span = {"from": int(begin[at]) - trace.span.start, "to": int(end[at]) - trace.span.start}
+        part = _part_of_step(analysis, number, most, chain) if at in longest else None
+        span, block = part or (span, None)
+        reports.append({"number": number, "name": trace.steps.names[number], **span, "data": block})
+    return reports
+
+
+def _part_of_step(
+    analysis: Analysis, number: int, most: int, chain: CriticalChain | None
+) -> tuple[dict[str, int], str] | None:
+    """The span of a step with the device work launched in it, and its block; None where it has nothing."""
+    trace = analysis.trace
+    try:
+        part = part_of(trace, steps=str(number))
+    except UsageError:
+        return None
+    own = analyse(
+        part, tuple(analysis.devices.values()), event_ns=analysis.event_ns, batch_size=analysis.batch_size,
+        consecutive_kernel_delay_ns=analysis.kernel_delay_ns,
+    )  # fmt: skip
+    shift = own.trace.span.start - trace.span.start
+    report = part_report(own, most=most)
+    report["analysis"].pop("kernel_labels")  # the whole trace's hold
+    for gap in report["gaps"]:
+        gap["start"] += shift
+    report["path_rows"] = path_rows(chain, trace, number, most) if chain is not None else []
+    report["flame"] = flame_graph(own.trace, _BOXES_OF_A_STEP)
+    return {"from": shift, "to": shift + own.trace.span.length}, pack_json(report)
+
+
+def _other(name: str, table: Table[Any], most: int) -> dict[str, Any]:
+    """A table of another package: columns as the page's `table` takes them, and its first rows."""
+    columns = table.kind.columns
+    rows = [[column.value_in(row) for column in columns] for row in table[:most]]
+    texts = [any(isinstance(row[at], str) for row in rows) for at in range(len(columns))]
+    units = [
+        SCALES[column.unit].quantity if column.unit else "text" if text else "count"
+        for column, text in zip(columns, texts, strict=True)
+    ]
+    heads = [{"key": str(at), "title": columns[at].heading, "unit": unit} for at, unit in enumerate(units)]
+    return {"name": name, "title": table.kind.title or name, "columns": heads, "rows": rows}

@@ -1,0 +1,113 @@
+"""The critical path as a table: by kind, kernel, operator, module and source line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..analysis.modules import module_class
+from ..replaying.critical import BETWEEN, CriticalChain
+from ..trace.columns import IntColumn, StringTable, distinct_rows, run_starts
+from ..trace.intervals import sums
+from ..trace.origin import origin_of_rows
+from ..trace.trace import Trace
+
+_MOST = 1_000
+"""Rows; what is in smaller ones is one row at the end."""
+
+
+def path_rows(chain: CriticalChain, trace: Trace, step: int | None = None, most: int = _MOST) -> list[dict[str, Any]]:
+    """What the path is made of, the largest part first; `ns` of all rows is the makespan, of a step its part of it.
+
+    Args:
+        trace: whose rows the chain's are.
+        step: number of a step: only what is of rows of that one.
+
+    Returns:
+        Rows of `kind`; `kernel`, `operator` (the topmost; outside of operators the annotation), `module` (classes, as
+        in the table of modules) and `place` (source line), "" where there is none or it is not known; `ns`; `count`,
+        the number of elements; `id`, `from` and `to` of the longest one: of its row (−1 for none), and ns after the
+        trace's start.
+
+    Example:
+        >>> from etplus.replaying.critical import critical_chain
+        >>> chain = critical_chain(trace)
+        >>> sum(row["ns"] for row in path_rows(chain, trace)) == chain.makespan_ns
+        True
+    """
+    row = chain.row
+    chosen = np.flatnonzero(chain.ns != 0)
+    if step is not None:
+        chosen = chosen[_step_of_rows(trace)[row[chosen]] == step]
+    if not len(chosen):
+        return []
+    row, ns, kind = row[chosen], chain.ns[chosen], chain.kind[chosen]
+    origin, operator, kernel = origin_of_rows(trace), _operator_of_rows(trace)[row], _kernel_of_rows(trace)[row]
+    classes = StringTable([""])
+    class_of = classes.codes([*(_classes(path) for path in trace.origin.modules), ""]).astype(np.int64)
+    module, entry = class_of[np.append(origin.module, -1)[row]], np.append(origin.entry, -1)[row]
+    line = np.where(entry >= 0, np.append(trace.source_table.of_entry, -1)[entry], -1)
+    keys, inverse = distinct_rows(kind, kernel, operator, module, line)
+    total = sums(inverse, ns, len(keys))
+    count = np.bincount(inverse[run_starts(inverse)], minlength=len(keys))
+    first = np.lexsort((-ns, inverse))[np.searchsorted(np.sort(inverse), np.arange(len(keys)))]
+    order = np.argsort(-total, kind="stable")
+    lines = [f"{source.file}:{source.line}" for source in trace.source_table.lines]
+    names, base = trace.names, trace.span.start
+
+    def named(key: int, of: int) -> dict[str, Any]:
+        code = keys[key].tolist()
+        return {
+            "kind": chain.kinds[code[0]],
+            "kernel": names[code[1]] if code[1] >= 0 else "",
+            "operator": names[code[2]] if code[2] >= 0 else BETWEEN,
+            "module": classes.values[code[3]],
+            "place": lines[code[4]] if code[4] >= 0 else "",
+            "ns": int(total[key]),
+            "count": int(count[key]),
+            "id": int(np.append(trace.id, -1)[row[of]]),
+            "from": int(chain.start[chosen[of]]) - base,
+            "to": int(chain.end[chosen[of]]) - base,
+        }
+
+    rows = [named(key, int(first[key])) for key in order[:most].tolist()]
+    if len(order) > most:
+        rest = order[most:]
+        rows.append({
+            "kind": f"{len(rest):,} smaller parts", "kernel": "", "operator": "", "module": "", "place": "",
+            "ns": int(total[rest].sum()), "count": int(count[rest].sum()), "id": -1, "from": None, "to": None,
+        })  # fmt: skip
+    return rows
+
+
+def _classes(path: Sequence[str]) -> str:
+    return " / ".join(module_class(f"nn.Module: {name}") for name in path)
+
+
+def _by_row(trace: Trace, gpu: IntColumn, calls: IntColumn, runtime: IntColumn) -> IntColumn:
+    """int64, by row of the trace what is known of its event; −1 for rows without one, and, one entry more, −1."""
+    found = np.full(len(trace) + 1, -1, np.int64)
+    found[trace.calls.source], found[trace.runtime.source] = calls, runtime
+    has_row = trace.gpu.source >= 0
+    found[trace.gpu.source[has_row]] = gpu[has_row]
+    return found
+
+
+def _operator_of_rows(trace: Trace) -> IntColumn:
+    """Code of the name of the topmost operator."""
+    top, calls = trace.hierarchy.top, trace.calls
+    name = np.append(calls.name[np.where(top >= 0, top, np.arange(len(calls)))], -1).astype(np.int64)
+    return _by_row(trace, name[trace.origin.gpu_call], name[:-1], name[trace.runtime.call])
+
+
+def _kernel_of_rows(trace: Trace) -> IntColumn:
+    """Code of the name of a GPU event; of a runtime call its own."""
+    none = np.full(len(trace.calls), -1, np.int64)
+    return _by_row(trace, trace.gpu.name.astype(np.int64), none, trace.runtime.name.astype(np.int64))
+
+
+def _step_of_rows(trace: Trace) -> IntColumn:
+    runtime = trace.runtime
+    return _by_row(trace, trace.step_of_event, trace.step_of_call, trace.steps.of(runtime.ts, runtime.thread))

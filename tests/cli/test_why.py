@@ -1,0 +1,53 @@
+"""`etplus why` as a process: text, JSON, parts of a trace, exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from etplus.findings.builtin import detectors
+from support import ROOT, call, plain, run, shared_trace
+
+PLUS = ROOT / "tests" / "golden" / "gpu_shaped_from_cpu.etplus.json.gz"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "in.json").write_bytes(plain(PLUS))
+    return tmp_path / "in.json"
+
+
+def test_text_and_json(file: Path) -> None:
+    done = run("etplus", "why", file, "--json", "n.json", cwd=file.parent)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout.decode()
+    assert text.startswith("findings: ") and max(map(len, text.splitlines())) <= 80
+    numbers = json.loads((file.parent / "n.json").read_text())
+    assert numbers["looked_for"] == list(detectors()) and numbers["file"].endswith("in.json")
+    assert [finding["id"] for finding in numbers["found"] if f"{finding['id']}: " not in text] == []
+    analysed = json.loads(call("analyze", file, "--json", "-").stdout)["traces"][0]["findings"]
+    assert analysed["found"] == numbers["found"]
+
+
+def test_several_files_and_a_part(file: Path) -> None:
+    done = call("why", file, file, "--steps", "1", "--json", "-")
+    numbers = json.loads(done.stdout)
+    assert len(numbers) == 2 and numbers[0] == numbers[1]
+    text = call("why", file, file).stdout.decode()
+    assert text.count("in.json\nfindings: ") == 2
+
+
+def test_the_exit_status_says_whether_there_is_a_finding() -> None:
+    file = shared_trace("python-stacks/mi300_timesformer.json.gz")
+    assert run("etplus", "why", file, "--fail-on", "late-start").returncode == 5
+    assert call("why", file, "--fail-on", "any").returncode == 5
+    assert call("why", file).returncode == 0
+    done = call("why", file, "--fail-on", "nonsense")
+    assert done.returncode == 2 and b"no such finding; there are any, " in done.stderr
+
+
+def test_a_finding_that_is_not_there(file: Path) -> None:
+    found = {one["id"] for one in json.loads(call("why", file, "--json", "-").stdout)["found"]}
+    others = [name for name in detectors() if name not in found]
+    assert call("why", file, *(word for name in others for word in ("--fail-on", name))).returncode == 0

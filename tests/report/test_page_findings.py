@@ -1,0 +1,173 @@
+"""Findings on the page: cards, the way from one to the kernel, its operator, module and line, by pointer and by key."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from browser import Page
+from etplus.findings import Candidate, Case, Evidence, Intervention, find, where_of
+from etplus.report.finding_cards import cards_of
+from etplus.report.report_html import rank_report, report_html
+from pages import shown
+from test_page_tables import press
+from traces import GPU_SHAPED, analysis_of
+
+EVIL = "</script><img src=x onerror=\"window.evil = 1\">'; rm -rf $HOME; '"
+
+
+class Made:
+    """In place of a detector: the GPU events of one name, or the start."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        trace = case.trace
+        code = np.bincount(trace.gpu.name, trace.gpu.dur).argmax()
+        rows = trace.gpu.source[trace.gpu.name == code]
+        rows = rows[np.argsort(-trace.dur[rows], kind="stable")]
+        proof = Evidence("softmax takes", int(trace.dur[rows].sum()), "ns", f"etplus analyze '{EVIL}' --table kernels")
+        change = (Intervention(f"{trace.names[code]}*0.5", rows),)
+        where = where_of(trace, rows)
+        yield Candidate("made", self.title, where, (proof,), proof.value, "measured", "do less", "it is less", change)
+        late = int(trace.gpu.ts.min()) - trace.row_span.start
+        where = where_of(trace, rows[:0], start_ns=0, end_ns=late)
+        yield Candidate("late", "the device starts late", where, (proof,), 1, "likely", "early", "seen", least_share=0)
+
+
+def page_of(name: str, monkeypatch: pytest.MonkeyPatch, title: str = "softmax takes long") -> tuple[bytes, Any]:
+    analysis = analysis_of(name)
+    monkeypatch.setattr(find, "detectors", lambda: {"made": Made(title).find})
+    found = cards_of([analysis])
+    assert [one["id"] for one in found["found"]] == ["made", "late"]
+    return report_html([rank_report(analysis)], findings=found), found
+
+
+def settled(browser: Page) -> str:
+    """Name of the event that is selected, once its details are there."""
+    browser.wait_for("document.querySelector('.details').dataset.event")
+    return str(browser.evaluate("document.querySelector('.details [data-key=name]').textContent"))
+
+
+@pytest.mark.parametrize("name", ["python-stacks/mi300_timesformer", "gpu-kineto/h100_bert"])
+def test_two_clicks_lead_to_kernel_operator_module_and_line(
+    browser: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    page, found = page_of(name, monkeypatch)
+    shown(browser, page, tmp_path)
+    where = found["found"][0]["where"]
+    assert browser.evaluate("document.querySelector('section').id") == "findings", "the page opens with them"
+    clicks = "document.querySelector('[data-finding=made] header .go').click()"
+    browser.evaluate(clicks)
+    kernel = settled(browser)
+    number = int(browser.evaluate("document.querySelector('.details').dataset.event"))
+    assert browser.evaluate("document.querySelector('.details [data-key=id]').textContent") == str(where["rows"][0])
+    assert where.get("kernel", kernel) == kernel
+    assert browser.evaluate("document.activeElement.matches('.frame [tabindex]')"), "keys go on from there"
+    rows = {}
+    for part in ("operator", "modules", "source"):
+        browser.evaluate(f"location.hash = ''; location.hash = '#event-{number}'")
+        browser.wait_for(f"document.querySelector('.details').dataset.event === '{number}'")
+        browser.evaluate(f"document.querySelector('.details [data-row={part}]').click()")
+        rows[part] = browser.evaluate(
+            "[document.activeElement.closest('table').dataset.table, document.activeElement.textContent]"
+        )
+    assert rows["operator"][0] == "operators" and rows["source"][0] == "sources" and rows["modules"][0] == "modules"
+    fact = "document.querySelector('.details [data-key=KEY]').textContent"
+    assert rows["operator"][1].startswith(browser.evaluate(fact.replace("KEY", "operator")))
+    assert browser.evaluate(fact.replace("KEY", "source")).split(" (")[0] in rows["source"][1]
+    module = browser.evaluate(fact.replace("KEY", "modules")).split(" / ")[-1]
+    assert rows["modules"][1].startswith(module.removeprefix("nn.Module: ").rpartition("_")[0])
+    browser.evaluate("document.querySelector('[data-finding=late] .go').click()")
+    browser.wait_for("document.querySelector('.in-span').dataset.span")
+    span = browser.evaluate("document.querySelector('.in-span').dataset.span").split()
+    assert [int(one) for one in span] == [0, found["found"][1]["where"]["end_ns"]]
+    assert browser.errors == []
+
+
+def test_parts_of_the_chain_lead_to_rows(browser: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One click on each part of the card: it is selected in the timeline."""
+    page, found = page_of("python-stacks/mi300_timesformer", monkeypatch)
+    shown(browser, page, tmp_path)
+    where = found["found"][0]["where"]
+    parts = browser.evaluate(
+        "[...document.querySelectorAll('[data-finding=made] [data-part]')].map((n) => n.dataset.part)"
+    )
+    assert parts == [
+        part for part in ("line", "module", "operator", "kernel") if where.get({"line": "source"}.get(part, part))
+    ]
+    for part in parts:
+        browser.evaluate("document.querySelector('.details').removeAttribute('data-event')")
+        browser.evaluate(f"document.querySelector('[data-finding=made] [data-part={part}]').click()")
+        name = settled(browser)
+        if part == "operator":
+            assert name == where["operator"]
+        if part == "module":
+            told = browser.evaluate(
+                "document.querySelector('.details [data-key=modules], .details [data-key=module]').textContent"
+            )
+            assert where["module"].split(" / ")[-1] in told
+    assert browser.errors == []
+
+
+def test_keys_alone(browser: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the card to the kernel, on to its operator, to the operator's row, and back to the card."""
+    page, found = page_of("python-stacks/mi300_timesformer", monkeypatch)
+    shown(browser, page, tmp_path)
+    for _ in range(40):
+        press(browser, "Tab")
+        if browser.evaluate("document.activeElement.matches('[data-finding=made] .go')"):
+            break
+    press(browser, "Enter")
+    assert settled(browser) == found["found"][0]["where"].get("kernel", settled(browser))
+    browser.evaluate("document.querySelector('.details').removeAttribute('data-event')")
+    browser.call("Input.dispatchKeyEvent", type="keyDown", key="o", text="o")
+    assert settled(browser).startswith("aten::")
+    press(browser, "Backspace")
+    assert browser.evaluate("document.activeElement.matches('[data-finding=made] .go')"), "and back"
+    browser.evaluate("document.querySelector('[data-table=kernels] tbody tr').focus()")
+    press(browser, "ArrowDown")
+    assert browser.evaluate("document.activeElement.sectionRowIndex") == 1
+    want = browser.evaluate("document.activeElement.cells[0].title")
+    browser.evaluate("document.querySelector('.details').removeAttribute('data-event')")
+    press(browser, "Enter")
+    assert settled(browser) == want
+    press(browser, "Backspace")
+    assert browser.evaluate("document.activeElement.sectionRowIndex") == 1
+    assert browser.errors == []
+
+
+def test_names_are_texts_and_commands_are_quoted(
+    browser: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, found = page_of(f"linked {GPU_SHAPED}", monkeypatch, EVIL)
+    assert EVIL.encode() not in page
+    shown(browser, page, tmp_path)
+    assert browser.evaluate("window.evil") is None
+    card = "document.querySelector('[data-finding=made]')"
+    assert browser.evaluate(f"{card}.querySelector('h3').textContent") == EVIL
+    commands = browser.evaluate(f"[...{card}.querySelectorAll('.command code')].map((one) => one.textContent)")
+    assert commands == [found["found"][0]["evidence"][0]["command"], found["found"][0]["command"]]
+    copied = "navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }"
+    browser.evaluate(f"{copied}; [...{card}.querySelectorAll('.copy')].at(-1).click()")
+    browser.wait_for("window.copied")
+    assert browser.evaluate("window.copied") == found["found"][0]["command"]
+    assert html.escape(EVIL) not in browser.evaluate("document.body.textContent")
+    assert browser.errors == []
+
+
+def test_a_trace_without_findings_says_what_was_looked_for(
+    browser: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analysis = analysis_of(f"linked {GPU_SHAPED}")
+    monkeypatch.setattr(find, "detectors", lambda: {"made": lambda _: iter(())})
+    found = cards_of([analysis])
+    shown(browser, report_html([rank_report(analysis)], findings=found), tmp_path)
+    assert "Nothing found; looked for 1 things" in browser.evaluate("document.getElementById('findings').textContent")
+    orjson.dumps(found)

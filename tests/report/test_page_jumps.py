@@ -1,0 +1,197 @@
+"""Rows that lead to the timeline, the search, one step of the page, the navigation, in a real browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import Page
+from etplus.analysis.summary import analyse, json_of
+from etplus.converters.open import load as read_trace
+from etplus.replaying.critical import critical_chain
+from etplus.report.part_report import step_reports
+from etplus.report.report_html import rank_report, report_html
+from etplus.trace.selection import part_of
+from pages import data_of, report_of, rows_of, shown, unpacked_json
+from test_page_tables import find, press
+from traces import analysis_of, kernel, kineto_of, launch, op
+
+ROWS = 5  # of each table that are tried
+JUMPS = f"""(async () => {{
+  const node = document.querySelector('#timeline .card > div'), details = document.querySelector('.details');
+  const found = [];
+  for (const table of document.querySelectorAll('table[data-table]'))
+    for (let at = 0; at < Math.min({ROWS}, table.tBodies[0].rows.length); at++) {{
+      delete node.dataset.jumped;
+      const row = table.tBodies[0].rows[at];
+      row.click();
+      for (let i = 0; i < 200 && !node.dataset.jumped; i++) await new Promise((done) => setTimeout(done, 5));
+      const value = (key) => details.querySelector(`[data-key="${{key}}"]`);
+      found.push({{table: table.dataset.table, cells: [...row.cells].map((one) => one.title || one.textContent),
+        jumped: node.dataset.jumped ?? null, name: details.hidden ? null : value('name').textContent,
+        operator: value('operator')?.textContent ?? null, source: value('source')?.textContent ?? null,
+        stream: value('stream')?.textContent ?? null, phase: value('phase')?.textContent ?? null}});
+    }}
+  return found;
+}})()"""
+
+
+@pytest.mark.parametrize(
+    "name", ["python-stacks/mi300_timesformer", "gpu-pairs/resnet103.kineto", "cpu-pairs/conv_stack.kineto"]
+)
+def test_every_row_of_every_table_leads_to_its_place(browser: Page, tmp_path: Path, name: str) -> None:
+    analysis = analysis_of(name)
+    shown(browser, report_html([rank_report(analysis, chain=critical_chain(analysis.trace))]), tmp_path)
+    found: list[dict[str, Any]] = browser.evaluate(JUMPS)
+    assert [(row["table"], row["cells"][0]) for row in found if row["jumped"] is None] == []
+    tables = {row["table"] for row in found}
+    assert {"operators", "overheads", "critical_path"} < tables and len(tables) > 5
+    for row in found:
+        match row["table"]:
+            case "breakdown" | "kernels":
+                assert row["name"] == row["cells"][0]
+            case "operators" | "overheads" | "t4" | "launches":
+                assert row["name"] == row["cells"][0]
+            case "sources":
+                assert row["source"].startswith(row["cells"][0])
+            case "phases" if row["cells"][0] != "not known":
+                assert row["phase"] == row["cells"][0]
+            case "gemms":
+                assert row["operator"] == row["cells"][0]
+            case "streams":
+                assert row["stream"] == row["cells"][0]
+    assert browser.errors == []
+
+
+def test_rows_of_one_kernel_lead_to_their_own_events(browser: Page, tmp_path: Path) -> None:
+    """Rows that differ in shapes alone; the gap on the stream; the longest event of each."""
+    events = []
+    for at, (size, dur) in enumerate(((8, 10), (16, 30), (8, 20), (16, 25))):
+        events += [op("aten::relu", 100 * at, 40, [([size, 4], "float")]), launch(at + 1, 100 * at + 5)]
+        events += [kernel("relu", at + 1, 100 * at + 50, dur)]
+    shown(browser, report_html([rank_report(analyse(read_trace(kineto_of(events))))]), tmp_path)
+    found = [row for row in browser.evaluate(JUMPS) if row["table"] in ("breakdown", "idle_causes", "gaps")]
+    events_of = {
+        next(cell for cell in row["cells"] if "[" in cell): row["jumped"]
+        for row in found
+        if row["table"] == "breakdown"
+    }
+    assert events_of == {"[8,4]": "2", "[16,4]": "1"}
+    (idle,) = (row["jumped"] for row in found if row["table"] == "idle_causes")
+    assert idle == "60000 150000"
+
+
+def test_search_by_keys(browser: Page, tmp_path: Path) -> None:
+    """Enter goes from call to call in order of time, with Shift backwards, around the end; arrows from name to name."""
+    analysis = analysis_of("gpu-kineto/h100_bert")
+    shown(browser, report_of("gpu-kineto/h100_bert"), tmp_path)
+    find(browser, "Search the timeline", "flash_fwd")
+    trace = analysis.trace
+    starts = sorted(
+        int(ts) - trace.span.start
+        for ts, code in zip(trace.gpu.ts.tolist(), trace.gpu.name.tolist(), strict=True)
+        if "flash_fwd" in trace.names[code]
+    )
+    seen = []
+    for shift in (False, False, True, True, False):
+        browser.evaluate("document.querySelector('.picked').removeAttribute('data-ts')")
+        press(browser, "Enter", shift=shift)
+        browser.wait_for("document.querySelector('.picked').dataset.ts")
+        seen.append(int(browser.evaluate("document.querySelector('.picked').dataset.ts")))
+    assert seen == [starts[0], starts[1], starts[0], starts[-1], starts[0]]
+    assert browser.evaluate("document.getElementById('search-said').textContent") == f"1 of {len(starts)}"
+    find(browser, "Search the timeline", "aten::")
+    names = browser.evaluate("[...document.querySelectorAll('.found code')].map((one) => one.textContent)")
+    at = "document.querySelector('.found .at code')?.textContent"
+    chosen = []
+    for key in ("ArrowDown", "ArrowDown", "ArrowUp", "ArrowUp"):
+        press(browser, key)
+        chosen.append(browser.evaluate(at))
+    assert chosen == [names[0], names[1], names[0], names[-1]]
+    press(browser, "Escape")
+    assert browser.evaluate("document.querySelector('.found').hidden")
+    assert browser.errors == []
+
+
+def test_a_step_filters_the_page(browser: Page, tmp_path: Path) -> None:
+    """Tables are those of the trace cut to the step; so are the jumps; and back to all."""
+    analysis = analysis_of("gpu-pairs/resnet103.kineto")
+    page = report_of("gpu-pairs/resnet103.kineto")
+    report = shown(browser, page, tmp_path)["ranks"][0]
+    assert [step["name"] for step in report["steps"]] == list(analysis.trace.steps.names)
+    whole = rows_of(browser, "kernels")
+    choose = (
+        "(() => { const one = document.getElementById('step');"
+        " one.value = VALUE; one.dispatchEvent(new Event('change')); })()"
+    )
+    browser.evaluate(choose.replace("VALUE", "'1'"))
+    browser.wait_for("document.documentElement.dataset.step === '1'")
+    own = json_of(analyse(part_of(analysis.trace, steps="1")))
+    told = {name: rows_of(browser, name)[1:] for name in ("kernels", "operators", "phases", "streams", "idle_causes")}
+    assert len(told["kernels"]) == len(own["kernels"]) and len(told["operators"]) == len(own["operators"])
+    first = {row["op"]: row["count"] for row in own["operators"]}
+    assert {
+        row[0]: int(row[2].replace(",", "")) if "[" in row[1] else int(row[1].replace(",", ""))
+        for row in told["operators"]
+    } == first
+    assert {row[0] for row in told["phases"]} == {row["phase"] for row in own["phases"]}
+    view = [float(one) for one in browser.evaluate("document.querySelector('[data-view]').dataset.view").split()]
+    assert view == [report["steps"][1]["from"], report["steps"][1]["to"]]
+    jumps = [row for row in browser.evaluate(JUMPS) if row["table"] == "kernels"]
+    assert all(row["name"] == row["cells"][0] for row in jumps)
+    browser.evaluate("document.querySelector('[data-table=kernels] tbody tr').click()")
+    browser.wait_for("document.querySelector('.details [data-key=step]')?.textContent === 'ProfilerStep#5'")
+    browser.evaluate(choose.replace("VALUE", "''"))
+    browser.wait_for("document.documentElement.dataset.step === ''")
+    assert rows_of(browser, "kernels") == whole
+    assert browser.errors == []
+
+
+def test_steps_of_a_page() -> None:
+    """The same tables as the step's own analysis; the longest steps of many, and few bytes."""
+    page = report_of("gpu-pairs/resnet103.kineto")
+    steps = data_of(page)["ranks"][0]["steps"]
+    assert sum(len(step["data"]) for step in steps) < 0.1 * len(page)
+    analysis = analysis_of("gpu-pairs/resnet103.kineto")
+    for step in steps:
+        told = unpacked_json(step["data"])
+        own = analyse(part_of(analysis.trace, steps=str(step["number"])))
+        assert told["gpu_events"] == len(own.trace.gpu) and told["analysis"]["streams"] == own.streams.plain()
+        base = analysis.trace.span.start
+        assert step["from"] == own.trace.span.start - base and step["to"] == own.trace.span.end - base
+        assert all(step["from"] <= gap["start"] <= step["to"] for gap in told["gaps"])
+    assert step_reports(analysis_of("gpu-kineto/h100_bert")) == [], "one step is the whole trace"
+
+
+def test_the_navigation_fits(browser: Page, tmp_path: Path) -> None:
+    """At 1,280 px nothing of it is out of sight; groups open by key and lead to their sections."""
+    ranks = [rank_report(analysis_of(name), 2) for name in ("gpu-pairs/resnet103.kineto", "gpu-pairs/linear.kineto")]
+    page = report_html([rank | {"rank": number} for number, rank in enumerate(ranks)])
+    try:
+        browser.goto("about:blank")
+        browser.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
+        (tmp_path / "page.html").write_bytes(page)
+        browser.call("Page.navigate", url=(tmp_path / "page.html").as_uri())
+        browser.wait_for("document.documentElement.dataset.ready")
+        assert browser.evaluate(
+            "[nav.scrollWidth <= nav.clientWidth, document.documentElement.scrollWidth <= 1280]"
+        ) == [True, True]
+        browser.evaluate(
+            "[...document.querySelectorAll('nav summary')].find((one) => one.textContent === 'Device').focus()"
+        )
+        press(browser, "Enter")
+        press(browser, "Tab")
+        linked = browser.evaluate(
+            "[document.activeElement.hash, document.activeElement.getBoundingClientRect().bottom < 900]"
+        )
+        assert linked == ["#breakdown", True]
+        sections = browser.evaluate("[...document.querySelectorAll('section')].map((one) => one.id)")
+        assert sorted(
+            browser.evaluate("[...document.querySelectorAll('nav a')].map((one) => one.hash.slice(1))")
+        ) == sorted(sections)
+        press(browser, "Escape")
+        assert browser.evaluate("document.querySelectorAll('nav details[open]').length") == 0
+    finally:
+        browser.call("Emulation.clearDeviceMetricsOverride")
+    assert browser.errors == []

@@ -1,0 +1,47 @@
+"""The table of the critical path: its rows are the path, all of it and by step."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from etplus.replaying.critical import critical_chain
+from etplus.report.path_table import path_rows
+from traces import GPU_SHAPED, analysis_of
+
+
+@pytest.mark.parametrize("name", [f"linked {GPU_SHAPED}", "gpu-pairs/resnet103.kineto", "gpu-kineto/h100_bert"])
+def test_the_rows_are_the_path(name: str) -> None:
+    """Sums by kind, by kernel and by line are those of `Trace.critical_path`; steps and the rest are all of it."""
+    trace = analysis_of(name).trace
+    chain = critical_chain(trace)
+    assert chain is not None
+    rows = path_rows(chain, trace)
+    told = trace.critical_path()
+    assert sum(row["ns"] for row in rows) == told.length_ns == chain.makespan_ns
+    kinds, kernels, places = Counter[str](), Counter[str](), Counter[str]()
+    for row in rows:
+        kinds[row["kind"]] += row["ns"]
+        if row["kind"] in ("GPU work", "collective"):
+            kernels[row["kernel"]] += row["ns"]
+        if row["kind"] in ("GPU work", "collective", "host work"):
+            places[row["place"]] += row["ns"]
+    assert {kind: ns for kind, ns in kinds.items() if ns} == told.by_kind
+    assert {key: ns for key, ns in kernels.items() if ns} == {
+        key: ns for (kind, key), ns in told.by_op.items() if kind in ("GPU work", "collective")
+    }
+    assert places == Counter(told.by_source)
+    numbers = range(len(trace.steps))
+    of_steps = [row for number in numbers for row in path_rows(chain, trace, number)]
+    assert sum(row["ns"] for row in of_steps) <= chain.makespan_ns
+    assert all(row["id"] in set(trace.id.tolist()) | {-1} for row in rows)
+
+
+def test_small_rows_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = analysis_of("gpu-kineto/h100_bert").trace
+    chain = critical_chain(trace)
+    assert chain is not None
+    whole, few = path_rows(chain, trace), path_rows(chain, trace, most=3)
+    assert few[:3] == whole[:3] and few[3]["kind"] == f"{len(whole) - 3} smaller parts"
+    assert few[3]["ns"] == sum(row["ns"] for row in whole[3:])
+    assert few[3]["count"] == sum(row["count"] for row in whole[3:])
