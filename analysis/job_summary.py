@@ -49,12 +49,11 @@ class RankNumbers(Row):
     idle_ns: int
     host_ns: int
 
-    title = "ranks"
+    title = "ranks, ms"
     columns = (
-        Column("rank", "rank"), Column("length, ms", "span_ns", "ms"), Column("mean step, ms", "step_ns", "ms"),
-        Column("computing, ms", "compute_ns", "ms"), Column("communicating, ms", "communication_ns", "ms"),
-        Column("exposed, ms", "exposed_ns", "ms"), Column("idle, ms", "idle_ns", "ms"),
-        Column("host, ms", "host_ns", "ms"),
+        Column("rank", "rank"), Column("length", "span_ns", "ms"), Column("mean step", "step_ns", "ms"),
+        Column("computing", "compute_ns", "ms"), Column("communicating", "communication_ns", "ms"),
+        Column("exposed", "exposed_ns", "ms"), Column("idle", "idle_ns", "ms"), Column("host", "host_ns", "ms"),
     )  # fmt: skip
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..analysis.devices import Device, read_devices
 from ..trace.conventions import MAX_NS, NS_PER_UNIT
 from ..trace.errors import UsageError
-from ..trace.selection import ranks_of
+from ..trace.selection import part_of, ranks_of
 from ..trace.trace import Trace
 from .parser import hidden_alias
 
@@ -85,6 +85,15 @@ def add_own(parser: argparse._ActionsContainer) -> None:
 def with_own(trace: Trace, arguments: argparse.Namespace) -> Trace:
     """A trace whose own code is what --own says."""
     return trace.with_(own_code=tuple(arguments.own)) if arguments.own else trace
+
+
+CHOICE = "own steps window between"
+"""Options of `chosen_part`."""
+
+
+def chosen_part(trace: Trace, own: Sequence[str], **choice: Any) -> Trace:
+    """The part of a trace that options choose, see `part_of`; where other processes work, too."""
+    return part_of(trace.with_(own_code=tuple(own)) if own else trace, **choice)
 
 
 class _Between(argparse.Action):

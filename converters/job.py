@@ -23,6 +23,7 @@ from ..schemas.nsys import NsysRank, is_nsys
 from ..schemas.parquet import StoredRank, is_stored, stored_ranks
 from ..schemas.text.files import Source as OneSource
 from ..trace.errors import UsageError
+from ..trace.library import MOST_IN_FULL
 from ..trace.selection import part_of, ranks_of
 from ..trace.trace import Trace
 from .folder import InputPair, stored_in, traces_in
@@ -66,6 +67,7 @@ class Job:
 
     def _set(self, chosen: _Chosen, notes: tuple[str, ...], engine: Engine | None) -> None:
         self._chosen, self.notes, self._engine = chosen, notes, engine
+        self._found: list[int] | None = None
         self.ranks: Mapping[int, Trace] = Traces(chosen.sources, ranks=chosen.ranks, choose=chosen.choose)
 
     def _with(self, chosen: _Chosen | None = None, engine: Engine | None = None) -> Job:
@@ -100,17 +102,20 @@ class Job:
             [0]
         """
         wanted = frozenset(ranks_of(ranks) if isinstance(ranks, str) else ranks)
-        known = self._chosen.ranks
-        return self._with(replace(self._chosen, ranks=wanted if known is None else wanted & known))
+        known, sources = self._chosen.ranks, self._chosen.sources
+        if self._found is not None:  # which trace is of which rank is known: the others need not be read again
+            sources = tuple(source for rank, source in zip(self._found, sources, strict=True) if rank in wanted)
+        return self._with(replace(self._chosen, sources=sources, ranks=wanted if known is None else wanted & known))
 
     def part(self, *, steps: str | None = None, window: str | None = None) -> Job:
         """Some iterations or a time of every rank, see `etplus.trace.selection.part_of`."""
-        return self._choosing(partial(part_of, steps=steps, window=window))
+        return self.choosing(partial(part_of, steps=steps, window=window))
 
     def _of(self, sources: Sequence[Source]) -> Job:
         return self._with(replace(self._chosen, sources=tuple(sources)))
 
-    def _choosing(self, choose: Callable[[Trace], Trace]) -> Job:
+    def choosing(self, choose: Callable[[Trace], Trace]) -> Job:
+        """Each trace replaced by what a function makes of it when it is read."""
         before = self._chosen.choose
         return self._with(replace(self._chosen, choose=choose if before is None else _Both(before, choose)))
 
@@ -146,9 +151,14 @@ class Job:
         """
         chosen = self._chosen
         if self._engine is None or any(isinstance(source, Trace) for source in chosen.sources):
-            yield from ((rank, function(trace)) for rank, trace in self.ranks.items())
+            found: Iterable[tuple[int, _Answer]] = ((rank, function(trace)) for rank, trace in self.ranks.items())
         else:
-            yield from run_on(self._engine, function, chosen.sources, chosen.ranks, chosen.choose)
+            found = run_on(self._engine, function, chosen.sources, chosen.ranks, chosen.choose)
+        ranks = []
+        for rank, answer in found:
+            ranks.append(rank)
+            yield rank, answer
+        self._found = ranks if chosen.ranks is None else None
 
     def summary(self, annotation: str | None = None) -> JobSummary:
         """All ranks together, in tables that do not grow with the traces: numbers, outliers, kernels, stragglers.
@@ -258,10 +268,13 @@ class Job:
         convert(chosen.sources if whole else list(self), path)
 
     def write_report(self, path: str | os.PathLike[str], *, title: str = "") -> None:
-        """Write one HTML page about all ranks, see `Trace.write_report`."""
-        from ..trace.library import write_job_report
+        """Write one HTML page about all ranks, see `Trace.write_report`; of over 64 those in detail that stand out."""
+        from ..trace.library import write_job_report, write_large_job_report
 
-        write_job_report(self.ranks, path, title=title)
+        if len(self._chosen.sources if self._chosen.ranks is None else self) > MOST_IN_FULL:
+            write_large_job_report(self, path, title=title)
+        else:
+            write_job_report(self.ranks, path, title=title)
 
 
 def open_job(sources: Sequence[Source] | str | os.PathLike[str]) -> Job:

@@ -14,16 +14,23 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import hashlib
+import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 from etplus.jobs.rank_communications import communications
 from etplus.linker import link
+from etplus.schemas.parquet.arrow_tables import ArrowTables
+from etplus.schemas.parquet.stored_tables import EXCHANGES, FACTS, Place, StoredFacts
 
 ROOT = Path(__file__).parents[1]
 FIXTURE = ROOT / "fixtures" / "pairs" / "gpu_shaped_from_cpu"
@@ -32,7 +39,7 @@ US = 1000
 _GROUPS = "## process_group:init ##"
 
 
-__all__ = ["JobTruth", "make_job"]
+__all__ = ["JobTruth", "make_exchanges", "make_job"]
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,56 @@ def make_job(
     et, kineto = et or Path(f"{FIXTURE}.et.json.gz"), kineto or Path(f"{FIXTURE}.kineto.json.gz")
     document = orjson.loads(_plain(kineto))
     knots, text, world = _collectives(et, kineto, document), _plain(et), document["distributedInfo"]["world_size"]
+    truth, moved = _truth(knots, ranks, seed, stragglers)
+    folder.mkdir(parents=True, exist_ok=True)
+    for rank in range(ranks):
+        _write(folder / f"rank-{rank}.et.json.gz", _of_rank(orjson.loads(text), world, rank, ranks, moved[rank]))
+        told = _told(document, knots, moved[rank] + int(truth.clock_ns[rank]), rank, ranks)
+        _write(folder / f"rank-{rank}.kineto.json.gz", told)
+    return truth
+
+
+def make_exchanges(
+    folder: Path, ranks: int, *, seed: int = 0, stragglers: int = 3, et: Path | None = None, kineto: Path | None = None
+) -> JobTruth:
+    """Write a job as columns of which only the collectives are there, what a query for stragglers reads."""
+    et, kineto = et or Path(f"{FIXTURE}.et.json.gz"), kineto or Path(f"{FIXTURE}.kineto.json.gz")
+    trace, document = link(et, kineto, rank=0), orjson.loads(_plain(kineto))
+    knots = _collectives(et, kineto, document)
+    truth, moved = _truth(knots, ranks, seed, stragglers)
+    table = ArrowTables(trace).table(EXCHANGES)
+    facts = msgspec.json.decode(table.schema.metadata[FACTS.encode()], type=StoredFacts)
+    joint = np.flatnonzero(np.isin(table.column("start_ns").to_numpy() - trace.base_time_ns, knots))
+    table = table.take(joint)
+    for rank in range(ranks):
+        times = moved[rank, 1:] + int(truth.clock_ns[rank]) + trace.base_time_ns
+        own = msgspec.structs.replace(
+            facts,
+            groups=[("", ())],
+            rank=rank,
+            digest=b"%16d" % rank,
+            info=facts.info | {"rank": rank, "world_size": ranks},
+        )
+        for name, values in (("start_ns", times[::2]), ("end_ns", times[1::2])):
+            at = table.column_names.index(name)
+            table = table.set_column(at, table.schema.field(at), [pa.array(values)])
+        table = table.replace_schema_metadata({FACTS: msgspec.json.encode(own)})
+        place, packed = Place(folder, rank), io.BytesIO()
+        pq.write_table(table, packed, compression="zstd")
+        digest = hashlib.blake2b(packed.getvalue(), digest_size=16).hexdigest()
+        for path, content in (
+            (place.of(EXCHANGES), packed.getvalue()),
+            (place.meta, msgspec.json.encode({"digests": {EXCHANGES: digest}})),
+        ):
+            path.parent.mkdir(parents=True)
+            path.write_bytes(content)
+    return truth
+
+
+def _truth(
+    knots: npt.NDArray[np.int64], ranks: int, seed: int, stragglers: int
+) -> tuple[JobTruth, npt.NDArray[np.int64]]:
+    """What is to be known of a job, and when each rank is at each knot, ns."""
     random = np.random.default_rng(seed)
     late = tuple(sorted(random.choice(ranks, min(stragglers, ranks), replace=False).tolist()))
     work = random.normal(1, 0.03, (ranks, len(knots) // 2 + 1)).clip(0.9, 1.1)
@@ -68,12 +125,7 @@ def make_job(
     clock = random.integers(-MAX_CLOCK_NS, MAX_CLOCK_NS, ranks)
     clock -= clock[0]
     moved, come = _times(knots, work)
-    folder.mkdir(parents=True, exist_ok=True)
-    for rank in range(ranks):
-        _write(folder / f"rank-{rank}.et.json.gz", _of_rank(orjson.loads(text), world, rank, ranks, moved[rank]))
-        told = _told(document, knots, moved[rank] + int(clock[rank]), rank, ranks)
-        _write(folder / f"rank-{rank}.kineto.json.gz", told)
-    return JobTruth(late, clock, come)
+    return JobTruth(late, clock, come), moved
 
 
 def _collectives(et: Path, kineto: Path, document: dict[str, Any]) -> npt.NDArray[np.int64]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from ...trace.columns import IntColumn
 from ...trace.errors import UNREADABLE, TraceFormatError
@@ -52,7 +54,12 @@ def read_exchanges(stored: StoredRank) -> tuple[StoredFacts, IntColumn]:
     columns = [
         codes[kind.indices.to_numpy(zero_copy_only=False)]
         if name == "kind"
-        else table.column(stored_as.get(name, name)).cast(arrow.int64()).fill_null(-1).to_numpy()
+        else _numbers(table.column(stored_as.get(name, name)))
         for name in COMMUNICATION_COLUMNS
     ]
     return facts, np.array(columns, np.int64).reshape(len(COMMUNICATION_COLUMNS), -1)
+
+
+def _numbers(column: Any) -> npt.NDArray[Any]:
+    """A column of numbers, −1 where it has none; most have no nulls, and kernels of Arrow take as long as the file."""
+    return np.asarray((column.fill_null(-1) if column.null_count else column).to_numpy())
