@@ -84,10 +84,10 @@ class JobCollective(Row):
     wait_ns: int
     longest_wait_ns: int
 
-    title = "collectives: who came last, and how long the others waited together"
+    title = "collectives: who came last, and how long the others waited together, ms"
     columns = (
         Column("collective", "collective"), Column("group", "group"), Column("last rank", "last_rank"),
-        Column("waited, ms", "wait_ns", "ms"), Column("ms", "duration_ns", "ms"), Column("MB", "bytes", "MB"),
+        Column("waited", "wait_ns", "ms"), Column("took", "duration_ns", "ms"), Column("MB", "bytes", "MB"),
     )  # fmt: skip
 
 
@@ -111,11 +111,11 @@ class RankLateness(Row):
     behind_ns: int
     straggler: bool
 
-    title = "ranks: how often each came last to a collective, and how long others waited for it"
+    title = "ranks: how often each came last to a collective, and how long others waited for it, ms"
     columns = (
         Column("rank", "rank"), Column("collectives", "collectives"), Column("last", "last"),
-        Column("caused, ms", "caused_ns", "ms"), Column("waited, ms", "waited_ns", "ms"),
-        Column("behind, ms", "behind_ns", "ms"), Column("straggler", lambda row: "yes" if row.straggler else ""),
+        Column("caused", "caused_ns", "ms"), Column("waited", "waited_ns", "ms"),
+        Column("behind", "behind_ns", "ms"), Column("straggler", lambda row: "yes" if row.straggler else ""),
     )  # fmt: skip
 
 

@@ -92,6 +92,7 @@ def _table(name: str, table: Table[Row]) -> dict[str, Any]:
     most = _ROWS.get(name, _OTHER_ROWS)
     shown = table_of_columns(name, Table(table.kind, rows), most)
     title = shown["title"].removesuffix(", ms")  # the page chooses units itself
+    title = title[:1].upper() + title[1:]
     return shown | {"title": title, "left_out": max(0, len(table) - most)}
 
 

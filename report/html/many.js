@@ -1,6 +1,6 @@
 /* A job of many ranks: all of them in numbers, and which stand out; some are shown in detail in the sections below. */
 
-const MANY_HEIGHT = 260,
+const RANKS_HEIGHT = 260,
   OTHERS = 0,
   STANDS_OUT = 1;
 
@@ -14,7 +14,7 @@ function rankDots(many, quantity, choose) {
         .filter(([rank, value]) => value !== null && far.has(rank) === out);
   chart(
     node,
-    MANY_HEIGHT,
+    RANKS_HEIGHT,
     () => ({
       grid: { left: 0, right: 12, top: 12, bottom: 0, outerBoundsMode: "same", outerBounds: { left: 0, right: 12, top: 12, bottom: 0 } },
       tooltip: tooltip((item) => tip(`rank ${item.value[0]}`, [[quantity.title, show(item.value[1], "ns")]])),

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
+import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import etplus
 import numpy as np
 import pytest
+from browser import Page
 from etplus import Job
 from etplus.jobs.job_report import read_job_report
+from etplus.report.many_ranks import large_job_html
 from etplus.trace.errors import TraceFormatError, UsageError
-from made_ranks import JobTruth, make_job
-from support import call, run
+from made_ranks import JobTruth, make_exchanges, make_job
+from pages import data_of, rows_of, shown
+from support import call, read_json, run
 
 RANKS = 32
 
@@ -146,3 +150,76 @@ def test_a_damaged_rank_is_refused_in_one_line(stored: Path, tmp_path: Path) -> 
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(TraceFormatError, match="cut off or edited since it was written"):
         job_of(tmp_path / "b.etplus").stragglers  # noqa: B018
+
+
+def test_a_summary_in_numbers_and_words(pairs: tuple[Path, JobTruth], stored: Path, tmp_path: Path) -> None:
+    done = call("analyze", stored, "--summary", "--json", tmp_path / "a.json", "--csv", tmp_path / "csv", "--top", "3")
+    late = pairs[1].stragglers
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"job of 32 ranks, 3 stragglers: {', '.join(map(str, late))}\n".encode())
+    job = read_json(tmp_path / "a.json")["job"]
+    assert {name for name, rows in job.items() if rows} == {path.stem for path in (tmp_path / "csv").iterdir()} - {
+        name for name, rows in job.items() if not rows
+    }
+    assert sorted(row["rank"] for row in job["stragglers"] if row["straggler"]) == list(late)
+    assert [row["rank"] for row in job["ranks"]] == list(range(RANKS))
+    wrong = call("analyze", stored, "--summary", "--by-shape")
+    assert wrong.returncode == 2 and b"--by-shape is of single traces" in wrong.stderr
+
+
+def test_steps_of_a_summary(stored: Path) -> None:
+    whole, part = job_of(stored).select("0-3"), job_of(stored).select("0-3").part(steps="1")
+    assert [row.steps for row in whole.summary().ranks] == [3] * 4
+    assert [row.steps for row in part.on(jobs=2).summary().ranks] == [1] * 4
+
+
+def test_the_page_of_a_large_job(pairs: tuple[Path, JobTruth], stored: Path, files: Path, tmp_path: Path) -> None:
+    """All ranks in numbers, those in detail that stand out; the same bytes wherever it is made."""
+    page, notes = large_job_html(job_of(stored))
+    assert large_job_html(job_of(stored).on(jobs=2)) == (page, notes)
+    data = data_of(page)
+    assert len(data["ranks"]) == 12 and {rank["rank"] for rank in data["ranks"]} >= {0, *pairs[1].stragglers}
+    many = data["many"]
+    assert many["numbers"] == list(range(RANKS)) and sorted(many["stragglers"]) == list(pairs[1].stragglers)
+    (behind,) = [one for one in many["quantities"] if "later" in one["title"]]
+    assert sorted(behind["outliers"]) == list(pairs[1].stragglers) and len(behind["values"]) == RANKS
+    assert data["title"] == "Job of 32 ranks"
+
+
+def test_a_browser_shows_a_large_job(stored: Path, browser: Page, tmp_path: Path) -> None:
+    page, _ = large_job_html(job_of(stored))
+    shown(browser, page, tmp_path)
+    assert browser.evaluate("document.querySelector('#many h2').textContent") == "All ranks"
+    rows = rows_of(browser, "job_ranks")
+    assert len(rows) == RANKS + 1
+    click = "document.querySelectorAll('table[data-table=\"job_ranks\"] tbody tr')[{}].click()"
+    ranks = [rank["rank"] for rank in data_of(page)["ranks"]]
+    other = next(rank for rank in range(RANKS) if rank not in ranks)
+    browser.evaluate(click.format(other))
+    assert f"--ranks {other}" in browser.evaluate("document.querySelector('#many .picked').textContent")
+    browser.evaluate(click.format(ranks[-1]))
+    browser.wait_for(f"document.getElementById('rank').value === '{len(ranks) - 1}'")
+    assert browser.errors == []
+
+
+@pytest.mark.slow
+def test_commands_on_more_ranks_than_a_page_shows(tmp_path: Path) -> None:
+    truth = make_job(tmp_path / "pairs", 100, seed=1, stragglers=5)
+    out = tmp_path / "job.parquet"
+    assert run("etplus", "batch", tmp_path / "pairs", "-o", out, "--no-progress").returncode == 0
+    one = run("etplus", "analyze", out, "--jobs", "1")
+    assert one.stdout == run("etplus", "analyze", out).stdout
+    assert f"5 stragglers: {', '.join(map(str, truth.stragglers))}".encode() in one.stdout
+    for name, jobs in (("a", "1"), ("b", "2")):
+        assert run("etplus", "report", out, "-o", tmp_path / f"{name}.html", "--jobs", jobs).returncode == 0
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+    assert len((tmp_path / "a.html").read_bytes()) < 15e6
+
+
+@pytest.mark.slow
+def test_stragglers_of_ten_thousand_ranks(tmp_path: Path) -> None:
+    truth = make_exchanges(tmp_path / "job.etplus", 10_000, stragglers=7)
+    start = time.process_time()
+    late = [row.rank for row in job_of(tmp_path / "job.etplus").stragglers if row.straggler]
+    assert time.process_time() - start < 15, "the benchmark's bar is 10"
+    assert sorted(late) == list(truth.stragglers)
