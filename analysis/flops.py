@@ -134,6 +134,19 @@ def bytes_moved(name: str, signature: Signature) -> int | None:
     return _number(partial(_inputs_and_outputs, name, entry), signature)
 
 
+def returned(name: str, signature: Signature) -> tuple[Tensor, ...] | None:
+    """What a call returned, as recorded or as far as it follows from its inputs; None where that is not known.
+
+    Example:
+        >>> from etplus.trace.tensors import Argument, Tensor
+        >>> pair = (Tensor((64, 32), "float32"), Tensor((32,), "float32"))
+        >>> returned("aten::mul", Signature(tuple(Argument((one,)) for one in pair)))
+        (Tensor(shape=(64, 32), dtype='float32'),)
+    """
+    entry, called = operator(name), functional(name, signature)
+    return tried(partial(_outputs, name, entry), called)
+
+
 def computed_in(name: str, signature: Signature) -> str:
     """The element type whose peak an operator's FLOPs go by: that of the call, or of products with operands in fewer
     bits the one that they are multiplied in.

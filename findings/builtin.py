@@ -8,13 +8,14 @@ from functools import cache, partial
 from ..trace.errors import EtplusError
 from ..trace.plugins import Plugin, plugins
 from .case import Case
+from .device import DEVICE
 from .finding import Candidate, Detector
-from .host import HOST
+from .host_findings import HOST
 
 GROUP = "etplus.findings"
 """Group of the entry points of other packages: the name is the finding's, the value a `Detector` or a class of one."""
 
-BUILT_IN: tuple[Detector, ...] = (*HOST,)
+BUILT_IN: tuple[Detector, ...] = (*HOST, *DEVICE)
 
 
 def detectors() -> Mapping[str, Callable[[Case], Iterator[Candidate]]]:

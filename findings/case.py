@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +20,12 @@ from ..replaying.replay_graph import ReplayGraph
 from ..replaying.replay_summary import BaseError
 from ..trace.columns import IntColumn
 from ..trace.trace import Trace
+from .profiler_cost import event_cost_ns, without_recording
+
+_LITTLE = 0.02
+"""Share of the makespan that recording must have cost to be reckoned with."""
+
+_Made = TypeVar("_Made")
 
 
 class Case:
@@ -42,6 +49,7 @@ class Case:
             devices: own ones, that come before those of the table.
         """
         self.traces, self._devices = tuple(traces), tuple(devices)
+        self._made: dict[str, Any] = {}
         if analyses is not None:
             self.analyses = tuple(analyses)
 
@@ -86,6 +94,16 @@ class Case:
         return BaseError.of(self.base)
 
     @cached_property
+    def unrecorded(self) -> Replay | None:
+        """The replay without changes and without what recording cost the host; None where that is little, or where the
+        trace does not show it. See `profiler_cost`."""
+        cost = [event_cost_ns(trace) for trace in self.traces]
+        if not any(cost):
+            return None
+        found = replay(without_recording(self.graph, cost), self.constants)
+        return found if found.makespan_ns < (1 - _LITTLE) * self.makespan_ns else None
+
+    @cached_property
     def path(self) -> CriticalPath:
         """The critical path of the replay without changes."""
         return critical_path(self.base)
@@ -104,6 +122,17 @@ class Case:
     def bounds(self) -> IntColumn:
         """int64 ns by GPU event of `analysis.trace.gpu`, what it takes at the device's peaks; −1 where not known."""
         return self.all_bounds[0]
+
+    def once(self, make: Callable[[Case], _Made], name: str) -> _Made:
+        """What a function makes of this case, made once: what several detectors look at.
+
+        Args:
+            name: of what it makes; the same one for the same function.
+        """
+        if name not in self._made:
+            self._made[name] = make(self)
+        made: _Made = self._made[name]
+        return made
 
     @cached_property
     def row_bounds(self) -> IntColumn:

@@ -66,10 +66,12 @@ class Gain:
     """By how much the replay with a finding's change is shorter than that without.
 
     Attributes:
-        ns: that; 0 where the change is off the critical path.
+        ns: that, as a share of the time without what recording cost the host; 0 where the change is off the critical
+            path.
         low_ns, high_ns: what it may be: see `etplus.findings.pricing`.
         base_error: relative error of the replay without the change. unexplained: share of the makespan with the change
             that waits make up which nothing in the trace explains; the replay keeps them as they were measured.
+        replayed_ns: what `etplus replay` shows, in which recording's cost is host work like any other; None if `ns`.
     """
 
     ns: int
@@ -77,6 +79,7 @@ class Gain:
     high_ns: int
     base_error: float
     unexplained: float
+    replayed_ns: int | None = None
 
     __repr__ = brief
 

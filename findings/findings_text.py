@@ -7,9 +7,14 @@ from collections.abc import Iterator
 
 from ..trace.printable import printable
 from .find import Findings
-from .finding import Finding, Gain, Where
+from .finding import Evidence, Finding, Gain, Where
 
 _INDENT = " " * 8
+_SCALED = {
+    "ns": (1e6, 3, " ms"), "bytes": (1e6, 3, " MB"), "share": (0.01, 1, "%"), "bytes/s": (1e9, 1, " GB/s"),
+    "FLOP/s": (1e12, 1, " TFLOP/s"),
+}  # fmt: skip
+"""Of a unit what it is divided by, the decimals, and what it is then called."""
 
 
 def text_of_findings(found: Findings, width: int) -> str:
@@ -52,7 +57,7 @@ def _parts(number: int, finding: Finding, makespan_ns: int) -> Iterator[tuple[st
     if place:
         yield "where", place
     for evidence in finding.evidence:
-        yield "proof", f"{evidence.text} [{evidence.command}]"
+        yield "proof", f"{evidence.text}{value_text(evidence)} [{evidence.command}]"
     yield "try", finding.advice
     yield "check", finding.check
 
@@ -61,6 +66,22 @@ def _wrapped(label: str, text: str, width: int) -> list[str]:
     return textwrap.wrap(
         printable(text, " "), width, initial_indent=f"{label:<8}", subsequent_indent=_INDENT, break_long_words=True
     )
+
+
+def value_text(evidence: Evidence) -> str:
+    """The number of a proof with its unit, "" without one.
+
+    Example:
+        >>> value_text(Evidence("softmax", 2_500_000, "ns", "etplus analyze x"))
+        ': 2.500 ms'
+    """
+    value = evidence.value
+    if value is None:
+        return ""
+    if evidence.unit in _SCALED:
+        scale, digits, unit = _SCALED[evidence.unit]
+        return f": {value / scale:,.{digits}f}{unit}"
+    return f": {value:,.0f}" if float(value).is_integer() else f": {value:,.2f} {evidence.unit}"
 
 
 def gain_text(gain: Gain, makespan_ns: int = 0) -> str:

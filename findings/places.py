@@ -22,22 +22,26 @@ _MOSTLY = 0.5
 _T = TypeVar("_T", bound=Hashable)
 
 
-def where_of(trace: Trace, rows: IntColumn, *, rank: int | None = None, **known: Any) -> Where:
+def where_of(
+    trace: Trace, rows: IntColumn, *, rank: int | None = None, weights: IntColumn | None = None, **known: Any
+) -> Where:
     """The place of some rows.
 
     Args:
         rows: int64, rows of the trace (`gpu.source`, `calls.source`, `runtime.source`); −1 is left out.
         rank: of a job.
+        weights: int64, what each row counts, in place of its duration.
         known: fields that the caller knows better, in place of those found; None leaves one out.
 
     Example:
         >>> where_of(trace, trace.gpu.source[:1]).phase
         'forward'
     """
-    rows = np.unique(rows[rows >= 0])
+    kept = rows >= 0
+    rows, first = np.unique(rows[kept], return_index=True)
     if not len(rows):
         return Where(**({"rank": rank} | known))
-    ns = np.maximum(trace.dur[rows], 0)
+    ns = np.maximum(trace.dur[rows] if weights is None else weights[kept][first], 0)
     order = rows[np.argsort(-ns, kind="stable")]
     origin, on_device = origin_of_rows(trace), trace.kind[rows] == GPU
     ops = _operators(trace, rows)

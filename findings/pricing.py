@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..replaying.graph_replay import Replay, replay
+from ..replaying.graph_replay import replay
 from ..replaying.replay_graph import ReplayGraph
 from ..replaying.replay_summary import REFUSED
 from ..replaying.whatif import apply_what_if, parse_what_if
@@ -46,33 +46,39 @@ def together(case: Case, found: Sequence[tuple[Candidate, Finding]]) -> Gain | N
 def gain_of(case: Case, candidates: Sequence[Candidate]) -> Gain | None:
     """What the changes of some candidates bring together; None where nothing in the graph is meant by them.
 
-    The makespan is the longest of many paths, each a sum of times. So the gain is a concave function of what is taken
-    away: a change that takes away a share s < 1 of the time gains at least s of the gain, and one that takes away
-    s > 1 times the time gains at most s times it. The interval is that of the shares `Candidate.low` and `high`,
-    widened by the error of the replay without changes and by the unexplained share of that with them, both of the gain.
+    The gain is that of the timeline without what recording cost the host, as a share of it, of the recorded makespan:
+    recording makes calls longer, and work beside them does not get longer. The interval begins and ends with the gains
+    of the timelines with and without that cost. Their ends are moved by `Candidate.low` and `high`: the makespan is the
+    longest of many paths, each a sum of times, so the gain is a concave function of what is taken away; a change that
+    takes away a share s < 1 of the time gains at least s of the gain, and one that takes away s > 1 times it gains
+    at most s times the gain. Last they are moved by the error of the replay without changes and by the unexplained
+    share of that with them, both of the gain.
     """
     try:
-        changed = replay(changed_graph(case, candidates), case.constants)
+        changed = replay(changed_graph(case, case.graph, candidates), case.constants)
+        recorded = max(case.makespan_ns - changed.makespan_ns, 0)
+        likely = recorded
+        if case.unrecorded is not None:
+            base = case.unrecorded
+            other = replay(changed_graph(case, base.graph, candidates), case.constants)
+            share = max(base.makespan_ns - other.makespan_ns, 0) / max(base.makespan_ns, 1)
+            likely = round(share * case.makespan_ns)
     except UsageError:
         return None
-    ns = max(case.makespan_ns - changed.makespan_ns, 0)
-    return _gain(case, changed, ns, min(of.low for of in candidates), max(of.high for of in candidates))
-
-
-def _gain(case: Case, changed: Replay, ns: int, low: float, high: float) -> Gain:
     error, unexplained = case.base_error.makespan, changed.unexplained.share
     off = min(abs(error) + unexplained, 1.0)
-    most = max(case.makespan_ns, ns)
-    return Gain(ns, round(ns * low * (1 - off)), min(round(ns * high * (1 + off)), most), error, unexplained)
+    low = min(recorded, likely) * min(of.low for of in candidates) * (1 - off)
+    high = max(recorded, likely) * max(of.high for of in candidates) * (1 + off)
+    most = min(round(high), max(case.makespan_ns, likely))
+    return Gain(likely, round(low), most, error, unexplained, None if likely == recorded else recorded)
 
 
-def changed_graph(case: Case, candidates: Sequence[Candidate]) -> ReplayGraph:
-    """The graph with the changes of some candidates.
+def changed_graph(case: Case, graph: ReplayGraph, candidates: Sequence[Candidate]) -> ReplayGraph:
+    """A graph with the changes of some candidates.
 
     Raises:
         UsageError: a change is not understood, or touches nothing.
     """
-    graph = case.graph
     for candidate in candidates:
         for change in candidate.interventions:
             what_if = parse_what_if(change.what_if)

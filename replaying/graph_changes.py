@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..trace.columns import IntColumn
+from ..trace.intervals import Span
 from ..trace.kinds import GPU, OPTIMIZER
 from ..trace.origin import origin_of_rows
 from .constants import Constants, of_ranks
@@ -28,7 +29,9 @@ from .replay_graph import (
 )
 
 
-def scale(graph: ReplayGraph, rows: Rows, factor: float, *, gaps: bool | Rows = False) -> ReplayGraph:
+def scale(
+    graph: ReplayGraph, rows: Rows, factor: float, *, gaps: bool | Rows = False, during: Span | None = None
+) -> ReplayGraph:
     """Multiply the times of some rows: host work of calls, time on the device of GPU events, communications.
 
     Args:
@@ -36,6 +39,7 @@ def scale(graph: ReplayGraph, rows: Rows, factor: float, *, gaps: bool | Rows = 
             selected are left as they are.
         gaps: also host work between calls, and what remains of pauses after other threads' work: before these rows
             (bool, one entry a row), or all of the ranks that have some of the rows (True).
+        during: host work is meant only where it ends in this time, ns as in `ReplayGraph.measured`.
     """
     edges, owner = graph.edges, np.maximum(graph.edges.owner, 0)
     beside = graph.column("kind") == GPU
@@ -48,6 +52,9 @@ def scale(graph: ReplayGraph, rows: Rows, factor: float, *, gaps: bool | Rows = 
         before = np.isin(graph.rank_of_row, np.unique(graph.rank_of_row[rows])) if gaps is True else gaps
         loose = (edges.owner < 0) & np.isin(edges.kind, (HOST, HANDOFF)) & (target >= 0)
         which |= loose & before[np.maximum(target, 0)]
+    if during is not None:
+        when = graph.measured[edges.target]
+        which &= (edges.kind != HOST) & (edges.kind != HANDOFF) | ((when > during.start) & (when <= during.end))
     return graph.scaled(which, factor)
 
 

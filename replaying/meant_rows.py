@@ -88,8 +88,8 @@ def with_descendants(parent: npt.NDArray[np.int64], rows: Rows) -> Rows:
 
 def rows_within(graph: ReplayGraph, part: Within) -> Rows:
     """Rows of a part of the work, bool, one entry a row: by phase, by module (the path has one of the name), by the
-    line of own code, by an op that calls or launches them, by the step that they are called or launched in, by the time
-    at which they start."""
+    line of own code, by an op that calls or launches them, by the step that they are called or launched in, by time:
+    GPU events that start in it, and calls that run in it."""
     return np.concatenate([_FINDERS[part.key](trace, part) for trace in graph.traces])
 
 
@@ -121,9 +121,10 @@ def _in_step(trace: Trace, part: Within) -> Rows:
 
 
 def _in_window(trace: Trace, part: Within) -> Rows:
-    window = parse_window(part.value)
-    after = trace.ts - trace.row_span.start
-    found: Rows = trace.timed & (after >= window.start) & (after < window.end)
+    window, begin = parse_window(part.value), trace.row_span.start
+    start, end = trace.ts - begin, trace.finish - begin
+    on_device = trace.kind == GPU
+    found: Rows = trace.timed & (start < window.end) & np.where(on_device, start >= window.start, end >= window.start)
     return found
 
 

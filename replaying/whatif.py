@@ -11,6 +11,8 @@ import numpy as np
 from ..trace.columns import IntColumn
 from ..trace.conventions import NS_PER_UNIT
 from ..trace.errors import UsageError
+from ..trace.intervals import Span
+from ..trace.selection import parse_window
 from .constants import Constants
 from .graph_changes import (
     fused,
@@ -190,9 +192,12 @@ def apply_what_if(
         meant = within & select(graph, what_if.target, what_if.name, exact=what_if.exact, stream=what_if.stream)
     if not meant.any():
         raise UsageError(f"what-if {what_if.text!r}: nothing in the trace is meant by it")
-    if what_if.action == "scale" and what_if.target == "cpu":
-        ranks = np.unique(graph.rank_of_row[meant])
-        return scale(graph, meant, what_if.value, gaps=within & np.isin(graph.rank_of_row, ranks))
+    if what_if.action == "scale":
+        windows = [parse_window(part.value) for part in what_if.within if part.key == "window"]
+        during = Span(max(one.start for one in windows), min(one.end for one in windows)) if windows else None
+        of_ranks = np.isin(graph.rank_of_row, np.unique(graph.rank_of_row[meant]))
+        gaps = within & of_ranks if what_if.target == "cpu" else False
+        return scale(graph, meant, what_if.value, gaps=gaps, during=during)
     return _changed(graph, what_if, meant, bounds)
 
 
@@ -218,7 +223,7 @@ def _changed(graph: ReplayGraph, what_if: WhatIf, meant: Rows, bounds: Bounds | 
                 )
             return to_bound(graph, meant, what_if.value, known)
         case _:
-            return scale(graph, meant, what_if.value)
+            raise AssertionError(what_if.action)
 
 
 def _on_rank(graph: ReplayGraph, what_if: WhatIf) -> Rows:

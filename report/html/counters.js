@@ -3,7 +3,7 @@
 const NAMED_CURVES = 8;
 
 /** Step lines over the trace's time; `mark` is {ts, value, name} of a point to point at. */
-function curves(list, unit, { mark = null } = {}) {
+function curves(rank, list, unit, { mark = null } = {}) {
   const node = el("div"),
     shown = list.slice(0, NAMED_CURVES);
   chart(node, 230, () => ({
@@ -16,7 +16,7 @@ function curves(list, unit, { mark = null } = {}) {
         ),
       { trigger: "axis" },
     ),
-    xAxis: axis({ type: "value", min: 0, unit: "ns", axisLabel: { hideOverlap: true } }),
+    xAxis: axis({ type: "value", ...(rank.step ? shownTime(rank) : { min: 0 }), unit: "ns", axisLabel: { hideOverlap: true } }),
     yAxis: axis({ type: "value", min: 0, unit }),
     dataZoom: [{ type: "inside", filterMode: "none" }],
     series: shown.map((one, i) => ({
@@ -97,14 +97,14 @@ function memoryCard(rank, one, holders) {
   return card(
     `Allocated on ${one.device}`,
     `peak ${show(one.peak_bytes, "bytes")} at ${show(peak.ts, "ns")}`,
-    curves(rank.counters.filter(curve), "bytes", { mark: peak.ts >= 0 ? peak : null }),
+    curves(rank, rank.counters.filter(curve), "bytes", { mark: peak.ts >= 0 ? peak : null }),
     el("h3", {}, "Held at the peak"),
     stack(
       [{ name: "", whole: one.peak_bytes, parts: names.map((name, i) => ({ name, colour: i, ns: kinds[name] })) }],
       { unit: "bytes" },
     ),
     table(
-      [...ALLOCATED, col.code("modules", "Module"), col.code("source", "Line"), ...SIZES, col.share("share", "Share")],
+      [...ALLOCATED, col.code("modules", "Module", { front: true }), col.code("source", "Line", { front: true }), ...SIZES, col.share("share", "Share")],
       mine.map((row) => ({
         ...row,
         modules: row.modules.replaceAll("nn.Module: ", ""),
@@ -161,7 +161,7 @@ function launchesSection(report, rank) {
       lanes,
       { sort: "idle_ns", name: "idle_causes", jump: ({ device, number }) => ({ gpu: true, device, stream: number, gap: true }) },
     ),
-    series("queue").length ? card("Launches in the queue", "launched and not begun", curves(series("queue"), "")) : null,
+    series("queue").length ? card("Launches in the queue", "launched and not begun", curves(rank, series("queue"), "")) : null,
     tableCard(
       "Launches",
       null,
@@ -178,7 +178,7 @@ function launchesSection(report, rank) {
       ? card(
           "Copies and memsets",
           null,
-          series("bandwidth").length ? curves(series("bandwidth"), "bytes/s") : null,
+          series("bandwidth").length ? curves(rank, series("bandwidth"), "bytes/s") : null,
           table(
             [
               col.text("kind", "Kind"), col.count("device", "Device"), col.count("count", "Count"),

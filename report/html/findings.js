@@ -6,6 +6,12 @@ const CERTAINTY = {
   possible: "the trace shows what often goes with the problem",
 };
 
+/** A number of evidence with its unit. */
+function amountText(value, unit) {
+  const known = unit === "FLOP/s" ? "flop/s" : unit;
+  return Number.isInteger(value) && !SCALES[known] && known !== "share" ? `${integers.format(value)} ${unit}` : show(value, known);
+}
+
 function findingsSection(report, rank) {
   const { findings } = report;
   if (!findings) return null;
@@ -46,6 +52,7 @@ function gainText({ ns, low_ns, high_ns }, makespan) {
 function findingCard(report, finding, at) {
   const { id, title, evidence, certainty, advice, check, command, cost_ns, gain, where } = finding,
     { makespan_ns } = report.findings,
+    replayed = gain?.replayed_ns ?? null,
     node = el("article", { class: "card finding", id: `finding-${at + 1}`, "data-finding": id, "aria-labelledby": `finding-${at + 1}-title` });
   const go = (place) => (event) => jumpFrom(node, report, finding, place, event.currentTarget);
   const price = [
@@ -53,15 +60,16 @@ function findingCard(report, finding, at) {
     cost_ns === null ? null : ["At stake", show(cost_ns, "ns")],
     ["Certainty", `${certainty}: ${CERTAINTY[certainty] ?? ""}`],
   ];
-  const proof = evidence.map(({ text, value, unit, command: shows }) =>
-    el("li", {}, text, value === null ? null : el("b", {}, ` ${show(value, unit)}`), " ", commandOf(shows)),
-  );
+  const shared = evidence.every((one) => one.command === evidence[0].command) ? evidence[0].command : null,
+    proof = evidence.map(({ text, value, unit, command: shows }) =>
+      el("li", {}, text, value === null ? null : el("b", {}, ` ${amountText(value, unit)}`), shared === null ? [" ", commandOf(shows)] : null),
+    );
   const left = [...price.filter(Boolean), ["Where", chainOf(finding, go)]].filter((row) => row[1] !== null),
     right = [
-      ["Evidence", el("ul", { class: "proof" }, proof)],
+      ["Evidence", el("div", {}, el("ul", { class: "proof" }, proof), shared ? commandOf(shared) : null)],
       ["Try", advice],
       ["Check", check],
-      command ? ["What if", commandOf(command)] : null,
+      command ? ["What if", el("div", {}, commandOf(command), replayed ? small(` prints ${show(replayed, "ns")}, with what recording cost`) : null)] : null,
     ].filter(Boolean);
   node.append(
     el(
@@ -104,6 +112,17 @@ function placeOf({ kernel, operator, rows, start_ns, end_ns }) {
   return span;
 }
 
+/** The events of a module, or where it stands for several ("Layer × 12") of any of them. */
+function ofModule(module) {
+  const folded = / × \d+/.test(module) ? classesOf(module.split(" / ")) : null;
+  return {
+    has: ({ module: at }, i, texts) => {
+      const own = texts.modules[at[i]] ?? "";
+      return folded === null ? own === module : classesOf(own.split(" / ")) === folded;
+    },
+  };
+}
+
 /** The events of some rows of the ET+, by their ids. */
 function ofRows(ids, gpu) {
   const wanted = new Set(ids);
@@ -116,7 +135,7 @@ function chainOf({ where }, go) {
   const row = (name, wanted, place) => ({ row: [name, wanted], place });
   const parts = [
     source && ["line", source, row("sources", (one) => one.place === source, { ...ofLine(source), orElse: ofRows(rows ?? []) })],
-    module && ["module", module.replaceAll(" / ", " › "), row("modules", (one) => one.path === classesOf(module.split(" / ")), { has: (columns, i, texts) => texts.modules[columns.module[i]] === module })],
+    module && ["module", module.replaceAll(" / ", " › "), row("modules", (one) => one.path === classesOf(module.split(" / ")), ofModule(module))],
     operator && ["operator", operator, { place: { ...ofRows(rows ?? [], false), name: operator, orElse: { gpu: false, name: operator } } }],
     kernel && ["kernel", bare(kernel), { place: { ...ofRows(rows ?? [], true), orElse: { gpu: true, name: kernel } } }],
   ].filter(Boolean);

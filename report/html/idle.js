@@ -65,7 +65,7 @@ function idleSection(report, rank) {
         col.text("cause", "Cause", { hint: "Whether the next event had been launched when the gap began" }),
         col.ns("launch_ns", "Launched after", { hint: "From the gap's start to the launch of the event that ends it" }),
         col.code("host", "Host meanwhile", { hint: "The topmost operator or runtime call that takes most of the gap" }),
-        col.ns("host_ns", "for", { like: "idle_ns" }), col.code("launched_by", "Next operator"), col.code("source", "Next line"), col.code("after", "Next event"), col.code("before", "Event before"),
+        col.ns("host_ns", "for", { like: "idle_ns" }), col.code("launched_by", "Next operator"), col.code("source", "Next line", { front: true }), col.code("after", "Next event"), col.code("before", "Event before"),
       ],
       gaps,
       {

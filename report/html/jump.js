@@ -140,8 +140,8 @@ const shortenedName = (name) => {
 
 /* What rows are of. */
 
-/** Class of a module: its name without number. */
-const moduleClass = (name) => name.replace(/^nn\.Module: /, "").replace(/_\d+$/, "");
+/** Class of a module: its name without number, and without how many there are. */
+const moduleClass = (name) => name.replace(/^nn\.Module: /, "").replace(/(?:_\d+| × \d+)$/, "");
 const classesOf = (names) => names.map(moduleClass).join(" / ");
 
 /** "file:line" of the innermost line of own code that an event is of. */

@@ -43,16 +43,13 @@ async function draw(at, stepAt = null) {
   const sections = report.difference ? DIFF_SECTIONS : SECTIONS;
   $("sections").replaceChildren(...sections.map((make) => make(shown, rank)).filter(Boolean));
   fillNavigation();
+  if (step && timeline) timeline.showStep(step);
   for (const one of charts) one.draw();
   $("subtitle").textContent = [
     ...new Set(Object.values(rank.analysis.devices).map((device) => device.name ?? "unnamed device")),
     ...(step ? [`only ${step.name}`] : []),
   ].join(", ");
   watch();
-  if (step && timeline) {
-    timeline.step = step;
-    timeline.fit();
-  }
   selectFromAddress();
   document.documentElement.dataset.step = step ? step.number : "";
 }

@@ -33,6 +33,7 @@ class RankAxis {
     this.picked = el("div", { class: "picked", role: "status" }, said);
     this.hover = el("div", { class: "hover", hidden: true });
     this.build();
+    this.whole = { from: 0, to: job.span };
     this.view(0, job.span);
   }
 
@@ -65,7 +66,7 @@ class RankAxis {
       el("span", { class: "push" }),
       button("+", "Zoom in (w)", () => this.zoom(0.4)),
       button("−", "Zoom out (s)", () => this.zoom(2.5)),
-      button("Fit", "The whole job", () => this.view(0, this.job.span)),
+      button("Fit", "All of it: the whole job, or the step chosen", () => this.view(this.whole.from, this.whole.to)),
     );
     const lanes = el(
       "div",
@@ -375,6 +376,11 @@ function ranksSection(report) {
       longest: one.wait ? Math.max(...one.wait) : null,
       last: one.last === null ? null : labels[one.last],
     }));
+  if (report.ranks[0].step && iterations.length) {
+    const { start, end } = iterations[0];
+    axis.whole = { from: start, to: end };
+    axis.view(start, end);
+  }
   drawnWithCharts(axis);
   const kinds = RANK_KINDS.filter((_, at) => job.ranks.some((rank) => rank.kind.includes(at)));
   const goTo = (row) => {

@@ -95,7 +95,7 @@ function phaseBars(rank, steps, present) {
   chart(node, 52 + 26 * present.length, () => ({
     grid: { left: 74, right: 24, top: 8, bottom: 30 },
     tooltip: tooltip((item) => stepTip(rank, item.data.row)),
-    xAxis: axis({ type: "value", min: 0, max: rank.span_ns, unit: "ns", axisLabel: { hideOverlap: true } }),
+    xAxis: axis({ type: "value", ...shownTime(rank), unit: "ns", axisLabel: { hideOverlap: true } }),
     yAxis: axis({ type: "category", data: present.map((phase) => phase.name), inverse: true }),
     dataZoom: [{ type: "inside", filterMode: "none" }],
     series: [
@@ -129,7 +129,7 @@ function overTime(rank, rows, present, key, unit) {
   chart(node, 240, () => ({
     grid: { left: 84, right: 24, top: 14, bottom: 28 },
     tooltip: tooltip((item) => stepTip(rank, item.data.row)),
-    xAxis: axis({ type: "value", min: 0, max: rank.span_ns, unit: "ns", axisLabel: { hideOverlap: true } }),
+    xAxis: axis({ type: "value", ...shownTime(rank), unit: "ns", axisLabel: { hideOverlap: true } }),
     yAxis: axis({ type: wide ? "log" : "value", min: wide ? undefined : 0, unit }),
     dataZoom: [{ type: "inside", filterMode: "none" }],
     series: present.map(({ name, colour }) => ({

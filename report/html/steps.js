@@ -14,6 +14,9 @@ function fillSteps(rank) {
   );
 }
 
+/** Ends of a time axis: of the step that is shown, else of all. */
+const shownTime = ({ step, span_ns }) => (step ? { min: step.from, max: step.to } : { min: 0, max: span_ns });
+
 /** Show a rank: the step that is chosen, where it has that one, too. */
 function chooseRank(at) {
   const chosen = report.ranks[$("rank").value].steps?.[$("step").value]?.number;

@@ -383,6 +383,14 @@ class Timeline {
     });
   }
 
+  /** The step that the page is of; before the chart is drawn. */
+  showStep(step) {
+    this.step = step;
+    this.from = step.from;
+    this.to = step.to;
+    this.node.dataset.view = `${this.from} ${this.to}`;
+  }
+
   /** The whole trace, or the step that the page is of. */
   fit() {
     const { from, to } = this.step ?? { from: 0, to: this.data.span };

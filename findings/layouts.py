@@ -1,0 +1,203 @@
+"""Time that goes into changes of layout and type, which compute nothing, and into forward work that runs again."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..trace.columns import matching
+from ..trace.conventions import MAX_NAME
+from ..trace.kernel_names import kernel_label
+from ..trace.kinds import GRADIENT_COMMUNICATION, OPTIMIZER, RECOMPUTATION
+from .eager_attention import in_attention
+from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Evidence, Intervention
+from .fusable import casts, fusable_chains, phases_of
+from .memory_use import capacity
+from .module_paths import place_of
+from .ranks import Part, on_ranks
+from .work_items import COPY_WORK, WorkItems, work_items
+
+if TYPE_CHECKING:
+    from .case import Case
+
+_LAYOUT_KERNEL = re.compile(
+    r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|batched_transpose_|transpose_NCHW|transpose_NHWC", re.IGNORECASE
+)
+"""Kernels of cuDNN and MIOpen that bring tensors into the layout which a convolution wants, and back."""
+_LEAST_LAYOUT = 0.02
+_LEAST_COPIES = 0.03
+"""Of the device's time. Some copies are in every model: cuts and joins of tensors that no operator takes as they
+are."""
+_LEAST_COPY_BYTES = 1 << 16
+"""A copy of less is the cost of calling an operator, not of copying."""
+_LEAST_COPY_NS = 5_000
+"""The same where sizes are not recorded."""
+_LEAST_RECOMPUTED = 0.05
+"""Of the device's time: recomputing only what is cheap (activations, norms) takes less, and saves most of the
+memory."""
+_HEADROOM = 0.3
+"""Of the device's memory: with less left, recomputation is what makes the model fit."""
+
+
+class LayoutConversions:
+    """Kernels around convolutions that change between NCHW and NHWC."""
+
+    id = "layout-conversions"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        yield from on_ranks(case, self._of_rank)
+
+    def _of_rank(self, case: Case, rank: int) -> Part | None:
+        items = work_items(case)[rank]
+        trace, gpu = items.trace, items.trace.gpu
+        changed = np.flatnonzero(matching(gpu.name, trace.names, lambda name: _LAYOUT_KERNEL.search(name, 0, MAX_NAME)))
+        ns = int(gpu.dur[changed].sum())
+        if ns < _LEAST_LAYOUT * items.total_ns or not ns:
+            return None
+        names = Counter(kernel_label(trace.names[code]) for code in gpu.name[changed].tolist())
+        command = f"etplus analyze {trace.file}: kernels"
+        rows = gpu.source[changed]
+        rows = rows[rows >= 0]
+        text = ", ".join(f"{name} × {count:,}" for name, count in names.most_common(3))
+        candidate = Candidate(
+            self.id,
+            f"changes between NCHW and NHWC take {ns / 1e6:,.2f} ms, {ns / max(items.total_ns, 1):.0%} of"
+            f" {items.what}, in"
+            f" {len(changed):,} kernels",
+            place_of(trace, rows),
+            (
+                Evidence(text, ns, "ns", command),
+                Evidence("kernels that only change a layout", len(changed), "events", command),
+            ),
+            ns,
+            MEASURED,
+            "model.to(memory_format=torch.channels_last), and the same for its inputs: convolutions on tensor"
+            " cores work in"
+            " NHWC",
+            "the kernels nchwToNhwc and nhwcToNchw (batched_transpose) are gone",
+        )  # fmt: skip
+        launches = gpu.runtime[changed]
+        launching = trace.runtime.source[launches[launches >= 0]]
+        change = Intervention("remove kernel:nchwToNhwc", np.concatenate([rows, launching]))
+        return Part(candidate, (change,), 0.7, 1.1)
+
+
+class Copies:
+    """Operators that copy a tensor on its device into another layout or type."""
+
+    id = "tensor-copies"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        yield from on_ranks(case, self._of_rank)
+
+    def _of_rank(self, case: Case, rank: int) -> Part | None:
+        items, phase = work_items(case)[rank], phases_of(work_items(case)[rank])
+        counted = in_attention(case, rank)
+        counted[[at for chain in fusable_chains(case)[rank] for at in chain.items]] = True
+        wanted = (items.kind == COPY_WORK) & ~counted & ~np.isin(phase, (OPTIMIZER, GRADIENT_COMMUNICATION))
+        found = [at for at in np.flatnonzero(wanted & (items.call >= 0)).tolist() if _copies_much(items, at)]
+        ns = items.time(found) if found else 0
+        if ns < _LEAST_COPIES * items.total_ns or not ns:
+            return None
+        cast = [at for at in found if casts(items, at)]
+        command = f"etplus analyze {items.trace.file}: operators"
+        around = Counter[str]()
+        for at in found:
+            around[_outer_name(items, at)] += int(items.ns[at])
+        evidence = [
+            Evidence(f"copies in {name}", time, "ns", command) for name, time in around.most_common(3)
+        ]  # fmt: skip
+        if cast:
+            evidence.append(Evidence("of them from one type to another", items.time(cast), "ns", command))
+        mostly_casts = 2 * items.time(cast) > ns if cast else False
+        candidate = Candidate(
+            self.id,
+            f"copies of tensors into another {'type' if mostly_casts else 'layout or type'} take {ns / 1e6:,.2f} ms,"
+            f" {ns / max(items.total_ns, 1):.0%} of {items.what}, in {len(found):,} calls",
+            place_of(items.trace, items.rows(found)),
+            (*evidence, *items.host_evidence(found, command)),
+            items.stake_ns(found),
+            POSSIBLE,
+            "keep weights in the type that they are used in (model.to(torch.bfloat16)), or torch.compile, which"
+            " casts where it"
+            " reads"
+            if mostly_casts
+            else "look for permute and transpose before .contiguous(), .reshape() or matmul on that line: store"
+            " the tensor in"
+            " the order in which it is read, or use an operator that takes strides (einsum may choose another order)",
+            "fewer calls of aten::copy_ and aten::clone in the table of operators",
+        )
+        return Part(candidate, (Intervention("remove op:aten::copy_", items.all_rows(found)),), 0.3, 1.25)
+
+
+def _copies_much(items: WorkItems, item: int) -> bool:
+    signature = items.signature(item)
+    sizes = [tensor.nbytes for tensor in signature.tensors] if signature is not None else []
+    if not sizes or None in sizes:
+        return bool(items.ns[item] >= _LEAST_COPY_NS)
+    return max(size for size in sizes if size is not None) >= _LEAST_COPY_BYTES
+
+
+def _outer_name(items: WorkItems, item: int) -> str:
+    """The outermost operator of ATen around an item."""
+    name, at = items.name(item), int(items.call[item])
+    while at >= 0:
+        text = items.trace.names[items.calls.name[at]]
+        name = text if text.startswith("aten::") else name
+        at = int(items.calls.parent[at])
+    return name
+
+
+class Recomputation:
+    """Forward work that runs again in backward (activation checkpointing), where memory is left.
+
+    The gain is that of not recomputing anything; what is recomputed may be chosen.
+    """
+
+    id = "recomputation"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        yield from on_ranks(case, self._of_rank)
+
+    def _of_rank(self, case: Case, rank: int) -> Part | None:
+        items, phase = work_items(case)[rank], phases_of(work_items(case)[rank])
+        found = np.flatnonzero(phase == RECOMPUTATION).tolist()
+        ns = items.time(found) if found else 0
+        if ns < _LEAST_RECOMPUTED * items.total_ns or not ns:
+            return None
+        left = _memory_left(case, rank)
+        if left is not None and left < _HEADROOM:
+            return None
+        command = f"etplus analyze {items.trace.file}"
+        evidence = [Evidence("of the phase recomputation", ns, "ns", f"{command}: phases")]
+        if left is not None:
+            evidence.append(
+                Evidence("of the device's memory is never reserved", left, "share", f"{command}: memory allocated")
+            )
+        candidate = Candidate(
+            self.id,
+            f"forward work that runs again in backward takes {ns / 1e6:,.2f} ms, {ns / max(items.total_ns, 1):.0%} of"
+            f" {items.what}" + ("" if left is None else f", while {left:.0%} of the device's memory is free"),
+            place_of(items.trace, items.rows(found)),
+            (*evidence, *items.host_evidence(found, command)),
+            items.stake_ns(found),
+            POSSIBLE if left is None else LIKELY,
+            "checkpoint fewer layers, or choose what is recomputed: torch.utils.checkpoint with context_fn ="
+            " create_selective_checkpoint_contexts, which keeps the results of products and attention",
+            "the phase recomputation is shorter, and the peak of memory still fits",
+        )
+        rows = items.all_rows(found)
+        return Part(candidate, (Intervention("remove op:CheckpointFunctionBackward", rows),), 0.8, 1.3)
+
+
+def _memory_left(case: Case, rank: int) -> float | None:
+    """Share of a device's memory that its allocator never reserved, None where that is not recorded."""
+    for memory in case.analyses[rank].memory:
+        whole = capacity(case.traces[rank], memory)
+        if whole is not None:
+            return max(1 - max(int(memory.reserved.max()), memory.peak_bytes) / whole, 0.0)
+    return None

@@ -1,0 +1,154 @@
+"""Memory: calls of the allocator to the driver inside of steps, memory that is nearly full, and what holds it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..analysis.device_memory import DeviceMemory
+from ..trace.columns import IntColumn, matching
+from ..trace.trace import Trace
+from .finding import MEASURED, POSSIBLE, Candidate, Evidence, Intervention
+from .module_paths import place_of
+from .ranks import Part, on_ranks
+
+if TYPE_CHECKING:
+    from .case import Case
+
+_ALLOCATES = re.compile(
+    r"(?:cuda|hip)(?:Malloc|Free)(?:Host|Managed|Pitch)?|(?:cuda|hip)Host(?:Alloc|Malloc|Free|Register|Unregister)"
+    r"|cu(?:MemAlloc|MemFree|MemCreate|MemMap|MemUnmap|MemRelease|MemHostAlloc)\w*"
+)
+"""Calls that reserve or release memory of the driver; all but those of streams (`cudaMallocAsync`) wait for the
+device or take the driver's lock."""
+_LEAST_HOST = 0.005
+"""Of the makespan that such calls take on the host: what the device waits for them comes on top."""
+_NEARLY_FULL = 0.9
+"""Of the device's memory reserved: allocators begin to free and to retry, fragments count."""
+_FRAGMENTED = 0.2
+"""Of what is reserved, not allocated at the peak: blocks of 2 and 20 MB that are rounded up explain up to a tenth."""
+_MB = 1e6
+
+
+class AllocatorCalls:
+    """The allocator asks the driver for memory, or gives some back, while the device has work: such calls wait for it.
+
+    The gain is that of the same recording without these calls.
+    """
+
+    id = "allocator-calls"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        yield from on_ranks(case, self._of_rank)
+
+    def _of_rank(self, case: Case, rank: int) -> Part | None:
+        trace = case.traces[rank]
+        runtime = trace.runtime
+        if not len(trace.gpu):
+            return None
+        allocates = matching(runtime.name, trace.names, _ALLOCATES.fullmatch)
+        found = np.flatnonzero(allocates & _while_working(trace, runtime.ts))
+        ns = int((runtime.end - runtime.ts)[found].sum())
+        if not len(found) or ns < _LEAST_HOST * case.makespan_ns:
+            return None
+        names = Counter(trace.names[code] for code in runtime.name[found].tolist())
+        command = f"etplus analyze {trace.file}: launches, host"
+        text = ", ".join(f"{name} × {count:,}" for name, count in names.most_common(4))
+        rows = runtime.source[found]
+        steps = len(np.unique(trace.steps.of(runtime.ts[found], runtime.thread[found]))) if len(trace.steps) else 0
+        evidence = [
+            Evidence(text, ns, "ns", command),
+            Evidence("calls after the first kernel", len(found), "calls", command),
+        ]
+        if steps:
+            evidence.append(Evidence("steps that have such calls", steps, "steps", command))
+        candidate = Candidate(
+            self.id,
+            f"the allocator calls the driver {len(found):,} times while the device has work: {text},"
+            f" {ns / 1e6:,.2f} ms",
+            place_of(trace, rows),
+            tuple(evidence),
+            ns,
+            MEASURED,
+            "warm up with the largest shapes before the steps that count; in every step: sizes that change need"
+            " PYTORCH_ALLOC_CONF=expandable_segments:True or padding, and no torch.cuda.empty_cache(); pinned"
+            " buffers are to be"
+            " kept",
+            "no cudaMalloc, cudaFree or cudaHostAlloc in the steps",
+        )
+        return Part(candidate, (Intervention(f"remove op:{trace.names[runtime.name[found[0]]]}", rows),), 0.7, 1.1)
+
+
+def _while_working(trace: Trace, ts: IntColumn) -> Any:
+    """Which times are after the first kernel began and before the last one ended: what is before is preparation."""
+    kernels = np.flatnonzero(trace.is_kernel)
+    if not len(kernels):
+        return np.zeros(len(ts), np.bool_)
+    return (ts > trace.gpu.ts[kernels].min()) & (ts < trace.gpu.end[kernels].max())
+
+
+class MemoryNearlyFull:
+    """The allocator has reserved nearly all of the device's memory; of that, what is in fragments."""
+
+    id = "memory-nearly-full"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        yield from on_ranks(case, self._of_rank)
+
+    def _of_rank(self, case: Case, rank: int) -> Part | None:
+        trace = case.traces[rank]
+        for memory in case.analyses[rank].memory:
+            whole = capacity(trace, memory)
+            if whole is None or not memory.reserves:
+                continue
+            reserved = int(memory.reserved.max())
+            if reserved >= _NEARLY_FULL * whole:
+                return Part(self._candidate(trace, memory, reserved, whole))
+        return None
+
+    def _candidate(self, trace: Trace, memory: DeviceMemory, reserved: int, whole: int) -> Candidate:
+        command = f"etplus analyze {trace.file}: memory allocated"
+        held = [
+            Evidence(
+                f"at the peak: {row.operator}{f' in {row.modules[-1]}' if row.modules else ''}"
+                f"{f', {row.source}' if row.source else ''} ({row.category})", row.bytes, "bytes", command,
+            )
+            for row in memory.holders[:3]
+        ]  # fmt: skip
+        at_most = int(memory.reserved[memory.peak])
+        loose = at_most - memory.peak_bytes
+        fragmented = at_most > 0 and loose >= _FRAGMENTED * at_most
+        if fragmented:
+            held.append(Evidence("reserved and not allocated at the peak", loose, "bytes", command))
+        by = ", ".join(f"{name} {size / _MB:,.0f} MB" for name, size in list(memory.by_category.items())[:3])
+        start = trace.row_span.start
+        return Candidate(
+            self.id,
+            f"{reserved / whole:.0%} of the memory of {memory.device} is reserved; at the peak of"
+            f" {memory.peak_bytes / _MB:,.0f} MB: {by}"
+            + (f"; {loose / _MB:,.0f} MB are in fragments" if fragmented else ""),
+            place_of(trace, np.zeros(0, np.int64), start_ns=memory.peak_ns - start, end_ns=memory.peak_ns - start),
+            (Evidence("reserved at most", reserved, "bytes", command), *held),
+            None,
+            POSSIBLE,
+            "PYTORCH_ALLOC_CONF=expandable_segments:True keeps what is free together"
+            if fragmented
+            else "checkpoint the modules that hold most, or a smaller batch; optimizer state: ZeRO or FSDP",
+            "the reserved bytes in the table of memory",
+        )
+
+
+def capacity(trace: Trace, memory: DeviceMemory) -> int | None:
+    """Bytes of memory of a device, None where they are not recorded."""
+    if memory.device.startswith("cpu"):
+        return None
+    number = memory.device.rpartition(":")[2]
+    properties = trace.properties.get(int(number) if number.isdigit() else 0)
+    if properties is None and len(trace.properties) == 1:
+        properties = next(iter(trace.properties.values()))
+    whole = (properties or {}).get("totalGlobalMem")
+    return whole if isinstance(whole, int) and whole > 0 else None

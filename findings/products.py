@@ -1,0 +1,382 @@
+"""Matrix products far below what the device can do, and what about them explains it: extents, type, kernel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..analysis.devices import Device
+from ..analysis.flops import Product
+from ..trace.conventions import MAX_NAME
+from ..trace.dtypes import itemsize
+from ..trace.kernel_kinds import computes_products
+from ..trace.kernel_names import kernel_label
+from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Evidence, Intervention
+from .module_paths import place_of
+from .ranks import Part, on_ranks
+from .work_items import PRODUCT_WORK, WorkItems, work_items
+
+if TYPE_CHECKING:
+    from .case import Case
+
+_SLOW = 0.4
+"""Share of its bound below which a product is slow. Libraries reach 60 to 80% with large aligned extents; what is in
+between may be the power limit, clocks or the tail of the last wave of tiles."""
+_REACHED = (0.35, 0.55, 0.8)
+"""Share of the bound that a product of good extents reaches: at least, mostly, at most."""
+_LEAST_NS = 10_000
+"""Shorter products are launches and the filling of the device more than work."""
+_LAUNCH_NS = 3_000
+"""What a kernel takes however little it does."""
+_SMALL = 16
+"""The least extent of the tiles of tensor cores (mma.m16n8k16, MFMA 16×16)."""
+_ALIGNED_BYTES = 16
+"""Kernels load 16 bytes at a time from rows that begin at a multiple of 16 bytes; cuBLAS uses slower ones for others
+(NVIDIA, Matrix Multiplication Background User's Guide, requirements to use tensor cores)."""
+_LEAST_SHARE = 0.01
+"""Of the time of a trace: less is not worth changing extents for."""
+
+
+@dataclass(frozen=True)
+class ProductGroup:
+    """Products of one operator, size and type.
+
+    Attributes:
+        items: positions. extents: of each; None where shapes are not recorded. dtype: "tf32" where the kernel says so.
+        ns, bound_ns: together; bound_ns −1 where it is not known. flops_share: of the peak, None where not known.
+    """
+
+    items: tuple[int, ...]
+    op: str
+    extents: Product | None
+    dtype: str
+    ns: int
+    bound_ns: int
+    flops_share: float | None
+
+    @property
+    def reached(self) -> float | None:
+        """Share of the bound."""
+        return self.bound_ns / self.ns if self.bound_ns >= 0 and self.ns else None
+
+    @property
+    def text(self) -> str:
+        """Operator and extents."""
+        if self.extents is None:
+            return self.op
+        batch, m, n, k = self.extents
+        return f"{self.op} {f'{batch:,} × ' if batch > 1 else ''}({m:,}, {k:,}) · ({k:,}, {n:,})"
+
+
+def product_groups(case: Case) -> tuple[tuple[ProductGroup, ...], ...]:
+    """Of each rank its matrix products on a device by size, the longest in total first."""
+    return case.once(lambda of: tuple(_groups(of, rank) for rank in range(len(of.traces))), "products")
+
+
+def _groups(case: Case, rank: int) -> tuple[ProductGroup, ...]:
+    items, analysis = work_items(case)[rank], case.analyses[rank]
+    if not items.on_device:
+        return ()
+    work, members = analysis.work, dict[tuple[str, Product | None, str, str], list[int]]()
+    for item in np.flatnonzero(items.kind == PRODUCT_WORK).tolist():
+        event = int(items.event[items.first[item]])
+        extents, dtype = items.product(item), work.dtypes[work.dtype[event]]
+        key = items.name(item) if items.call[item] >= 0 else kernel_label(items.kernel(item))
+        members.setdefault((key, extents, dtype, items.kernel(item)), []).append(item)
+    found = []
+    for (op, extents, dtype, _), at in members.items():
+        ns, bound = items.time(at), items.bound_ns[at]
+        device = analysis.devices.get(int(items.trace.gpu.device[items.event[items.first[at[0]]]]))
+        peak = None if device is None else device.peak_flops(dtype)
+        flops = items.flops[at]
+        share = float(flops.sum() / peak / ns * 1e9) if peak and ns and (flops >= 0).all() else None
+        found.append(
+            ProductGroup(tuple(at), op, extents, dtype, ns, int(bound.sum()) if (bound >= 0).all() else -1, share)
+        )
+    return tuple(sorted(found, key=lambda group: (-group.ns, group.text, group.dtype)))
+
+
+def _slow(group: ProductGroup) -> bool:
+    reached = group.reached
+    return reached is not None and reached < _SLOW and group.ns >= _LEAST_NS * len(group.items)
+
+
+def why_slow_extents(group: ProductGroup) -> str:
+    """What about the extents keeps kernels from being fast, "" where nothing does.
+
+    The rows of the operands and of the result begin at multiples of `n` or `k` elements (of `m` only where an operand
+    is transposed, which is not always recorded).
+
+    Example:
+        >>> why_slow_extents(ProductGroup((0,), "aten::bmm", Product(96, 3137, 3137, 64), "bfloat16", 1, 1, None))
+        'n = 3,137 is odd'
+    """
+    if group.extents is None:
+        return ""
+    batch, m, n, k = group.extents
+    size = itemsize("float32" if group.dtype == "tf32" else group.dtype)
+    small = [f"{name} = {extent:,}" for name, extent in (("m", m), ("n", n), ("k", k)) if extent < _SMALL]
+    if small and batch > 1:
+        return f"{' and '.join(small)} fill{'s' if len(small) == 1 else ''} no tile of {_SMALL}"
+    if size is None:
+        return ""
+    unaligned = {
+        name: extent for name, extent in (("n", n), ("k", k)) if extent * size % _ALIGNED_BYTES and extent >= _SMALL
+    }
+    texts = [
+        f"{name} = {extent:,} is {'odd' if extent % 2 else f'no multiple of {_ALIGNED_BYTES // size}'}"
+        for name, extent in unaligned.items()
+    ]
+    return " and ".join(texts)
+
+
+def _change(items: WorkItems, groups: Sequence[ProductGroup]) -> tuple[list[Intervention], float, float]:
+    """The products at the share of their bound that good ones reach; and the low and high shares of `Candidate`."""
+    changes, least, middle, most = [], 0.0, 0.0, 0.0
+    for group in groups:
+        slow, usual, fast = (group.bound_ns / share + _LAUNCH_NS * len(group.items) for share in _REACHED)
+        if usual >= group.ns:
+            continue
+        changes.append(Intervention(f"kernel*{usual / group.ns:.6f}", items.rows(group.items)))
+        least, middle, most = least + max(group.ns - slow, 0), middle + group.ns - usual, most + group.ns - fast
+    return changes, least / middle if middle else 0.0, most / middle if middle else 0.0
+
+
+def _share_text(group: ProductGroup) -> str:
+    flops = "" if group.flops_share is None else f"{group.flops_share:.1%} of peak FLOP/s, "
+    return f"{flops}{group.reached or 0:.0%} of its bound"
+
+
+class ProductDimensions:
+    """Slow products whose extents are no multiples of what kernels load at a time, or less than a tile.
+
+    The gain is that of the share of the bound which products of good extents reach (`_REACHED`).
+    """
+
+    id = "product-dimensions"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        yield from on_ranks(case, self._of_rank)
+
+    def _of_rank(self, case: Case, rank: int) -> Part | None:
+        items = work_items(case)[rank]
+        groups = [group for group in product_groups(case)[rank] if _slow(group) and why_slow_extents(group)]
+        changes, low, high = _change(items, groups)
+        if not changes:
+            return None
+        ns = sum(group.ns for group in groups)
+        groups.sort(key=lambda group: ("odd" not in why_slow_extents(group), -group.ns))
+        command = f"etplus analyze {items.trace.file}"
+        evidence = [
+            Evidence(
+                f"{group.text} in {group.dtype}, {len(group.items)} times: {why_slow_extents(group)};"
+                f" {_share_text(group)}",
+                group.ns, "ns", f"{command}: matrix products",
+            )
+            for group in groups[:4]
+        ]  # fmt: skip
+        evidence += _older_kernels(items, groups, command)
+        first = groups[0]
+        every = [at for group in groups for at in group.items]
+        candidate = Candidate(
+            self.id,
+            f"matrix products of unsuitable dimensions take {ns / 1e6:,.1f} ms, {ns / max(items.total_ns, 1):.0%} of"
+            f" {items.what}: in {first.text} {why_slow_extents(first)}, it reaches {_share_text(first)}",
+            place_of(items.trace, items.rows(every)),
+            tuple(evidence),
+            ns,
+            LIKELY,
+            "pad the dimensions to multiples of 8 (16-bit types; 16 for 8-bit ones) or 64: sequence length, vocabulary,"
+            " hidden size; small products in a large batch belong into a fused kernel or one larger product",
+            "the products reach more of the peak in the table of matrix products; the kernels' names say align8",
+            least_share=_LEAST_SHARE,
+        )  # fmt: skip
+        return Part(candidate, tuple(changes), low, high)
+
+
+# Kernels of an older architecture
+
+_MADE_FOR = (
+    (re.compile(r"ISA(\d\d)[0-9a-f]_"), 1), (re.compile(r"(?:^|[^a-z0-9])sm(\d{2,3})_"), 1),
+    (re.compile(r"cutlass_(\d{2,3})_"), 1),
+)  # fmt: skip
+_NAMED = {"volta_": 70, "turing_": 75, "ampere_": 80}
+_NO_TENSOR_CORES = re.compile(r"sgemm|scudnn|dgemm|simt|gemv|f32f32_f32f32_f32|_SB_|_DB_", re.IGNORECASE)
+"""Products of full float32 use no tensor cores: their kernels are the same on every architecture."""
+
+
+def made_for(kernel: str) -> int | None:
+    """The compute capability, tens and ones, that a kernel's name says it is made for; None where it says none, or
+    where it makes no difference.
+
+    Example:
+        >>> [made_for(name) for name in ("cutlass_80_tensorop_bf16_s16816gemm_bf16", "volta_sgemm_64x64_tn")]
+        [80, None]
+    """
+    if _NO_TENSOR_CORES.search(kernel, 0, MAX_NAME):
+        return None
+    for pattern, part in _MADE_FOR:
+        found = pattern.search(kernel, 0, MAX_NAME)
+        if found is not None:
+            return int(found[part])
+    return next((arch for word, arch in _NAMED.items() if kernel.startswith(word)), None)
+
+
+def _capability(items: WorkItems, item: int) -> int | None:
+    properties = items.trace.properties.get(int(items.trace.gpu.device[items.event[items.first[item]]]), {})
+    major, minor = properties.get("computeMajor"), properties.get("computeMinor")
+    return major * 10 + minor if isinstance(major, int) and isinstance(minor, int) else None
+
+
+def _older(items: WorkItems, group: ProductGroup) -> tuple[int, int] | None:
+    """What the kernel is made for and what the device is, where the former is an older generation."""
+    made, device = made_for(items.kernel(group.items[0])), _capability(items, group.items[0])
+    return (made, device) if made is not None and device is not None and made // 10 < device // 10 else None
+
+
+def _older_kernels(items: WorkItems, groups: Sequence[ProductGroup], command: str) -> list[Evidence]:
+    old = [(group, found) for group in groups if (found := _older(items, group)) is not None]
+    if not old:
+        return []
+    made, device = old[0][1]
+    text = f"on kernels for compute capability {made / 10:.1f}, the device has {device / 10:.1f}"
+    return [Evidence(text, sum(group.ns for group, _ in old), "ns", f"{command}: kernels")]
+
+
+class OldKernels:
+    """Slow products on kernels that are made for an older generation of devices, and nothing about extents explains
+    it."""
+
+    id = "older-architecture"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        yield from on_ranks(case, self._of_rank)
+
+    def _of_rank(self, case: Case, rank: int) -> Part | None:
+        items = work_items(case)[rank]
+        groups = [
+            group
+            for group in product_groups(case)[rank]
+            if _slow(group) and not why_slow_extents(group) and _older(items, group) is not None
+        ]
+        changes, low, high = _change(items, groups)
+        if not changes:
+            return None
+        made, device = _older(items, groups[0]) or (0, 0)
+        ns = sum(group.ns for group in groups)
+        command = f"etplus analyze {items.trace.file}"
+        evidence = tuple(
+            Evidence(
+                f"{group.text} on {kernel_label(items.kernel(group.items[0]))}; {_share_text(group)}", group.ns, "ns",
+                f"{command}: kernels",
+            )
+            for group in groups[:4]
+        )  # fmt: skip
+        candidate = Candidate(
+            self.id,
+            f"matrix products take {ns / 1e6:,.1f} ms on kernels made for compute capability {made / 10:.1f},"
+            f" on a device of"
+            f" {device / 10:.1f}: they reach {groups[0].reached or 0:.0%} of their bound",
+            place_of(items.trace, items.rows(at for group in groups for at in group.items)),
+            evidence,
+            ns,
+            POSSIBLE,
+            "update CUDA and cuBLAS; try torch.compile with max_autotune, or larger batches: libraries choose"
+            " kernels of"
+            " older generations for small products and for extents or addresses that newer ones cannot take",
+            "the kernels' names say sm90 or nvjet, and they reach more of the peak",
+            least_share=_LEAST_SHARE,
+        )
+        return Part(candidate, tuple(changes), low, high)
+
+
+# float32 without TF32
+
+_FULL_FLOAT32 = re.compile(r"sgemm|scudnn|simt_|ffma|f32f32_f32f32_f32|cudnn.*float.*fprop|fft2d_c2r", re.IGNORECASE)
+_FACTORS = (0.6, 0.35, 0.2)
+"""Time in TF32 over that in float32, at least saved to most. The peaks are 1 : 8 (A100) and 1 : 7.4 (H100); NVIDIA's
+own measurements of networks are 2 to 5 times as fast for products and convolutions."""
+_WORTH = 2.0
+"""The peak of TF32 over that of float32 from which on it is worth while."""
+
+
+def _uses_tf32(device: Device, properties: Any) -> bool:
+    tf32, full = device.tflops.get("tf32"), device.tflops.get("float32")
+    nvidia = properties.get("warpSize") == 32 and properties.get("computeMajor", 0) >= 8
+    return bool(nvidia and tf32 and full and tf32 >= _WORTH * full)
+
+
+class NoTensorFloat:
+    """Matrix products and convolutions in full float32 on a device that has TF32."""
+
+    id = "float32-without-tf32"
+
+    def find(self, case: Case) -> Iterator[Candidate]:
+        yield from on_ranks(case, self._of_rank)
+
+    def _of_rank(self, case: Case, rank: int) -> Part | None:
+        items, analysis = work_items(case)[rank], case.analyses[rank]
+        if not items.on_device:
+            return None
+        trace = items.trace
+        found = [
+            item
+            for item in range(len(items))
+            if self._full(items, analysis.devices, item, analysis.work.dtype, analysis.work.dtypes)
+        ]
+        if not found:
+            return None
+        ns = items.time(found)
+        slow, usual, fast = (factor * ns for factor in _FACTORS)
+        bound = self._memory_ns(items, analysis.devices, found)
+        slow, usual, fast = (min(max(part, bound), ns) for part in (slow, usual, fast))
+        if usual >= ns:
+            return None
+        names = sorted({kernel_label(items.kernel(item)) for item in found})
+        command = f"etplus analyze {trace.file}: kernels"
+        device = next(iter(analysis.devices.values()))
+        text = f"products and convolutions on kernels of full float32: {', '.join(names[:4])}"
+        ratio = device.tflops["tf32"] / device.tflops["float32"]
+        candidate = Candidate(
+            self.id,
+            f"matrix products and convolutions in full float32 take {ns / 1e6:,.1f} ms,"
+            f" {ns / max(items.total_ns, 1):.0%} of {items.what}, on a device that has TF32",
+            place_of(trace, items.rows(found)),
+            (
+                Evidence(text, ns, "ns", command),
+                Evidence(f"peak in TF32 over that in float32 of {device.name}", ratio, "times", command),
+            ),
+            ns,
+            MEASURED,
+            'torch.set_float32_matmul_precision("high"), torch.backends.cudnn.allow_tf32 = True, or autocast to'
+            " bfloat16;"
+            " not where the digits matter",
+            "the kernels' names say tf32, and the table of kernels has type tf32",
+            least_share=_LEAST_SHARE,
+        )
+        change = Intervention(f"kernel*{usual / ns:.6f}", items.rows(found))
+        return Part(candidate, (change,), (ns - slow) / (ns - usual), (ns - fast) / (ns - usual))
+
+    def _full(
+        self, items: WorkItems, devices: Any, item: int, dtype: npt.NDArray[np.int32], dtypes: Sequence[str]
+    ) -> bool:
+        event = int(items.event[items.first[item]])
+        number = int(items.trace.gpu.device[event])
+        device = devices.get(number)
+        if device is None or not _uses_tf32(device, items.trace.properties.get(number, {})):
+            return False
+        kernel = items.kernel(item)
+        if not computes_products(kernel) or items.ns[item] < _LEAST_NS:
+            return False
+        return bool(_FULL_FLOAT32.search(kernel, 0, MAX_NAME)) and dtypes[dtype[event]] in ("", "float32")
+
+    def _memory_ns(self, items: WorkItems, devices: Any, found: Sequence[int]) -> float:
+        moved = items.bytes[found]
+        event = int(items.event[items.first[found[0]]])
+        device = devices[int(items.trace.gpu.device[event])]
+        return float(moved[moved >= 0].sum() / device.bytes_per_second * 1e9)
