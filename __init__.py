@@ -15,7 +15,7 @@ from .trace.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .converters.convert import convert
-    from .converters.job import Job, load
+    from .converters.job import Job, diff, load
     from .jobs.batch import link_many
     from .linker import link
     from .measuring.measured import Measured
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
-    "EtplusError", "Job", "Layout", "Measured", "Trace", "__version__", "build_graph", "convert", "fit_constants",
-    "link", "link_many", "load", "measure", "replay", "reshard",
+    "EtplusError", "Job", "Layout", "Measured", "Trace", "__version__", "build_graph", "convert", "diff",
+    "fit_constants", "link", "link_many", "load", "measure", "replay", "reshard",
 ]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(
@@ -41,7 +41,7 @@ __getattr__, __dir__ = lazy_names(
         ".trace.errors": "EtplusError",
         ".trace.trace": "Trace",
         ".converters.convert": "convert",
-        ".converters.job": "Job load",
+        ".converters.job": "Job diff load",
         ".linker": "link",
         ".jobs.batch": "link_many",
         ".measuring.measured": "Measured",
@@ -53,4 +53,26 @@ __getattr__, __dir__ = lazy_names(
         ".resharding.layout": "Layout",
     },
     __all__,
+    {
+        "open": "`load`",
+        "read": "`load`",
+        "load_trace": "`load`",
+        "from_file": "`load`",
+        "Kernel": "`trace.kernels`",
+        "TraceAnalysis": "`load` of one trace or a list of them, then `.analyze()`",
+        "compare": "`diff`",
+        "TraceDiff": "`diff(a, b)`",
+        "analyze": "`load(…).analyze()`",
+        "critical_path": "`load(…).critical_path()`",
+        "load_job": "`load` of a list, a folder or a pattern",
+        "sql": '`load(…).sql("select …")`',
+        "save": "`trace.save`",
+        "TreePerfAnalyzer": "`load(…).analyze()`",
+        "NcclAnalyser": "`load([…]).collectives`",
+        "record": "`etplus.linker.recording.record`",
+        "profile": "`etplus.linker.recording.record`",
+        "plot": "`trace.write_report`",
+        "merge": '`load([…])`, or `convert([…], "x.perfetto.json")`',
+        "report": "`trace.write_report`",
+    },
 )

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..schemas.comm_types import bus_factor
+from ..trace.brief import brief
 from ..trace.columns import IntColumn, grouped
 from ..trace.comm_kernels import Comm, collective_of
+from ..trace.frames import to_pandas
 from ..trace.intervals import step_function, union
+from ..trace.suggest import Suggests
 from ..trace.trace import Trace
 from .table import Column, Row, Table, WithMean, per_second
 
@@ -51,7 +55,7 @@ class BandwidthRow(Row):
 
 
 @dataclass(frozen=True)
-class BandwidthSeries:
+class BandwidthSeries(Suggests):
     """Bandwidth of one kind of copies over time, as a step function.
 
     Attributes:
@@ -63,6 +67,12 @@ class BandwidthSeries:
     kind: str
     ts: IntColumn
     bytes_per_second: npt.NDArray[np.float64]
+
+    __repr__ = brief
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame of its course."""
+        return to_pandas({"ts_ns": self.ts, "bytes_per_second": self.bytes_per_second})
 
 
 def copy_bandwidth(trace: Trace) -> Table[BandwidthRow]:

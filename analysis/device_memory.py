@@ -20,10 +20,11 @@ from ..trace.columns import IntColumn, distinct_rows, matching
 from ..trace.index import CallIndex, Positions, as_positions
 from ..trace.intervals import sums
 from ..trace.kinds import PHASES
+from ..trace.suggest import Suggests
 from ..trace.tables import OP, device_label
 from ..trace.trace import Trace
 from .storages import Storages, storages_of
-from .table import Column, Row
+from .table import Column, PlainRows, Records, Row, Table
 
 EVENTS, TENSORS = "allocator events", "tensors of the ET"
 """Values of `DeviceMemory.source`."""
@@ -108,7 +109,7 @@ class OutlivingRow(Row):
 
 
 @dataclass(frozen=True)
-class DeviceMemory:
+class DeviceMemory(Suggests):
     """Memory of a device.
 
     Attributes:
@@ -130,8 +131,8 @@ class DeviceMemory:
     reserved: IntColumn
     base: int
     blocks: Blocks
-    holders: list[MemoryHolder]
-    outliving: list[OutlivingRow]
+    holders: Table[MemoryHolder]
+    outliving: Table[OutlivingRow]
 
     __repr__ = brief
 
@@ -171,6 +172,10 @@ class DeviceMemory:
             "allocated_bytes": int(self.blocks.bytes.sum()),
         }  # fmt: skip
 
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame of its course: allocated and reserved bytes from each time on."""
+        return PlainRows(self.curve()).to_pandas()
+
     def curve(self) -> list[dict[str, Any]]:
         """A row for each time at which it changes, for JSON and CSV."""
         columns = (self.ts.tolist(), self.allocated.tolist(), self.reserved.tolist())
@@ -188,7 +193,7 @@ class DeviceMemory:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-def device_memory(trace: Trace) -> list[DeviceMemory]:
+def device_memory(trace: Trace) -> Records[DeviceMemory]:
     """Memory of each device that the trace says something about, the greatest peak first.
 
     Example:
@@ -196,7 +201,7 @@ def device_memory(trace: Trace) -> list[DeviceMemory]:
         [('cpu', 'tensors of the ET', True)]
     """
     found = list(_from_events(trace) if len(trace.memory) else _from_tensors(trace))
-    return sorted(found, key=lambda memory: (-memory.peak_bytes, memory.device))
+    return Records(sorted(found, key=lambda memory: (-memory.peak_bytes, memory.device)))
 
 
 def thinned(ts: IntColumn, values: IntColumn, most: int) -> IntColumn:
@@ -288,7 +293,8 @@ def _device(
         holders.append(MemoryHolder(device, _BEFORE if 0 < rest <= base else _NOT_RECORDED, (), UNKNOWN, 0, rest))
     holders.sort(key=lambda row: (-row.bytes, row.operator, row.modules, row.category))
     outliving = _outliving(trace, device, ts, blocks)
-    return DeviceMemory(device, source, ts, allocated, reserved, base, blocks, holders, outliving)
+    tables = Table(MemoryHolder, holders), Table(OutlivingRow, outliving)
+    return DeviceMemory(device, source, ts, allocated, reserved, base, blocks, *tables)
 
 
 def _holders(trace: Trace, device: str, blocks: Blocks) -> list[MemoryHolder]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -13,8 +14,10 @@ from ..jobs.clocks import arrivals, clock_offsets, stragglers, synchronising
 from ..jobs.matching import match_collectives
 from ..jobs.rank_communications import RankCommunications
 from ..schemas.communications import kind_name
-from ..trace.frames import Frame, to_arrow, to_pandas
-from .table import Column, Row, Table
+from ..trace.printable import shortened
+from ..trace.suggest import no_attribute
+from .table import Column, PlainRows, Row, Table, listed
+from .workbook import write_workbook
 
 _FEWEST = 4
 """Ranks of which one can stand out."""
@@ -22,7 +25,7 @@ _LEAST_SHARE = 0.01
 """Of the time from the first collective to the last: what a straggler is behind at the least."""
 
 
-class RankRows:
+class RankRows(PlainRows):
     """The rows of one table of several ranks, as plain values with `rank` first.
 
     Example:
@@ -32,34 +35,13 @@ class RankRows:
         ['rank', 'call', 'count']
     """
 
-    def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
-
     def add(self, rank: int, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add the rows of a rank."""
         self.rows += [{"rank": rank, **row} for row in rows]
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self.rows)
-
-    def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`; UsageError if pandas is not installed."""
-        return to_pandas(self._frame())
-
-    def to_arrow(self) -> Any:
-        """A `pyarrow.Table`; UsageError if pyarrow is not installed."""
-        return to_arrow(self._frame())
-
-    def _frame(self) -> Frame:
-        names = dict.fromkeys(name for row in self.rows for name in row)
-        return {name: [row.get(name) for row in self.rows] for name in names}
-
     def __repr__(self) -> str:
         ranks = len({row["rank"] for row in self.rows})
-        return f"<{len(self):,} rows of {ranks:,} ranks: {', '.join(self._frame())}>"
+        return shortened(f"<{len(self):,} rows of {ranks:,} ranks: {', '.join(self._frame())}>", 79)
 
 
 class JobCollective(Row):
@@ -187,15 +169,25 @@ class JobAnalysis:
     def __getitem__(self, name: str) -> RankRows:
         return self.tables[name]
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables)
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
     def __getattr__(self, name: str) -> RankRows:
         tables = vars(self).get("tables", {})
         if name in tables:
             found: RankRows = tables[name]
             return found
-        raise AttributeError(f"no table {name!r}; there are {', '.join(tables)}")
+        raise no_attribute("JobAnalysis", name, dir(self), {"iterations": "`iteration_list`"})
+
+    def to_excel(self, path: str | os.PathLike[str]) -> None:
+        """Write all tables as sheets of a workbook; see `Analysis.to_excel`."""
+        write_workbook(self.tables, path)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self.tables]
 
     def __repr__(self) -> str:
-        return "\n".join(f"{name:18} {len(rows):,} rows" for name, rows in self.tables.items())
+        return listed(self.tables)

@@ -6,13 +6,17 @@ The definitions are those of Holistic Trace Analysis (HTA, https://hta.readthedo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.brief import brief
 from ..trace.columns import IntColumn, grouped
+from ..trace.frames import to_pandas
 from ..trace.index import GpuIndex
 from ..trace.intervals import step_function
+from ..trace.suggest import Suggests
 from ..trace.trace import Trace
 from ..trace.views import DeviceEvent
 from .table import Column, Row, Table
@@ -96,7 +100,7 @@ class LaunchRow(Row):
 
 
 @dataclass(frozen=True)
-class QueueLength:
+class QueueLength(Suggests):
     """How many launched events of a stream have not begun, as a step function.
 
     Attributes:
@@ -107,6 +111,12 @@ class QueueLength:
     stream: int
     ts: IntColumn
     length: IntColumn
+
+    __repr__ = brief
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame of its course."""
+        return to_pandas({"ts_ns": self.ts, "length": self.length})
 
 
 class QueueUse(Row):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..schemas.parquet import read_parquet, stored_ranks
 from ..schemas.parquet.arrow_tables import ArrowTables
-from ..schemas.parquet.parquet_reader import read_meta
-from ..schemas.parquet.stored_folder import META, stored_ranks
+from ..schemas.parquet.parquet_reader import check_table, read_meta
+from ..schemas.parquet.stored_folder import META
 from ..schemas.parquet.stored_tables import VIEWS, Place
 from ..trace.brief import brief
 from ..trace.errors import UsageError
@@ -27,7 +29,10 @@ _SANDBOX = {
 MEMORY = "2GB"
 """What queries may take, unless another limit is given."""
 _SHOWN = 20
-_CATALOGUE = ("information_schema", "duckdb_", "pg_catalog", "sqlite_master")
+_WORD = re.compile(r"[a-z_]+")
+FRAMES, RANKS = ("ops", "kernels"), "ranks"
+SQL_TABLES = (*FRAMES, *VIEWS, RANKS)
+"""What queries see: the data frames, the stored tables, and a row a rank."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +83,7 @@ class QueryResult:
 
 
 class SqlTables:
-    """The tables of some ranks: `VIEWS`, each with a column `rank`, and `ranks` with a row a rank.
+    """The tables of some ranks, `SQL_TABLES`, each with a column `rank`; made when a query names them.
 
     Args:
         traces: by rank; of these the tables are made. stored: folders of Parquet files, whose columns are read as far
@@ -108,9 +113,10 @@ class SqlTables:
             self._connection = duckdb.connect(":memory:", config={**_SANDBOX, "memory_limit": memory})
         except duckdb.Error as error:
             raise UsageError(f"memory {memory!r}: {_first_line(error)}; give a size such as 4GB") from None
+        self._traces = dict(traces)
         self._tables = {rank: ArrowTables(trace) for rank, trace in traces.items()}
         self._folders = {Path(folder): ranks for folder, ranks in (stored or {}).items()}
-        self._missing = [*VIEWS]
+        self._there: set[str] = set()
         self._connection.execute("set lock_configuration = true")
 
     def query(self, sql: str) -> QueryResult:
@@ -119,7 +125,6 @@ class SqlTables:
         Raises:
             UsageError: not one SELECT (or EXPLAIN), an error in it, or it takes more memory than it may.
         """
-        self._add_views(sql.lower())
         try:
             statements = self._connection.extract_statements(sql)
             if len(statements) != 1:
@@ -127,21 +132,10 @@ class SqlTables:
             kind = statements[0].type.name
             if kind not in _ALLOWED:
                 raise UsageError(f"{kind} is not allowed, traces are only read; give a SELECT")
+            self._add_named(sql)
             return QueryResult(self._with_int64(self._connection.sql(sql).to_arrow_table()))
         except self._error as error:
-            raise UsageError(f"SQL: {_first_line(error)}; the tables are {', '.join((*VIEWS, 'ranks'))}") from None
-
-    def _add_views(self, sql: str) -> None:
-        """Make the tables that a query may name; of many ranks, only looking for the files takes a while."""
-        everything = any(word in sql for word in _CATALOGUE)
-        sql += " device" if "ranks" in sql else ""
-        for view in [view for view in self._missing if everything or view in sql]:
-            parts = [self._ranked(made.table(view), rank) for rank, made in self._tables.items()]
-            stored = [self._dataset(folder, view, ranks) for folder, ranks in self._folders.items()]
-            self._add(view, [*parts, *stored])
-            self._missing.remove(view)
-            if view == "device":
-                self._add_ranks()
+            raise UsageError(f"SQL: {_first_line(error)}; the tables are {', '.join(SQL_TABLES)}") from None
 
     def _with_int64(self, table: Any) -> Any:
         """Sums of whole numbers, which DuckDB makes 128 bits wide, as int64 where they fit."""
@@ -151,6 +145,33 @@ class SqlTables:
                     table = table.set_column(at, field.name, table.column(at).cast(self._arrow.int64()))
         return table
 
+    def _add_named(self, sql: str) -> None:
+        """Make the tables that a query may name; the others take no time."""
+        words = set(_WORD.findall(sql.lower()))
+        found = [name for name in SQL_TABLES if name in words] if words & set(SQL_TABLES) else SQL_TABLES
+        for name in dict.fromkeys(("device", *found) if RANKS in found else found):
+            if name not in self._there:
+                self._there.add(name)
+                self._add_ranks() if name == RANKS else self._add(name, self._parts(name))
+
+    def _parts(self, name: str) -> list[Any]:
+        """A table of each rank."""
+        if name in VIEWS:
+            parts = [self._ranked(made.table(name), rank) for rank, made in self._tables.items()]
+            return [*parts, *(self._dataset(folder, name, ranks) for folder, ranks in self._folders.items())]
+        return [
+            self._ranked((trace.ops if name == "ops" else trace.kernels).to_arrow(), rank)
+            for rank, trace in self._whole()
+        ]
+
+    def _whole(self) -> Iterator[tuple[int, Trace]]:
+        """All traces; those of folders are read."""
+        yield from self._traces.items()
+        for folder, ranks in self._folders.items():
+            for rank in _ranks_of(folder, ranks):
+                trace = read_parquet(folder, rank=rank)
+                yield (rank if rank is not None else trace.rank or 0), trace
+
     def _ranked(self, table: Any, rank: int) -> Any:
         numbers = self._arrow.array([rank], self._arrow.int64()).take(self._arrow.array([0] * len(table), "int64"))
         return table.append_column("rank", numbers)
@@ -158,6 +179,8 @@ class SqlTables:
     def _dataset(self, folder: Path, view: str, ranks: Collection[int] | None) -> Any:
         """The files of a table."""
         dataset = library("pyarrow.dataset")
+        for place in (Place(folder, rank) for rank in _ranks_of(folder, ranks)):
+            check_table(place, view)
         try:
             if (folder / META).is_file():
                 info = read_meta(Place(folder), str(folder)).summary.get("kineto", {}).get("distributed_info") or {}
@@ -182,6 +205,12 @@ class SqlTables:
             "create view ranks as select rank, count(*) as device_events, sum(dur_ns)::bigint as device_ns, "
             "min(ts_ns) as start_ns, max(ts_ns + dur_ns) as end_ns from device group by rank"
         )
+
+
+def _ranks_of(folder: Path, ranks: Collection[int] | None) -> list[int | None]:
+    """The ranks in a folder that count, None for the only trace of one without."""
+    found: list[int | None] = [stored.rank for stored in stored_ranks(folder) if ranks is None or stored.rank in ranks]
+    return found or [None]
 
 
 def _first_line(error: Exception) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 import numpy as np
@@ -19,6 +20,7 @@ from ..trace.generated import compiled_summary
 from ..trace.intervals import sums
 from ..trace.kernel_names import kernel_label
 from ..trace.plugins import Plugin, plugins
+from ..trace.suggest import Suggests
 from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
 from .bandwidth import communication, copy_bandwidth
@@ -46,7 +48,8 @@ from .origins import phase_table, source_table
 from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
 from .sequences import kernel_sequences
 from .serving_steps import ServingPhase, ServingStep, serving_phases, serving_steps
-from .table import Row, Table, WithMean, per_second
+from .table import NamedTables, PlainRows, Row, Table, WithMean, per_second
+from .workbook import write_workbook
 
 _T = TypeVar("_T")
 
@@ -70,7 +73,7 @@ def _of_trace(find: Callable[[Trace], _T]) -> cached_property[_T]:
 
 
 @dataclass(frozen=True)
-class Analysis:
+class Analysis(Suggests):
     """The analysis of one trace.
 
     Attributes:
@@ -105,6 +108,30 @@ class Analysis:
     kernel_delay_ns: int = KERNEL_DELAY_NS
 
     __repr__ = brief
+
+    guesses: ClassVar[dict[str, str]] = {
+        "ops": "`operators`", "steps": "`iterations`", "temporal_breakdown": "`device_use`", "idle": "`idle_causes`",
+        "idle_time": "`idle_causes`", "queue_length": "`queues`", "overlap": "`device_use`", "roofline": "`kernels`",
+        "gpu_timeline": "`device_use`", "comm_comp_overlap": "`device_use`", "nccl": "`communication`",
+        "collectives": "`communication`, or `etplus.load([…]).collectives` of several ranks", "lines": "`sources`",
+        "memory_timeline": "`memory`", "to_pandas": '`kernels.to_pandas()` and so on, `tables["kernels"]` by name',
+        "to_dict": "`tables`", "to_json": "`tables`, or `etplus analyze --json`", "gemm": "`gemms`",
+        "findings": '`others["findings"]`', "summary": "`etplus analyze` prints it", "sources_table": "`sources`",
+        "critical_path": "`trace.critical_path()`", "to_csv": "`etplus analyze --csv DIR`",
+    }  # fmt: skip
+
+    @cached_property
+    def tables(self) -> NamedTables:
+        """All its tables by name, as rows of plain values, each with `to_pandas()`."""
+        return NamedTables((name, PlainRows(rows)) for name, rows in tables_of(self).items())
+
+    def to_excel(self, path: str | os.PathLike[str]) -> None:
+        """Write all its tables as sheets of a workbook (.xlsx); needs XlsxWriter (`pip install 'etplus[frames]'`).
+
+        Raises:
+            UsageError: XlsxWriter is not installed, or the file cannot be written.
+        """
+        write_workbook(self.tables, path)
 
     @cached_property
     def overheads(self) -> Overheads:

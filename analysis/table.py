@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from ..trace.brief import brief
-from ..trace.frames import to_pandas
+from ..trace.frames import Frame, to_arrow, to_pandas
+from ..trace.printable import shortened
+from ..trace.suggest import Suggests
 from ..trace.text_tables import Cell, number, share
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ class Column(NamedTuple):
 
 
 @dataclass_transform(frozen_default=True)
-class Row:
+class Row(Suggests):
     """Base of the rows of tables; a subclass is a frozen dataclass, whose fields are the columns.
 
     Attributes:
@@ -126,7 +128,89 @@ def repeated(row: Any) -> str:
 R = TypeVar("R", bound=Row)
 
 
-class Table(list[R]):
+class PlainRows(Suggests):
+    """Rows of plain values by column, which may differ in their columns.
+
+    Example:
+        >>> trace.analyze().tables["launches"].to_pandas()["count"].sum() > 0
+        np.True_
+    """
+
+    guesses: ClassVar[dict[str, str]] = {"columns": "`to_pandas().columns`", "groupby": "`to_pandas().groupby(…)`"}
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
+        self.rows: list[dict[str, Any]] = [dict(row) for row in rows]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`; UsageError if pandas is not installed."""
+        return to_pandas(self._frame())
+
+    def to_arrow(self) -> Any:
+        """A `pyarrow.Table`; UsageError if pyarrow is not installed."""
+        return to_arrow(self._frame())
+
+    def _frame(self) -> Frame:
+        names = dict.fromkeys(name for row in self.rows for name in row)
+        return {name: [row.get(name) for row in self.rows] for name in names}
+
+    def __repr__(self) -> str:
+        return shortened(f"<{len(self):,} rows: {', '.join(self._frame())}>", 79)
+
+
+_LINES = 24
+
+
+def listed(tables: Mapping[str, Sized]) -> str:
+    """Names and sizes of tables on a screen, the empty ones in one line."""
+    full = [f"{name:18} {len(rows):,} rows" for name, rows in tables.items() if len(rows)]
+    if len(full) > _LINES - 2:
+        full = [*full[: _LINES - 3], f"… {len(full) - _LINES + 3} more"]
+    empty = [name for name, rows in tables.items() if not len(rows)]
+    return "\n".join([*full, *([shortened(f"no rows: {', '.join(empty)}", 79)] if empty else [])])
+
+
+class NamedTables(dict[str, PlainRows]):
+    """Tables by name."""
+
+    def __repr__(self) -> str:
+        return listed(self)
+
+
+T = TypeVar("T")
+
+
+class Records(Suggests, list[T]):
+    """Objects with a row of plain values each."""
+
+    guesses: ClassVar[dict[str, str]] = {
+        "columns": "`to_pandas().columns`", "groupby": "`to_pandas().groupby(…)`", "rows": "iteration, it is a list",
+        "sort_values": "`to_pandas().sort_values(…)`", "head": "a slice, `[:5]`", "to_df": "`to_pandas()`",
+        "to_csv": '`to_pandas().to_csv("x.csv")`', "to_excel": '`trace.analyze().to_excel("x.xlsx")`, all tables',
+    }  # fmt: skip
+
+    def plain(self) -> list[dict[str, Any]]:
+        """The rows for JSON and CSV."""
+        return [row.plain() for row in self]  # type: ignore[attr-defined]
+
+    def _frame(self) -> Frame:
+        return PlainRows(self.plain())._frame()
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame; needs pandas (`pip install 'etplus[frames]'`)."""
+        return to_pandas(self._frame())
+
+    def to_arrow(self) -> Any:
+        """A pyarrow Table; needs pyarrow (`pip install 'etplus[frames]'`)."""
+        return to_arrow(self._frame())
+
+
+class Table(Records[R]):
     """Rows of one kind.
 
     Example:
@@ -138,14 +222,9 @@ class Table(list[R]):
         super().__init__(rows)
         self.kind = kind
 
-    def plain(self) -> list[dict[str, Any]]:
-        """The rows for JSON and CSV."""
-        return [row.plain() for row in self]
-
-    def to_pandas(self) -> Any:
-        """A pandas DataFrame; needs pandas (`pip install 'etplus[frames]'`)."""
+    def _frame(self) -> Frame:
         rows = self.plain()
-        return to_pandas({name: [row[name] for row in rows] for name in self.kind.names()})
+        return {name: [row[name] for row in rows] for name in self.kind.names()}
 
 
 class WithMean:

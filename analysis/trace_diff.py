@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..trace.index import as_column
 from ..trace.intervals import sums
 from ..trace.printable import printable
 from ..trace.steps import family_of
+from ..trace.suggest import Suggests
 from ..trace.tables import ANNOTATION
 from ..trace.text_tables import Cell, number, render, titled
 from .breakdown import BreakdownRow, breakdown, iteration_at, launched_in
@@ -24,7 +26,8 @@ from .kernel_peaks import KernelRow, kernel_table
 from .serving_steps import PhaseChange, phase_changes
 from .source_diff import LineRow, line_rows, lines_text
 from .summary import Analysis
-from .table import Row, WithMean
+from .table import NamedTables, PlainRows, Row, WithMean
+from .workbook import write_workbook
 
 _MS = 1e6
 _US = 1e3
@@ -62,7 +65,7 @@ class DiffRow(Row):
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Suggests):
     """Rows in order of the change, the greatest first.
 
     Attributes:
@@ -101,6 +104,18 @@ class Difference:
     __repr__ = brief
 
     @property
+    def tables(self) -> NamedTables:
+        """The rows of `ops`, `kernels`, `paths`, `phases` and `lines` by these names, each with `to_pandas()`; what a
+        trace has of a row in columns that begin with "a_" and "b_"."""
+        plain = json_of_difference(self)
+        names = ("ops", "kernels", "paths", "phases", "lines")
+        return NamedTables((name, PlainRows(_flat(row) for row in plain[name])) for name in names)
+
+    def to_excel(self, path: str | os.PathLike[str]) -> None:
+        """Write these tables as sheets of a workbook; see `Analysis.to_excel`."""
+        write_workbook(self.tables, path)
+
+    @property
     def gains(self) -> list[DiffRow]:
         """Operators that take less time in B."""
         return sorted((row for row in self.ops if row.change_ns < 0), key=lambda row: row.change_ns)
@@ -109,6 +124,17 @@ class Difference:
     def losses(self) -> list[DiffRow]:
         """Operators that take more time in B."""
         return sorted((row for row in self.ops if row.change_ns > 0), key=lambda row: -row.change_ns)
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row whose sides are columns of its own."""
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if name in ("a", "b") and isinstance(value, Mapping):
+            found |= {f"{name}_{key}": inner for key, inner in value.items()}
+        elif name not in ("a", "b"):
+            found[name] = value
+    return found
 
 
 def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool = False) -> Difference:

@@ -12,14 +12,15 @@ import msgspec
 from ..analysis.overheads import OverheadRows, pool, summarise
 from ..analysis.summary import Analysis, analyse, json_of, tables_of
 from ..analysis.trace_diff import Difference, diff_text, difference, json_of_difference
+from ..analysis.workbook import write_workbook
 from ..findings import Case, find_findings
 from ..report.plots import require_matplotlib, write_plots
 from ..report.report_text import overheads_text, text_of
 from ..schemas.text.files import open_output
 from ..schemas.text.transaction import make_folder
 from ..trace.errors import UsageError
+from ..trace.frames import library
 from ..trace.library import MOST_IN_FULL
-from ..trace.selection import part_of
 from ..trace.text_tables import terminal_width
 from ..trace.trace import Trace
 from .inputs import add_inputs, find_inputs, read_input, read_inputs
@@ -32,9 +33,10 @@ from .options import (
     add_top,
     captures_linker,
     own_devices,
+    selected,
     with_own,
 )
-from .outputs import add_tables_and_switch, write_csv, write_tables
+from .outputs import add_tables_and_switch, write_csv, write_json, write_tables
 from .regressions import add_limit, report_regressions
 from .terminal import warn_of_damage
 
@@ -50,6 +52,7 @@ examples:
   etplus analyze et_plus.json --steps 2-4                  # without warm-up
   etplus analyze branch.json --baseline main.json --fail-over 5%
   etplus analyze trace.json --own my_model --own train.py  # source lines of these files
+  etplus analyze trace.json -o tables.xlsx                 # every table a sheet (extra frames)
   etplus analyze trace.json --csv tables --plots figures --batch-size 256
 
 Shapes (and so FLOPs and bytes) are known from ET+, and from a Kineto trace that was recorded with record_shapes.
@@ -96,6 +99,9 @@ def run(arguments: argparse.Namespace) -> int:
     if many if arguments.summary is None else arguments.summary:
         return write_summary(arguments, inputs, csv_folder)
     _check_baseline(arguments, len(inputs))
+    is_workbook = arguments.output is not None and arguments.output.lower().endswith(".xlsx")
+    if is_workbook:
+        library("xlsxwriter")  # before anything is read
     own = own_devices(arguments)
     event_ns = round(arguments.cpu_event_overhead * 1000)
     if plots_folder is not None:
@@ -113,8 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
     with_captures = captures_linker(arguments)
 
     def chosen(trace: Trace) -> Trace:
-        own = with_own(trace, arguments)
-        return part_of(own, steps=arguments.steps, window=arguments.window, between=arguments.between)
+        return selected(with_own(trace, arguments), arguments)
 
     for trace in map(chosen, map(with_captures, read_inputs(inputs))):
         warn_of_damage([trace])
@@ -126,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
         texts.append(found_here.to_text(terminal_width()))
         if arguments.json is not None:
             numbers.append(json_of(analysis) | {"findings": found_here.to_dict()})
-        if csv_folder is not None:
+        if csv_folder is not None or is_workbook:
             _gather(tables, analysis)
         if arguments.baseline is not None:
             baseline = analysed(chosen(read_input(arguments.baseline)))
@@ -145,7 +150,11 @@ def run(arguments: argparse.Namespace) -> int:
         texts.append(f"all {len(inputs)} traces\n\n" + overheads_text(pooled, terminal_width(), arguments.top))
     plain = {"traces": numbers, "overheads": msgspec.to_builtins(pooled)}
     plain |= {"difference": json_of_difference(found)} if found is not None else {}
-    write_tables(arguments, "\n\n".join(texts), plain)
+    if is_workbook:
+        write_workbook(tables, arguments.output)
+        write_json(arguments.json, plain)
+    else:
+        write_tables(arguments, "\n\n".join(texts), plain)
     return report_regressions(found, arguments.fail_over) if found is not None else 0
 
 

@@ -16,7 +16,7 @@ from ..schemas.parquet import is_stored
 from ..schemas.text.transaction import check_folder, check_outputs
 from ..trace.errors import UsageError
 from .inputs import add_inputs, find_inputs, input_files, read_input
-from .options import add_steps, options_of
+from .options import add_selection, options_of, selection_of
 from .outputs import add_json, write_json
 from .parser import hidden_alias
 from .terminal import say, warn_of_damage
@@ -60,7 +60,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "for npz without .npz a folder")  # fmt: skip
     hidden_alias(parser, "--out", "--output")
     add_json(parser, "what was written and changed")
-    add_steps(parser, "convert only")
+    add_selection(parser, "convert only")
     add("--to", choices=tuple(exporters()), metavar="FORMAT", help="see below (default: by OUTPUT's extension)")
     add("--host", metavar="MODE", help="astra-sim: fold, the only mode: the host's time as delays beside GPU nodes")
     add("--memory-nodes", action="store_const", const=True,
@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.config is not None:
         settings["config"] = dict(map(_setting, arguments.config))
     sources = [read_input(given) if isinstance(given, InputPair) else given for given in inputs]
-    where = options_of(arguments, "rank job steps")
+    where = options_of(arguments, "rank job") | selection_of(arguments)
     done = convert(sources, output, to=exporter.name, as_prefix=not is_file, **where, **settings)
     warn_of_damage([done])
     plain = {"files": done.files, "nodes": done.nodes, "counts": dict(sorted(done.counts.items())), "notes": done.notes}

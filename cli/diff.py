@@ -8,10 +8,18 @@ from ..analysis.summary import analyse
 from ..analysis.trace_diff import diff_text, difference, json_of_difference
 from ..report.report_html import diff_html
 from ..schemas.text.files import open_output
-from ..trace.selection import part_of
 from ..trace.text_tables import terminal_width
 from .inputs import add_inputs, find_inputs, read_inputs
-from .options import add_annotation, add_between, add_device_spec, add_own, add_steps, add_top, own_devices, with_own
+from .options import (
+    add_annotation,
+    add_device_spec,
+    add_own,
+    add_selection,
+    add_top,
+    own_devices,
+    selected,
+    with_own,
+)
 from .outputs import add_tables_and_switch, is_page, write_json, write_tables
 from .regressions import add_limit, report_regressions
 from .terminal import say, warn_of_damage
@@ -40,8 +48,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_tables_and_switch(parser)
     add("--by-shape", action="store_true", help="match operators by name and shapes")
     add("--total", action="store_true", help="compare the whole traces, not an iteration of each on average")
-    add_steps(parser, "compare only")
-    add_between(parser, "compare only")
+    add_selection(parser, "compare only")
     add_annotation(parser)
     add_own(parser)
     add_top(parser)
@@ -53,10 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare and print; returns the exit status."""
     inputs = find_inputs(arguments, 2, outputs=[arguments.json, arguments.output], reads=[arguments.device_spec])
     own = own_devices(arguments)
-    parts = (
-        part_of(with_own(trace, arguments), steps=arguments.steps, between=arguments.between)
-        for trace in read_inputs(inputs)
-    )
+    parts = (selected(with_own(trace, arguments), arguments) for trace in read_inputs(inputs))
     a, b = (analyse(part, own, annotation=arguments.annotation) for part in parts)
     warn_of_damage([a.trace, b.trace])
     found = difference(a, b, by_shape=arguments.by_shape, total=arguments.total)

@@ -20,6 +20,7 @@ from ..trace.steps import chosen_steps
 from ..trace.text_tables import Cell, number, render, rewrap, share, terminal_width
 from ..trace.trace import Trace
 from .inputs import find_inputs, read_all
+from .options import selected
 from .outputs import one_or_all, write_tables
 from .terminal import all_damage
 
@@ -63,7 +64,8 @@ def run_execution(arguments: argparse.Namespace) -> int:
     if given := [f"--{name.replace('_', '-')}" for name in others if getattr(arguments, name)]:
         raise UsageError(f"--execute cannot be combined with {given[0]}")
     network = None if arguments.network is None else parse_network(arguments.network)
-    traces = read_all(find_inputs(arguments, outputs=[arguments.json, arguments.output]))
+    whole = read_all(find_inputs(arguments, outputs=[arguments.json, arguments.output]))
+    traces = [selected(trace, arguments) for trace in whole]
     calls = [_of_steps(trace, arguments.steps) for trace in traces]
     each = zip(traces, calls, strict=True)
     done = [execute(trace, arguments.device, calls=among, options=options, network=network) for trace, among in each]

@@ -26,6 +26,7 @@ from ..schemas.text.transaction import check_outputs
 from ..trace.printable import shortened
 from ..trace.text_tables import Cell, render, rewrap, share, terminal_width
 from .inputs import add_inputs, find_inputs, read_all
+from .options import add_selection, selected
 from .outputs import add_json, write_json
 from .parser import hidden_alias
 from .terminal import print_text, say
@@ -61,6 +62,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="take only these iterations of each trace, from 0, such as 0-19, or a phase such as decode",
     )
     hidden_alias(parser, "--iterations", "--steps")
+    add_selection(parser, "fit on", steps=False)
     add("--keep-outliers", action="store_true", help="fit on iterations that are not like the others, too")
     add("--measured", metavar="MEASURED", help="what `etplus measure` wrote; its times come before all others")
     add("--device-spec", metavar="FILE", help="records of further devices, JSON; see docs/analysis.md")
@@ -82,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     outputs, reads = [arguments.output, arguments.json], [arguments.device_spec, arguments.measured]
     inputs = find_inputs(arguments, outputs=outputs, reads=reads)
     own = read_devices(arguments.device_spec) if arguments.device_spec is not None else ()
-    traces = read_all(inputs)
+    traces = [selected(trace, arguments) for trace in read_all(inputs)]
     keep = arguments.keep_outliers
     model = fit(traces, iterations=arguments.steps, devices=own, keep_outliers=keep)
     model = calibrated(model, traces, arguments.steps, keep_outliers=keep)

@@ -15,7 +15,7 @@ from ..report.report_text import table_text
 from ..trace.errors import UsageError
 from ..trace.text_tables import terminal_width
 from .inputs import TraceInput
-from .options import CHOICE, chosen_part, engine_for, options_of
+from .options import chosen_part, engine_for, selection_of
 from .outputs import write_csv, write_tables
 from .terminal import print_warnings
 
@@ -31,7 +31,7 @@ def write_summary(arguments: argparse.Namespace, inputs: Sequence[TraceInput], c
         option = given[0].replace("_", "-")
         raise UsageError(f"--{option} is of single traces, not of a summary; choose some with --ranks, or --no-summary")
     engine, job = engine_for(arguments, len(inputs)), Job(inputs)
-    job = job.choosing(partial(chosen_part, **options_of(arguments, CHOICE)))
+    job = job.choosing(partial(chosen_part, own=arguments.own, part=selection_of(arguments)))
     job = job if engine is None else job.on(engine=engine)
     ranks = dict(job.map(partial(rank_contribution, annotation=arguments.annotation)))
     summary = job_summary(ranks)

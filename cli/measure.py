@@ -18,6 +18,7 @@ from ..trace.errors import UsageError
 from ..trace.text_tables import Cell, number, render, rewrap, share, shorten, terminal_width
 from .execute import add_execution, execution_options, missing_table, on_machine
 from .inputs import add_inputs, find_inputs, input_files, read_all
+from .options import add_selection, selected
 from .terminal import print_text
 
 _ROWS, _LABEL, _MOST_ROUNDS = 15, 24, 1000
@@ -40,6 +41,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_inputs(parser, "operators that are called alike are timed once")
     add("-o", "--output", required=True, metavar="OUTPUT", help="file to write, JSON; gzipped if it ends in .gz")
+    add_selection(parser, "measure only")
     add_execution(parser)
     add("--ops", metavar="PATTERN", help="only operators whose names match a regular expression, such as 'mm|conv'")
     add("--min-share", default="0", metavar="SHARE", help="leave out what takes less of the self time, such as 0.1%%")
@@ -59,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     inputs = find_inputs(arguments)
     kept = f"{arguments.output}.checkpoint"
     check_outputs([arguments.output, kept], input_files(inputs))
-    traces = read_all(inputs)
+    traces = [selected(trace, arguments) for trace in read_all(inputs)]
     others = [] if change is None else [reshaped(trace, change).trace for trace in traces]
     checkpoint = Checkpoint(kept, resume=arguments.resume)
     found = measure(traces, arguments.device, reshaped=others, options=options, checkpoint=checkpoint, progress=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..analysis.devices import Device, read_devices
 from ..trace.conventions import MAX_NS, NS_PER_UNIT
 from ..trace.errors import UsageError
-from ..trace.selection import part_of, ranks_of
 from ..trace.trace import Trace
 from .parser import hidden_alias
 
@@ -31,6 +30,8 @@ def options_of(arguments: argparse.Namespace, names: str) -> dict[str, Any]:
 
 def rank_list(text: str) -> list[int]:
     """The value of --ranks: "0-3,7" as numbers."""
+    from ..trace.selection import ranks_of
+
     try:
         return ranks_of(text)
     except UsageError as error:
@@ -87,13 +88,11 @@ def with_own(trace: Trace, arguments: argparse.Namespace) -> Trace:
     return trace.with_(own_code=tuple(arguments.own)) if arguments.own else trace
 
 
-CHOICE = "own steps window between"
-"""Options of `chosen_part`."""
+def chosen_part(trace: Trace, own: Sequence[str], part: Mapping[str, Any]) -> Trace:
+    """The part of a trace that --own and the options of `add_selection` choose; where other processes work, too."""
+    from ..trace.selection import part_of
 
-
-def chosen_part(trace: Trace, own: Sequence[str], **choice: Any) -> Trace:
-    """The part of a trace that options choose, see `part_of`; where other processes work, too."""
-    return part_of(trace.with_(own_code=tuple(own)) if own else trace, **choice)
+    return part_of(trace.with_(own_code=tuple(own)) if own else trace, **part)
 
 
 class _Between(argparse.Action):
@@ -115,15 +114,53 @@ def add_between(parser: argparse._ActionsContainer, what: str) -> None:
         "(default: 0)")  # fmt: skip
 
 
+def add_module(parser: argparse._ActionsContainer, what: str) -> None:
+    """Add --module; `what` is done with it, for the help."""
+    parser.add_argument("--module", metavar="NAME",
+        help=f"{what} the calls in this module (such as Linear_3 or Encoder_0.Linear_3), their backward work and "
+        "the GPU events of both")  # fmt: skip
+
+
+def add_selection(parser: argparse.ArgumentParser, what: str, *, steps: bool = True) -> None:
+    """Add the options that choose a part of each trace; every command that reads traces takes the same, and `selected`
+    does what they say.
+
+    Args:
+        what: is done with the part, for the help, such as "convert only".
+        steps: add --steps, which the command does not have in a meaning of its own.
+    """
+    group = parser.add_argument_group("a part of each trace (default: the whole one)")
+    if steps:
+        add_steps(group, what)
+    group.add_argument("--window", metavar="A-B",
+        help=f"{what} this time after the trace's start, such as 10-12.5ms (ns, us, ms, s)")  # fmt: skip
+    add_between(group, what)
+    add_module(group, what)
+    parser.set_defaults(own_steps=not steps)
+
+
+def selection_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the options of `add_selection` choose, as keywords of `part_of`; {} for the whole trace."""
+    names = "window between module" if arguments.own_steps else "steps window between module"
+    return {name: value for name, value in options_of(arguments, names).items() if value is not None}
+
+
+def selected(trace: Trace, arguments: argparse.Namespace) -> Trace:
+    """The part of a trace that the options of `add_selection` choose."""
+    chosen = selection_of(arguments)
+    if not chosen:
+        return trace
+    from ..trace.selection import part_of  # few runs want a part
+
+    return part_of(trace, **chosen)
+
+
 def add_analysis(parser: argparse.ArgumentParser, what: str) -> None:
     """Add the options of commands that analyse a trace; `what` is done with the part that is chosen, for the help."""
     from ..analysis.launch_queues import KERNEL_DELAY_NS  # for commands that analyse
 
     add = parser.add_argument
-    add_steps(parser, what)
-    add("--window", metavar="A-B",
-        help=f"{what} this time after the trace's start, such as 10-12.5ms (ns, us, ms, s)")  # fmt: skip
-    add_between(parser, what)
+    add_selection(parser, what)
     add_annotation(parser)
     add_own(parser)
     add("--batch-size", type=_at_least_one, metavar="N", help="samples an iteration, for the throughput")

@@ -18,7 +18,7 @@ from ..reshape.shape_change import parse_changes
 from ..trace.errors import UsageError
 from ..trace.text_tables import number, render, rewrap, share, shorten, terminal_width
 from .inputs import add_inputs, find_inputs, read_all, read_input
-from .options import options_of
+from .options import add_selection, options_of, selected
 from .outputs import add_tables, one_or_all, write_tables
 from .parser import hidden_alias
 from .terminal import all_damage
@@ -72,6 +72,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="predict only these iterations, from 0, such as 3 or 30-39, or a phase such as decode",
     )
     hidden_alias(parser, "--iterations", "--steps")
+    add_selection(parser, "predict only", steps=False)
     add("--gpu", dest="gpu_model", action=_Gpu, metavar="NAME",
         help="predict for another GPU, such as 'H100 SXM'; a whole number chooses among the GPUs of a Nsight Systems "
         "export")  # fmt: skip
@@ -106,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
     if shape is not None and arguments.also is not None:
         shape = replace(shape, also=read_input(arguments.also))
     measured = None if arguments.measured is None else read_measured(arguments.measured)
-    traces = read_all(inputs)
+    traces = [selected(trace, arguments) for trace in read_all(inputs)]
     common = options_of(arguments, "engine force host")
     common |= {"device": arguments.gpu_model, "shape": shape, "measured": measured}
     if arguments.rank_couple:

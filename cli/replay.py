@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,12 +26,13 @@ from ..replaying.replay_summary import BaseError, summarize
 from ..replaying.whatif import GRAMMAR, apply_what_ifs, parse_what_if
 from ..trace.errors import UsageError
 from ..trace.printable import shortened
+from ..trace.selection import without_enclosing
 from ..trace.steps import chosen_steps
 from ..trace.text_tables import number, render, rewrap, terminal_width
 from ..trace.trace import Trace
 from .execute import add_execution, run_execution
-from .inputs import add_inputs, find_inputs, read_inputs
-from .options import add_steps
+from .inputs import TraceInput, add_inputs, find_inputs, read_inputs
+from .options import add_selection, add_steps, selected
 from .outputs import add_tables, one_or_all, write_tables
 from .parser import hidden_alias
 from .terminal import all_damage, warn_of_damage
@@ -72,6 +73,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         parser, "predict from the times of the others each of", "such as 3, 2-5 or all, or of a phase such as decode"
     )
     hidden_alias(parser, "--predict-iteration", "--steps")
+    add_selection(parser, "replay only", steps=False)
     add("--what-if", action="append", default=[], metavar="CHANGE", help="see below")
     add("--keep-outliers", action="store_true", help="predict iterations from those that are not like the others, too")
     add("--force", action="store_true", help="show what-ifs even if the replay without changes is off by over 5%%")
@@ -91,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.execute:
         return run_execution(arguments)
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output, arguments.chrome])
-    graphs = [build_graph(trace.with_(file=Path(trace.file).name)) for trace in read_inputs(inputs)]
+    graphs = [build_graph(trace) for trace in _parts(inputs, arguments)]
     warn_of_damage(graph.trace for graph in graphs)
     if arguments.steps is not None:
         held = [_held_out(graph, arguments.steps, arguments.keep_outliers) for graph in graphs]
@@ -121,6 +123,12 @@ def run(arguments: argparse.Namespace) -> int:
     text = "\n\n".join(summary.to_text(terminal_width()) for _, summary in results)
     write_tables(arguments, text, one_or_all(plain))
     return 0
+
+
+def _parts(inputs: Sequence[TraceInput], arguments: argparse.Namespace) -> Iterator[Trace]:
+    """The part of each trace that is to be replayed, under the name of its file."""
+    parts = (without_enclosing(selected(trace, arguments)) for trace in read_inputs(inputs))
+    return (part.with_(file=Path(part.file).name) for part in parts)
 
 
 def _unassumed(graph: ReplayGraph) -> ReplayGraph | None:

@@ -18,10 +18,8 @@ from ..schemas.kineto.python_frames import read_python_frames
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.library import MOST_IN_FULL
-from ..trace.selection import part_of
 from .inputs import TraceInput, add_inputs, find_inputs, read_inputs
 from .options import (
-    CHOICE,
     add_analysis,
     add_device_spec,
     add_engine,
@@ -29,8 +27,9 @@ from .options import (
     captures_linker,
     chosen_part,
     engine_for,
-    options_of,
     own_devices,
+    selected,
+    selection_of,
     with_own,
 )
 from .terminal import print_warnings, say, warn_of_damage
@@ -78,8 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     own, ranks, job, kept = own_devices(arguments), [], [], []
     with_captures = captures_linker(arguments)
     for file, read in zip(inputs, read_inputs(inputs), strict=True):
-        own_trace = with_own(with_captures(read), arguments)
-        trace = part_of(own_trace, steps=arguments.steps, window=arguments.window, between=arguments.between)
+        trace = selected(with_own(with_captures(read), arguments), arguments)
         frames = read_python_frames(file) if arguments.python_frames and isinstance(file, str) else None
         analysis = analyse(
             trace, own, annotation=arguments.annotation, batch_size=arguments.batch_size,
@@ -101,7 +99,7 @@ def _large_job(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> i
         many = f"a page of over {MOST_IN_FULL} ranks"
         raise UsageError(f"{many} has neither graph captures nor Python functions; choose ranks with --ranks")
     engine, job = engine_for(arguments, len(inputs)), Job(inputs)
-    job = job.choosing(partial(chosen_part, **options_of(arguments, CHOICE)))
+    job = job.choosing(partial(chosen_part, own=arguments.own, part=selection_of(arguments)))
     page, warnings = large_job_html(
         job if engine is None else job.on(engine=engine), arguments.title, devices=own_devices(arguments),
         annotation=arguments.annotation, batch_size=arguments.batch_size,

@@ -18,6 +18,7 @@ from ..trace.printable import shortened
 from ..trace.trace import Trace
 from .execute import add_execution, execution_options
 from .inputs import add_inputs, find_inputs, read_all
+from .options import add_selection, selected
 from .terminal import say
 
 _EPILOG = """\
@@ -40,13 +41,14 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--op", required=True, metavar="ID|NAME", help="id of a node, or name of an operator, annotation or module")
     add("--subtree", action="store_true", help="all operators within it in their order, tensors handed on")
     add("-o", "--output", required=True, metavar="OUTPUT", help="script to write")
+    add_selection(parser, "look in")
     add_execution(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the script; returns the exit status."""
     options = execution_options(arguments)
-    traces = read_all(find_inputs(arguments, outputs=[arguments.output]))
+    traces = [selected(trace, arguments) for trace in read_all(find_inputs(arguments, outputs=[arguments.output]))]
     if len(traces) != 1:
         raise UsageError(f"{len(traces)} traces are given; give the one that has the operator")
     trace = traces[0]

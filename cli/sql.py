@@ -20,7 +20,7 @@ from ..trace.errors import UsageError
 from ..trace.frames import library
 from ..trace.printable import escaped
 from .inputs import add_inputs, find_inputs, read_input
-from .options import add_engine, engine_for
+from .options import add_engine, add_selection, engine_for, selection_of
 from .terminal import say
 
 _EPILOG = """\
@@ -41,6 +41,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add_inputs(parser, "the last argument is the query; without one they are read from standard input, line by line")
     add = parser.add_argument
+    add_selection(parser, "query only")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_const", dest="form", const="csv", help="print comma-separated values")
     form.add_argument("--json", action="store_const", dest="form", const="json", help="print an array of objects")
@@ -54,9 +55,10 @@ def run(arguments: argparse.Namespace) -> int:
     files = arguments.files
     query = files.pop() if files and not os.path.lexists(files[-1]) and " " in files[-1].strip() else None
     form = _form(arguments)
-    inputs = find_inputs(arguments, outputs=[arguments.output])
+    inputs, part = find_inputs(arguments, outputs=[arguments.output]), selection_of(arguments)
     sources = [read_input(given) if isinstance(given, InputPair) else given for given in inputs]
     job = Job(sources)
+    job = job.part(**part) if part else job
     engine = engine_for(arguments, len(sources))
     with job_tables(job if engine is None else job.on(engine=engine), arguments.memory) as database:
         if query is None:

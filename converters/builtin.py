@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Literal
 from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
+from ..trace.kinds import RUNTIME
 from ..trace.trace import Trace
 from .exporter import PICTURES, Conversion, Exporter, Inputs, NoOptions, with_gz
+from .folder import InputPair
 from .traces import Traces
 
 if TYPE_CHECKING:
@@ -251,12 +253,18 @@ class EtPlusFile:
     inputs: Inputs = "one"
 
     def write(self, traces: Traces, path: str, options: EtPlusOptions) -> Conversion:
-        """See `write_messages` and `upgraded`."""
+        """See `write_messages` and `upgraded`; of columns the file that they were made of."""
         from ..schemas.chakra.chakra_reader import write_messages
         from ..schemas.chakra.node_records import upgraded
+        from ..schemas.parquet import is_stored
         from .chakra import chakra_messages
 
         check_outputs([path])
+        source = traces.source
+        if options.schema is None and not isinstance(source, (Trace, InputPair)) and is_stored(source):
+            (trace,) = traces.values()
+            trace.write(path)  # columns keep the text
+            return Conversion((path,), int((trace.kind != RUNTIME).sum()), Counter())
         if options.schema is None:
             file, metadata, nodes, counts = _messages(traces)
         else:

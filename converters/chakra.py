@@ -234,7 +234,7 @@ def _metadata(trace: Trace) -> GlobalMetadata:
     """Version, and as JSON texts what ET+ has beside nodes and edges."""
     encode = msgspec.json.encode
     texts = {
-        "header": mask(encode(trace.header))[0],
+        "header": mask(encode(dict(trace.header)))[0],
         "etplus": mask(encode(trace.summary))[0],
         "layout": encode("flat" if trace.flat else "attrs"),
     }

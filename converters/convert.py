@@ -15,6 +15,9 @@ from .exporter import Conversion, Exporter
 from .registry import exporter_for, option_names, options_for
 from .traces import Source, Traces
 
+_WHOLE = ("etplus", "parquet")
+"""Formats that hold a trace with all its texts, and no part of one."""
+
 
 @transaction()
 def convert(
@@ -27,6 +30,9 @@ def convert(
     job: str | os.PathLike[str] | None = None,
     as_prefix: bool | None = None,
     steps: str | None = None,
+    window: str | None = None,
+    between: tuple[str, int] | None = None,
+    module: str | None = None,
     **settings: Any,
 ) -> Conversion:
     """Convert traces to another format.
@@ -45,6 +51,7 @@ def convert(
         as_prefix: take `output` for a prefix or folder (True) or a file (False), in formats that can have several
             files; by default by the number of traces.
         steps: only these of each trace, by number from 0, such as "3" or "0-19", or of a phase, such as "decode".
+        window, between, module: another part of each trace, see `etplus.trace.selection.part_of`.
         settings: in place of `options` its fields: `max_nodes=60`.
 
     Raises:
@@ -67,8 +74,13 @@ def convert(
         raise UsageError(f"{exporter.name} holds one rank; give one file, or choose one with --rank")
     if as_prefix is not None and "as_prefix" in option_names(exporter):
         settings["as_prefix"] = as_prefix
-    if steps is not None and exporter.name == "etplus":
-        raise UsageError("--to etplus writes whole traces; leave --steps out, every command that reads one takes it")
+    part = {"steps": steps, "window": window, "between": between, "module": module}
+    chosen_by = [f"--{name}" for name, value in part.items() if value is not None]
+    if chosen_by and exporter.name in _WHOLE:
+        option = chosen_by[0]
+        raise UsageError(
+            f"--to {exporter.name} writes whole traces; leave {option} out, every command that reads one takes it"
+        )
     chosen = _options(exporter, options, settings)
     for source in inputs:
         if not isinstance(source, Trace):
@@ -76,7 +88,7 @@ def convert(
     if exporter.inputs != "traces" and os.fspath(output) not in ("", "-"):  # else perhaps a folder, which is made
         check_folder(output)
     known = None if job is None else read_job_report(os.fspath(job))
-    traces = Traces(inputs, rank=rank, job=known, independent=exporter.inputs == "traces" and rank is None, steps=steps)
+    traces = Traces(inputs, rank=rank, job=known, independent=exporter.inputs == "traces" and rank is None, part=part)
     done = exporter.write(traces, os.fspath(output), chosen)
     notes = [note for of in traces.notes.values() for note in of]
     damage = [sentence for of in traces.damage.values() for sentence in of]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 
 from ..analysis.job_summary import JobSummary, job_summary, rank_contribution
 from ..analysis.job_tables import JobAnalysis, JobCollective, RankLateness, job_collectives
@@ -24,7 +24,8 @@ from ..schemas.parquet import StoredRank, is_stored, stored_ranks
 from ..schemas.text.files import Source as OneSource
 from ..trace.errors import UsageError
 from ..trace.library import MOST_IN_FULL
-from ..trace.selection import part_of, ranks_of
+from ..trace.selection import part_of, ranks_of, window_text
+from ..trace.suggest import Suggests
 from ..trace.trace import Trace
 from .folder import InputPair, stored_in, traces_in
 from .open import load as load_one
@@ -33,12 +34,13 @@ from .traces import Source, Traces
 
 if TYPE_CHECKING:
     from ..analysis.sql import QueryResult
+    from ..analysis.trace_diff import Difference
 
 _GLOB = frozenset("*?[")
 _Answer = TypeVar("_Answer")
 
 
-class Job:
+class Job(Suggests):
     """The ranks of a job.
 
     Ranks are read when they are asked for, and only the last one is kept: what is asked of all of them takes the memory
@@ -58,6 +60,16 @@ class Job:
         >>> job.ranks[0].kernels[0].name == trace.kernels[0].name
         True
     """
+
+    guesses: ClassVar[dict[str, str]] = {
+        "traces": "`ranks`, or iterate over the job", "kernels": "`analyze().kernels`, or `ranks[0].kernels`",
+        "ops": "`analyze().operators`, or `ranks[0].ops`", "operators": "`analyze().operators`",
+        "world_size": "`len(job)`", "get_potential_stragglers": "`stragglers`", "iterations": "`ranks[0].steps`",
+        "steps": "`ranks[0].steps`; `step(1)` is an iteration of every rank",
+        "to_pandas": "`analyze().kernels.to_pandas()` and the other tables of `analyze()`",
+        "critical_path": "`ranks[0].critical_path()`", "diff": "`etplus.diff(job.ranks[0], job.ranks[1])`",
+        "what_if": '`replay("comm*0.5")`', "plot": '`write_report("job.html")`', "show": '`write_report("job.html")`',
+    }  # fmt: skip
 
     def __init__(self, sources: Sequence[Source], *, notes: Sequence[str] = ()) -> None:
         if not sources:
@@ -90,6 +102,34 @@ class Job:
     def __repr__(self) -> str:
         return f"<Job of {len(self):,} rank{'' if len(self) == 1 else 's'}>"  # which ones only reading them all shows
 
+    def part(
+        self,
+        *,
+        steps: str | None = None,
+        window: str | None = None,
+        between: tuple[str, int] | None = None,
+        module: str | None = None,
+    ) -> Job:
+        """A part of every rank as a job, see `etplus.trace.selection.part_of`; ranks are still read when asked for."""
+        part: dict[str, Any] = {"steps": steps, "window": window, "between": between, "module": module}
+        return self.choosing(partial(part_of, **{key: value for key, value in part.items() if value is not None}))
+
+    def step(self, number: int | str) -> Job:
+        """An iteration of every rank, by number from 0; see `Trace.step`."""
+        return self.part(steps=str(number))
+
+    def between(self, annotation: str, number: int = 0) -> Job:
+        """What runs and is launched in an annotation of every rank; see `Trace.between`."""
+        return self.part(between=(annotation, number))
+
+    def window(self, start: str | int, end: str | int | None = None) -> Job:
+        """A time of every rank after its start; see `Trace.window`."""
+        return self.part(window=window_text(start, end))
+
+    def module(self, name: str) -> Job:
+        """A module of every rank; see `Trace.module`."""
+        return self.part(module=name)
+
     def select(self, ranks: str | Iterable[int]) -> Job:
         """Some of the ranks, by number or as a text such as "0,3-7"; those that the job does not have are left out.
 
@@ -106,10 +146,6 @@ class Job:
         if self._found is not None:  # which trace is of which rank is known: the others need not be read again
             sources = tuple(source for rank, source in zip(self._found, sources, strict=True) if rank in wanted)
         return self._with(replace(self._chosen, sources=sources, ranks=wanted if known is None else wanted & known))
-
-    def part(self, *, steps: str | None = None, window: str | None = None) -> Job:
-        """Some iterations or a time of every rank, see `etplus.trace.selection.part_of`."""
-        return self.choosing(partial(part_of, steps=steps, window=window))
 
     def _of(self, sources: Sequence[Source]) -> Job:
         return self._with(replace(self._chosen, sources=tuple(sources)))
@@ -275,6 +311,26 @@ class Job:
             write_large_job_report(self, path, title=title)
         else:
             write_job_report(self.ranks, path, title=title)
+
+
+def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> Difference:
+    """Two traces side by side, by source line, operator, kernel and call path; what changed most comes first.
+
+    Args:
+        a, b: traces, or what `load` reads as one.
+        by_shape: match operators by name and shapes.
+        total: compare the whole traces, not an iteration of each on average.
+
+    Example:
+        >>> found = diff(trace, trace.step(1), total=True)
+        >>> found.ops[0].change_ns < 0, found.tables["ops"].to_pandas()["change_ns"].sum() < 0
+        (True, np.True_)
+    """
+    from ..analysis.trace_diff import difference
+
+    sides = (one if isinstance(one, Trace) else load_one(one) for one in (a, b))
+    one, other = (analyse(side) for side in sides)
+    return difference(one, other, by_shape=by_shape, total=total)
 
 
 def open_job(sources: Sequence[Source] | str | os.PathLike[str]) -> Job:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,10 +9,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from ..analysis.sql import MEMORY, SqlTables
-from ..schemas.parquet import StoredRank
-from ..schemas.parquet.arrow_tables import ArrowTables
-from ..schemas.parquet.stored_tables import VIEWS, Place
-from ..trace.frames import library
+from ..schemas.parquet import StoredRank, files_of, write_rank
+from ..schemas.text.transaction import transaction
 from ..trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -43,26 +40,23 @@ def job_tables(job: Job, memory: str = MEMORY) -> Iterator[SqlTables]:
         yield SqlTables({}, stored, memory=memory)
         return
     rest = job._of(others)
-    if len(others) <= _IN_MEMORY:
+    if len(others) <= _IN_MEMORY or chosen.choose is not None:
         yield SqlTables(dict(rest.ranks), stored, memory=memory)
         return
     with TemporaryDirectory(prefix="etplus-") as scratch:
         there = set()
-        for rank, files in rest.map(_views):
+        for rank, files in rest.map(_columns):
             there.add(rank)
-            for view, content in files.items():
-                path = Place(Path(scratch), rank).of(view)
+            for name, content in zip(files_of(rank), files, strict=True):
+                path = Path(scratch, name)
                 path.parent.mkdir(parents=True)
                 path.write_bytes(content)
         yield SqlTables({}, {**stored, scratch: there}, memory=memory)
 
 
-def _views(trace: Trace) -> dict[str, bytes]:
-    """The tables of a trace as Parquet files."""
-    tables, parquet = ArrowTables(trace), library("pyarrow.parquet")
-    files = {}
-    for view in VIEWS:
-        packed = io.BytesIO()
-        parquet.write_table(tables.table(view), packed, compression="zstd")
-        files[view] = packed.getvalue()
-    return files
+def _columns(trace: Trace) -> list[bytes]:
+    """The files of a trace as columns."""
+    with TemporaryDirectory(prefix="etplus-") as scratch:
+        with transaction(nested=True):
+            write_rank(trace, scratch, 0)
+        return [Path(scratch, name).read_bytes() for name in files_of(0)]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from ..jobs.job_report import JobReport
 from ..linker.naming import file_rank, number_before_suffix
 from ..schemas.nsys import NsysRank
 from ..schemas.parquet import StoredRank
 from ..trace.errors import UsageError
-from ..trace.row_selection import rows_of_steps
+from ..trace.selection import part_of
 from ..trace.trace import Trace
 from .folder import InputPair
 from .open import open_trace
@@ -30,8 +31,8 @@ class Traces(Mapping[int, Trace]):
         rank: take only this one.
         job: gives the offsets of the ranks' clocks, which are applied, and the collectives that do not match.
         independent: they are not ranks of one job; their keys are positions, and `rank` must be None.
-        steps: only these of each trace, see `rows_of_steps`.
-        ranks: take only these. choose: makes the part of each trace that counts.
+        part: which part of each trace to take, keywords of `part_of`.
+        ranks: take only these. choose: makes what counts of each trace.
 
     Attributes:
         notes, damage: of the traces that were handed out so far; see `Conversion`.
@@ -50,11 +51,12 @@ class Traces(Mapping[int, Trace]):
         rank: int | None = None,
         job: JobReport | None = None,
         independent: bool = False,
-        steps: str | None = None,
+        part: Mapping[str, Any] | None = None,
         ranks: Collection[int] | None = None,
         choose: Callable[[Trace], Trace] | None = None,
     ) -> None:
-        self._steps, self._ranks_wanted, self._choose = steps, ranks, choose
+        self._part = {key: value for key, value in (part or {}).items() if value is not None}
+        self._ranks_wanted, self._choose = ranks, choose
         self._sources, self._wanted, self._job, self._independent = tuple(sources), rank, job, independent
         self._ranks: list[int] = []  # of the sources read so far
         self._positions: dict[int, int] = {}  # of these ranks
@@ -91,7 +93,7 @@ class Traces(Mapping[int, Trace]):
         else:
             self._held = None  # before the next one is read
             trace = self._hold(rank, self._opened(self._positions[rank]))
-        self.notes[rank] = tuple(f"{trace.file}: {note}" for note in trace.notes)
+        self.notes[rank] = tuple(f"{trace.file}: {note}" for note in (*trace.notes, *_part_notes(trace)))
         self.damage[rank] = trace.damage
         return trace
 
@@ -112,7 +114,7 @@ class Traces(Mapping[int, Trace]):
 
     def _opened(self, position: int) -> Trace:
         trace = open_trace(self._sources[position])
-        return trace if self._steps is None else rows_of_steps(trace, self._steps)
+        return part_of(trace, **self._part)
 
     def _read(self, position: int) -> None:
         """Find out a source's rank; hold the trace if it is wanted."""
@@ -136,6 +138,15 @@ class Traces(Mapping[int, Trace]):
         trace = trace if self._choose is None else self._choose(trace)
         self._held = rank, trace
         return trace
+
+
+def _part_notes(trace: Trace) -> list[str]:
+    """What a part of a trace leaves out in a conversion."""
+    if trace.selection is None:
+        return []
+    loose = len(trace.unattached)
+    left = f"; {loose:,} device events without an operator are left out" if loose else ""
+    return [f"only {trace.selection.about}: {len(trace):,} rows{left}"]
 
 
 def name_of(source: Source) -> str:

@@ -181,7 +181,8 @@ def _feeding(trace: Trace, mine: IntColumn) -> IntColumn:
     near = following < len(mine)
     apart, following = apart[near], following[near]
     between = calls.ts[mine[following]] - calls.end[apart]
-    return apart[between < calls.end[apart] - calls.ts[apart]]
+    near_enough: IntColumn = apart[between < calls.end[apart] - calls.ts[apart]]
+    return near_enough
 
 
 class HostLoop(_Loops):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +12,12 @@ import numpy.typing as npt
 from ..trace.brief import brief
 from ..trace.columns import IntColumn, distinct_rows
 from ..trace.errors import ConvertError, UsageError
+from ..trace.frames import to_pandas
 from ..trace.intervals import sums
 from ..trace.kinds import PHASES
 from ..trace.origin import origin_of_rows
 from ..trace.selection import call_between
+from ..trace.suggest import Suggests
 from ..trace.trace import Trace
 from .constants import fit_constants
 from .graph_building import build_graph
@@ -28,7 +30,7 @@ _Key = TypeVar("_Key", str, tuple[str, str])
 
 
 @dataclass(frozen=True)
-class CriticalPath:
+class CriticalPath(Suggests):
     """A longest path.
 
     Attributes:
@@ -40,6 +42,11 @@ class CriticalPath:
             work of which it is not known; only of a trace's own (`Trace.critical_path`).
     """
 
+    guesses: ClassVar[dict[str, str]] = {
+        "duration": "`length_ns`", "duration_ns": "`length_ns`", "length": "`length_ns`", "summary": "`by_kind`",
+        "breakdown": "`by_kind`", "nodes": "`edge`", "operators": "`by_op`", "kernels": "`by_op`",
+    }  # fmt: skip
+
     edge: IntColumn
     by_kind: dict[str, int]
     by_op: dict[tuple[str, str], int]
@@ -47,6 +54,16 @@ class CriticalPath:
     by_phase: dict[str, int] = field(default_factory=dict)
 
     __repr__ = brief
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame: ns by kind and name, the largest first; "" for waits and gaps, which nobody's work is."""
+        named = Counter[str]()
+        for (kind, _), ns in self.by_op.items():
+            named[kind] += ns
+        rest = Counter({(kind, ""): ns - named[kind] for kind, ns in self.by_kind.items()})
+        rows = _ranked(Counter(self.by_op) + rest)
+        kinds, names = ([key[at] for key in rows] for at in (0, 1))
+        return to_pandas({"kind": kinds, "name": names, "duration_ns": list(rows.values())})
 
     @property
     def length_ns(self) -> int:

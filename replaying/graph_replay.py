@@ -17,6 +17,7 @@ from ..trace.brief import brief
 from ..trace.columns import IntColumn
 from ..trace.index import as_column
 from ..trace.intervals import union
+from ..trace.suggest import Suggests
 from ..trace.trace import Trace
 from .constants import Constants, counted_lags
 from .replay_graph import UNKNOWN, ReplayGraph
@@ -39,7 +40,7 @@ class Unexplained:
 
 
 @dataclass(frozen=True)
-class Replay:
+class Replay(Suggests):
     """A predicted timeline.
 
     Attributes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..trace.selection import without_enclosing
 from ..trace.trace import Trace
 from .constants import fit_constants
 from .graph_building import build_graph
@@ -16,7 +17,7 @@ from .whatif import Bounds, apply_what_ifs, parse_what_if
 def replay_ranks(
     traces: Sequence[Trace], what_ifs: Sequence[str] = (), network: str | None = None, bounds: Bounds | None = None
 ) -> Replay:  # fmt: skip
-    """Predict the timeline of one trace, or of all ranks of a job together.
+    """Predict the timeline of one trace, or of all ranks of a job together; of a selection without the calls around it.
 
     Args:
         what_ifs: such as "kernel*0.5", applied in order.
@@ -31,7 +32,7 @@ def replay_ranks(
         >>> abs(replay_ranks([trace]).error) < 0.003
         True
     """
-    graphs = [build_graph(trace) for trace in traces]
+    graphs = [build_graph(without_enclosing(trace)) for trace in traces]
     constants = [fit_constants(graph) for graph in graphs]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
     if network is not None:

@@ -15,8 +15,10 @@ from support import fixture_pair
 DOCS = Path(__file__).parents[1] / "docs" / "library.md"
 GPU_PAIR = "pairs/gpu_shaped_from_cpu"
 MOST_LINES = 5
-_TASK = re.compile(r"^### (\d+)\. (.*?)$\n+```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-TASKS = {f"{number} {title}": code for number, title, code in _TASK.findall(DOCS.read_text())}
+_TASK = re.compile(r"^### (\d+\. .*?)$\n(.*?)(?=^### |\Z)", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TASKS = {title: _CODE.findall(body) for title, body in _TASK.findall(DOCS.read_text())}
+"""The blocks of code of each; the first one is the task."""
 
 
 @pytest.fixture
@@ -28,14 +30,15 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_there_are_twelve_tasks() -> None:
-    assert len(TASKS) == 12 and all(len(code.strip().splitlines()) <= MOST_LINES for code in TASKS.values())
+    assert len(TASKS) == 12 and all(len(code[0].strip().splitlines()) <= MOST_LINES for code in TASKS.values())
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_tasks_of_the_page_run(task: str, names: dict[str, Any]) -> None:
-    if "to_pandas" in TASKS[task] and find_spec("pandas") is None:
+    if any("to_pandas" in code for code in TASKS[task]) and find_spec("pandas") is None:
         pytest.skip("pandas is not installed")
-    exec(compile(TASKS[task], f"docs/library.md, {task}", "exec"), names)
+    for code in TASKS[task]:
+        exec(compile(code, f"docs/library.md, {task}", "exec"), names)
 
 
 def test_public_names() -> None:

@@ -196,7 +196,7 @@ class _ColumnsOnDemand(Trace):
         """Called for what is not there yet."""
         known = vars(self)
         if name not in self.__dataclass_fields__ or "_build" not in known:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return super().__getattr__(name)  # type: ignore[misc]
         build = known.pop("_build")
         known.update({**vars(build()), **known})
         return known[name]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from .conventions import EDGE_KINDS
 from .errors import UsageError
@@ -11,18 +15,57 @@ from .errors import UsageError
 if TYPE_CHECKING:
     from .trace import Trace
 
+
+class Nullable(NamedTuple):
+    """A column with nulls: values of one length, int64 or float64, and which of them are none."""
+
+    values: npt.NDArray[Any]
+    missing: npt.NDArray[np.bool_]
+
+
 Frame = dict[str, Any]
-"""Columns of one length by name: numpy arrays, or lists of texts."""
+"""Columns of one length by name: numpy arrays, lists of texts, or `Nullable`."""
 
 
 def to_pandas(columns: Frame) -> Any:
-    """A `pandas.DataFrame`; UsageError if pandas is not installed."""
-    return library("pandas").DataFrame(columns)
+    """A `pandas.DataFrame`, with pd.NA in whole numbers and NaN in others that are not known.
+
+    Raises:
+        UsageError: pandas is not installed.
+    """
+    pandas = library("pandas")
+
+    def column(values: Any) -> Any:
+        if not isinstance(values, Nullable):
+            return values
+        if values.values.dtype.kind == "f":
+            return np.where(values.missing, np.nan, values.values)
+        return pandas.arrays.IntegerArray(np.asarray(values.values, np.int64), np.asarray(values.missing))
+
+    return pandas.DataFrame({name: column(values) for name, values in columns.items()})
 
 
-def to_arrow(columns: Frame) -> Any:
-    """A `pyarrow.Table`; UsageError if pyarrow is not installed."""
-    return library("pyarrow").table(columns)
+def to_arrow(columns: Frame, about: Mapping[str, Mapping[str, str]] | None = None) -> Any:
+    """A `pyarrow.Table`; UsageError if pyarrow is not installed.
+
+    Args:
+        about: metadata of columns.
+    """
+    arrow = library("pyarrow")
+    made = {
+        name: arrow.array(values.values, mask=values.missing) if isinstance(values, Nullable) else values
+        for name, values in columns.items()
+    }
+    table = arrow.table(made)
+    if about is None:
+        return table
+    fields = [
+        field.with_type(arrow.string() if arrow.types.is_null(field.type) else field.type).with_metadata(
+            dict(about.get(field.name, {}))
+        )
+        for field in table.schema
+    ]
+    return table.cast(arrow.schema(fields))
 
 
 def to_networkx(trace: Trace) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def lazy_names(
-    package: str, modules: Mapping[str, str], public: Iterable[str]
+    package: str, modules: Mapping[str, str], public: Iterable[str], guesses: Mapping[str, str] | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """A package's `__getattr__` (PEP 562) and `__dir__`.
 
@@ -16,6 +16,7 @@ def lazy_names(
         package: `__name__` of the package.
         modules: the names of each module, space-separated, by the module's relative name.
         public: `__all__` of the package.
+        guesses: by a name that users try, what does that; None for no suggestions.
 
     Example:
         >>> get, _ = lazy_names("etplus.trace", {".printable": "printable shortened"}, ["printable", "shortened"])
@@ -27,6 +28,10 @@ def lazy_names(
     def get(name: str) -> Any:
         if name in module_of:
             return getattr(import_module(module_of[name], package), name)
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if name.startswith("_") or guesses is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        from .suggest import no_attribute  # for whoever guesses
+
+        raise no_attribute(f"module {package!r}", name, public, guesses)
 
     return get, lambda: sorted(public)

@@ -6,9 +6,11 @@ import html
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from .frames import to_networkx
+from .columns import IntColumn
+from .frames import Frame, to_networkx
+from .suggest import Suggests
 
 if TYPE_CHECKING:
     from ..analysis.sql import QueryResult
@@ -25,8 +27,27 @@ MOST_IN_FULL = 64
 """Ranks of which a page shows each in detail; of larger jobs it shows some."""
 
 
-class Library:
+class Library(Suggests):
     """Methods of a `Trace` that other layers of the package do the work of."""
+
+    guesses: ClassVar[dict[str, str]] = {
+        "operators": "`ops`", "cpu_ops": "`ops`", "events": "`ops`, `kernels` or `device_events`",
+        "gpu_events": "`device_events`", "iterations": "`steps`", "profiler_steps": "`steps`",
+        "to_pandas": "`kernels.to_pandas()`, `device_events.to_pandas()`, `ops.to_pandas()` or `steps.to_pandas()`",
+        "to_arrow": "`kernels.to_arrow()`, `device_events.to_arrow()`, `ops.to_arrow()` or `steps.to_arrow()`",
+        "what_if": '`replay("kernel*0.5")`', "simulate": "`replay()`", "predict": "`replay()` or `etplus predict`",
+        "plot": '`write_report("report.html")`, or `etplus analyze --plots DIR` for figures',
+        "show": '`write_report("report.html")`', "report_html": '`write_report("report.html")`',
+        "key_averages": "`analyze().operators`", "table": "`analyze().operators.to_pandas()`",
+        "analyse": "`analyze()`", "analysis": "`analyze()`",
+        "modules": "`analyze().modules`, or `module(name)` for one",
+        "memory_timeline": "`analyze().memory`", "export_chrome_trace": '`save("trace.perfetto.json")`',
+        "to_networkx_graph": "`to_networkx()`", "graph": "`to_networkx()`", "world": "`world_size`",
+        "to_excel": '`analyze().to_excel("tables.xlsx")`', "describe": "`analyze()`", "diff": "`etplus.diff(a, b)`",
+        "query": '`sql("select … from device")`', "filter": '`step(1)`, `between("forward")`, `window("1ms", "2ms")`',
+        "duration": "`span.length` (ns)", "duration_ns": "`span.length`", "start_ns": "`span.start`",
+        "stragglers": "`etplus.load([…]).stragglers`, of several ranks",
+    }  # fmt: skip
 
     def analyze(self, *, by_shape: bool = False, batch_size: int | None = None, **options: Any) -> Analysis:
         """Where the time goes: breakdown, streams, devices, operators, kernels with roofline, overheads.
@@ -94,6 +115,86 @@ class Library:
         trace = cast("Trace", self)
         return SqlTables({trace.rank or 0: trace}, memory=memory).query(query)
 
+    def op_frame(self, calls: IntColumn) -> Frame:
+        """The columns of some calls, by positions; `analysis.frame_columns` says what they are."""
+        from ..analysis.frame_columns import op_frame
+
+        return op_frame(cast("Trace", self), calls)
+
+    def event_frame(self, events: IntColumn, only: str | None = None) -> Frame:
+        """The columns of some GPU events, by positions, or one; `analysis.frame_columns` says what they are."""
+        from ..analysis.frame_columns import event_frame
+
+        return event_frame(cast("Trace", self), events, only)
+
+    def frame_columns(self, kind: str) -> dict[str, dict[str, str]]:
+        """Unit and meaning of the columns of the frames of "ops" and of "kernels"."""
+        from ..analysis.frame_columns import described_columns
+
+        return described_columns(kind)
+
+    def step(self, number: int | str) -> Trace:
+        """An iteration as a trace: what ran on the host in it, and what was launched then.
+
+        Args:
+            number: from 0; or several, such as "0-19", or a phase of a serving engine, such as "decode".
+
+        Raises:
+            UsageError: no such iteration.
+
+        Example:
+            >>> trace.step(1).steps.names, len(trace.step(1).kernels) < len(trace.kernels)
+            (('ProfilerStep#3',), True)
+        """
+        from .selection import part_of
+
+        return part_of(cast("Trace", self), steps=str(number))
+
+    def between(self, annotation: str, number: int = 0) -> Trace:
+        """What runs and is launched in an annotation, the `number`-th from 0 with this in its name, as a trace.
+
+        Raises:
+            UsageError: no such annotation.
+
+        Example:
+            >>> len(trace.between("forward", 1).device_events)
+            7
+        """
+        from .selection import part_of
+
+        return part_of(cast("Trace", self), between=(annotation, number))
+
+    def window(self, start: str | int, end: str | int | None = None) -> Trace:
+        """What runs in a window of time, as a trace.
+
+        Args:
+            start, end: after the trace's start, in ns or with a unit, such as "10ms" and "12.5ms"; or both in one
+                text, "10-12.5ms".
+
+        Raises:
+            UsageError: no such times, or nothing runs there.
+
+        Example:
+            >>> len(trace.window("0ms", "1ms").calls) == len(trace.window(0, 1_000_000).calls) > 0
+            True
+        """
+        from .selection import part_of, window_text
+
+        return part_of(cast("Trace", self), window=window_text(start, end))
+
+    def module(self, name: str) -> Trace:
+        """The calls in a module, their backward work and the GPU events of both, as a trace.
+
+        Args:
+            name: such as "Linear_3", a path such as "Encoder_0.Linear_3", or a part of one.
+
+        Raises:
+            UsageError: no such module, or the trace has none.
+        """
+        from .selection import part_of
+
+        return part_of(cast("Trace", self), module=name)
+
     def critical_path(self, *what_ifs: str, between: str | None = None, number: int = 0) -> CriticalPath:
         """The longest path of the replay, by kind of time, operator, source line and phase.
 
@@ -110,7 +211,7 @@ class Library:
 
         replay = self.replay(*what_ifs)
         path = critical_path(replay, None if between is None else (between, number))
-        return with_origins(path, replay, cast("Trace", self))
+        return with_origins(path, replay, replay.graph.trace)
 
     def write_report(
         self,
@@ -120,6 +221,7 @@ class Library:
         steps: str | None = None,
         window: str | None = None,
         between: tuple[str, int] | None = None,
+        module: str | None = None,
     ) -> None:
         """Write a self-contained HTML page about the trace, or about a part of it.
 
@@ -127,6 +229,7 @@ class Library:
             steps: only these iterations, by number from 0, such as "3" or "0-19".
             window: only this time after the trace's start, such as "10-12.5ms"; see `etplus.trace.selection.part_of`.
             between: only what runs and is launched in an annotation, by name and number, such as ("forward", 0).
+            module: only this module, such as "Linear_3".
 
         Raises:
             UsageError: the file cannot be written, is an input, or has another suffix than .html; or there is no such
@@ -143,7 +246,7 @@ class Library:
         from .selection import part_of
 
         check_page_name(path)
-        part = part_of(cast("Trace", self), steps=steps, window=window, between=between)
+        part = part_of(cast("Trace", self), steps=steps, window=window, between=between, module=module)
         analysis = part.analyze()
         page = report_html([rank_report(analysis, chain=critical_chain(part))], title, findings=cards_of([analysis]))
         with open_output(path) as out:
@@ -206,16 +309,20 @@ def write_job_report(ranks: Mapping[int, Trace], path: str | os.PathLike[str], *
     from ..analysis.summary import analyse
     from ..jobs.job_ranks import check_job, job_trace
     from ..replaying.critical import critical_chain
+    from ..report.finding_cards import MOST_RANKS, cards_of
     from ..report.html_page import check_page_name
     from ..report.report_html import rank_report, report_html
     from ..schemas.text.files import open_output
 
     check_page_name(path)
-    reports, facts = [], []
+    reports, facts, kept = [], [], []
     for trace in ranks.values():
-        reports.append(rank_report(analyse(trace), len(ranks), chain=critical_chain(trace)))
+        analysis = analyse(trace)
+        reports.append(rank_report(analysis, len(ranks), chain=critical_chain(trace)))
         facts.append(job_trace(trace))
-    page = report_html(reports, title, check_job(facts))
+        if len(ranks) <= MOST_RANKS:
+            kept.append(analysis)
+    page = report_html(reports, title, check_job(facts), cards_of(kept) if kept else None)
     with open_output(path) as out:
         out.write(page)
 

@@ -1,55 +1,47 @@
-"""The rows of some steps as a trace of its own, for what reads rows and edges: conversion to other formats."""
+"""Some rows of a trace as a trace of its own."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from .captured import CapturedGraphs, CaptureLinks
-from .columns import IntColumn, mask_at
+from .columns import IntColumn
 from .comm_kernels import Comm
 from .counterparts import CounterpartLinks, Counterparts
+from .errors import UsageError
 from .generated import GeneratedKernels
 from .index import as_positions
-from .selection import part_of
 from .stacks import Stacks
-from .tables import UnattachedEvents
+from .tables import Tables
 from .tensors import SignatureTable
 from .trace import Record, RecordStore, Trace
 
+if TYPE_CHECKING:
+    from .selection import Selection
 
-def rows_of_steps(trace: Trace, steps: str) -> Trace:
-    """The trace without what is not of some steps: calls, runtime calls, device events, edges between others.
+Mask = npt.NDArray[np.bool_]
 
-    What ran on the host in the steps and the device events launched there are kept, with the calls around them, each as
-    it is. The result can be converted, analysed and replayed, but not written as ET+.
+
+def new_places(kept: Mask) -> IntColumn:
+    """Of each row its position among those kept, −1 for the others; one entry more, −1, for row −1."""
+    return np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
+
+
+def with_rows(trace: Trace, chosen: Mask, loose: Mask, tables: Tables, selection: Selection) -> Trace:
+    """The trace of the rows that are chosen, and of the structural ones; what refers to others refers to none.
 
     Args:
-        steps: by number from 0, such as "3" or "0-19", or of a phase, such as "decode".
-
-    Raises:
-        UsageError: not such a text, or no such steps.
-
-    Example:
-        >>> one = rows_of_steps(trace, "0")
-        >>> len(one) < len(trace), len(one.steps)
-        (True, 1)
+        loose: bool, which of `Trace.unattached` to keep.
+        tables: of the chosen rows, whose `source` are rows of the whole trace.
     """
-    part = part_of(trace, steps=steps)
-    rows = np.concatenate([part.calls.source, part.runtime.source, part.gpu.source])
-    kept = mask_at(len(trace), rows[rows >= 0]) | trace.structural
-    lost = int(np.count_nonzero(part.gpu.source < 0))
-    note = f"steps {steps}: {np.count_nonzero(kept):,} of {len(trace):,} rows"
-    return _with_rows(trace, kept, note + f"; {lost:,} device events without an operator are left out" * bool(lost))
-
-
-def _with_rows(trace: Trace, kept: npt.NDArray[np.bool_], note: str) -> Trace:
-    """The rows that are kept; what refers to others refers to none."""
-    rows, place = np.flatnonzero(kept), np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
+    kept = chosen | trace.structural
+    rows, place = np.flatnonzero(kept), new_places(kept)
     columns: dict[str, Any] = {
         field.name: getattr(trace, field.name)[rows] for field in fields(Trace) if "column" in field.metadata
     }
@@ -59,19 +51,35 @@ def _with_rows(trace: Trace, kept: npt.NDArray[np.bool_], note: str) -> Trace:
     edges = trace.edges[kept[trace.edges[:, 0]] & kept[trace.edges[:, 1]]]
     ids = set(columns["id"].tolist())
     waiting = {row: [of for of in needed if of in ids] for row, needed in trace.sync_dep.items() if kept[row]}
-    return trace.with_(
+    part = trace.with_(
         **columns,
         header={key: value for key, value in trace.header.items() if key != "unattached"},
-        texts=_SomeRecords(trace.texts, rows),
+        texts=_SomeRecords(trace.texts, rows, trace.file, selection.about),
         edges=np.column_stack([place[edges[:, 0]], place[edges[:, 1]], edges[:, 2]]).astype(np.int64),
         sync_dep={int(place[row]): needed for row, needed in waiting.items() if needed},
         comm={int(place[row]): comm for row, comm in trace.comm.items() if kept[row]},
-        unattached=UnattachedEvents.none(),
-        notes=(*trace.notes, note),
-        captured=None if trace.captured is None else _captured(trace.captured, kept, place),
+        unattached=trace.unattached.take(np.flatnonzero(loose)),
+        memory=replace(trace.memory, row=as_positions(place[trace.memory.row])),
+        captured=None if trace.captured is None else _captured(trace.captured, place, new_places(loose)),
         stacks=_stacks(trace.stacks, kept, place),
         generated=_generated(trace.generated, kept, place),
-        counterparts=Counterparts(_counterparts(trace.counterparts.links, kept, place)),
+        counterparts=Counterparts(
+            _counterparts(trace.counterparts.links, place, place),
+            _counterparts(trace.counterparts.unattached, new_places(loose), place),
+        ),
+        selection=selection,
+    )
+    return part.with_tables(_placed(tables, place))
+
+
+def _placed(tables: Tables, place: IntColumn) -> Tables:
+    """Tables whose rows are elsewhere."""
+    calls, runtime, gpu = tables.calls, tables.runtime, tables.gpu
+    return replace(
+        tables,
+        calls=replace(calls, source=as_positions(place[calls.source])),
+        runtime=replace(runtime, source=as_positions(place[runtime.source])),
+        gpu=replace(gpu, source=as_positions(place[gpu.source]), counterpart=as_positions(place[gpu.counterpart])),
     )
 
 
@@ -86,18 +94,20 @@ def _generated(made: GeneratedKernels, kept: npt.NDArray[np.bool_], place: IntCo
     return replace(made, row=as_positions(place[np.asarray(made.row)[at]]), kernel=made.kernel[at])
 
 
-def _counterparts(links: CounterpartLinks, kept: npt.NDArray[np.bool_], place: IntColumn) -> CounterpartLinks:
-    """Those between rows that are kept."""
-    at = np.flatnonzero(kept[links.event] & kept[links.row])
-    return CounterpartLinks(place[links.event[at]], place[links.row[at]], links.same_module[at])
+def _counterparts(links: CounterpartLinks, event: IntColumn, row: IntColumn) -> CounterpartLinks:
+    """Those of events that are kept to rows that are; of both the new places."""
+    at = np.flatnonzero((event[links.event] >= 0) & (row[links.row] >= 0))
+    return CounterpartLinks(event[links.event[at]], row[links.row[at]], links.same_module[at])
 
 
-def _captured(graphs: CapturedGraphs, kept: npt.NDArray[np.bool_], place: IntColumn) -> CapturedGraphs:
-    """Captured graphs whose links are those of rows that are kept."""
-    links = graphs.links
-    at = np.flatnonzero(kept[links.event])
-    mine = CaptureLinks(place[links.event[at]], links.op[at], links.link[at], links.replay[at])
-    return replace(graphs, links=mine, unattached=CaptureLinks.none())
+def _captured(graphs: CapturedGraphs, place: IntColumn, loose: IntColumn) -> CapturedGraphs:
+    """Captured graphs whose links are those of events that are kept."""
+    return replace(graphs, links=_links(graphs.links, place), unattached=_links(graphs.unattached, loose))
+
+
+def _links(links: CaptureLinks, place: IntColumn) -> CaptureLinks:
+    at = np.flatnonzero(place[links.event] >= 0)
+    return CaptureLinks(place[links.event[at]], links.op[at], links.link[at], links.replay[at])
 
 
 @dataclass(frozen=True)
@@ -106,6 +116,8 @@ class _SomeRecords(RecordStore):
 
     whole: RecordStore
     rows: IntColumn
+    file: str
+    about: str
 
     def texts(self, rows: IntColumn) -> list[bytes]:
         return self.whole.texts(self.rows[rows])
@@ -130,3 +142,15 @@ class _SomeRecords(RecordStore):
 
     def args_comm(self, args: bytes, kernel: str) -> Comm:
         return self.whole.args_comm(args, kernel)
+
+    def other_events(self) -> Iterator[tuple[int, bytes]]:
+        return self.whole.other_events()
+
+    def document(self) -> NoReturn:
+        raise UsageError(f"{self.file}: {self.about} is a part of it, and ET+ holds whole traces; write the whole one")
+
+    def chunks(self) -> NoReturn:
+        self.document()
+
+    def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> NoReturn:
+        self.document()

@@ -1,22 +1,25 @@
-"""A part of a trace by time: some of its iterations, or a window; and the ranks that a text names."""
+"""A part of a trace, which is a trace: some of its iterations, a window, what is in an annotation or a module."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from .brief import brief
 from .columns import IntColumn, mask_at
 from .conventions import ANNOTATION_SCOPE, MAX_NS, NS_PER_UNIT
 from .errors import UsageError
 from .index import as_column, as_positions
 from .intervals import Intervals, Span, union
+from .row_selection import new_places, with_rows
 from .steps import Steps, chosen_steps
 from .tables import Tables
-from .unattached import with_unattached
+from .unattached import counted_events, with_unattached
 
 if TYPE_CHECKING:
     from .trace import Trace
@@ -25,6 +28,34 @@ Mask = npt.NDArray[np.bool_]
 _RANKS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 _MOST_RANKS = 1_000_000
 _WINDOW = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)?-(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)", re.ASCII)
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Which part of a recording a trace is.
+
+    Attributes:
+        about: how it was chosen, such as "steps 2-4".
+        span: the chosen time and what the GPU events and their launches need beyond it.
+        steps: the iterations of the recording that are in it.
+    """
+
+    about: str
+    span: Span
+    steps: Steps
+
+    __repr__ = brief
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Rows of the tables that are in a part, the time that was asked for, and the steps where they were."""
+
+    calls: Mask
+    runtime: Mask
+    gpu: Mask
+    span: Span
+    steps: IntColumn | None = None
 
 
 def parse_window(text: str) -> Span:
@@ -45,6 +76,17 @@ def parse_window(text: str) -> Span:
     if not start < end < MAX_NS:
         raise UsageError(f"window {text[:40]!r}: ends before it starts or later than 146 years; give START-END")
     return Span(round(start), round(end))
+
+
+def window_text(start: str | int, end: str | int | None = None) -> str:
+    """The text of a window from two times, in ns or with a unit; a text that has both stays as it is.
+
+    Example:
+        >>> window_text("10ms", 12_000_000), window_text("10-12ms")
+        ('10ms-12000000ns', '10-12ms')
+    """
+    first, last = (f"{at}ns" if isinstance(at, int) else at for at in (start, "" if end is None else end))
+    return f"{first}-{last}" if last else first
 
 
 def call_between(trace: Trace, name: str, number: int = 0) -> int:
@@ -73,24 +115,32 @@ def call_between(trace: Trace, name: str, number: int = 0) -> int:
 
 
 def part_of(
-    trace: Trace, *, steps: str | None = None, window: str | None = None, between: tuple[str, int] | None = None
+    trace: Trace,
+    *,
+    steps: str | None = None,
+    window: str | None = None,
+    between: tuple[str, int] | None = None,
+    module: str | None = None,
 ) -> Trace:
-    """A trace with the calls and GPU events of some iterations, a window or an annotation; its rows and edges stay.
+    """A part of a trace, as a trace: it can be analysed, replayed, converted and selected from again.
 
     Of iterations and an annotation: what ran on the host meanwhile, and the GPU events launched meanwhile. Of a window:
-    what ran in it, in part at least. With the GPU events come the calls that launched them. Nothing is cut off: an
-    operator that began earlier keeps its duration. `span` is the chosen time and what the GPU events and their launches
-    need beyond it; of steps that do not follow each other, as those of a phase, it is the time from the first to the
-    last.
+    what ran in it, in part at least. Of a module: the calls in it, its backward work, and the GPU events of both. With
+    the GPU events come the calls that launched them. Nothing is cut off: an operator that began earlier keeps its
+    duration. `span` is the chosen time and what the GPU events and their launches need beyond it; of steps that do not
+    follow each other, as those of a phase, it is the time from the first to the last. Only the text of ET+ cannot be
+    written of a part.
 
     Args:
         steps: iterations by number from 0, such as "3" or "0-19", or of a phase, such as "decode".
         window: see `parse_window`.
         between: a name and a number, see `call_between`: from its start to its end.
+        module: a module's name such as "Linear_3", a path of them such as "Encoder_0.Linear_3", or a part of one; of
+            what the other choices leave.
 
     Raises:
-        UsageError: two of them are given, or not such a text, no such iterations or annotation, or nothing in the
-            window.
+        UsageError: two of the first three are given, or not such a text, no such iterations, annotation or module, or
+            nothing in the window.
 
     Example:
         >>> part = part_of(trace, window="0-1ms")
@@ -99,41 +149,130 @@ def part_of(
     """
     parts = {"--steps": steps, "--window": window, "--between": between}
     given = [option for option, value in parts.items() if value is not None]
-    if not given:
-        return trace
     if len(given) > 1:
         raise UsageError(f"{given[0]} and {given[1]} both choose a part of the trace; give one of them")
-    trace = with_unattached(trace)
+    if given:
+        whole = with_unattached(trace)
+        if steps is not None:
+            chosen = _of_steps(whole, steps)
+        elif between is not None:
+            chosen = _of_annotation(whole, *between)
+        else:
+            chosen = _of_window(whole, window or "")
+        value = " ".join(map(str, between)) if between is not None else steps or window
+        trace = _part(trace, whole, chosen, f"{given[0].removeprefix('--')} {value}")
+    if module is not None:
+        whole = with_unattached(trace)
+        trace = _part(trace, whole, _of_module(whole, module), f"module {module}")
+    return trace
+
+
+def without_enclosing(trace: Trace) -> Trace:
+    """A selection without the calls around it, whose time is not its own: those that begin before it or end after it
+    and have others in them, as the step's annotation of a selected forward pass. Other traces are as they are.
+
+    Example:
+        >>> part = without_enclosing(trace.between("forward", 1))
+        >>> part.names[part.calls.name[0]], part.replay().makespan_ns < trace.step(1).replay().makespan_ns
+        ('## forward ##', True)
+    """
+    if trace.selection is None:
+        return trace
+    calls, span = trace.calls, trace.selection.span
+    outer = mask_at(len(calls), calls.parent[calls.parent >= 0]) & ((calls.ts < span.start) | (calls.end > span.end))
+    if not outer.any():
+        return trace
+    tables = replace(trace.tables, gpu=trace.gpu.take(trace.gpu.source >= 0), whole=False)
+    all_runtime, all_gpu = (np.ones(len(table), np.bool_) for table in (tables.runtime, tables.gpu))
+    tables = _tables(tables, ~outer, all_runtime, all_gpu)
+    kept = ~mask_at(len(trace), calls.source[outer])
+    places = as_positions(new_places(~outer))
+    steps = trace.steps.take(np.flatnonzero(~outer[trace.steps.call]), places)
+    loose = np.ones(len(trace.unattached), np.bool_)
+    return with_rows(trace, kept, loose, tables, replace(trace.selection, steps=steps))
+
+
+def _of_steps(trace: Trace, steps: str) -> _Chosen:
+    numbers = chosen_steps(steps, len(trace.steps), trace.steps.phases, trace.file)
+    spans, step, launched = _spans_of(trace.steps, numbers), trace.step_of_event, trace.launched_ns
+    on_gpu = _in(spans, launched, launched) & ((step < 0) | np.isin(step, numbers))
+    return replace(_in_spans(trace, spans, on_gpu), steps=numbers)
+
+
+def _of_annotation(trace: Trace, name: str, number: int) -> _Chosen:
+    call, calls, launched = call_between(trace, name, number), trace.calls, trace.launched_ns
+    spans = Intervals(calls.ts[[call]], calls.end[[call]])
+    return _in_spans(trace, spans, _in(spans, launched, launched))
+
+
+def _of_window(trace: Trace, window: str) -> _Chosen:
+    after = parse_window(window)
+    spans = Intervals(*(np.array([trace.span.start + at], np.int64) for at in after))
+    found = _in_spans(trace, spans, _in(spans, trace.gpu.ts, trace.gpu.end))
+    if not (found.calls.any() or found.runtime.any() or found.gpu.any()):
+        length = trace.span.length / 1e6
+        raise UsageError(f"window {window}: {trace.file} has nothing in it; it is {length:,.3f} ms long")
+    return found
+
+
+def _of_module(trace: Trace, name: str) -> _Chosen:
+    """What `trace.origin` says is of a module, else what is in a named region of the host."""
+    calls, gpu, origin = trace.calls, trace.gpu, trace.origin
+    codes = _paths_named(origin.modules, name)
+    in_calls, on_gpu = np.isin(origin.module, codes), np.isin(origin.gpu_module, codes)
+    if not in_calls.any() and not on_gpu.any():
+        tree = trace.hierarchy
+        of_path = {code: [trace.names[at] for at in tree.regions(code)] for code in np.unique(tree.path).tolist()}
+        in_calls = np.isin(tree.path, [code for code, path in of_path.items() if _paths_named([path], name)])
+        on_gpu = np.append(in_calls, False)[gpu.call]
+    if not in_calls.any() and not on_gpu.any():
+        few = ", ".join(sorted({path[-1] for path in origin.modules})[:5])
+        there = f"such as {few}" if few else "the trace has no modules; record with_modules or with_stack"
+        raise UsageError(f"module {name[:60]!r}: no module of {trace.file} has this in its name; {there}")
+    in_runtime = mask_at(len(trace.runtime), gpu.runtime[on_gpu & (gpu.runtime >= 0)])
+    in_runtime |= np.append(in_calls, False)[trace.runtime.call]
+    starts, ends = np.append(calls.ts[in_calls], gpu.ts[on_gpu]), np.append(calls.end[in_calls], gpu.end[on_gpu])
+    _add_with_callers(in_calls, calls.parent, np.concatenate([gpu.call[on_gpu], trace.runtime.call[in_runtime]]))
+    _add_with_callers(in_calls, calls.parent, np.flatnonzero(in_calls))
+    return _Chosen(in_calls, in_runtime, on_gpu, Span(int(starts.min()), int(ends.max())))
+
+
+def _paths_named(paths: Sequence[Sequence[str]], name: str) -> list[int]:
+    """Positions of paths with a module of a name, else of a path of names, else with this in it."""
+    dotted = [f".{'.'.join(path)}." for path in paths]
+    exact = [at for at, path in enumerate(dotted) if f".{name}." in path]
+    return exact or [at for at, path in enumerate(dotted) if name in path]
+
+
+def _in_spans(trace: Trace, spans: Intervals, on_gpu: Mask) -> _Chosen:
+    """What runs on the host in some spans, and chosen GPU events with what launched them."""
     gpu, calls, runtime = trace.gpu, trace.calls, trace.runtime
-    if steps is not None:
-        numbers = chosen_steps(steps, len(trace.steps), trace.steps.phases, trace.file)
-        spans, step = _spans_of(trace.steps, numbers), trace.step_of_event
-        launched = trace.launched_ns
-        on_gpu = _in(spans, launched, launched) & ((step < 0) | np.isin(step, numbers))
-    elif between is not None:
-        call = call_between(trace, *between)
-        spans, launched = Intervals(calls.ts[[call]], calls.end[[call]]), trace.launched_ns
-        on_gpu = _in(spans, launched, launched)
-    else:
-        after = parse_window(window or "")
-        spans = Intervals(*(np.array([trace.span.start + at], np.int64) for at in after))
-        on_gpu = _in(spans, gpu.ts, gpu.end)
-    chosen = Span(int(spans.start[0]), int(spans.end[-1]))
     in_runtime = _in(spans, runtime.ts, runtime.end)
     in_runtime[gpu.runtime[on_gpu & (gpu.runtime >= 0)]] = True
     in_calls = _in(spans, calls.ts, calls.end)
     _add_with_callers(in_calls, calls.parent, np.concatenate([gpu.call[on_gpu], runtime.call[in_runtime]]))
-    if not (in_calls.any() or in_runtime.any() or on_gpu.any()):
-        length = trace.span.length / 1e6
-        raise UsageError(f"window {window}: {trace.file} has nothing in it; it is {length:,.3f} ms long")
-    part = trace.with_tables(_tables(trace.tables, in_calls, in_runtime, on_gpu))
-    begun = np.append(trace.launched_ns[on_gpu], chosen.start)
-    part.__dict__["span"] = Span(int(begun.min()), int(np.append(gpu.end[on_gpu], chosen.end).max()))
-    kept = in_calls[trace.steps.call]
-    if steps is not None:
-        kept &= mask_at(len(trace.steps), numbers)
-    part.__dict__["steps"] = trace.steps.take(np.flatnonzero(kept), as_positions(_new_places(in_calls)))
-    return part
+    return _Chosen(in_calls, in_runtime, on_gpu, Span(int(spans.start[0]), int(spans.end[-1])))
+
+
+def _part(trace: Trace, whole: Trace, chosen: _Chosen, about: str) -> Trace:
+    """The trace of what was chosen in `whole`, the trace with the events that could not be attached."""
+    gpu = whole.gpu
+    begun = np.append(whole.launched_ns[chosen.gpu], chosen.span.start)
+    span = Span(int(begun.min()), int(np.append(gpu.end[chosen.gpu], chosen.span.end).max()))
+    steps = trace.steps
+    kept = chosen.calls[steps.call]
+    if chosen.steps is not None:
+        kept &= mask_at(len(steps), chosen.steps)
+    places = as_positions(new_places(chosen.calls))
+    loose = np.zeros(len(trace.unattached), np.bool_)
+    loose[counted_events(trace)[chosen.gpu[gpu.source < 0]]] = True
+    attached = gpu.source >= 0
+    tables = replace(whole.tables, gpu=gpu.take(attached), whole=False)
+    tables = _tables(tables, chosen.calls, chosen.runtime, chosen.gpu[attached])
+    earlier = "" if trace.selection is None else f"{trace.selection.about}, "
+    selection = Selection(earlier + about, span, steps.take(np.flatnonzero(kept), places))
+    rows = np.concatenate([table.source for table in (tables.calls, tables.runtime, tables.gpu)])
+    return with_rows(trace, mask_at(len(trace), rows), loose, tables, selection)
 
 
 def _spans_of(steps: Steps, numbers: IntColumn) -> Intervals:
@@ -160,7 +299,7 @@ def _add_with_callers(chosen: Mask, parent: IntColumn, calls: IntColumn) -> None
 
 def _tables(tables: Tables, in_calls: Mask, in_runtime: Mask, in_gpu: Mask) -> Tables:
     """Some rows of each table; what refers to a row that is left out refers to none."""
-    call, runtime = _new_places(in_calls), _new_places(in_runtime)
+    call, runtime = new_places(in_calls), new_places(in_runtime)
     calls, runtime_calls = tables.calls.take(in_calls), tables.runtime.take(in_runtime)
     gpu = tables.gpu.take(in_gpu)
     launcher = runtime[gpu.runtime]
@@ -171,11 +310,6 @@ def _tables(tables: Tables, in_calls: Mask, in_runtime: Mask, in_gpu: Mask) -> T
         runtime=replace(runtime_calls, call=as_positions(call[runtime_calls.call]), launches=as_column(launches)),
         gpu=replace(gpu, call=as_positions(call[gpu.call]), runtime=as_positions(launcher)),
     )
-
-
-def _new_places(kept: Mask) -> IntColumn:
-    """Of each row its position among those kept, −1 for the others; one entry more, −1, for row −1."""
-    return np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
 
 
 def ranks_of(text: str) -> list[int]:

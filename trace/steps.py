@@ -6,8 +6,8 @@ import heapq
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, overload
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from .errors import UsageError
 from .frames import Frame, to_arrow, to_pandas
 from .index import CallIndex, Positions, as_positions
 from .step_annotations import CAPTURE, PHASES, UNKNOWN_PHASE, RequestSums, StepBatch, parse_step
+from .suggest import Suggests
+
+if TYPE_CHECKING:
+    from .trace import Trace
 
 DATA_LOADER = "DataLoader"
 """Part of the names of PyTorch's data loaders' annotations (`enumerate(DataLoader)#….__next__`), one an iteration."""
@@ -70,7 +74,7 @@ class IterationMarks:
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Suggests):
     """One iteration of a trace.
 
     Attributes:
@@ -87,8 +91,21 @@ class Step:
     end_ns: int
     batch: StepBatch | None = None
     inferred: bool = False
+    _whole: Any = field(default=None, compare=False)
 
     __repr__ = brief
+
+    @property
+    def trace(self) -> Trace:
+        """The iteration as a trace: `trace.step(number)`."""
+        whole: Trace = self._whole
+        return whole.step(self.number)
+
+    def __getattr__(self, name: str) -> Any:
+        """What a trace has, of the iteration: `trace.steps[1].kernels`."""
+        if not name.startswith("_") and self._whole is not None and hasattr(type(self._whole), name):
+            return getattr(self.trace, name)
+        return super().__getattr__(name)  # type: ignore[misc]
 
     @property
     def duration_ns(self) -> int:
@@ -102,7 +119,7 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
-class Steps(Sequence[Step]):
+class Steps(Suggests, Sequence[Step]):
     """The iterations of a trace, in order; a sequence of `Step`, with their columns.
 
     Example:
@@ -126,8 +143,13 @@ class Steps(Sequence[Step]):
     thread: IntColumn
     batches: tuple[StepBatch, ...] = ()
     inferred: bool = False
+    _whole: Any = None
 
     __repr__ = brief
+
+    def of_trace(self, trace: Trace) -> Steps:
+        """The same steps, which know whose they are."""
+        return replace(self, _whole=trace)
 
     def __len__(self) -> int:
         return len(self.call)
@@ -141,7 +163,8 @@ class Steps(Sequence[Step]):
             return tuple(self[number] for number in range(len(self))[at])
         number = range(len(self))[at]
         batch = self.batches[number] if self.batches else None
-        return Step(number, self.names[number], int(self.start[number]), int(self.end[number]), batch, self.inferred)
+        times = int(self.start[number]), int(self.end[number])
+        return Step(number, self.names[number], *times, batch, self.inferred, self._whole)
 
     def of(self, ts: IntColumn, thread: IntColumn | None = None) -> IntColumn:
         """int64, for each time (ns) the ordinal of the step that it is in, −1 for none; of several the last begun.

@@ -218,6 +218,15 @@ class UnattachedEvents:
     def __len__(self) -> int:
         return len(self.names)
 
+    def take(self, events: IntColumn) -> UnattachedEvents:
+        """Some of them, by positions."""
+        at = events.tolist()
+        names, categories, args = ([texts[i] for i in at] for texts in (self.names, self.categories, self.args))
+        return UnattachedEvents(
+            names, categories, self.ts[events], self.dur[events], self.device[events], self.stream[events],
+            self.correlation[events], self.reason[events], args,
+        )  # fmt: skip
+
     @staticmethod
     def none() -> UnattachedEvents:
         """No events."""

@@ -39,6 +39,7 @@ from .views import DeviceEvents, Ops
 
 if TYPE_CHECKING:
     from .origin import Origin
+    from .selection import Selection
 
 Record = dict[str, msgspec.Raw]
 """A node as in the file, its values undecoded."""
@@ -132,6 +133,7 @@ class Trace(Library):
         captured: the graphs that it replays, linked to the operators of their captures; None where no capture was read.
         counterparts: repetitions of the GPU events that were launched before it.
         own_code: patterns of files that are own code, () for the default (`trace.stacks.own_by`).
+        selection: which part of a recording it is, None for a whole one.
     """
 
     file: str
@@ -188,6 +190,7 @@ class Trace(Library):
     captured: CapturedGraphs | None = None
     counterparts: Counterparts = field(default_factory=Counterparts)
     own_code: tuple[str, ...] = ()
+    selection: Selection | None = None
 
     def __len__(self) -> int:
         return len(self.id)
@@ -213,8 +216,10 @@ class Trace(Library):
     def span(self) -> Span:
         """From the start of the first call or GPU event to the end of the last one, ns; (0, 0) in an empty trace.
 
-        GPU events that could not be attached are among them.
+        GPU events that could not be attached are among them. Of a selection see `selection.part_of`.
         """
+        if self.selection is not None:
+            return self.selection.span
         tables = (self.calls, self.runtime, self.gpu)
         starts = [table.ts.min() for table in tables if len(table)]
         ends = [table.end.max() for table in tables if len(table)]
@@ -377,6 +382,11 @@ class Trace(Library):
         Where no annotation marks them and the sequence of kernels repeats, each repetition is one; they are marked
         `inferred` (`trace.inferred_steps`).
         """
+        return self._found_steps().of_trace(self)
+
+    def _found_steps(self) -> Steps:
+        if self.selection is not None:
+            return self.selection.steps
         calls = self.calls
         rows = np.flatnonzero(calls.kind == ANNOTATION)
         rows = rows[np.argsort(calls.ts[rows], kind="stable")]

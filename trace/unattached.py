@@ -30,11 +30,9 @@ def with_unattached(trace: Trace) -> Trace:
     events, tables = trace.unattached, trace.tables
     if tables.whole:
         return trace
-    first, last = trace.row_span
-    near = (events.ts < last) & (events.ts + events.dur > first) if trace.timed.any() else np.ones(len(events), bool)
-    rows = np.flatnonzero(near)
+    rows = counted_events(trace)
     added = _gpu_events(events, rows, trace)
-    notes = (*trace.notes, *_notes(trace, added, len(events) - len(rows)))
+    notes = (*trace.notes, *_notes(added), *([] if trace.selection else _not_counted(trace, len(events) - len(rows))))
     if not len(rows):
         return trace.with_(notes=notes).with_tables(replace(tables, whole=True))
     gpu = tables.gpu.joined(added)
@@ -43,6 +41,16 @@ def with_unattached(trace: Trace) -> Trace:
     gpu = gpu.take(np.argsort(gpu.ts, kind="stable"))
     tables = replace(tables, gpu=gpu, runtime=replace(tables.runtime, launches=launches), whole=True)
     return trace.with_(notes=notes).with_tables(tables)
+
+
+def counted_events(trace: Trace) -> IntColumn:
+    """Positions in `Trace.unattached`, in order of start, of the events that `with_unattached` counts."""
+    events, (first, last) = trace.unattached, trace.row_span
+    near = (events.ts < last) & (events.ts + events.dur > first)
+    if trace.selection is not None or not trace.timed.any():
+        near[:] = True
+    found = np.flatnonzero(near)
+    return found[np.argsort(events.ts[found], kind="stable")]
 
 
 def _gpu_events(events: UnattachedEvents, rows: IntColumn, trace: Trace) -> GpuEvents:
@@ -71,7 +79,7 @@ def _gpu_events(events: UnattachedEvents, rows: IntColumn, trace: Trace) -> GpuE
     )  # fmt: skip
 
 
-def _notes(trace: Trace, counted: GpuEvents, apart: int) -> list[str]:
+def _notes(counted: GpuEvents) -> list[str]:
     notes = []
     for code in np.unique(counted.reason).tolist():
         dur = counted.dur[counted.reason == code]
@@ -79,7 +87,11 @@ def _notes(trace: Trace, counted: GpuEvents, apart: int) -> list[str]:
             f"{_events(len(dur))} ({dur.sum() / _MS:,.3f} ms) not attached to an operator, but counted:"
             f" {UNATTACHED_REASONS[code]}"
         )
-    outside = UNATTACHED_REASONS[OUTSIDE_WINDOW]
+    return notes
+
+
+def _not_counted(trace: Trace, apart: int) -> list[str]:
+    notes, outside = list[str](), UNATTACHED_REASONS[OUTSIDE_WINDOW]
     apart += trace.unattached_counts.get(outside, 0)
     if apart:
         notes.append(f"{_events(apart)} outside the window of the ET, not counted")

@@ -6,9 +6,10 @@ import html
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from .captured import CALL_KINDS, CalledWith, CapturedOp
 from .columns import IntColumn, matching
@@ -16,6 +17,7 @@ from .frames import Frame, to_arrow, to_pandas
 from .index import CallIndex, GpuIndex
 from .kinds import LINK_NAMES, PHASES, THROUGH
 from .printable import shortened
+from .suggest import Suggests
 
 if TYPE_CHECKING:
     from .comm_kernels import Comm
@@ -30,7 +32,7 @@ Index = TypeVar("Index", CallIndex, GpuIndex)
 
 
 @dataclass(frozen=True)
-class View(Generic[Index]):
+class View(Suggests, Generic[Index]):
     """One row of a table of a trace, by its position there."""
 
     trace: Trace
@@ -45,6 +47,18 @@ class Op(View[CallIndex], CalledWith):
         >>> op.shapes[1], op.parent.name, [kernel.category for kernel in op.kernels]
         ((4, 8), 'aten::linear', ['gpu_memset', 'kernel'])
     """
+
+    guesses: ClassVar[dict[str, str]] = {
+        "duration": "`duration_ns`", "dur": "`duration_ns`", "cpu_time": "`duration_ns`",
+        "cpu_time_total": "`duration_ns`", "self_cpu_time": "`self_ns`", "self_cpu_time_total": "`self_ns`",
+        "device_time": "`device_ns`", "device_time_total": "`device_ns`", "cuda_time": "`device_ns`",
+        "cuda_time_total": "`device_ns`", "ts": "`start_ns`", "start": "`start_ns`", "time_range": "`start_ns`",
+        "end_ns": "`start_ns + duration_ns`", "end": "`start_ns + duration_ns`", "input_shapes": "`shapes`",
+        "input_types": "`dtypes`", "types": "`dtypes`", "input_dtypes": "`dtypes`", "inputs": "`shapes` and `dtypes`",
+        "cpu_children": "`children`", "cpu_parent": "`parent`", "events": "`kernels`", "tid": "`thread`",
+        "id": '`record["id"]`', "args": "`record`", "flops": "`trace.analyze().operators`", "stacktrace": "`stack`",
+        "line": "`source`", "file": "`source`", "iteration": "`step`", "to_pandas": "`trace.ops.to_pandas()`",
+    }  # fmt: skip
 
     @property
     def name(self) -> str:
@@ -174,6 +188,19 @@ class Op(View[CallIndex], CalledWith):
 class DeviceEvent(View[GpuIndex]):
     """Work on a device: a kernel, a copy or a memset."""
 
+    guesses: ClassVar[dict[str, str]] = {
+        "duration": "`duration_ns`", "dur": "`duration_ns`", "ts": "`start_ns`", "start": "`start_ns`",
+        "end_ns": "`start_ns + duration_ns`", "end": "`start_ns + duration_ns`", "cuda_time": "`duration_ns`",
+        "device_time": "`duration_ns`", "shapes": "`op.shapes`", "input_shapes": "`op.shapes`",
+        "dtypes": "`op.dtypes`", "types": "`op.dtypes`", "parent": "`op`", "operator": "`op`", "launcher": "`op`",
+        "cpu_op": "`op`", "threads": "`block`", "blocks": "`grid`", "collective": "`comm`",
+        "args": "`grid`, `block`, `comm`",
+        "flops": "`trace.kernels.to_pandas().flops`", "bytes": "`trace.kernels.to_pandas().bytes`",
+        "bound": "`trace.kernels.to_pandas().bound`", "queue": "`trace.kernels.to_pandas().queue`",
+        "launch_delay": "`delay_ns`", "iteration": "`step`", "to_pandas": "`trace.kernels.to_pandas()`",
+        "stack_trace": "`stack`", "line": "`source`",
+    }  # fmt: skip
+
     @property
     def name(self) -> str:
         """The kernel's name."""
@@ -272,6 +299,39 @@ class DeviceEvent(View[GpuIndex]):
         return self.trace.steps.names[at] if at >= 0 else None
 
     @property
+    def correlation(self) -> int | None:
+        """Kineto's number of its launch, None where it is not recorded."""
+        return self._value("correlation")
+
+    @property
+    def launch_ns(self) -> int | None:
+        """When it was launched: start of the runtime call, else of the operator; None where that is not known."""
+        return self._value("launch_ns")
+
+    @property
+    def delay_ns(self) -> int | None:
+        """From the end of the call that launched it to its own start, 0 where it began before; None without a call."""
+        return self._value("delay_ns")
+
+    @property
+    def grid(self) -> tuple[int, ...] | None:
+        """Blocks of the grid as recorded; None where they are not."""
+        return self._extents("grid")
+
+    @property
+    def block(self) -> tuple[int, ...] | None:
+        """Threads of a block; None where they are not recorded."""
+        return self._extents("block")
+
+    def _value(self, column: str) -> int | None:
+        (values, missing) = self.trace.event_frame(np.array([self.index]), column)[column]
+        return None if missing[0] else int(values[0])
+
+    def _extents(self, column: str) -> tuple[int, ...] | None:
+        (text,) = self.trace.event_frame(np.array([self.index]), column)[column]
+        return None if text is None else tuple(map(int, text.split(",")))
+
+    @property
     def comm(self) -> Comm | None:
         """What a communication kernel communicates, None for other work."""
         return self.trace.gpu.comm.get(self.index)
@@ -308,12 +368,23 @@ def _generated_at(trace: Trace, call: int) -> GeneratedKernel | None:
     return trace.generated.kernels[code] if code >= 0 else None
 
 
-def _generated_columns(trace: Trace, call: IntColumn) -> Frame:
+def generated_columns(trace: Trace, call: IntColumn) -> Frame:
     """Columns of what some calls (−1 for none) launched, as far as it was generated."""
     kernels = [_generated_at(trace, at) for at in call.tolist()] if len(trace.generated) else [None] * len(call)
     return {
         key: ["" if kernel is None else getattr(kernel, key) for kernel in kernels]
         for key in ("kernel_file", "kernel_hash", "kernel_kwargs")
+    }
+
+
+def origin_columns(
+    trace: Trace, phase: npt.NDArray[np.integer], module: npt.NDArray[np.integer], entry: IntColumn
+) -> Frame:  # fmt: skip
+    """Texts of phase, module and source line, by their codes in `Trace.origin`."""
+    return {
+        "phase": [PHASES[code] for code in phase.tolist()],
+        "module": [_module_text(trace, code) for code in module.tolist()],
+        "source": [_source_text(trace, at) for at in entry.tolist()],
     }
 
 
@@ -326,10 +397,20 @@ Row = TypeVar("Row", bound=View[Any])
 Rows = TypeVar("Rows", bound="_Rows[Any]")
 
 
-class _Rows(Sequence[Row], Generic[Row]):
+class _Rows(Suggests, Sequence[Row], Generic[Row]):
     """Some rows of a table, in order; slices and filters give the same kind."""
 
     _row: type[Row]
+    guesses: ClassVar[dict[str, str]] = {
+        "groupby": "`to_pandas().groupby(…)`", "head": "a slice, `[:5]`", "columns": "`to_pandas().columns`",
+        "filter": '`named("aten::mm")`, `matching("gemm")`', "query": '`named("aten::mm")`, `matching("gemm")`',
+        "sort": "`sorted(…, key=lambda row: row.duration_ns)`", "sort_values": "`to_pandas().sort_values(…)`",
+        "duration_ns": "`[row.duration_ns for row in …]`, or `to_pandas().duration_ns`",
+        "names": "`[row.name for row in …]`", "name": '`[row.name for row in …]`, or `named("…")`',
+        "sum": "`to_pandas().duration_ns.sum()`", "find": '`matching("gemm")`',
+        "to_csv": '`to_pandas().to_csv("x.csv")`',
+        "to_df": "`to_pandas()`", "df": "`to_pandas()`", "to_polars": "`polars.from_arrow(rows.to_arrow())`",
+    }  # fmt: skip
 
     def __init__(self, trace: Trace, rows: IntColumn) -> None:
         self.trace, self.rows = trace, rows
@@ -393,24 +474,11 @@ class Ops(_Rows[Op]):
         return self.trace.calls.name[self.rows]
 
     def _columns(self) -> Frame:
-        trace, calls, at = self.trace, self.trace.calls, self.rows
-        signatures = [trace.signature_of(i) for i in at.tolist()]
-        return {
-            "name": [trace.names[code] for code in calls.name[at].tolist()],
-            "kind": [CALL_KINDS[kind] for kind in calls.kind[at].tolist()],
-            "thread": calls.thread[at],
-            "start_ns": calls.ts[at],
-            "duration_ns": calls.end[at] - calls.ts[at],
-            "self_ns": trace.self_ns[at],
-            "device_ns": trace.device_ns[at],
-            "parent": calls.parent[at],
-            "phase": [PHASES[code] for code in trace.origin.phase[at].tolist()],
-            "module": [_module_text(trace, code) for code in trace.origin.module[at].tolist()],
-            "source": [_source_text(trace, entry) for entry in trace.origin.entry[at].tolist()],
-            **_generated_columns(trace, at),
-            "shapes": [signature.label if signature is not None else "" for signature in signatures],
-            "index": at,
-        }
+        return self.trace.op_frame(self.rows)
+
+    def to_arrow(self) -> Any:
+        """A pyarrow Table, one row each, with units and meanings; needs pyarrow (`pip install 'etplus[frames]'`)."""
+        return to_arrow(self._columns(), self.trace.frame_columns("ops"))
 
 
 class DeviceEvents(_Rows[DeviceEvent]):
@@ -422,20 +490,8 @@ class DeviceEvents(_Rows[DeviceEvent]):
         return self.trace.gpu.name[self.rows]
 
     def _columns(self) -> Frame:
-        trace, gpu, at = self.trace, self.trace.gpu, self.rows
-        return {
-            "name": [trace.names[code] for code in gpu.name[at].tolist()],
-            "category": [trace.categories[code] for code in gpu.category[at].tolist()],
-            "device": gpu.device[at],
-            "stream": gpu.stream[at],
-            "start_ns": gpu.ts[at],
-            "duration_ns": gpu.dur[at],
-            "op": gpu.call[at],
-            "op_name": [trace.names[trace.calls.name[call]] if call >= 0 else "" for call in gpu.call[at].tolist()],
-            "phase": [PHASES[code] for code in trace.origin.gpu_phase[at].tolist()],
-            "module": [_module_text(trace, code) for code in trace.origin.gpu_module[at].tolist()],
-            "source": [_source_text(trace, entry) for entry in trace.origin.gpu_entry[at].tolist()],
-            **_generated_columns(trace, gpu.call[at]),
-            "correlation": np.where(gpu.source[at] >= 0, trace.correlation[gpu.source[at]], -1),
-            "index": at,
-        }
+        return self.trace.event_frame(self.rows)
+
+    def to_arrow(self) -> Any:
+        """A pyarrow Table, one row each, with units and meanings; needs pyarrow (`pip install 'etplus[frames]'`)."""
+        return to_arrow(self._columns(), self.trace.frame_columns("kernels"))

@@ -15,7 +15,7 @@ from ...trace.conventions import COPY_CATEGORIES
 from ...trace.frames import library
 from ...trace.kinds import CPU, GPU, LINK_NAMES
 from ...trace.trace import Trace
-from ...trace.views import DeviceEvents
+from ...trace.views import origin_columns
 from ..comm_types import Group
 from ..communications import COMMUNICATION_COLUMNS, communication_columns, kind_name
 from ..execution_trace.arguments import tensor_members
@@ -150,7 +150,9 @@ class ArrowTables:
         step = np.where(at >= 0, trace.step_of_event[own], -1)
         name, launch, ordinal = (scatter(len(trace), gpu.source, values)[rows] for values in (name, at, step))
         at = self._arrow.array(inverse_positions(len(trace), gpu.source)[rows])
-        events = DeviceEvents(trace, np.arange(len(gpu))).to_arrow().take(at)
+        origin = trace.origin
+        texts = origin_columns(trace, origin.gpu_phase[own], origin.gpu_module[own], origin.gpu_entry[own])
+        events = self._arrow.table(texts).take(at)
         return {
             "op": self._coded(np.where(name < 0, len(trace.names), name), [*trace.names, ""]),
             "launch": self._numbers(launch, launch < 0), "step": self._numbers(ordinal, ordinal < 0),

@@ -99,6 +99,31 @@ def read_meta(place: Place, name: str) -> Meta:
     return meta
 
 
+class _Digests(msgspec.Struct):
+    digests: dict[str, str]
+
+
+def check_table(place: Place, table: str) -> None:
+    """Refuse the file of a table that is not as it was written, for what reads it without a trace.
+
+    Raises:
+        TraceFormatError: it is missing, cut off, edited, or another trace's.
+    """
+    path = place.of(table)
+    try:
+        known = msgspec.json.decode(place.meta.read_bytes(), type=_Digests).digests
+        found = hashlib.blake2b(digest_size=16)
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                found.update(block)
+    except OSError as error:
+        raise TraceFormatError(os.fspath(path), "", f"cannot be read ({error.strerror})", _SPOILT) from None
+    except UNREADABLE as error:
+        raise TraceFormatError(os.fspath(place.folder), META, f"no trace as columns ({error})", _SPOILT) from None
+    if found.hexdigest() != known.get(table):
+        raise TraceFormatError(os.fspath(path), "", "cut off or edited since it was written", _SPOILT)
+
+
 class _FolderReader:
     def __init__(self, place: Place) -> None:
         self.place = place

@@ -13,9 +13,7 @@ from etplus.analysis.summary import analyse
 from etplus.converters.convert import convert
 from etplus.converters.open import load
 from etplus.linker import link
-from etplus.trace.columns import mask_at
 from etplus.trace.errors import UsageError
-from etplus.trace.row_selection import rows_of_steps
 from etplus.trace.selection import part_of
 from etplus.trace.trace import Trace
 from plain_chakra import COLL, read_plain
@@ -52,10 +50,12 @@ def test_a_simulated_step_takes_as_long_as_recorded(served: Trace, steps: str, t
 
 def test_the_rows_of_steps(served: Trace) -> None:
     """Exactly the events of the part, each with its own record, and no edge to another row."""
-    part, rows = part_of(served, steps="decode"), rows_of_steps(served, "decode")
-    wanted = np.concatenate([part.calls.source, part.runtime.source, part.gpu.source])
-    kept = mask_at(len(served), wanted) | served.structural
-    assert rows.id.tolist() == served.id[kept].tolist() and len(rows.gpu) == len(part.gpu)
+    rows = part_of(served, steps="decode")
+    decoding = [k for k, phase in enumerate(served.steps.phases) if phase == "decode"]
+    events = served.id[served.gpu.source[np.isin(served.step_of_event, decoding)]]
+    outside = served.id[served.gpu.source[served.step_of_event < 0]]
+    assert set(events) <= set(rows.id[rows.gpu.source]) <= {*events, *outside}
+    kept = np.isin(served.id, rows.id)
     assert [record["name"] for record in rows.records(np.arange(len(rows)))] == [
         record["name"] for record in served.records(np.flatnonzero(kept))
     ]
@@ -66,7 +66,7 @@ def test_the_rows_of_steps(served: Trace) -> None:
     parents = np.append(rows.id, -1)[rows.parent_row]
     true = np.append(served.id, -1)[served.parent_row[kept]]
     assert parents.tolist() == [one if one in ids else -1 for one in true.tolist()]
-    assert rows.steps.phases == ("decode",) * 3 and "decode" in rows.notes[-1]
+    assert rows.steps.phases == ("decode",) * 3 and rows.selection.about == "steps decode"
 
 
 def test_whole_traces_alone_are_written_as_etplus(served: Trace, tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 import etplus
 import orjson
 import pytest
-from etplus import Job
+from etplus import Job, load
 from etplus.analysis.summary import TABLES, tables_of
 from etplus.jobs.job_report import read_job_report
 from etplus.trace.errors import UsageError
+from etplus.trace.selection import part_of
+from etplus.trace.unattached import with_unattached
 from support import linked, run, shared_pair
 
 RANKS = (0, 1, 2, 3)
@@ -75,7 +77,7 @@ def test_tables_are_those_of_the_ranks(folder: Path) -> None:
     assert frame.groupby("rank").total_ns.sum().to_dict() == {
         rank: int(trace.gpu.dur.sum() + trace.unattached.dur.sum()) for rank, trace in job.ranks.items()
     }
-    with pytest.raises(AttributeError, match="there are streams"):
+    with pytest.raises(AttributeError, match="did you mean 'kernels'"):
         found.kernel  # noqa: B018
 
 
@@ -123,3 +125,35 @@ def test_a_page_of_the_job_is_that_of_the_command(folder: Path, tmp_path: Path) 
 def test_a_part_of_a_job_is_a_job() -> None:
     job = Job([linked("pairs/gpu_shaped_from_cpu")]).part(steps="1")
     assert [step.name for trace in job for step in trace.steps] == ["ProfilerStep#3"]
+
+
+def test_a_part_is_that_of_each_rank(tmp_path: Path) -> None:
+    """Each rank's part is what the trace's own choice gives, read when it is asked for."""
+    traces = {rank: linked(f"gpu-pairs/dlrm.rank{rank}") for rank in (0, 1)}
+    for rank, trace in traces.items():
+        trace.save(tmp_path / f"rank{rank}.json")
+    job = load([tmp_path / "rank0.json", tmp_path / "rank1.json"])
+    for part, choice in (
+        (job.window("10ms", "40ms"), {"window": "10-40ms"}), (job.window("10-40ms"), {"window": "10-40ms"}),
+        (job.between("## forward ##"), {"between": ("## forward ##", 0)}),
+        (job.part(window="1-9ms"), {"window": "1-9ms"}),
+    ):  # fmt: skip
+        assert isinstance(part, Job) and len(part) == 2 and repr(part) == "<Job of 2 ranks>"
+        for rank, trace in part.ranks.items():
+            assert trace.id.tolist() == part_of(traces[rank], **choice).id.tolist()
+            assert 0 < len(trace) < len(traces[rank])
+        assert [len(trace) for trace in part] == [len(trace) for trace in part.ranks.values()]
+    part = job.window("10-40ms")
+    frame = part.analyze().kernels.to_pandas()
+    assert frame.groupby("rank")["count"].sum().to_dict() == {
+        rank: len(with_unattached(trace).gpu) for rank, trace in part.ranks.items()
+    }
+    assert part.sql("select count(*) from device").rows == [
+        (sum(len(trace.gpu) + len(trace.unattached) for trace in part),)
+    ]
+    assert part.replay().makespan_ns < job.replay().makespan_ns
+    assert len(repr(job.analyze()).splitlines()) <= 24 and len(repr(job.analyze().kernels)) <= 80
+    part.window("0-5ms").write_report(tmp_path / "part.html")
+    assert (tmp_path / "part.html").exists()
+    with pytest.raises(AttributeError, match=r"use `analyze\(\).kernels`"):
+        job.kernels  # noqa: B018

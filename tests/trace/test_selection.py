@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,15 +12,16 @@ from etplus.analysis.summary import analyse
 from etplus.converters.open import load
 from etplus.linker import link
 from etplus.trace.build import NO_RECORDS, TraceBuilder
+from etplus.trace.derive import tables_of
 from etplus.trace.errors import UsageError
 from etplus.trace.intervals import Span
 from etplus.trace.kinds import CPU, GPU, RUNTIME
-from etplus.trace.selection import call_between, parse_window, part_of
+from etplus.trace.selection import call_between, parse_window, part_of, without_enclosing
 from etplus.trace.steps import chosen_steps
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
 from made_trace import launches, made_trace
-from support import call, fixture_pair, run
+from support import ROOT, call, fixture_pair, linked, run, shared_trace
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +31,8 @@ def trace() -> Trace:
 
 def kept(whole: Trace, part: Trace) -> tuple[set[int], set[int], set[tuple[int, int, int]]]:
     """Node ids of the part's calls and runtime calls; start, duration and stream of its GPU events."""
-    ids = tuple(set(whole.id[table.source].tolist()) for table in (part.calls, part.runtime))
+    ids = tuple(set(part.id[table.source].tolist()) for table in (part.calls, part.runtime))
+    part = with_unattached(part)
     gpu = set(zip(part.gpu.ts.tolist(), part.gpu.dur.tolist(), part.gpu.stream.tolist(), strict=True))
     return *ids, gpu
 
@@ -63,7 +67,7 @@ def test_a_window_holds_what_runs_in_it_and_its_launches(trace: Trace, window: s
 
 
 def test_references_within_a_part_are_those_of_the_whole(trace: Trace) -> None:
-    part = part_of(trace, window="2500us-6ms")
+    part = with_unattached(part_of(trace, window="2500us-6ms"))
     whole = {(e.start_ns, e.duration_ns, e.stream): e for e in trace.device_events}
     assert 0 < len(part.gpu) < len(trace.gpu)
     for event in part.device_events:
@@ -72,7 +76,8 @@ def test_references_within_a_part_are_those_of_the_whole(trace: Trace) -> None:
             same.name, same.op and same.op.record, same.op and same.op.modules,
         )  # fmt: skip
         mine, theirs = int(part.gpu.runtime[event.index]), int(trace.gpu.runtime[same.index])
-        assert (part.runtime.source[mine] if mine >= 0 else -1) == (trace.runtime.source[theirs] if theirs >= 0 else -1)
+        rows = part.runtime.source[mine] if mine >= 0 else -1, trace.runtime.source[theirs] if theirs >= 0 else -1
+        assert mine == theirs == -1 or part.id[rows[0]] == trace.id[rows[1]]
     started = set(part.gpu.runtime[part.gpu.runtime >= 0].tolist())
     assert set(np.flatnonzero(part.runtime.launches).tolist()) == started
 
@@ -81,14 +86,14 @@ def test_the_steps_of_a_trace_are_its_parts(trace: Trace) -> None:
     """Every GPU event launched in an iteration is in the part of that one, and in no other one's."""
     steps = len(trace.steps)
     assert steps > 1
-    parts = [part_of(trace, steps=str(k)) for k in range(steps)]
+    parts = [with_unattached(part_of(trace, steps=str(k))) for k in range(steps)]
     for k, part in enumerate(parts):
         assert part.steps.names == trace.steps.names[k : k + 1]
         wanted = np.flatnonzero(trace.step_of_event == k)
         assert part.gpu.ts.tolist() == trace.gpu.ts[wanted].tolist()
         assert part.span.start == trace.steps.start[k]
         assert part.span.end == max(int(trace.steps.end[k]), *trace.gpu.end[wanted].tolist())
-    both = part_of(trace, steps=f"0-{steps - 1}")
+    both = with_unattached(part_of(trace, steps=f"0-{steps - 1}"))
     assert len(both.gpu) == sum(len(part.gpu) for part in parts)
     analysis = analyse(parts[0])
     assert sum(row.total_ns for row in analysis.breakdown) == int(parts[0].gpu.dur.sum())
@@ -154,7 +159,7 @@ def test_windows_of_a_small_trace(
     whole = made_trace()
     part = part_of(whole, window=window)
     assert (part.calls.ts.tolist(), part.runtime.ts.tolist(), part.gpu.ts.tolist()) == (calls, runtime, gpu)
-    assert part.span == Span(*span) and len(part) == len(whole)
+    assert part.span == Span(*span) and len(part) == len(calls) + len(runtime) + len(gpu) + 1  # process
     assert part.runtime.launches.tolist() == [bool(gpu)] * len(runtime)
 
 
@@ -227,3 +232,137 @@ def test_the_commands_take_an_annotation(tmp_path: Path) -> None:
     for words in (["forward", "x"], ["forward", "1", "2"]):
         done = call("analyze", kineto, "--between", *words)
         assert done.returncode == 2 and b"a name, and a number from 0" in done.stderr
+
+
+CHOICES: list[dict[str, Any]] = [
+    {"steps": "1"}, {"window": "1-3ms"}, {"between": ("forward", 1)}, {"module": "forward"},
+    {"steps": "1", "module": "forward"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("name", ["pairs/gpu_shaped_from_cpu", "gpu-pairs/dlrm.rank0", "gpu-pairs/linear"])
+def test_rows_and_tables_of_a_part_say_the_same(name: str, choice: dict[str, Any]) -> None:
+    """The tables that were cut are those that its rows give; rows and edges refer to what the whole one's do."""
+    whole = linked(name)
+    try:
+        part = part_of(whole, **choice)
+    except UsageError as error:
+        pytest.skip(str(error))
+    again = tables_of(part)
+    for table in ("calls", "runtime", "gpu"):
+        for field in fields(getattr(again, table)):
+            mine, anew = (getattr(getattr(of, table), field.name) for of in (part.tables, again))
+            if field.name == "signature":
+                mine, anew = ([of[code] if code >= 0 else None for code in codes.tolist()]
+                              for of, codes in ((part.signatures, mine), (again.signatures, anew)))  # fmt: skip
+            assert mine == anew if isinstance(mine, (dict, list)) else np.array_equal(mine, anew), (table, field.name)
+    ids = set(part.id.tolist())
+    by_id = {row: k for k, row in enumerate(whole.id.tolist())}
+    rows = [by_id[own] for own in part.id.tolist()]
+    assert [whole.names[code] for code in whole.name[rows]] == [part.names[code] for code in part.name]
+    assert part.texts.texts(np.arange(len(part))) == whole.texts.texts(np.array(rows))
+    edges = {(*whole.id[edge[:2]].tolist(), edge[2]) for edge in whole.edges}
+    assert {(*part.id[edge[:2]].tolist(), edge[2]) for edge in part.edges} == {
+        edge for edge in edges if ids >= set(edge[:2])
+    }
+    kept_rows = part.memory.row[part.memory.row >= 0]
+    names = [part.names[code] for code in part.name[kept_rows]]
+    originals = whole.memory.row[np.isin(whole.memory.row, rows)]
+    assert names == [whole.names[code] for code in whole.name[originals]]
+
+
+def test_a_part_is_a_trace() -> None:
+    trace = linked("pairs/gpu_shaped_from_cpu")
+    part = trace.step(1)
+    assert isinstance(part, Trace) and part.steps.names == trace.steps.names[1:2]
+    assert part.replay().makespan_ns < trace.replay().makespan_ns
+    assert part.sql("select count(*) from device where row is not null").rows == [(len(part.gpu),)]
+    assert len(part.kernels.to_pandas()) == len(part.kernels) < len(trace.kernels)
+    assert part.with_(own_code=("x",)).steps.names == part.steps.names
+    assert part.with_(own_code=("x",)).span == part.span
+    inner = part.between("forward")
+    assert 0 < len(inner.kernels) < len(part.kernels) and inner.selection is not None
+    assert inner.selection.about == "steps 1, between forward 0"
+    assert analyse(part).kernels == analyse(trace.steps[1].trace).kernels == trace.steps[1].analyze().kernels
+    assert [kernel.name for kernel in trace.steps[1].kernels] == [kernel.name for kernel in part.kernels]
+    assert analyse(trace.window("1ms", "3ms")).kernels == analyse(part_of(trace, window="1-3ms")).kernels
+
+
+def test_a_part_is_converted_but_not_written_as_et_plus(tmp_path: Path) -> None:
+    part = linked("pairs/gpu_shaped_from_cpu").between("forward", 1)
+    part.save(tmp_path / "x.et")
+    assert len(load(tmp_path / "x.et").kernels) == len(part.kernels) == 5
+    for name in ("x.json", "x.parquet", "x.etplus.json.gz"):
+        with pytest.raises(UsageError, match="between forward 1 is a part of it"):
+            part.save(tmp_path / name)
+        assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize(
+    "file", ["attention", pytest.param("mi300_timesformer", marks=pytest.mark.slow)], ids=["attention", "timesformer"]
+)
+def test_a_module_has_its_forward_and_backward_work(file: str) -> None:
+    """By each operator's and kernel's own answer, the callers of what is in it apart."""
+    own = ROOT / "fixtures" / "origin" / f"{file}.kineto.json.gz"
+    trace = load(own if own.exists() else shared_trace(f"python-stacks/{file}.json.gz"))
+    paths = {tuple(path) for path in trace.origin.modules}
+    for name in sorted({path[-1] for path in paths})[:5]:
+        part = trace.module(name)
+        codes = [code for code, path in enumerate(trace.origin.modules) if name in path]
+        inside = np.flatnonzero(np.isin(trace.origin.module, codes))
+        assert set(trace.id[trace.calls.source[inside]]) <= set(part.id[part.calls.source])
+        on_gpu = np.flatnonzero(np.isin(trace.origin.gpu_module, codes))
+        assert part.gpu.ts.tolist() == trace.gpu.ts[on_gpu].tolist()
+        assert 0 < len(part.calls) < len(trace.calls)
+        longest = next(".".join(path) for path in sorted(paths) if path[-1] == name)
+        assert set(trace.module(longest).id) <= set(part.id)
+    assert any(op.phase == "backward" for op in part.ops) or file != "attention"
+    with pytest.raises(UsageError, match="no module of"):
+        trace.module("Nonesuch_9")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("analyze",), ("replay",), ("diff", "{trace}"), ("report", "-o", "{out}.html"), ("convert", "-o", "{out}.et"),
+        ("sql", "select count(*) from device"), ("fit", "-o", "{out}.model"),
+    ],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_every_command_that_reads_a_trace_takes_a_part(command: tuple[str, ...], tmp_path: Path) -> None:
+    trace = tmp_path / "x.json"
+    linked("pairs/gpu_shaped_from_cpu").save(trace)
+    name, *words = (word.format(trace=trace, out=tmp_path / "out") for word in command)
+    outputs = []
+    for option in ([], ["--window", "1-6ms"], ["--between", "forward", "1"], ["--module", "forward"]):
+        done = call(name, trace, *words, *option)
+        assert done.returncode == 0, (option, done.stderr)
+        outputs.append(done.stdout + b"".join(path.read_bytes() for path in sorted(tmp_path.glob("out*"))))
+    assert len(set(outputs)) == len(outputs), "a choice changed nothing"
+    for option in (["--window", "9-8ms"], ["--between", "nonesuch"], ["--module", "nonesuch"]):
+        done = call(name, trace, *words, *option)
+        assert done.returncode == 2 and done.stderr.count(b"\n") == 1, done.stderr
+
+
+@pytest.mark.parametrize("name", ["pairs/gpu_shaped_from_cpu", "gpu-pairs/resnet103", "gpu-pairs/dlrm.rank1"])
+def test_a_part_is_replayed_without_the_calls_around_it(name: str) -> None:
+    """The replay of a range takes as long as the range and what it launches, not as long as the step around it."""
+    trace = linked(name)
+    part = trace.between("forward")
+    call = call_between(trace, "forward")
+    start, end = int(trace.calls.ts[call]), int(trace.calls.end[call])
+    launched = (trace.launched_ns >= start) & (trace.launched_ns < end)
+    last = max(end, int(trace.gpu.end[launched].max(initial=0)))
+    replay = part.replay()
+    assert abs(replay.error) < 0.01
+    assert replay.makespan_ns == pytest.approx(last - start, rel=0.02)
+    assert part.replay("kernel*0.5").makespan_ns <= replay.makespan_ns
+    path = part.critical_path()
+    assert sum(path.by_kind.values()) == replay.makespan_ns
+    inner = without_enclosing(part)
+    around = set(part.id.tolist()) - set(inner.id.tolist())
+    calls, ids = trace.calls, set(part.id.tolist())
+    outer = (calls.ts < start) & (calls.end > end) & (calls.thread == calls.thread[call])
+    assert around == set(trace.id[calls.source[outer]].tolist()) & ids
+    assert without_enclosing(trace) is trace and without_enclosing(inner) is inner

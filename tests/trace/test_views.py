@@ -59,33 +59,6 @@ def test_rows_are_sequences() -> None:
     assert [one.name for one in trace.device_events.matching("gemm|loose")] == ["gemm", "loose"]
 
 
-GENERATED = {"kernel_file": [""] * 4, "kernel_hash": [""] * 4, "kernel_kwargs": [""] * 4}
-
-
-def test_columns_of_calls() -> None:
-    trace = made_trace()
-    columns = {name: list(column) for name, column in trace.ops._columns().items()}
-    assert columns == {
-        "name": ["aten::linear", "aten::addmm", "aten::relu", "aten::mm"], "kind": ["operator"] * 4,
-        "thread": [1, 1, 1, 2], "start_ns": [20, 30, 400, 1200], "duration_ns": [300, 200, 50, 100],
-        "self_ns": [100, 200, 50, 100], "device_ns": [130, 100, 0, 400], "parent": [1, 2, -1, 6],
-        "phase": ["", "", "", "forward"], "module": ["", "", "", "Net"], "source": [""] * 4, **GENERATED,
-        "shapes": [""] * 4, "index": [2, 3, 4, 7],
-    }  # fmt: skip
-
-
-def test_columns_of_device_events() -> None:
-    columns = {name: list(column) for name, column in made_trace().device_events._columns().items()}
-    assert columns == {
-        "name": ["Memcpy DtoH", "gemm", "ncclDevKernel_AllReduce", "loose"],
-        "category": ["gpu_memcpy", "kernel", "kernel", "kernel"], "device": [0, 0, 1, 0], "stream": [8, 7, 9, 7],
-        "start_ns": [250, 300, 1300, 2500], "duration_ns": [30, 100, 400, 10], "op": [2, 3, 7, -1],
-        "op_name": ["aten::linear", "aten::addmm", "aten::mm", ""], "phase": ["", "", "forward", "communication"],
-        "module": ["", "", "Net", ""], "source": [""] * 4, **GENERATED, "correlation": [2, 1, 3, 4],
-        "index": [0, 1, 2, 3],
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(("count", "lines"), [(8, 9), (9, 10), (12, 10)])
 def test_the_first_eight_are_shown(count: int, lines: int) -> None:
     trace = made_trace()

@@ -1,0 +1,161 @@
+"""Data frames of operators and kernels: each column equals what the rows and other tables say, by brute force."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from etplus import Trace
+from etplus.analysis.frame_columns import EVENT_COLUMNS, OP_COLUMNS
+from etplus.converters.open import load
+from etplus.trace.frames import Nullable
+from etplus.trace.unattached import with_unattached
+from made_trace import made_trace
+from support import ROOT, linked, shared_trace
+
+TRACES = ["pairs/gpu_shaped_from_cpu", "gpu-pairs/linear", "mi300_bert", "triton_example"]
+
+
+@pytest.fixture(scope="module", params=TRACES)
+def trace(request: pytest.FixtureRequest) -> Trace:
+    name = request.param
+    return linked(name) if "/" in name else load(shared_trace(f"gpu-kineto/{name}.json.gz"))
+
+
+def plain(frame: dict[str, Any]) -> dict[str, list[Any]]:
+    """Columns as lists, nulls as None."""
+    found = {}
+    for name, values in frame.items():
+        if isinstance(values, Nullable):
+            pairs = zip(values.values.tolist(), values.missing.tolist(), strict=True)
+            found[name] = [None if missing else value for value, missing in pairs]
+        else:
+            found[name] = list(values)
+    return found
+
+
+def test_columns_of_a_small_trace() -> None:
+    trace = made_trace()
+    ops, events = plain(trace.ops._columns()), plain(trace.device_events._columns())
+    expected = {
+        "name": ["aten::linear", "aten::addmm", "aten::relu", "aten::mm"], "kind": ["operator"] * 4,
+        "thread": [1, 1, 1, 2], "start_ns": [20, 30, 400, 1200], "duration_ns": [300, 200, 50, 100],
+        "self_ns": [100, 200, 50, 100], "device_ns": [130, 100, 0, 400], "parent": [1, 2, None, 6],
+        "phase": ["", "", "", "forward"], "module": ["", "", "", "Net"], "source": [""] * 4, "shapes": [""] * 4,
+        "kernel_file": [""] * 4, "index": [2, 3, 4, 7], "step": [0, 0, 0, 1],
+        "id": trace.id[trace.calls.source[[2, 3, 4, 7]]].tolist(),
+    }  # fmt: skip
+    assert {name: ops[name] for name in expected} == expected
+    expected = {
+        "name": ["Memcpy DtoH", "gemm", "ncclDevKernel_AllReduce", "loose"],
+        "category": ["gpu_memcpy", "kernel", "kernel", "kernel"], "device": [0, 0, 1, 0], "stream": [8, 7, 9, 7],
+        "start_ns": [250, 300, 1300, 2500], "duration_ns": [30, 100, 400, 10], "op": [2, 3, 7, None],
+        "op_name": ["aten::linear", "aten::addmm", "aten::mm", ""], "phase": ["", "", "forward", "communication"],
+        "module": ["", "", "Net", ""], "correlation": [2, 1, 3, 4], "index": [0, 1, 2, 3], "grid": [None] * 4,
+    }  # fmt: skip
+    assert {name: events[name] for name in expected} == expected
+
+
+def test_rows_say_the_same(trace: Trace) -> None:
+    columns = plain(trace.ops._columns())
+    for at, op in enumerate(trace.ops):
+        row = {name: values[at] for name, values in columns.items()}
+        assert (row["name"], row["start_ns"], row["duration_ns"], row["self_ns"], row["device_ns"], row["thread"]) == (
+            op.name, op.start_ns, op.duration_ns, op.self_ns, op.device_ns, op.thread)  # fmt: skip
+        assert (row["parent"], row["phase"], row["link"]) == (op.parent and op.parent.index, op.phase, op.link)
+        assert row["types"] == ",".join(op.dtypes) and row["kind"] == op.kind
+        assert row["shapes"] == ",".join("[" + ",".join(map(str, shape)) + "]" for shape in op.shapes)
+        assert op.step == (None if row["step"] is None else trace.steps.names[row["step"]])
+        assert row["module"].split(" / ")[-1] == (op.module or "")
+    for event, row in zip(trace.device_events, _rows(trace), strict=True):
+        assert (row["name"], row["category"], row["duration_ns"]) == (event.name, event.category, event.duration_ns)
+        assert (row["correlation"], row["launch_ns"], row["delay_ns"]) == (
+            event.correlation, event.launch_ns, event.delay_ns)  # fmt: skip
+        for name in ("grid", "block"):
+            assert row[name] == (None if getattr(event, name) is None else ",".join(map(str, getattr(event, name))))
+        assert row["op_name"] == (event.op.name if event.op else "") and row["phase"] == event.phase
+
+
+def _rows(trace: Trace) -> list[dict[str, Any]]:
+    columns = plain(trace.device_events._columns())
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def test_launches_equal_a_brute_force(trace: Trace) -> None:
+    """Delay as HTA has it; the queue counted event by event."""
+    runtime, gpu = trace.runtime, trace.gpu
+    rows = _rows(trace)
+    for at, row in enumerate(rows[:400]):
+        by = int(gpu.runtime[at])
+        if by < 0:
+            assert row["delay_ns"] is row["queue"] is row["launch_call_ns"] is None and row["launch_call"] == ""
+            continue
+        assert row["launch_ns"] == runtime.ts[by] and row["launch_call"] == trace.names[runtime.name[by]]
+        assert row["delay_ns"] == max(int(gpu.ts[at] - runtime.end[by]), 0)
+        assert row["launch_call_ns"] == runtime.end[by] - runtime.ts[by]
+        stream = (gpu.device == gpu.device[at]) & (gpu.stream == gpu.stream[at]) & (gpu.runtime >= 0)
+        launched = np.append(runtime.ts, -1)[gpu.runtime]
+        ahead = stream & (launched < launched[at]) & (gpu.ts > launched[at])
+        late = stream & (launched >= launched[at]) & (gpu.ts <= launched[at])  # began before its launch: clocks differ
+        assert row["queue"] == max(int(ahead.sum()) - int(late.sum()), 0)
+    grid = [row["grid"] for row in rows if row["category"] == "kernel"]
+    records = [trace.texts.decoded(int(at)).get("args", {}) for at in gpu.source if at >= 0]
+    assert grid.count(None) == sum("grid" not in args for args in records if "bytes" not in args) or not all(records)
+
+
+def test_work_sums_up_to_the_table_of_kernels(trace: Trace) -> None:
+    whole = with_unattached(trace)
+    rows, table = _rows(whole), whole.analyze().kernels
+    for kernel in table:
+        mine = [row for row in rows if (row["device"], row["name"], row["category"], row["dtype"]) == (
+            kernel.device, kernel.kernel, kernel.category, kernel.dtype)]  # fmt: skip
+        assert sum(row["duration_ns"] for row in mine) == kernel.total_ns and len(mine) == kernel.count
+        for name in ("flops", "bytes", "most_bytes"):
+            known = [row[name] for row in mine if row[name] is not None]
+            assert (sum(known) if known else None) == getattr(kernel, name)
+        if len(mine) == 1:
+            (row,) = mine
+            assert (row["flops_share"], row["bytes_share"]) == pytest.approx((kernel.flops_share, kernel.bytes_share))
+            assert row["bound"] == kernel.bound
+    assert any(row["flops"] or row["bytes"] for row in rows)
+
+
+def test_loose_events_have_their_arguments() -> None:
+    trace = with_unattached(linked("pairs/gpu_shaped_from_cpu"))
+    loose = [event for event in trace.kernels if trace.gpu.source[event.index] < 0]
+    assert loose and all(event.grid and event.block and event.correlation is None for event in loose)
+
+
+def test_frames_keep_nulls_and_say_units() -> None:
+    trace = linked("pairs/gpu_shaped_from_cpu")
+    frame, table = trace.device_events.to_pandas(), trace.device_events.to_arrow()
+    assert list(frame.columns) == table.column_names == [column.name for column in EVENT_COLUMNS]
+    assert table.schema.field("delay_ns").metadata == {
+        b"unit": b"ns", b"about": b"from the end of that call to its own start; 0 where it began before"}  # fmt: skip
+    expected = plain(trace.device_events._columns())
+    for name in frame.columns:
+        assert table.column(name).to_pylist() == expected[name], name
+        missing = frame[name].isna().tolist()
+        assert missing == [value is None for value in expected[name]], name
+    assert frame.groupby("op_name").duration_ns.sum().sum() == trace.gpu.dur.sum()
+    assert list(trace.ops.to_pandas().columns) == [column.name for column in OP_COLUMNS]
+
+
+@pytest.mark.parametrize(("table", "columns"), [("ops", OP_COLUMNS), ("kernels", EVENT_COLUMNS)])
+def test_sql_sees_the_same_table(table: str, columns: Any) -> None:
+    trace = linked("pairs/gpu_shaped_from_cpu")
+    rows = trace.ops if table == "ops" else trace.kernels
+    found = trace.sql(f"select * exclude (rank) from {table} order by index").to_arrow()
+    assert found.column_names == [column.name for column in columns]
+    assert found.to_pylist() == rows.to_arrow().to_pylist()
+
+
+@pytest.mark.parametrize(("table", "columns"), [("ops", OP_COLUMNS), ("kernels", EVENT_COLUMNS)])
+def test_the_docs_have_every_column(table: str, columns: Any) -> None:
+    """docs/columns.md has the declaration, word for word."""
+    text = (ROOT / "docs" / "columns.md").read_text("utf-8")
+    section = text.partition(f"### `{table}`")[2].partition("\n##")[0]
+    found = re.findall(r"^\| `(\w+)` \| ([^|]*?) \| ([^|]*?) \|$", section, re.MULTILINE)
+    assert [tuple(row) for row in found] == [(column.name, column.unit, column.about) for column in columns]

@@ -1,0 +1,138 @@
+"""The code of docs/from_hta.md and docs/from_tracelens.md runs, in one or two lines each, and gives what it says."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import re
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from etplus.trace.unattached import with_unattached
+from support import ROOT, fixture_pair, linked, read_json
+
+PAGES = ("from_hta", "from_tracelens")
+_SECTION = re.compile(r"^### (.*?)$\n+(.*?)(?=^### |\Z)", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
+RANKS, LATE, LATENESS_US = 8, 5, 40.0
+"""Ranks of the job; the one that comes last to every collective, and by how much."""
+
+
+def sections(page: str) -> dict[str, str]:
+    """Titles and what is below each."""
+    return dict(_SECTION.findall((ROOT / "docs" / f"{page}.md").read_text("utf-8")))
+
+
+def write_job(folder: Path) -> None:
+    """Kineto traces of a job of eight ranks; all but one begin each collective earlier, and end it together."""
+    folder.mkdir()
+    document = read_json(fixture_pair("pairs/gpu_shaped_from_cpu")[1])
+    ranks = list(range(RANKS))
+    for rank in ranks:
+        info = document["distributedInfo"] | {"rank": rank, "world_size": RANKS}
+        info["pg_config"] = [group | {"ranks": ranks, "pg_size": RANKS} for group in info["pg_config"]]
+        events = []
+        for event in document["traceEvents"]:
+            if event.get("cat") == "kernel" and "nccl" in event["name"]:
+                sooner = 0.0 if rank == LATE else LATENESS_US
+                args = event["args"] | {"Group size": RANKS, "Process Group Ranks": str(ranks)}
+                event = event | {"ts": event["ts"] - sooner, "dur": event["dur"] + sooner, "args": args}
+            events.append(event)
+        text = orjson.dumps(document | {"distributedInfo": info, "traceEvents": events})
+        (folder / f"rank{rank}.json.gz").write_bytes(gzip.compress(text, 1, mtime=0))
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """By page and title what the last line of the code gives; names carry over from one section to the next."""
+    folder, patch = tmp_path_factory.mktemp("migration"), pytest.MonkeyPatch()
+    for name in ("trace.json.gz", "other.json.gz"):
+        linked("pairs/gpu_shaped_from_cpu").save(folder / name)
+    write_job(folder / "traces")
+    patch.chdir(folder)
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        for page in PAGES:
+            names: dict[str, Any] = {}
+            for title, body in sections(page).items():
+                for code in _CODE.findall(body):
+                    *before, last = ast.parse(code).body
+                    exec(compile(ast.Module(before, []), title, "exec"), names)
+                    if isinstance(last, ast.Expr):
+                        result = eval(compile(ast.Expression(last.value), title, "eval"), names)
+                    else:
+                        exec(compile(ast.Module([last], []), title, "exec"), names)
+                        result = names
+                    found.setdefault(page, {})[title] = result
+    finally:
+        patch.undo()
+    assert {path.suffix for path in folder.iterdir()} >= {".html", ".xlsx"}
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_is_found_in_one_or_two_lines(page: str) -> None:
+    for title, body in sections(page).items():
+        code = [line for block in _CODE.findall(body) for line in block.splitlines()]
+        lines = [line for line in code if not re.match(r"import etplus|from etplus", line)]
+        assert len(lines) <= 2 and (lines or "\n    etplus " in body), title
+        assert body.startswith("`"), f"{title}: the other tool's call is missing"
+
+
+def test_values_are_those_of_the_trace(results: dict[str, dict[str, Any]]) -> None:
+    hta, lens = (results[page] for page in PAGES)
+    trace = hta["One trace"]["trace"]
+    whole = with_unattached(trace)
+    total = int(whole.gpu.dur.sum())
+    breakdown = hta["Temporal breakdown"]
+    assert breakdown["rank"].tolist() == list(range(RANKS)) and (breakdown["busy_share"] > 0).all()
+    assert hta["Kernel breakdown"]["total_ns"].sum() == lens["Kernel tables"]["duration_ns"].sum() + sum(
+        whole.gpu.dur[at] for at in range(len(whole.gpu)) if whole.gpu.source[at] < 0 or not whole.is_kernel[at]
+    ) == total  # fmt: skip
+    assert hta["Kernels of an operator, and their delays"]["duration_ns"].sum() == sum(
+        kernel.duration_ns for kernel in trace.kernels
+    )
+    assert hta["Overlap of communication and computation"].between(0, 1).all()
+    assert hta["Memory timeline"]["allocated"].max() == trace.analyze().memory[0].peak_bytes
+    assert hta["Queue length over time"]["length"].max() == trace.analyze().queues[0].longest
+    assert hta["What was added and deleted"] == ([], [])
+    assert hta["The critical path of one annotated range"]["duration_ns"].sum() == (
+        trace.critical_path(between="ProfilerStep", number=1).length_ns
+    )
+    whole_path = trace.critical_path().length_ns
+    assert hta["What the path would be if kernels were faster"] <= whole_path
+    assert len(hta["Steps"]) == len(trace.steps) == 3
+    assert (hta["Compare two traces"]["change_ns"] == 0).all()
+
+
+def test_the_straggler_of_eight_ranks_is_found(results: dict[str, dict[str, Any]]) -> None:
+    first = results["from_hta"]["Stragglers"].iloc[0]
+    collectives = results["from_tracelens"]["NCCL summary"]
+    late = results["from_tracelens"]["Each collective, with its skew"]
+    assert first["rank"] == LATE and first["last"] == first["collectives"] > 0
+    assert first["caused_ns"] == pytest.approx((RANKS - 1) * LATENESS_US * 1000 * first["last"], rel=0.01)
+    assert late.iloc[0]["rank"] == LATE and late["last"].sum() == first["last"]
+    assert collectives["wait_ns"].mean() == pytest.approx((RANKS - 1) * LATENESS_US * 1000, rel=0.01)
+
+
+def test_tracelens_tables_agree_with_the_rows(results: dict[str, dict[str, Any]]) -> None:
+    lens = results["from_tracelens"]
+    trace = lens["Load a trace"]["trace"]
+    launching = lens["Operators that launch kernels"]
+    assert len(launching) == sum(op.device_ns > 0 for op in trace.ops)
+    short = lens["Short kernels"]
+    assert sum(row[1] for row in short) == sum(kernel.duration_ns < 10_000 for kernel in trace.kernels)
+    gemms = lens["GEMMs and the roofline"]
+    assert (gemms["flops"] == 2 * gemms["count"] * gemms["batch"] * gemms["m"] * gemms["n"] * gemms["k"]).all()
+    assert lens["Collectives of one rank"]["count"].sum() == sum(kernel.comm is not None for kernel in trace.kernels)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_of_the_pages_exist(page: str) -> None:
+    from etplus.cli.parser import COMMANDS
+
+    text = (ROOT / "docs" / f"{page}.md").read_text("utf-8")
+    used = set(re.findall(r"\betplus (\w+) ", text))
+    assert used - {"s", "and"} <= set(COMMANDS), used

@@ -1,0 +1,109 @@
+"""Names that do not exist are answered with those that do; every such answer names something that works."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+from typing import Any
+
+import etplus
+import pytest
+from etplus.analysis.job_tables import JobAnalysis
+from etplus.trace.suggest import Suggests, no_attribute
+from support import linked
+
+
+@pytest.fixture(scope="module")
+def things(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    trace = linked("pairs/gpu_shaped_from_cpu")
+    path = tmp_path_factory.mktemp("job") / "rank0.json"
+    trace.save(path)
+    analysis = trace.analyze()
+    return {
+        "trace": trace, "op": trace.ops[0], "kernel": trace.kernels[0], "ops": trace.ops, "kernels": trace.kernels,
+        "step": trace.steps[0], "steps": trace.steps, "job": etplus.load([path]), "analysis": analysis,
+        "table": analysis.kernels, "row": analysis.kernels[0], "path": trace.critical_path(), "replay": trace.replay(),
+        "difference": etplus.diff(trace, trace),
+    }  # fmt: skip
+
+
+GUESSES = {
+    "trace": "operators to_pandas iterations what_if plot events modules memory_timeline key_averages kernel",
+    "op": "duration input_shapes input_types cuda_time parents durations",
+    "kernel": "duration operator shapes flops dur",
+    "ops": "groupby columns name", "kernels": "groupby sort_values duration_ns", "step": "duration kernal",
+    "job": "traces world_size kernels critical_path rank", "analysis": "ops temporal_breakdown nccl kernel memories",
+    "table": "columns", "row": "name total", "path": "duration", "replay": "makespan", "difference": "operators op",
+}  # fmt: skip
+
+
+PAIRS = [(thing, name) for thing, names in GUESSES.items() for name in names.split()]
+
+
+@pytest.mark.parametrize(("thing", "name"), PAIRS)
+def test_guesses_are_answered(thing: str, name: str, things: dict[str, Any]) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(things[thing], name)
+    text = str(caught.value)
+    assert name in text and "\n" not in text and len(text) < 300
+    assert re.search(r"use .*`|did you mean '|dir\(\) of it", text), text
+
+
+def test_guesses_that_work(things: dict[str, Any], tmp_path: Any) -> None:
+    trace, kernel, op = things["trace"], things["kernel"], things["op"]
+    assert op.stack == () and op.module is None and kernel.grid == (1, 1, 1) and kernel.block == (256, 1, 1)
+    assert len(trace.step(1).kernels) == len(trace.steps[1].kernels) and op.shapes is not None
+    assert things["difference"].ops and etplus.load([trace]).ranks[0] is trace
+
+
+def test_what_is_advised_exists(things: dict[str, Any]) -> None:
+    """The first word of each piece of code in an answer is an attribute of the thing, or begins with a known name."""
+    for thing in things.values():
+        for guess, advice in _guesses(type(thing)).items():
+            assert not hasattr(thing, guess), (type(thing).__name__, guess)
+            for code in re.findall(r"`([^`]+)`", advice):
+                words = re.match(r"(\w+)(?:\.(\w+))?", code)
+                if code.startswith(("[", "sorted", "len", "etplus ")) or words is None:
+                    continue
+                root, inner = words[1], words[2]
+                if root in ("etplus", "trace", "polars", "span"):
+                    known = {"etplus": etplus, "trace": things["trace"]}.get(root)
+                    assert known is None or inner is None or hasattr(known, inner), code
+                else:
+                    assert hasattr(thing, root), (type(thing).__name__, code)
+
+
+def _guesses(kind: type) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        found |= vars(base).get("guesses", {})
+    return found
+
+
+def test_of_the_package() -> None:
+    for name, answer in (("TraceAnalysis", "load"), ("compare", "diff"), ("lod", "'load'"), ("traces", "Trace")):
+        with pytest.raises(AttributeError, match=re.escape(answer)):
+            getattr(etplus, name)
+    with pytest.raises(ImportError):
+        from etplus import nonesuch  # type: ignore[attr-defined]  # noqa: F401
+
+
+def test_errors_within_properties_are_their_own() -> None:
+    class Broken(Suggests):
+        @property
+        def value(self) -> int:
+            return self.nonesuch.more  # type: ignore[attr-defined,no-any-return]
+
+    with pytest.raises(AttributeError, match="nonesuch"):
+        Broken().value  # noqa: B018
+
+
+def test_private_names_and_copies(things: dict[str, Any]) -> None:
+    trace = things["trace"]
+    assert not hasattr(trace, "_nonesuch") and not hasattr(trace, "__array_interface__")
+    assert copy.copy(trace).names is trace.names
+    assert pickle.loads(pickle.dumps(trace.steps[1])).name == trace.steps[1].name
+    assert str(no_attribute("X", "zzz", ["ops"], {})) == "X has no attribute 'zzz'; dir() of it lists 1 names"
+    with pytest.raises(AttributeError, match="iteration_list"):
+        JobAnalysis().iterations  # noqa: B018

@@ -1,0 +1,56 @@
+"""Attributes that do not exist: an error that names the one that was probably meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+
+def no_attribute(thing: str, name: str, known: Iterable[str], guesses: Mapping[str, str]) -> AttributeError:
+    """The error for a name that a thing does not have.
+
+    Args:
+        thing: what has no such attribute, for the message. known: what it has.
+        guesses: by a name that users of other libraries try, what does that here.
+
+    Example:
+        >>> no_attribute("Trace", "kernel", ["kernels", "ops"], {})
+        AttributeError("Trace has no attribute 'kernel'; did you mean 'kernels'?")
+    """
+    from difflib import get_close_matches  # nobody else needs it
+
+    if name in guesses:
+        return AttributeError(f"{thing} has no attribute {name!r}; use {guesses[name]}")
+    public = [other for other in known if not other.startswith("_")]
+    near = get_close_matches(name, public, n=3, cutoff=0.65)
+    begun = [other for other in public if name and (other.startswith(name) or other.removesuffix("_ns") == name)]
+    found = list(dict.fromkeys([*begun, *near]))[:3]
+    meant = f"; did you mean {' or '.join(map(repr, found))}?" if found else f"; dir() of it lists {len(public)} names"
+    return AttributeError(f"{thing} has no attribute {name!r}{meant}")
+
+
+class Suggests:
+    """Base of public objects: an attribute that is not there is answered with the one that was probably meant.
+
+    Attributes:
+        guesses: by a name that users of pandas, PyTorch or HTA try, what does that here.
+    """
+
+    guesses: ClassVar[Mapping[str, str]] = {}
+
+    if not TYPE_CHECKING:  # a type checker knows what is there
+
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(type(self), name):  # a property that raised: again, for its own error
+                return object.__getattribute__(self, name)
+            if name.startswith("_"):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            public = next(kind.__name__ for kind in type(self).__mro__ if not kind.__name__.startswith("_"))
+            raise no_attribute(public, name, dir(self), _all_guesses(type(self)))
+
+
+def _all_guesses(kind: type) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        found |= vars(base).get("guesses", {})
+    return found
