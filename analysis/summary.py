@@ -116,7 +116,8 @@ class Analysis(Suggests):
         "collectives": "`communication`, or `etplus.load([…]).collectives` of several ranks", "lines": "`sources`",
         "memory_timeline": "`memory`", "to_pandas": '`kernels.to_pandas()` and so on, `tables["kernels"]` by name',
         "to_dict": "`tables`", "to_json": "`tables`, or `etplus analyze --json`", "gemm": "`gemms`",
-        "findings": '`others["findings"]`', "summary": "`etplus analyze` prints it", "sources_table": "`sources`",
+        "summary": "`etplus analyze` prints it",
+        "sources_table": "`sources`",
         "critical_path": "`trace.critical_path()`", "to_csv": "`etplus analyze --csv DIR`",
     }  # fmt: skip
 

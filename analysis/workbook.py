@@ -22,7 +22,6 @@ _MOST_TEXT = 32_767
 _EXACT = 10**15
 """Whole numbers from here on lose digits, since cells are binary64 shown with 15: they are written as text."""
 _NAME = 31
-_TEXTS_STAY = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False, "in_memory": True}
 
 
 def write_workbook(tables: Mapping[str, Iterable[Mapping[str, Any]]], path: str | os.PathLike[str]) -> None:
@@ -38,7 +37,7 @@ def write_workbook(tables: Mapping[str, Iterable[Mapping[str, Any]]], path: str 
         UsageError: XlsxWriter is not installed, a table has more rows than a sheet, or the file cannot be written.
     """
     packed = io.BytesIO()
-    book = library("xlsxwriter").Workbook(packed, _TEXTS_STAY)
+    book = library("xlsxwriter").Workbook(packed, {"in_memory": True})
     book.set_properties({"created": datetime(2000, 1, 1)})
     bold = book.add_format({"bold": True})
     filled = {name: list(rows) for name, rows in tables.items()}
@@ -77,6 +76,7 @@ def _write_cell(sheet: Any, row: int, column: int, value: Any) -> None:
     else:
         text = value if isinstance(value, str) else _as_text(value)
         text = text.encode("utf-8", "replace").decode()
+        # not `write`, which makes formulas and links of texts
         sheet.write_string(row, column, text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 1] + "…")
 
 

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.brief import brief
-from ..trace.columns import IntColumn, distinct_rows
+from ..trace.columns import IntColumn, distinct_rows, positions
 from ..trace.errors import ConvertError, UsageError
 from ..trace.frames import to_pandas
 from ..trace.intervals import sums
 from ..trace.kinds import PHASES
 from ..trace.origin import origin_of_rows
-from ..trace.selection import call_between
+from ..trace.selection import call_between, without_enclosing
 from ..trace.suggest import Suggests
 from ..trace.trace import Trace
 from .constants import fit_constants
@@ -197,17 +197,20 @@ class CriticalChain:
 
 
 def critical_chain(trace: Trace) -> CriticalChain | None:
-    """The critical path of the replay without changes; None where no row of the trace has a time.
+    """The critical path of the replay without changes, of a selection without the calls around it; None where no row of
+    the trace has a time.
 
     Example:
         >>> chain = critical_chain(trace)
         >>> int(chain.ns.sum()) == chain.makespan_ns == trace.critical_path().length_ns
         True
     """
+    inner = without_enclosing(trace)
     try:
-        graph = build_graph(trace)
+        graph = build_graph(inner)
     except ConvertError:
         return None
+    place = np.append(positions(trace.id, inner.id), -1)  # rows of `inner` in the trace
     result = replay(graph, fit_constants(graph))
     edge, edges = binding_edges(result), graph.edges
     start = int(graph.trace.ts[graph.trace.timed].min())
@@ -217,7 +220,7 @@ def critical_chain(trace: Trace) -> CriticalChain | None:
         kinds=LINK_KINDS,
         kind=edges.kind[edge].astype(np.int64),
         ns=result.lag[edge],
-        row=np.where(work, edges.owner[edge], graph.row[target]),
+        row=place[np.where(work, edges.owner[edge], graph.row[target])],
         work=work,
         start=start + graph.measured[edges.source[edge]],
         end=start + graph.measured[target],

@@ -155,5 +155,5 @@ def test_a_part_is_that_of_each_rank(tmp_path: Path) -> None:
     assert len(repr(job.analyze()).splitlines()) <= 24 and len(repr(job.analyze().kernels)) <= 80
     part.window("0-5ms").write_report(tmp_path / "part.html")
     assert (tmp_path / "part.html").exists()
-    with pytest.raises(AttributeError, match=r"use `analyze\(\).kernels`"):
-        job.kernels  # noqa: B018
+    with pytest.raises(AttributeError, match="use `ranks`"):
+        job.traces  # noqa: B018

@@ -14,12 +14,15 @@ from etplus.linker import link
 from etplus.trace.build import NO_RECORDS, TraceBuilder
 from etplus.trace.derive import tables_of
 from etplus.trace.errors import UsageError
+from etplus.trace.index import CallIndex, as_positions
 from etplus.trace.intervals import Span
 from etplus.trace.kinds import CPU, GPU, RUNTIME
-from etplus.trace.selection import call_between, parse_window, part_of, without_enclosing
+from etplus.trace.selection import _paths_named, call_between, parse_window, part_of, without_enclosing
 from etplus.trace.steps import chosen_steps
+from etplus.trace.tables import MemoryEvents, UnattachedEvents
 from etplus.trace.trace import Trace
 from etplus.trace.unattached import with_unattached
+from etplus.trace.views import Op
 from made_trace import launches, made_trace
 from support import ROOT, call, fixture_pair, linked, run, shared_trace
 
@@ -366,3 +369,47 @@ def test_a_part_is_replayed_without_the_calls_around_it(name: str) -> None:
     outer = (calls.ts < start) & (calls.end > end) & (calls.thread == calls.thread[call])
     assert around == set(trace.id[calls.source[outer]].tolist()) & ids
     assert without_enclosing(trace) is trace and without_enclosing(inner) is inner
+
+
+def test_memory_events_keep_their_operators() -> None:
+    trace = made_trace()
+    rows = as_positions(np.array([int(trace.calls.source[3]), int(trace.calls.source[-1]), -1]))
+    numbers = np.arange(3)
+    memory = MemoryEvents(*(numbers,) * 7, rows, numbers)
+    part = part_of(trace.with_(memory=memory), steps="1")
+    names = [part.names[part.name[row]] if row >= 0 else None for row in part.memory.row]
+    assert names == [None, trace.names[trace.calls.name[-1]], None]
+
+
+def test_a_window_that_holds_nothing_but_a_loose_event() -> None:
+    numbers = np.array([700], np.int64)
+    loose = UnattachedEvents(["far"], ["kernel"], numbers, numbers * 0 + 10, *(numbers * 0,) * 3,
+                             np.array([1], np.int8), [b"{}"])  # fmt: skip
+    trace = made_trace().with_(unattached=loose)
+    part = part_of(trace, window="700-705ns")
+    assert part.unattached.names == ["far"] and with_unattached(part).gpu.ts.tolist() == [700]
+    assert len(part_of(trace, window="1-5ns").unattached) == 0
+    assert sum("not attached" in note for note in with_unattached(part.with_(own_code=("x",))).notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("Linear_1", [0]), ("Linear_10", [1]), ("Linear", [0, 1, 2]), ("Net_0.Linear_1", [0]), ("Net_0", [0, 1]),
+     ("Block_2.Linear_1", []), ("et_0.Lin", [0, 1])],
+)  # fmt: skip
+def test_modules_by_name(name: str, found: list[int]) -> None:
+    paths = [("Net_0", "Linear_1"), ("Net_0", "Linear_10"), ("Other_0", "Linear_3")]
+    assert _paths_named(paths, name) == found
+
+
+def test_a_region_has_its_runtime_calls() -> None:
+    """Those that launch nothing, too: by the call that each is in."""
+    trace = linked("gpu-pairs/resnet103")
+    part = trace.module("forward")
+    inside = [
+        at for at in range(len(trace.calls)) if any("forward" in name for name in Op(trace, CallIndex(at)).modules)
+    ]
+    wanted = {int(trace.id[row]) for row in trace.runtime.source[np.isin(trace.runtime.call, inside)]}
+    assert wanted <= set(part.id[part.runtime.source].tolist())
+    silent = ~trace.runtime.launches & np.isin(trace.runtime.call, inside)
+    assert silent.any()

