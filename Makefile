@@ -34,6 +34,7 @@ bench: $(VENV)/.tests
 	$(BIN)/python benchmarks/bench_convert.py
 	$(BIN)/python benchmarks/bench_commands.py
 	$(BIN)/python benchmarks/bench_batch.py
+	$(BIN)/python benchmarks/bench_job.py
 	$(BIN)/python benchmarks/bench_replay.py
 	-$(BIN)/python benchmarks/bench_hta.py
 	$(BIN)/python benchmarks/bench_network.py

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from ..jobs.clocks import arrivals, clock_offsets, stragglers, synchronising
 from ..jobs.matching import match_collectives
-from ..jobs.rank_communications import RankCommunications, kind_name
+from ..jobs.rank_communications import RankCommunications
+from ..schemas.communications import kind_name
 from ..trace.printable import shortened
 from ..trace.suggest import no_attribute
-from .summary import Analysis, tables_of
 from .table import Column, PlainRows, Row, Table, listed
 from .workbook import write_workbook
+
+_FEWEST = 4
+"""Ranks of which one can stand out."""
+_LEAST_SHARE = 0.01
+"""Of the time from the first collective to the last: what a straggler is behind at the least."""
 
 
 class RankRows(PlainRows):
@@ -57,10 +66,10 @@ class JobCollective(Row):
     wait_ns: int
     longest_wait_ns: int
 
-    title = "collectives: who came last, and how long the others waited together"
+    title = "collectives: who came last, and how long the others waited together, ms"
     columns = (
         Column("collective", "collective"), Column("group", "group"), Column("last rank", "last_rank"),
-        Column("waited, ms", "wait_ns", "ms"), Column("ms", "duration_ns", "ms"), Column("MB", "bytes", "MB"),
+        Column("waited", "wait_ns", "ms"), Column("took", "duration_ns", "ms"), Column("MB", "bytes", "MB"),
     )  # fmt: skip
 
 
@@ -71,6 +80,8 @@ class RankLateness(Row):
         collectives: of two or more ranks that it took part in. last: in how many of them it came last.
         caused_ns: how long all others together waited in those. waited_ns: how long it waited itself in the others.
         clock_offset_ns: what its clock is ahead of the lowest rank's; 0 where no collective tells.
+        behind_ns: how much later than the median rank it came, all collectives together; below 0 if earlier.
+        straggler: whether it came later than the others do by chance, see `stand_out`.
     """
 
     rank: int
@@ -79,12 +90,31 @@ class RankLateness(Row):
     caused_ns: int
     waited_ns: int
     clock_offset_ns: int
+    behind_ns: int
+    straggler: bool
 
-    title = "ranks: how often each came last to a collective, and how long others waited for it"
+    title = "ranks: how often each came last to a collective, and how long others waited for it, ms"
     columns = (
         Column("rank", "rank"), Column("collectives", "collectives"), Column("last", "last"),
-        Column("caused, ms", "caused_ns", "ms"), Column("waited, ms", "waited_ns", "ms"),
+        Column("caused", "caused_ns", "ms"), Column("waited", "waited_ns", "ms"),
+        Column("behind", "behind_ns", "ms"), Column("straggler", lambda row: "yes" if row.straggler else ""),
     )  # fmt: skip
+
+
+def stand_out(values: npt.NDArray[Any], least: float) -> npt.NDArray[np.bool_]:
+    """Which values are far above the others: over the median by six standard deviations and `least`, at the least.
+
+    The standard deviation is that of a normal distribution with the same median absolute deviation.
+
+    Example:
+        >>> stand_out(np.array([10, 11, 9, 10, 50, 10]), 1).tolist()
+        [False, False, False, False, True, False]
+    """
+    if len(values) < _FEWEST:
+        return np.zeros(len(values), np.bool_)
+    above = values - np.median(values)
+    found: npt.NDArray[np.bool_] = above > max(6 * 1.4826 * float(np.median(np.abs(above))), least)
+    return found
 
 
 def job_collectives(
@@ -100,8 +130,12 @@ def job_collectives(
     if offsets is None:
         offsets = {offset.rank: offset.offset_ns for offset in clock_offsets(joint)}
     rows = []
+    behind: Counter[int] = Counter()
     for group in joint:
         come, wait = arrivals(group, offsets)
+        come_ns = come - come.min()  # small numbers, which doubles hold exactly
+        later = come_ns - np.rint(np.median(come_ns, axis=1, keepdims=True)).astype(np.int64)
+        behind.update(dict(zip(group.ranks, later.sum(axis=0).tolist(), strict=True)))
         last = come.argmax(axis=1)
         for at in range(len(group.kind)):
             who = int(last[at])
@@ -111,10 +145,16 @@ def job_collectives(
                 group.ranks[who], int(wait[at].sum()), int(wait[at].max()),
             ))  # fmt: skip
     rows.sort(key=lambda row: (row.start_ns, row.group, row.position))
+    begin, end = (min((row.start_ns for row in rows), default=0), max((row.start_ns for row in rows), default=0))
+    measured = np.array(list(behind.items()), np.int64).reshape(-1, 2)
+    late_ranks = set(measured[stand_out(measured[:, 1], (end - begin) * _LEAST_SHARE), 0].tolist())
     late = [
-        RankLateness(row.rank, row.collectives, row.last, row.caused_ns, row.waited_ns, offsets.get(row.rank, 0))
+        RankLateness(
+            row.rank, row.collectives, row.last, row.caused_ns, row.waited_ns, offsets.get(row.rank, 0),
+            behind[row.rank], row.rank in late_ranks,
+        )
         for row in stragglers(joint, offsets, 0)[0]
-    ]
+    ]  # fmt: skip
     late.sort(key=lambda row: (-row.caused_ns, row.rank))
     return Table(JobCollective, rows), Table(RankLateness, late)
 
@@ -125,9 +165,9 @@ class JobAnalysis:
     def __init__(self) -> None:
         self.tables: dict[str, RankRows] = {}
 
-    def add(self, rank: int, analysis: Analysis) -> None:
-        """Add the tables of a rank, of which nothing else is kept."""
-        for name, rows in tables_of(analysis).items():
+    def add(self, rank: int, tables: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
+        """Add the tables of a rank, see `tables_of`."""
+        for name, rows in tables.items():
             self.tables.setdefault(name, RankRows()).add(rank, rows)
 
     def __getitem__(self, name: str) -> RankRows:

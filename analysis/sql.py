@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,7 +87,7 @@ class SqlTables:
 
     Args:
         traces: by rank; of these the tables are made. stored: folders of Parquet files, whose columns are read as far
-            as a query needs them.
+            as a query needs them, with the ranks that count, None for all.
         memory: what queries may take, in DuckDB's form.
 
     Raises:
@@ -102,7 +101,11 @@ class SqlTables:
     __repr__ = brief
 
     def __init__(
-        self, traces: Mapping[int, Trace], stored: Iterable[str | os.PathLike[str]] = (), *, memory: str = MEMORY
+        self,
+        traces: Mapping[int, Trace],
+        stored: Mapping[str, Collection[int] | None] | None = None,
+        *,
+        memory: str = MEMORY,
     ) -> None:
         duckdb, self._arrow = library("duckdb"), library("pyarrow")
         self._error = duckdb.Error
@@ -112,7 +115,7 @@ class SqlTables:
             raise UsageError(f"memory {memory!r}: {_first_line(error)}; give a size such as 4GB") from None
         self._traces = dict(traces)
         self._tables = {rank: ArrowTables(trace) for rank, trace in traces.items()}
-        self._folders = [Path(folder) for folder in stored]
+        self._folders = {Path(folder): ranks for folder, ranks in (stored or {}).items()}
         self._there: set[str] = set()
         self._connection.execute("set lock_configuration = true")
 
@@ -155,7 +158,7 @@ class SqlTables:
         """A table of each rank."""
         if name in VIEWS:
             parts = [self._ranked(made.table(name), rank) for rank, made in self._tables.items()]
-            return [*parts, *(self._dataset(folder, name) for folder in self._folders)]
+            return [*parts, *(self._dataset(folder, name, ranks) for folder, ranks in self._folders.items())]
         return [
             self._ranked((trace.ops if name == "ops" else trace.kernels).to_arrow(), rank)
             for rank, trace in self._whole()
@@ -164,8 +167,8 @@ class SqlTables:
     def _whole(self) -> Iterator[tuple[int, Trace]]:
         """All traces; those of folders are read."""
         yield from self._traces.items()
-        for folder in self._folders:
-            for rank in _ranks_of(folder):
+        for folder, ranks in self._folders.items():
+            for rank in _ranks_of(folder, ranks):
                 trace = read_parquet(folder, rank=rank)
                 yield (rank if rank is not None else trace.rank or 0), trace
 
@@ -173,10 +176,10 @@ class SqlTables:
         numbers = self._arrow.array([rank], self._arrow.int64()).take(self._arrow.array([0] * len(table), "int64"))
         return table.append_column("rank", numbers)
 
-    def _dataset(self, folder: Path, view: str) -> Any:
+    def _dataset(self, folder: Path, view: str, ranks: Collection[int] | None) -> Any:
         """The files of a table."""
         dataset = library("pyarrow.dataset")
-        for place in (Place(folder, rank) for rank in _ranks_of(folder)):
+        for place in (Place(folder, rank) for rank in _ranks_of(folder, ranks)):
             check_table(place, view)
         try:
             if (folder / META).is_file():
@@ -185,7 +188,9 @@ class SqlTables:
                 table = library("pyarrow.parquet").read_table(Place(folder).of(view))
                 return self._ranked(table, rank if type(rank) is int else 0)
             hive = dataset.partitioning(self._arrow.schema([("rank", self._arrow.int64())]), flavor="hive")
-            return dataset.dataset(folder / view, format="parquet", partitioning=hive)
+            found = dataset.dataset(folder / view, format="parquet", partitioning=hive)
+            there = None if ranks is None else {stored.rank for stored in stored_ranks(folder)}
+            return found if ranks is None or there == ranks else found.filter(dataset.field("rank").isin([*ranks]))
         except (OSError, ValueError) as error:
             raise UsageError(f"{folder}: {view} cannot be read ({_first_line(error)}); write it again") from None
 
@@ -202,10 +207,10 @@ class SqlTables:
         )
 
 
-def _ranks_of(folder: Path) -> list[int | None]:
-    """The ranks in a folder, None for the only trace of one without."""
-    ranks: list[int | None] = [stored.rank for stored in stored_ranks(folder)]
-    return ranks or [None]
+def _ranks_of(folder: Path, ranks: Collection[int] | None) -> list[int | None]:
+    """The ranks in a folder that count, None for the only trace of one without."""
+    found: list[int | None] = [stored.rank for stored in stored_ranks(folder) if ranks is None or stored.rank in ranks]
+    return found or [None]
 
 
 def _first_line(error: Exception) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,13 +20,15 @@ from ..schemas.text.files import open_output
 from ..schemas.text.transaction import make_folder
 from ..trace.errors import UsageError
 from ..trace.frames import library
-from ..trace.printable import csv_cell
+from ..trace.library import MOST_IN_FULL
 from ..trace.text_tables import terminal_width
 from ..trace.trace import Trace
 from .inputs import add_inputs, find_inputs, read_input, read_inputs
+from .job_summary_text import write_summary
 from .options import (
     add_analysis,
     add_device_spec,
+    add_engine,
     add_graph_captures,
     add_top,
     captures_linker,
@@ -36,7 +36,7 @@ from .options import (
     selected,
     with_own,
 )
-from .outputs import add_tables_and_switch, write_json, write_tables
+from .outputs import add_tables_and_switch, write_csv, write_json, write_tables
 from .regressions import add_limit, report_regressions
 from .terminal import warn_of_damage
 
@@ -47,6 +47,8 @@ examples:
   etplus analyze rank*.json.gz --overheads shared.json     # pooled over all files
   etplus analyze --et-file et.json --kineto-file kineto.json
   etplus analyze linked --json numbers.json                # the folder that etplus batch wrote
+  etplus analyze job.etplus --summary                      # all ranks together
+  etplus analyze job.etplus --ranks 3,7                    # these ranks by themselves
   etplus analyze et_plus.json --steps 2-4                  # without warm-up
   etplus analyze branch.json --baseline main.json --fail-over 5%
   etplus analyze trace.json --own my_model --own train.py  # source lines of these files
@@ -77,6 +79,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="the host's cost of one profiler event, taken off overheads (default: 2 µs)")  # fmt: skip
     add("--baseline", metavar="FILE", help="compare the one input with this trace, as `etplus diff FILE INPUT` does")
     add_limit(parser, "the input", "the baseline")
+    add("--summary", action=argparse.BooleanOptionalAction, default=None,
+        help=f"all traces together as the ranks of a job: what differs, which stand out, kernels and operators of all "
+        f"(default: from {MOST_IN_FULL + 1} traces on)")  # fmt: skip
+    add_engine(parser)
     add_device_spec(parser)
 
 
@@ -89,6 +95,9 @@ def run(arguments: argparse.Namespace) -> int:
         arguments, outputs=[arguments.overheads, arguments.json, arguments.output],
         reads=[arguments.device_spec, arguments.baseline, *arguments.graph_capture],
     )  # fmt: skip
+    many = len(inputs) > MOST_IN_FULL and arguments.overheads is None
+    if many if arguments.summary is None else arguments.summary:
+        return write_summary(arguments, inputs, csv_folder)
     _check_baseline(arguments, len(inputs))
     is_workbook = arguments.output is not None and arguments.output.lower().endswith(".xlsx")
     if is_workbook:
@@ -136,7 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
         with open_output(arguments.overheads) as out:
             out.write(msgspec.json.format(msgspec.json.encode(pooled), indent=1) + b"\n")
     if csv_folder is not None:
-        _write_csv(tables, csv_folder)
+        write_csv(tables, csv_folder)
     if len(inputs) > 1:
         texts.append(f"all {len(inputs)} traces\n\n" + overheads_text(pooled, terminal_width(), arguments.top))
     plain = {"traces": numbers, "overheads": msgspec.to_builtins(pooled)}
@@ -170,20 +179,6 @@ def _gather(tables: dict[str, list[dict[str, Any]]], analysis: Analysis) -> None
         for kind, statistics in by_type.items()
         for key, statistic in statistics.items()
     )
-
-
-def _write_csv(tables: dict[str, list[dict[str, Any]]], folder: Path) -> None:
-    for name, found in tables.items():
-        text = io.StringIO(newline="")
-        if found:
-            writer = csv.DictWriter(text, list(found[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(
-                {key: csv_cell(value) if isinstance(value, str) else value for key, value in row.items()}
-                for row in found
-            )
-        with open_output(folder / f"{name}.csv") as out:
-            out.write(text.getvalue().encode("utf-8", "replace"))
 
 
 def _microseconds(text: str) -> float:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
 
-from ..jobs.batch import ENGINES, find_job, link_many
+from ..jobs.batch import find_job, link_many
+from ..jobs.engines import ENGINES
 from ..jobs.job_text import report_text
 from ..jobs.pairing import to_manifest
+from ..schemas.parquet import SUFFIXES
 from ..schemas.text.storage import is_url
 from ..schemas.text.transaction import check_outputs, make_folder
 from ..trace.printable import escaped, printable
 from .link import LINK_OPTIONS, add_link_options, share
-from .options import add_graph_captures, add_provenance, options_of
+from .options import add_graph_captures, add_provenance, options_of, rank_list
 from .outputs import add_json, write_json
 from .terminal import say
 
@@ -36,6 +39,7 @@ traces. --dry-run prints them as CSV, which --manifest takes.
 examples:
   etplus batch traces/job --dry-run
   etplus batch traces/job -o linked --jobs 8
+  etplus batch traces/job -o job.etplus            # columns, see etplus sql
   etplus batch s3://bucket/job -o s3://bucket/linked \\
                --engine dask --scheduler tcp://head:8786
 
@@ -48,12 +52,17 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     add = parser.add_argument
     add("source", metavar="DIR", help="folder with the traces of the job, or a URL (s3://, gs://, ...)")
-    add("-o", "--output", metavar="DIR", help="folder or URL for the results (default: DIR/etplus)")
+    add(
+        "-o",
+        "--output",
+        metavar="DIR",
+        help="folder or URL for the results (default: DIR/etplus); columns for *.etplus",
+    )
     add_json(parser, "the job's report")
     add("--manifest", metavar="FILE", help="CSV or JSON list of rank, et, kineto; file names relative to DIR")
     add("--et", metavar="GLOB", help="files that match are the ETs, and no others")
     add("--kineto", metavar="GLOB", help="files that match are the Kineto traces, and no others")
-    add("--ranks", type=_ranks, metavar="LIST", help="these ranks only, such as 0-7,12; each is expected to be there")
+    add("--ranks", type=rank_list, metavar="LIST", help="these ranks only, such as 0-7,12; each should be there")
     add("--dry-run", action="store_true", help="print which files belong together, link nothing")
     add("--engine", choices=ENGINES, default="processes", help="where to link (default: processes)")
     add("--scheduler", metavar="ADDRESS", help="of Dask: tcp://host:8786, or the path of its scheduler file")
@@ -88,7 +97,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 128 + signal.SIGINT
     write_json(arguments.json, msgspec.to_builtins(batch.report))
     done = f"{batch.now:,} linked now, {batch.before:,} before"
-    files = "rank_N.etplus.json.gz, job_report.json, job_report.txt"
+    columns = PurePath(batch.output).suffix in SUFFIXES
+    files = f"{'columns' if columns else 'rank_N.etplus.json.gz'}, job_report.json, job_report.txt"
     say(f"{report_text(batch.report)}wrote   {batch.output}/ ({done}):\n        {files}")
     return 0 if batch.complete else _SOME_FAILED
 
@@ -102,17 +112,3 @@ def _dry_run(arguments: argparse.Namespace, where: dict[str, Any]) -> int:
     for line in (*bad, *(f"note: {note}" for note in pairing.notes)):
         say(printable(line))
     return _SOME_FAILED if bad else 0
-
-
-def _ranks(text: str) -> list[int]:
-    """ "0-3,7" as numbers."""
-    numbers: list[int] = []
-    try:
-        for part in text.split(","):
-            first, _, last = part.partition("-")
-            numbers += range(int(first), int(last or first) + 1)
-    except ValueError:
-        numbers = []
-    if not numbers or min(numbers) < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a list of ranks such as 0-3,7")
-    return numbers

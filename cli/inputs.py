@@ -7,27 +7,34 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..converters.folder import InputPair, traces_in
+from ..converters.folder import InputPair, stored_in, traces_in
+from ..converters.traces import known_rank, rank_of
+from ..jobs.job_report import ranges
 from ..schemas.nsys import NsysRank, choose, find_ranks, is_nsys, only
-from ..schemas.parquet import StoredRank, is_stored, stored_ranks
+from ..schemas.parquet import StoredRank, is_stored
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
+from .options import add_ranks
 from .terminal import print_warnings, warn_of_damage
 
 _STDIN = "-"
+_LONG = 60
+"""Letters of a list of ranks in a message."""
 
 
 TraceInput = str | InputPair | NsysRank | StoredRank
 """A file that is a trace by itself ("-" is standard input), one rank of a file with several, or a pair."""
 
 
-def add_inputs(parser: argparse.ArgumentParser, use: str = "", *, rank: bool = True, gpu: bool = True) -> None:
+def add_inputs(
+    parser: argparse.ArgumentParser, use: str = "", *, rank: bool = True, gpu: bool = True, ranks: bool = True
+) -> None:
     """Add the arguments that name traces; every command that reads traces takes the same.
 
     Args:
         use: what several of them are for the command, for the help.
-        rank: add --rank, gpu: add --gpu, which the command does not have yet.
+        rank: add --rank, gpu: add --gpu, ranks: add --ranks, which the command does not have yet.
     """
     several = f"; {use}" if use else ""
     parser.add_argument("files", nargs="*", metavar="FILE",
@@ -37,6 +44,9 @@ def add_inputs(parser: argparse.ArgumentParser, use: str = "", *, rank: bool = T
     group.add_argument("--et-file", metavar="FILE", help="Execution Trace; - for standard input")
     group.add_argument("--kineto-file", metavar="FILE",
         help="Kineto trace or Nsight Systems export; - for standard input")  # fmt: skip
+    parser.set_defaults(chosen_ranks=None)
+    if ranks:
+        add_ranks(parser)
     add_nsys_ranks(parser, rank=rank, gpu=gpu)
 
 
@@ -82,6 +92,8 @@ def find_inputs(
         in_folder = os.path.isdir(file) and not is_stored(file) and not is_nsys(file)  # noqa: PTH112 (or impossible)
         for given in _listed(file) if in_folder else [file]:
             found += _ranks(arguments, given) if isinstance(given, str) else [given]
+    if arguments.chosen_ranks is not None:
+        found = _of_ranks(found, arguments.chosen_ranks)
     if not found:
         raise UsageError("no trace was given; give a FILE, a folder, or --et-file and --kineto-file")
     if count is not None and len(found) != count:
@@ -104,17 +116,53 @@ def find_inputs(
 def _ranks(arguments: argparse.Namespace, file: str) -> Sequence[TraceInput]:
     """A file, or those of its ranks that the options choose."""
     if os.path.isdir(file) and is_stored(file):  # noqa: PTH112 (False for impossible names)
-        stored = stored_ranks(file)
-        chosen = [found for found in stored if arguments.rank in (None, found.rank)]
-        if stored and not chosen:
-            raise UsageError(f"{file}: no rank {arguments.rank}; it has {', '.join(one.label for one in stored)}")
-        return chosen or [file]
+        stored, left = stored_in(file)
+        print_warnings(left)
+        of_rank = {found.rank: found for found in stored if isinstance(found, StoredRank)}
+        if not of_rank or arguments.rank is None:
+            return stored
+        if arguments.rank not in of_rank:
+            raise UsageError(f"{file}: no rank {arguments.rank}; there {_are(list(of_rank))}")
+        return [of_rank[arguments.rank]]
     if not is_nsys(file):
         return [file]
     ranks = find_ranks(file)
     if ranks[0].alone:
         return [file]
     return choose(ranks, file, rank=arguments.rank, pid=arguments.pid, device=arguments.gpu)
+
+
+def _of_ranks(inputs: Sequence[TraceInput], ranks: Sequence[int]) -> list[TraceInput]:
+    """The inputs of some ranks; those of which only the trace itself says which rank it is of are read for it.
+
+    Raises:
+        UsageError: a rank that none is of.
+    """
+    found = {}
+    for position, given in enumerate(inputs):
+        found[position] = rank if (rank := known_rank(given)) is not None else _own_rank(given, position)
+    lacking = sorted(set(ranks) - set(found.values()))
+    if lacking:
+        raise UsageError(f"no trace is of rank {_few(lacking)}; there {_are(sorted(found.values()))}")
+    return [given for position, given in enumerate(inputs) if found[position] in ranks]
+
+
+def _own_rank(given: TraceInput, position: int) -> int:
+    from ..converters.open import open_trace
+
+    if given == _STDIN:
+        raise UsageError("--ranks chooses among files, and standard input (-) can be read only once; leave it out")
+    return rank_of(open_trace(given), given, position)
+
+
+def _are(ranks: list[int]) -> str:
+    return f"is rank {ranks[0]} only" if len(ranks) == 1 else f"are ranks {_few(ranks)}"
+
+
+def _few(ranks: list[int]) -> str:
+    """Ranks as "0-3, 7", not endlessly."""
+    text = ranges(ranks)
+    return text if len(text) < _LONG else f"{text[:_LONG].rpartition(',')[0]}, …"
 
 
 def chosen_file(arguments: argparse.Namespace, file: str) -> str | NsysRank:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..analysis.devices import Device, read_devices
 from ..trace.conventions import MAX_NS, NS_PER_UNIT
+from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .parser import hidden_alias
 
+if TYPE_CHECKING:
+    from ..jobs.engines import Engine
+
+_MANY = 16
+"""Traces that are worth further processes."""
 _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)", re.ASCII)
 MISSING_LEARN = "needs PyTorch and safetensors ({error}); install them with: pip install 'etplus[learn]'"
 
@@ -19,6 +26,41 @@ MISSING_LEARN = "needs PyTorch and safetensors ({error}); install them with: pip
 def options_of(arguments: argparse.Namespace, names: str) -> dict[str, Any]:
     """The values of some options as keywords, by their names (separated by spaces)."""
     return {name: getattr(arguments, name) for name in names.split()}
+
+
+def rank_list(text: str) -> list[int]:
+    """The value of --ranks: "0-3,7" as numbers."""
+    from ..trace.selection import ranks_of
+
+    try:
+        return ranks_of(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def add_ranks(parser: argparse._ActionsContainer) -> None:
+    """Add --ranks, which `find_inputs` obeys."""
+    parser.add_argument("--ranks", dest="chosen_ranks", type=rank_list, metavar="LIST",
+        help="only these ranks of a job, such as 0,3-7")  # fmt: skip
+
+
+def add_engine(parser: argparse._ActionsContainer) -> None:
+    """Add --jobs and --scheduler; see `engine_for`."""
+    parser.add_argument("--jobs", type=_at_least_one, metavar="N",
+        help="processes that work on several traces (default: the cores, from 16 traces on)")  # fmt: skip
+    parser.add_argument("--scheduler", metavar="ADDRESS",
+        help="a Dask cluster in place of processes: tcp://host:8786, or its scheduler's file")  # fmt: skip
+
+
+def engine_for(arguments: argparse.Namespace, traces: int) -> Engine | None:
+    """Where so many traces are worked on; None for this process."""
+    from ..jobs.engines import engine_of  # for many traces; importing it takes a while
+
+    if arguments.scheduler is not None:
+        return engine_of("dask", arguments.jobs, arguments.scheduler)
+    if arguments.jobs == 1 or (arguments.jobs is None and traces < _MANY):
+        return None
+    return engine_of("processes", min(arguments.jobs or os.cpu_count() or 1, traces), None)
 
 
 def add_annotation(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +86,13 @@ def add_own(parser: argparse._ActionsContainer) -> None:
 def with_own(trace: Trace, arguments: argparse.Namespace) -> Trace:
     """A trace whose own code is what --own says."""
     return trace.with_(own_code=tuple(arguments.own)) if arguments.own else trace
+
+
+def chosen_part(trace: Trace, own: Sequence[str], part: Mapping[str, Any]) -> Trace:
+    """The part of a trace that --own and the options of `add_selection` choose; where other processes work, too."""
+    from ..trace.selection import part_of
+
+    return part_of(trace.with_(own_code=tuple(own)) if own else trace, **part)
 
 
 class _Between(argparse.Action):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 from ..schemas.text.files import open_output
-from ..trace.printable import escaped
+from ..trace.printable import csv_cell, escaped
 from .terminal import print_text
 
 _STDOUT = "-"
@@ -73,6 +76,21 @@ def write_tables(arguments: argparse.Namespace, text: str, numbers: Any) -> None
             file.write(escaped(text).encode() + b"\n")
     elif arguments.json != _STDOUT:
         print_text(text)
+
+
+def write_csv(tables: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> None:
+    """Write each table as a file of comma-separated values, named after it."""
+    for name, found in tables.items():
+        text = io.StringIO(newline="")
+        if found:
+            writer = csv.DictWriter(text, list(found[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(
+                {key: csv_cell(value) if isinstance(value, str) else value for key, value in row.items()}
+                for row in found
+            )
+        with open_output(folder / f"{name}.csv") as out:
+            out.write(text.getvalue().encode("utf-8", "replace"))
 
 
 def is_page(output: str | None) -> bool:

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from functools import partial
 
 from ..analysis.summary import analyse
+from ..converters.job import Job
 from ..jobs.job_ranks import check_job, job_trace
 from ..replaying.critical import critical_chain
 from ..report.finding_cards import MOST_RANKS, cards_of, cards_of_many
 from ..report.html_page import check_page_name
+from ..report.many_ranks import large_job_html
 from ..report.report_html import rank_report, report_html
 from ..schemas.kineto.python_frames import read_python_frames
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
-from .inputs import add_inputs, find_inputs, read_inputs
-from .options import add_analysis, add_device_spec, add_graph_captures, captures_linker, own_devices, selected, with_own
+from ..trace.library import MOST_IN_FULL
+from .inputs import TraceInput, add_inputs, find_inputs, read_inputs
+from .options import (
+    add_analysis,
+    add_device_spec,
+    add_engine,
+    add_graph_captures,
+    captures_linker,
+    chosen_part,
+    engine_for,
+    own_devices,
+    selected,
+    selection_of,
+    with_own,
+)
 from .terminal import print_warnings, say, warn_of_damage
 
 _EPILOG = """\
@@ -43,6 +60,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_analysis(parser, "show only")
     add("--python-frames", action="store_true", help="Python functions in the flame graph; of Kineto traces with_stack")
     add_device_spec(parser)
+    add_engine(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -54,6 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(
             "--python-frames reads Kineto traces a second time; give the Kineto trace as a FILE of its own"
         )
+    if len(inputs) > MOST_IN_FULL:
+        return _large_job(arguments, inputs)
     own, ranks, job, kept = own_devices(arguments), [], [], []
     with_captures = captures_linker(arguments)
     for file, read in zip(inputs, read_inputs(inputs), strict=True):
@@ -69,8 +89,26 @@ def run(arguments: argparse.Namespace) -> int:
             kept.append(analysis)
         warn_of_damage([trace])
     warnings = check_job(job)
-    found = cards_of(kept, own) if kept else cards_of_many(len(inputs))
-    page = report_html(ranks, arguments.title, warnings, found)
+    page = report_html(ranks, arguments.title, warnings, cards_of(kept, own) if kept else cards_of_many(len(inputs)))
+    return _write(arguments, page, warnings)
+
+
+def _large_job(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> int:
+    """The page of a job of many ranks."""
+    if arguments.graph_capture or arguments.python_frames:
+        many = f"a page of over {MOST_IN_FULL} ranks"
+        raise UsageError(f"{many} has neither graph captures nor Python functions; choose ranks with --ranks")
+    engine, job = engine_for(arguments, len(inputs)), Job(inputs)
+    job = job.choosing(partial(chosen_part, own=arguments.own, part=selection_of(arguments)))
+    page, warnings = large_job_html(
+        job if engine is None else job.on(engine=engine), arguments.title, devices=own_devices(arguments),
+        annotation=arguments.annotation, batch_size=arguments.batch_size,
+        consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay,
+    )  # fmt: skip
+    return _write(arguments, page, warnings)
+
+
+def _write(arguments: argparse.Namespace, page: bytes, warnings: Sequence[str]) -> int:
     with open_output(arguments.output) as out:
         out.write(page)
     print_warnings(warnings)

@@ -54,7 +54,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Derive a job in another parallel layout from the traces of one that was recorded."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add_inputs(parser, "the ranks of one job")
+    add_inputs(parser, "the ranks of one job", ranks=False)
     add("-o", "--output", metavar="FOLDER", help="write the traces of ranks here; with --to a prefix")
     add("--json", metavar="FILE", help="write the report as JSON; - for standard output")
     add(

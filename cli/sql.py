@@ -7,21 +7,20 @@ import csv
 import io
 import os
 import sys
-from collections import Counter
 from pathlib import Path
 
 import orjson
 
 from ..analysis.sql import MEMORY, QueryResult, SqlTables
 from ..converters.folder import InputPair
-from ..converters.traces import Source, Traces
-from ..schemas.parquet import is_stored, stored_ranks
+from ..converters.job import Job
+from ..converters.job_sql import job_tables
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.frames import library
 from ..trace.printable import escaped
 from .inputs import add_inputs, find_inputs, read_input
-from .options import add_selection, selection_of
+from .options import add_engine, add_selection, engine_for, selection_of
 from .terminal import say
 
 _EPILOG = """\
@@ -47,6 +46,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--csv", action="store_const", dest="form", const="csv", help="print comma-separated values")
     form.add_argument("--json", action="store_const", dest="form", const="json", help="print an array of objects")
     add("-o", "--output", metavar="FILE", help="write the rows to FILE: .csv, .json, .parquet or .txt")
+    add_engine(parser)
     add("--memory", default=MEMORY, metavar="SIZE", help="what a query may take (default: %(default)s)")
 
 
@@ -56,26 +56,16 @@ def run(arguments: argparse.Namespace) -> int:
     query = files.pop() if files and not os.path.lexists(files[-1]) and " " in files[-1].strip() else None
     form = _form(arguments)
     inputs, part = find_inputs(arguments, outputs=[arguments.output]), selection_of(arguments)
-    stored: dict[str, None] = {}
-    sources: list[Source] = []
-    for given in inputs:
-        if isinstance(given, InputPair):
-            sources.append(read_input(given))
-        elif is_stored(given) and not part:
-            stored[os.fspath(given)] = None
-        else:
-            sources.append(given)
-    traces = dict(Traces(sources, part=part)) if sources else {}
-    there = Counter([*traces, *(found.rank for folder in stored for found in stored_ranks(folder))])
-    twice = [rank for rank, count in there.items() if count > 1]
-    if twice:
-        raise UsageError(f"two inputs are of rank {twice[0]}; give one of them")
-    database = SqlTables(traces, stored, memory=arguments.memory)
-    if query is not None:
+    sources = [read_input(given) if isinstance(given, InputPair) else given for given in inputs]
+    job = Job(sources)
+    job = job.part(**part) if part else job
+    engine = engine_for(arguments, len(sources))
+    with job_tables(job if engine is None else job.on(engine=engine), arguments.memory) as database:
+        if query is None:
+            return _prompt(database, form, arguments.output)
         with open_output("-" if arguments.output is None else arguments.output) as file:
             file.write(_bytes(database.query(query), form))
         return 0
-    return _prompt(database, form, arguments.output)
 
 
 def _form(arguments: argparse.Namespace) -> str:

@@ -431,7 +431,7 @@ def _messages(traces: Traces) -> tuple[str, GlobalMetadata, Iterator[Node], Coun
 class ParquetFolder:
     """Columns on disk, a folder for one rank or for all ranks of a job."""
 
-    name, suffixes, options = "parquet", (".parquet",), NoOptions
+    name, suffixes, options = "parquet", (".parquet", ".etplus"), NoOptions
     summary = "columns: a folder of Parquet files that DuckDB, polars, pandas and every command of etplus read"
     inputs: Inputs = "ranks"
 

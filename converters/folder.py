@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..jobs.job_report import read_job_report
+from ..jobs.job_report import JobReport, read_job_report
 from ..schemas.nsys import NsysRank
+from ..schemas.parquet import StoredRank, stored_ranks
 from ..trace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -73,15 +74,30 @@ def traces_in(folder: str) -> Found:
     return [str(Path(folder) / name) for name in files], notes
 
 
+def stored_in(folder: str) -> tuple[list[str | StoredRank], list[str]]:
+    """The ranks in a folder of columns, those that `etplus batch` linked if it wrote them; and what is left out."""
+    ranks = stored_ranks(folder)
+    if not ranks or not (Path(folder) / _JOB_REPORT).is_file():
+        return [*ranks] or [folder], []
+    job = read_job_report(Path(folder) / _JOB_REPORT)
+    linked = {rank.rank for rank in job.ranks if rank.status == "linked"}
+    return [found for found in ranks if found.rank in linked], _lacking(folder, job)
+
+
+def _lacking(folder: str | Path, job: JobReport) -> list[str]:
+    """The ranks that are not linked, in sentences."""
+    lacking = [f"rank {rank.rank} ({rank.reason})" for rank in job.failed]
+    lacking += [f"ranks {job.missing} (no files)"] if job.missing else []
+    return [f"{folder}: {what} was not linked and is left out" for what in lacking]
+
+
 def _of_batch(folder: Path) -> Found:
     """The ranks that `etplus batch` linked; those that it could not link are named."""
     job = read_job_report(folder / _JOB_REPORT)
-    lacking = [f"rank {rank.rank} ({rank.reason})" for rank in job.failed]
-    lacking += [f"ranks {job.missing} (no files)"] if job.missing else []
     found = [str(folder / Path(rank.output).name) for rank in job.ranks if rank.output and rank.status == "linked"]
     if not found:
         raise UsageError(f"{folder}: no rank of this job was linked; see {_JOB_REPORT}")
-    return [*found], [f"{folder}: {what} was not linked and is left out" for what in lacking]
+    return [*found], _lacking(folder, job)
 
 
 def _pairs(place: Folder) -> Found:

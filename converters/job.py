@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, cast, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 
+from ..analysis.job_summary import JobSummary, job_summary, rank_contribution
 from ..analysis.job_tables import JobAnalysis, JobCollective, RankLateness, job_collectives
-from ..analysis.summary import analyse
+from ..analysis.summary import analyse, tables_of
 from ..analysis.table import Table
 from ..findings.case import Case
 from ..findings.find import Findings, find_findings
-from ..jobs.job_ranks import check_job, job_trace
-from ..jobs.rank_communications import RankCommunications, communications
+from ..jobs.engines import Engine, engine_of
+from ..jobs.job_ranks import JobTrace, check_job, job_trace
+from ..jobs.rank_communications import RankCommunications, communications, stored_communications
 from ..replaying.graph_replay import Replay
 from ..replaying.replay_ranks import replay_ranks
 from ..schemas.nsys import NsysRank, is_nsys
 from ..schemas.parquet import StoredRank, is_stored, stored_ranks
 from ..schemas.text.files import Source as OneSource
 from ..trace.errors import UsageError
-from ..trace.selection import part_of, window_text
+from ..trace.library import MOST_IN_FULL
+from ..trace.selection import part_of, ranks_of, window_text
 from ..trace.suggest import Suggests
 from ..trace.trace import Trace
-from .folder import InputPair, traces_in
+from .folder import InputPair, stored_in, traces_in
 from .open import load as load_one
+from .rank_calls import run_on
 from .traces import Source, Traces
 
 if TYPE_CHECKING:
@@ -35,29 +41,14 @@ if TYPE_CHECKING:
     from ..findings.trace_changes import TraceChanges
 
 _GLOB = frozenset("*?[")
-
-
-class _Parts(Mapping[int, Trace]):
-    """A part of each rank, taken when it is asked for."""
-
-    def __init__(self, ranks: Mapping[int, Trace], part: Mapping[str, Any]) -> None:
-        self._ranks, self._part = ranks, part
-
-    def __getitem__(self, rank: int) -> Trace:
-        return part_of(self._ranks[rank], **self._part)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._ranks)
-
-    def __len__(self) -> int:
-        return len(self._ranks)
+_Answer = TypeVar("_Answer")
 
 
 class Job(Suggests):
     """The ranks of a job.
 
     Ranks are read when they are asked for, and only the last one is kept: what is asked of all of them takes the memory
-    of the largest rank and of the answer.
+    of the largest rank and of the answer. It is asked beside the data: in this process, or where `on` says.
 
     Attributes:
         ranks: traces by rank. notes: what was left out of a folder, in sentences.
@@ -87,8 +78,18 @@ class Job(Suggests):
     def __init__(self, sources: Sequence[Source], *, notes: Sequence[str] = ()) -> None:
         if not sources:
             raise UsageError("no trace was given; give the files of a job's ranks, or their folder")
-        self.ranks: Mapping[int, Trace] = Traces(_with_stored_ranks(sources))
-        self.notes = tuple(notes)
+        found, left = _with_stored_ranks(sources)
+        self._set(_Chosen(tuple(found)), (*notes, *left), None)
+
+    def _set(self, chosen: _Chosen, notes: tuple[str, ...], engine: Engine | None) -> None:
+        self._chosen, self.notes, self._engine = chosen, notes, engine
+        self._found: list[int] | None = None
+        self.ranks: Mapping[int, Trace] = Traces(chosen.sources, ranks=chosen.ranks, choose=chosen.choose)
+
+    def _with(self, chosen: _Chosen | None = None, engine: Engine | None = None) -> Job:
+        other = Job.__new__(Job)
+        other._set(chosen or self._chosen, self.notes, engine or self._engine)
+        return other
 
     def __len__(self) -> int:
         return len(self.ranks)
@@ -114,10 +115,8 @@ class Job(Suggests):
         module: str | None = None,
     ) -> Job:
         """A part of every rank as a job, see `etplus.trace.selection.part_of`; ranks are still read when asked for."""
-        part = {"steps": steps, "window": window, "between": between, "module": module}
-        found = Job.__new__(Job)
-        found.ranks, found.notes = _Parts(self.ranks, part), self.notes
-        return found
+        part: dict[str, Any] = {"steps": steps, "window": window, "between": between, "module": module}
+        return self.choosing(partial(part_of, **{key: value for key, value in part.items() if value is not None}))
 
     def step(self, number: int | str) -> Job:
         """An iteration of every rank, by number from 0; see `Trace.step`."""
@@ -135,6 +134,88 @@ class Job(Suggests):
         """A module of every rank; see `Trace.module`."""
         return self.part(module=name)
 
+    def select(self, ranks: str | Iterable[int]) -> Job:
+        """Some of the ranks, by number or as a text such as "0,3-7"; those that the job does not have are left out.
+
+        Ranks of columns on disk are chosen without reading the others; of files all are read, since a trace says itself
+        which rank it is of.
+
+        Example:
+            >>> import etplus
+            >>> sorted(etplus.load(["et_plus.json.gz"]).select(ranks="0,3-7").ranks)
+            [0]
+        """
+        wanted = frozenset(ranks_of(ranks) if isinstance(ranks, str) else ranks)
+        known, sources = self._chosen.ranks, self._chosen.sources
+        if self._found is not None:  # which trace is of which rank is known: the others need not be read again
+            sources = tuple(source for rank, source in zip(self._found, sources, strict=True) if rank in wanted)
+        return self._with(replace(self._chosen, sources=sources, ranks=wanted if known is None else wanted & known))
+
+    def _of(self, sources: Sequence[Source]) -> Job:
+        return self._with(replace(self._chosen, sources=tuple(sources)))
+
+    def choosing(self, choose: Callable[[Trace], Trace]) -> Job:
+        """Each trace replaced by what a function makes of it when it is read."""
+        before = self._chosen.choose
+        return self._with(replace(self._chosen, choose=choose if before is None else _Both(before, choose)))
+
+    def on(
+        self, *, jobs: int | None = None, scheduler: str | None = None, engine: Executor | Engine | None = None
+    ) -> Job:
+        """The same job, worked on by processes, a Dask cluster or any executor; the answers are the same.
+
+        Args:
+            jobs: processes, the cores by default.
+            scheduler: address of a Dask cluster, "tcp://host:8786", or the path of its scheduler file; its workers
+                reach the same files.
+            engine: a `concurrent.futures.Executor` (or an engine of `jobs.engines`) instead.
+
+        Raises:
+            UsageError: a combination that makes no sense, or Dask is not installed.
+        """
+        if isinstance(engine, Engine):
+            return self._with(engine=engine)
+        name = "dask" if scheduler is not None else "processes"
+        return self._with(engine=engine_of(name if engine is None else engine, jobs, scheduler))
+
+    def map(self, function: Callable[[Trace], _Answer]) -> Iterator[tuple[int, _Answer]]:
+        """What a function finds in each rank's trace: ranks and answers, in the order of the traces.
+
+        Args:
+            function: where other processes work, one of a module, or a `functools.partial` of one.
+
+        Example:
+            >>> import etplus
+            >>> list(etplus.load(["et_plus.json.gz"]).map(len))
+            [(0, 758)]
+        """
+        chosen = self._chosen
+        if self._engine is None or any(isinstance(source, Trace) for source in chosen.sources):
+            found: Iterable[tuple[int, _Answer]] = ((rank, function(trace)) for rank, trace in self.ranks.items())
+        else:
+            found = run_on(self._engine, function, chosen.sources, chosen.ranks, chosen.choose)
+        ranks = []
+        for rank, answer in found:
+            ranks.append(rank)
+            yield rank, answer
+        self._found = ranks if chosen.ranks is None else None
+
+    def summary(self, annotation: str | None = None) -> JobSummary:
+        """All ranks together, in tables that do not grow with the traces: numbers, outliers, kernels, stragglers.
+
+        Args:
+            annotation: part of the name of the annotations that are the iterations.
+
+        Raises:
+            UsageError: the traces are not of one job.
+
+        Example:
+            >>> import etplus
+            >>> etplus.load(["et_plus.json.gz"]).summary().ranks[0].device_events
+            104
+        """
+        return job_summary(dict(self.map(partial(rank_contribution, annotation=annotation))))
+
     def analyze(self, **options: Any) -> JobAnalysis:
         """The tables of `Trace.analyze` of all ranks, each row with its rank.
 
@@ -144,19 +225,30 @@ class Job(Suggests):
             [0]
         """
         found = JobAnalysis()
-        for rank, trace in self.ranks.items():
-            found.add(rank, analyse(trace, **options))
+        for rank, tables in self.map(partial(_analysed, options=options)):
+            found.add(rank, tables)
         return found
 
     @cached_property
     def _collectives(self) -> tuple[Table[JobCollective], Table[RankLateness]]:
         known: dict[int, RankCommunications] = {}
         facts = []
-        for rank, trace in self.ranks.items():
-            facts.append(job_trace(trace))
-            known[rank] = communications(trace)
+        for rank, (own, communicated) in self._communicating():
+            facts.append(own)
+            known[rank] = communicated
         check_job(facts)
         return job_collectives(known)
+
+    def _communicating(self) -> Iterator[tuple[int, tuple[JobTrace, RankCommunications]]]:
+        """What each rank communicates; of columns read without the rest of the traces."""
+        chosen = self._chosen
+        stored = [source for source in chosen.sources if isinstance(source, StoredRank)]
+        if len(stored) < len(chosen.sources) or chosen.choose is not None:
+            yield from self.map(_communicates)
+            return
+        for source in stored:
+            if chosen.ranks is None or source.rank in chosen.ranks:
+                yield source.rank, stored_communications(source)
 
     @property
     def collectives(self) -> Table[JobCollective]:
@@ -226,9 +318,10 @@ class Job(Suggests):
         Raises:
             UsageError: an error in the query, or DuckDB is not installed.
         """
-        from ..analysis.sql import SqlTables
+        from .job_sql import job_tables
 
-        return SqlTables(dict(self.ranks), memory=memory).query(query)
+        with job_tables(self, memory) as tables:
+            return tables.query(query)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all ranks: a folder of columns for .parquet, else the format that the suffix stands for.
@@ -239,13 +332,18 @@ class Job(Suggests):
         """
         from .convert import convert
 
-        convert(list(self), path)
+        chosen = self._chosen
+        whole = chosen.choose is None and chosen.ranks is None
+        convert(chosen.sources if whole else list(self), path)
 
     def write_report(self, path: str | os.PathLike[str], *, title: str = "") -> None:
-        """Write one HTML page about all ranks, see `Trace.write_report`."""
-        from ..trace.library import write_job_report
+        """Write one HTML page about all ranks, see `Trace.write_report`; of over 64 those in detail that stand out."""
+        from ..trace.library import write_job_report, write_large_job_report
 
-        write_job_report(self.ranks, path, title=title)
+        if len(self._chosen.sources if self._chosen.ranks is None else self) > MOST_IN_FULL:
+            write_large_job_report(self, path, title=title)
+        else:
+            write_job_report(self.ranks, path, title=title)
 
 
 def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> TraceChanges:
@@ -301,13 +399,46 @@ def names_a_job(source: Any) -> bool:
     return (not os.path.lexists(name) and bool(_GLOB & set(name))) or os.path.basename(name) == "job_report.json"  # noqa: PTH119
 
 
-def _with_stored_ranks(sources: Sequence[Source]) -> list[Source]:
-    """Folders of columns by their ranks."""
+def _with_stored_ranks(sources: Sequence[Source]) -> tuple[list[Source], list[str]]:
+    """Folders of columns by their ranks; and what is left out of them."""
     found: list[Source] = []
+    notes: list[str] = []
     for source in sources:
-        ranks = stored_ranks(source) if isinstance(source, (str, os.PathLike)) and is_stored(source) else []
-        found += ranks or [source]
-    return found
+        if isinstance(source, (Trace, StoredRank, NsysRank, InputPair)) or not is_stored(source):
+            found.append(source)
+        else:
+            ranks, left = stored_in(os.fspath(source))
+            found += ranks
+            notes += left
+    return found, notes
+
+
+def _analysed(trace: Trace, options: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    return tables_of(analyse(trace, **options))
+
+
+def _communicates(trace: Trace) -> tuple[JobTrace, RankCommunications]:
+    return job_trace(trace), communications(trace)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """What a job is of: its traces, the ranks that count (None for all), and what makes their parts."""
+
+    sources: tuple[Source, ...]
+    ranks: frozenset[int] | None = None
+    choose: Callable[[Trace], Trace] | None = None
+
+
+@dataclass(frozen=True)
+class _Both:
+    """One choice after the other."""
+
+    first: Callable[[Trace], Trace]
+    second: Callable[[Trace], Trace]
+
+    def __call__(self, trace: Trace) -> Trace:
+        return self.second(self.first(trace))
 
 
 @overload

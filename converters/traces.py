@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..jobs.job_report import JobReport
@@ -32,6 +32,7 @@ class Traces(Mapping[int, Trace]):
         job: gives the offsets of the ranks' clocks, which are applied, and the collectives that do not match.
         independent: they are not ranks of one job; their keys are positions, and `rank` must be None.
         part: which part of each trace to take, keywords of `part_of`.
+        ranks: take only these. choose: makes what counts of each trace.
 
     Attributes:
         notes, damage: of the traces that were handed out so far; see `Conversion`.
@@ -51,8 +52,11 @@ class Traces(Mapping[int, Trace]):
         job: JobReport | None = None,
         independent: bool = False,
         part: Mapping[str, Any] | None = None,
+        ranks: Collection[int] | None = None,
+        choose: Callable[[Trace], Trace] | None = None,
     ) -> None:
         self._part = {key: value for key, value in (part or {}).items() if value is not None}
+        self._ranks_wanted, self._choose = ranks, choose
         self._sources, self._wanted, self._job, self._independent = tuple(sources), rank, job, independent
         self._ranks: list[int] = []  # of the sources read so far
         self._positions: dict[int, int] = {}  # of these ranks
@@ -61,6 +65,8 @@ class Traces(Mapping[int, Trace]):
         self.damage: dict[int, tuple[str, ...]] = {}
 
     def __len__(self) -> int:
+        if self._ranks_wanted is not None:
+            return sum(1 for _ in self)
         return len(self._sources) if self._wanted is None else 1
 
     def __iter__(self) -> Iterator[int]:
@@ -73,14 +79,14 @@ class Traces(Mapping[int, Trace]):
         for position in range(len(self._sources)):
             if position == len(self._ranks):
                 self._read(position)
-            if self._wanted in (None, self._ranks[position]):
+            if self._takes(self._ranks[position]):
                 yield self._ranks[position]
         if self._wanted is not None and self._wanted not in self._positions:
             there = ", ".join(map(str, sorted(self._ranks)))
             raise UsageError(f"no file of rank {self._wanted}; there are ranks {there}")
 
     def __getitem__(self, rank: int) -> Trace:
-        if self._wanted not in (None, rank) or (rank not in self._positions and rank not in list(self)):
+        if not self._takes(rank) or (rank not in self._positions and rank not in list(self)):
             raise KeyError(rank)
         if self._held is not None and self._held[0] == rank:
             trace = self._held[1]
@@ -103,6 +109,9 @@ class Traces(Mapping[int, Trace]):
         """Ids of the nodes whose communication other ranks of the job do not have; see `JobReport.unmatched`."""
         return () if self._job is None else self._job.unmatched(rank)
 
+    def _takes(self, rank: int) -> bool:
+        return self._wanted in (None, rank) and (self._ranks_wanted is None or rank in self._ranks_wanted)
+
     def _opened(self, position: int) -> Trace:
         trace = open_trace(self._sources[position])
         return part_of(trace, **self._part)
@@ -110,25 +119,23 @@ class Traces(Mapping[int, Trace]):
     def _read(self, position: int) -> None:
         """Find out a source's rank; hold the trace if it is wanted."""
         source = self._sources[position]
-        trace = self._opened(position)
-        own = position if self._independent else _rank_of(trace, source, position)
+        known = None if self._independent else known_rank(source)
+        trace = self._opened(position) if known is None or self._takes(known) else None
+        own = known if trace is None else position if self._independent else rank_of(trace, source, position)
+        assert own is not None
         if own in self._positions:
             other = self._sources[self._positions[own]]
-            name = (
-                other.file
-                if isinstance(other, Trace)
-                else other.et
-                if isinstance(other, InputPair)
-                else os.fspath(other)
+            raise UsageError(
+                f"{name_of(other)} and {name_of(trace or source)} are both of rank {own}; give one of them"
             )
-            raise UsageError(f"{name} and {trace.file} are both of rank {own}; give one of them")
         self._ranks.append(own)
         self._positions[own] = position
-        if self._wanted in (None, own):
+        if trace is not None and self._takes(own):
             self._hold(own, trace)
 
     def _hold(self, rank: int, trace: Trace) -> Trace:
         trace = trace if self._job is None else trace.with_clock_offset(self._job.offset_of(rank))
+        trace = trace if self._choose is None else self._choose(trace)
         self._held = rank, trace
         return trace
 
@@ -142,7 +149,20 @@ def _part_notes(trace: Trace) -> list[str]:
     return [f"only {trace.selection.about}: {len(trace):,} rows{left}"]
 
 
-def _rank_of(trace: Trace, source: Source, position: int) -> int:
+def name_of(source: Source) -> str:
+    """What a source is called in messages."""
+    if isinstance(source, Trace):
+        return source.file
+    return source.et if isinstance(source, InputPair) else os.fspath(source)
+
+
+def known_rank(source: Source) -> int | None:
+    """The rank of a source if that is certain without reading it, else None."""
+    return source.rank if isinstance(source, (StoredRank, Trace)) else None
+
+
+def rank_of(trace: Trace, source: Source, position: int) -> int:
+    """The rank of a trace: as it records it, else by what holds it, else by its name, else its position."""
     if trace.rank is not None:
         return trace.rank
     if isinstance(source, NsysRank) and not source.alone:

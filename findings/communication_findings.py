@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..jobs.rank_communications import UNKNOWN
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType
-from ..schemas.communications import issuing_calls
+from ..schemas.communications import UNKNOWN, issuing_calls
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, matching
 from ..trace.kinds import ACCUMULATION, BACKWARD, CPU, GRADIENT_COMMUNICATION

@@ -10,9 +10,9 @@ import numpy as np
 
 from ..jobs.clocks import arrivals, clock_offsets, synchronising
 from ..jobs.matching import Matched, match_collectives, match_messages
-from ..jobs.rank_communications import RankCommunications, communications, kind_name
+from ..jobs.rank_communications import RankCommunications, communications
 from ..replaying.rank_coupling import ranks_of
-from ..schemas.communications import backend_rows, comm_rows
+from ..schemas.communications import backend_rows, comm_rows, kind_name
 from ..trace.columns import IntColumn, matching, positions
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.intervals import Intervals, intersection, union

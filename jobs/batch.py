@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-import importlib
-import logging
 import os
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from .. import __version__
 from ..linker.pipeline import LinkOptions
-from ..schemas.text.files import progress_bar
-from ..schemas.text.parallel import local_pool
+from ..schemas.parquet import check_place
 from ..schemas.text.storage import Folder, is_url, open_folder
 from ..schemas.text.transaction import check_outputs, make_folder
 from ..trace.brief import brief
 from ..trace.errors import EtplusError, UsageError
 from .clocks import clock_offsets, stragglers, synchronising
+from .engines import Engine, engine_of, failure_reason, run_all, with_progress
 from .job_ranks import ONE_RANK, RankFacts, foreign_traces
-from .job_report import ClockOffset, JobReport, RankResult
+from .job_report import ClockOffset, JobReport, RankResult, ranges
 from .job_text import report_text
 from .matching import match_collectives, match_messages
-from .pairing import Pairing, RankFiles, find_pairs, from_manifest, proved_by_all, ranges
-from .rank_link import RankState, RankTask, link_rank, set_clock_offset, write_bytes
+from .pairing import Pairing, RankFiles, find_pairs, from_manifest, proved_by_all
+from .rank_link import STATE_FOLDER, RankState, RankTask, link_rank, set_clock_offset, write_bytes
 
-_LOG = logging.getLogger("etplus")
-
-ENGINES = ("processes", "dask")
 REPORT, REPORT_TEXT = "job_report.json", "job_report.txt"
 _LONGEST_WAITS = 10
 _OF_A_RANK = ("rank", "whole_job")
@@ -83,7 +76,7 @@ def link_many(
     provenance: Sequence[str | os.PathLike[str]] | None = None,
     **options: Any,
 ) -> Batch:
-    """Link all ranks of a job: `rank_N.etplus.json.gz` for each, and a report on the whole.
+    """Link all ranks of a job: `rank_N.etplus.json.gz` (or columns) for each, and a report on the whole.
 
     A rank that fails is named in the report, and the others are linked all the same. What an earlier run with the same
     inputs and options has done is kept. A script calls it below `if __name__ == "__main__":`, since the workers may
@@ -91,7 +84,8 @@ def link_many(
 
     Args:
         source: folder with the traces, or its URL where fsspec is installed (s3://, gs://, ...).
-        output: folder or URL for the results; "etplus" in `source` by default.
+        output: folder or URL for the results; "etplus" in `source` by default. One that ends in .parquet or .etplus
+            gets columns, see docs/columns.md.
         manifest: CSV or JSON file that lists rank, et, kineto; file names in it are relative to `source`.
         et, kineto: patterns like "*step_12*.json" of the files that alone are of that kind.
         ranks: link these only, and take them to be all that there should be; by default 0 to the highest one found.
@@ -118,7 +112,7 @@ def link_many(
     if output is not None and not os.fspath(output):
         raise UsageError("the name of the output folder is empty; give a folder")
     folder = open_folder(source)
-    runner = _engine(engine, jobs, scheduler)
+    runner = engine_of(engine, jobs, scheduler)
     target = open_folder(_output_folder(folder, output))
     pairing = find_job(source, output, manifest=manifest, et=et, kineto=kineto, ranks=ranks)
     given = _other_than_default({**options, "iteration": iteration})
@@ -178,7 +172,7 @@ def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.P
     inputs = {file if is_url(file) else task.source.place(file) for task in tasks for file in (task.et, task.kineto)}
     inputs |= {os.fspath(manifest)} if manifest is not None else set()
     inputs |= {file for task in tasks for file in task.captures}
-    outputs = [target.place(name) for task in tasks for name in (task.output, task.state)]
+    outputs = [target.place(name) for task in tasks for name in (*task.outputs, task.state)]
     outputs += [target.place(name) for name in (REPORT, REPORT_TEXT)]
     for name in filter(is_url, outputs):
         if name in inputs:
@@ -186,6 +180,8 @@ def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.P
     here = sorted(name for name in inputs if not is_url(name))
     check_outputs([name for name in outputs if not is_url(name)], here, in_new_folders=True)
     if not is_url(target.root):
+        if any(task.columns for task in tasks):
+            check_place(target.root, rank=0, beside=(REPORT, STATE_FOLDER))
         make_folder(target.root)
 
 
@@ -215,20 +211,6 @@ def _inside(root: str, output: str) -> str:
     return "" if inside == "." else inside
 
 
-def _engine(engine: str | Executor, jobs: int | None, scheduler: str | None) -> Engine:
-    if isinstance(engine, Executor):
-        return given_executor(engine)
-    if engine not in ENGINES:
-        raise UsageError(f"unknown engine {engine!r}; one of: {', '.join(ENGINES)}")
-    if (engine == "dask") != (scheduler is not None):
-        raise UsageError('a scheduler belongs to engine "dask": --engine dask --scheduler tcp://host:8786')
-    if scheduler is not None:
-        return dask_cluster(scheduler)
-    if jobs is not None and jobs < 1:
-        raise UsageError(f"{jobs} processes cannot work; give 1 or more")
-    return local_processes(jobs or os.cpu_count() or 1)
-
-
 def _link_all(
     engine: Engine, tasks: Sequence[RankTask], progress: bool
 ) -> tuple[dict[int, RankState], dict[int, str], int]:
@@ -236,9 +218,9 @@ def _link_all(
     states: dict[int, RankState] = {}
     failures: dict[int, str] = {}
     before = 0
-    for task, result in _shown(run_all(engine, link_rank, tasks), len(tasks), "link", progress):
+    for task, result in with_progress(run_all(engine, link_rank, tasks), len(tasks), "link", progress):
         if isinstance(result, BaseException):
-            failures[task.rank] = _reason(result)
+            failures[task.rank] = failure_reason(result)
             continue
         states[task.rank], done = result
         before += done
@@ -254,31 +236,10 @@ def _set_offsets(
         for task in tasks
         if task.rank in states and states[task.rank].clock_offset_ns != offsets.get(task.rank)
     ]
-    for (task, _, _), result in _shown(run_all(engine, set_clock_offset, given), len(given), "clocks", progress):
+    for (task, _, _), result in with_progress(run_all(engine, set_clock_offset, given), len(given), "clocks", progress):
         if isinstance(result, BaseException):
-            raise EtplusError(f"{task.output}: the clock offset could not be written: {_reason(result)}; run again")
-
-
-def _shown(results: Iterator[Any], total: int, what: str, progress: bool) -> Iterator[Any]:
-    """The results, with a bar that counts them. An error that is the user's and no rank's ends it all."""
-    with progress_bar(total, what, progress, unit="rank") as bar:
-        for task, result in results:
-            if isinstance(result, UsageError):
-                raise result
-            if isinstance(result, BaseException):
-                _LOG.debug("rank failed", exc_info=result)
-            yield task, result
-            bar.update()
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, EtplusError):
-        return str(error)
-    if isinstance(error, (BrokenExecutor, SystemExit, KeyboardInterrupt)):
-        return "its process was killed, twice, for want of memory perhaps; run again with fewer --jobs"
-    if isinstance(error, MemoryError):
-        return "there is not enough memory; run again with fewer --jobs"
-    return f"{type(error).__name__}: {error}"
+            problem = f"the clock offset could not be written: {failure_reason(result)}"
+            raise EtplusError(f"{task.output}: {problem}; run again")
 
 
 def _report(
@@ -337,114 +298,3 @@ def _more_notes(
     references = sorted({offset.reference for offset in offsets})
     if len(references) > 1:
         yield f"no collective joins all ranks: clock offsets are relative to ranks {', '.join(map(str, references))}"
-
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-
-_STOPPED = (BrokenExecutor, SystemExit, KeyboardInterrupt)
-"""What a task ends with when its process is killed or terminated."""
-
-
-@dataclass(frozen=True)
-class Engine:
-    """Where tasks run.
-
-    Attributes:
-        open: makes an executor for so many tasks at once; its block ends when all have ended.
-        window: how many tasks to hand over at a time, None for all.
-        reopen: whether a new executor can be made in place of a broken one.
-    """
-
-    open: Callable[[int], AbstractContextManager[Executor]]
-    window: int | None = None
-    reopen: bool = False
-
-
-def local_processes(count: int) -> Engine:
-    """Processes of this machine; see `local_pool`."""
-    return Engine(local_pool, window=count, reopen=True)
-
-
-def given_executor(executor: Executor) -> Engine:
-    """Any `concurrent.futures.Executor`; it is left open."""
-    return Engine(lambda _: nullcontext(executor))
-
-
-def dask_cluster(scheduler: str) -> Engine:
-    """A Dask cluster that runs already; Dask itself gives the tasks of a worker that died to others.
-
-    Args:
-        scheduler: its address, "tcp://host:8786", or the path of its scheduler file.
-
-    Raises:
-        UsageError: `distributed` is not installed, or there is no such file. (On opening: nothing answers.)
-    """
-    try:
-        client_of: Any = importlib.import_module("distributed").Client
-    except ImportError:
-        raise UsageError('the engine "dask" needs distributed; try: pip install "etplus[batch]"') from None
-
-    if "://" not in scheduler and not Path(scheduler).is_file():  # Dask would wait for it
-        raise UsageError(f"{scheduler}: no such file; start a scheduler: dask scheduler --scheduler-file {scheduler}")
-
-    @contextmanager
-    def connect(_: int) -> Iterator[Executor]:
-        try:
-            client = client_of(scheduler) if "://" in scheduler else client_of(scheduler_file=scheduler)
-        except (OSError, ValueError, TimeoutError) as error:
-            raise UsageError(f"no Dask scheduler answers at {scheduler} ({error}); start one: dask scheduler") from None
-        with client:
-            yield client.get_executor(pure=False)
-
-    return Engine(connect)
-
-
-def run_all(
-    engine: Engine, function: Callable[[Task], Result], tasks: Sequence[Task]
-) -> Iterator[tuple[Task, Result | BaseException]]:
-    """Run the function on each task; gives tasks and results, or what was raised, as they come.
-
-    When a process dies, all that ran at that moment are suspected: each runs again, alone, after all others. One that
-    dies then, too, is given with its `BrokenExecutor`.
-    """
-    waiting, suspects = deque(tasks), deque[Task]()
-    while waiting:
-        with engine.open(min(engine.window or len(waiting), len(waiting))) as executor:
-            for task, result in _run(engine, executor, function, waiting):
-                if isinstance(result, _STOPPED) and engine.reopen:
-                    suspects.append(task)
-                else:
-                    yield task, result
-    for task in suspects:
-        with engine.open(1) as executor:
-            yield from _run(engine, executor, function, deque([task]))
-
-
-def _run(
-    engine: Engine, executor: Executor, function: Callable[[Task], Result], waiting: deque[Task]
-) -> Iterator[tuple[Task, Result | BaseException]]:
-    """Run one task at least, then all until the executor breaks; what did not begin is waiting then."""
-    running: dict[Future[Result], Task] = {}
-    broken = False
-    while running or (waiting and not broken):
-        while waiting and not broken and (engine.window is None or len(running) < engine.window):
-            try:
-                running[executor.submit(function, waiting[0])] = waiting[0]
-                waiting.popleft()
-            except BrokenExecutor as error:
-                broken = True
-                if not running:
-                    yield waiting.popleft(), error
-        done, _ = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
-            task, raised = running.pop(future), _raised(future)
-            broken = broken or isinstance(raised, BrokenExecutor)
-            yield task, future.result() if raised is None else raised
-
-
-def _raised(future: Future[Result]) -> BaseException | None:
-    try:
-        return future.exception()
-    except BaseException as error:  # cancelled, as when the scheduler is gone
-        return error

@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType
+from ..schemas.communications import kind_name
 from ..trace.columns import IntColumn
 from .job_report import ClockOffset, Lateness, Wait
 from .matching import Matched
-from .rank_communications import kind_name
 
 _SYNCHRONISING = (
     CollectiveCommType.ALL_REDUCE, CollectiveCommType.ALL_GATHER, CollectiveCommType.ALL_TO_ALL,

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import fill
 
 from ..trace.printable import printable
-from .job_report import ClockOffset, GroupCounts, JobReport, Mismatch, Wait
-from .pairing import ranges
+from .job_report import ClockOffset, GroupCounts, JobReport, Mismatch, Wait, ranges
 
 _WIDTH = 79
 _LISTED = 20

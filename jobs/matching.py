@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType
 from ..schemas.comm_types import SEND, WORLD, Group
+from ..schemas.communications import kind_name
 from ..trace.columns import IntColumn, run_starts
 from ..trace.shortest_edit import Calls, shortest_edit
 from .job_report import GroupCounts, Mismatch, RankPair
-from .rank_communications import RankCommunications, kind_name
+from .rank_communications import RankCommunications
 
 Ranks = Mapping[int, RankCommunications]
 Kind = Literal["missing", "size", "order", "type"]

@@ -339,14 +339,3 @@ def to_manifest(pairing: Pairing) -> str:
 def _cell(name: str) -> str:
     """A file name that no spreadsheet takes for a formula; `from_manifest` reads it as the same."""
     return csv_cell(f"./{name}" if csv_cell(name)[:1] != name[:1] else name)
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as "0-3, 7"."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and parts[-1][1] == number - 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from typing import Final
 
-import numpy as np
-
-from ..schemas.chakra.et_def_pb2 import CollectiveCommType
-from ..schemas.comm_types import RECV, SEND, Group
-from ..schemas.communications import find_communications
+from ..schemas.comm_types import Group
+from ..schemas.communications import COMMUNICATION_COLUMNS, communication_columns
+from ..schemas.parquet import StoredRank, read_exchanges
 from ..trace.columns import IntColumn
-from ..trace.kinds import GPU
 from ..trace.trace import Trace
+from .job_ranks import JobTrace, RankFacts
 
-COLUMNS = ("node", "kind", "bytes", "group", "peer", "seq", "start", "end", "on_host")
-UNKNOWN: Final = 1000
-"""In place of a CollectiveCommType: a collective of an unknown kind."""
+COLUMNS = COMMUNICATION_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -50,9 +46,12 @@ class RankCommunications:
         return len(self.node)
 
 
-def kind_name(kind: int) -> str:
-    """ "ALL_REDUCE" and so on; "SEND", "RECV"."""
-    return {SEND: "SEND", RECV: "RECV", UNKNOWN: "COLLECTIVE"}.get(kind) or CollectiveCommType.Name(kind)
+def stored_communications(stored: StoredRank) -> tuple[JobTrace, RankCommunications]:
+    """What `job_trace` and `communications` say of a rank that is stored as columns, without reading the trace."""
+    facts, columns = read_exchanges(stored)
+    file = f"{os.fspath(stored)} ({stored.label})"
+    trace = JobTrace(RankFacts(file, facts.info, facts.begin_ns), facts.rank, facts.digest)
+    return trace, RankCommunications(tuple(facts.groups), *columns)
 
 
 def communications(trace: Trace, *, unknown: bool = False) -> RankCommunications:
@@ -61,15 +60,5 @@ def communications(trace: Trace, *, unknown: bool = False) -> RankCommunications
     Args:
         unknown: take in those of an unknown kind, too.
     """
-    groups: dict[Group, int] = {}
-    rows = []
-    for found in find_communications(trace):
-        if not found.understood and (found.kind is not None or not unknown):
-            continue
-        kind, size = UNKNOWN if found.kind is None else found.kind, -1 if found.bytes is None else found.bytes
-        group = groups.setdefault(found.group, len(groups))
-        node, end, on_host = trace.id[found.row], trace.finish[found.row], trace.kind[found.row] != GPU
-        rows.append((node, kind, size, group, found.peer, found.seq, found.start_ns, end, on_host))
-    table = np.array(rows, np.int64).reshape(-1, len(COLUMNS))
-    table[:, [COLUMNS.index("start"), COLUMNS.index("end")]] += trace.base_time_ns
-    return RankCommunications(tuple(groups), *np.ascontiguousarray(table.T))
+    groups, columns = communication_columns(trace, unknown=unknown)
+    return RankCommunications(groups, *columns)

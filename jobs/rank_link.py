@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -21,10 +21,12 @@ from .. import __version__
 from ..linker.captures import capture_files
 from ..linker.pipeline import link
 from ..schemas.comm_types import Group
+from ..schemas.etplus.read_etplus import parse_etplus
 from ..schemas.etplus.write_etplus import with_clock_offset
 from ..schemas.inductor import find_compile_files
-from ..schemas.text.files import load, open_output
-from ..schemas.text.storage import Folder, at, open_folder
+from ..schemas.parquet import SUFFIXES, StoredRank, files_of, read_parquet, write_rank
+from ..schemas.text.files import Blob, load, open_output
+from ..schemas.text.storage import Folder, at, is_url, open_folder
 from ..schemas.text.transaction import transaction
 from ..trace.errors import UNREADABLE, EtplusError, UsageError
 from ..trace.trace import Trace
@@ -32,7 +34,7 @@ from .job_report import RankResult
 from .rank_communications import COLUMNS, RankCommunications, communications
 
 _LOG = logging.getLogger("etplus")
-_STATE_FOLDER = ".etplus-batch"
+STATE_FOLDER = ".etplus-batch"
 
 Mark = list[Any]
 
@@ -59,14 +61,45 @@ class RankTask:
     may_have_offset: bool = False
 
     @property
+    def columns(self) -> bool:
+        """Whether the output is columns and not an ET+ file."""
+        return PurePath(self.target.root).suffix in SUFFIXES
+
+    @property
     def output(self) -> str:
-        """Name of the ET+ file in `target`."""
-        return f"rank_{self.rank}.etplus.json.gz"
+        """Name of the ET+ file in `target`; of columns that of the file that says what is in the others."""
+        return self.outputs[-1]
+
+    @property
+    def outputs(self) -> list[str]:
+        """Names of the files of the output in `target`."""
+        return files_of(self.rank) if self.columns else [f"rank_{self.rank}.etplus.json.gz"]
+
+    def mark(self) -> Mark | None:
+        """What changes if the output does; None if it is not whole."""
+        if not self.columns:
+            return self.target.mark(self.output)
+        marks = [self.target.mark(name) for name in self.outputs]
+        return None if None in marks else marks
+
+    def write(self, trace: Trace) -> None:
+        """Write the output."""
+        if not self.columns:
+            self.target.write(self.output, trace.write)
+        elif not is_url(self.target.root):
+            with transaction(nested=True):  # as `Folder.write` does for one file
+                write_rank(trace, self.target.root, self.rank)
+        else:
+            with TemporaryDirectory(prefix="etplus-") as scratch:
+                with transaction(nested=True):
+                    write_rank(trace, scratch, self.rank)
+                for name in self.outputs:
+                    self.target.write(name, partial(write_bytes, data=Path(scratch, name).read_bytes()))
 
     @property
     def state(self) -> str:
         """Name of the file in `target` that keeps the `RankState`."""
-        return f"{_STATE_FOLDER}/rank_{self.rank}.json"
+        return f"{STATE_FOLDER}/rank_{self.rank}.json"
 
     @property
     def captures(self) -> list[str]:
@@ -125,15 +158,15 @@ def link_rank(task: RankTask) -> tuple[RankState, bool]:
     before = _read_state(task)
     if before is not None and before.made_of == wanted and None not in (*wanted, before.output):
         as_wanted = task.may_have_offset or before.clock_offset_ns is None
-        if as_wanted and before.output == task.target.mark(task.output):
+        if as_wanted and before.output == task.mark():
             return before, True
     result = _link(task)
-    task.target.write(task.output, result.write)
+    task.write(result)
     comms = communications(result)
     info = result.summary["kineto"]["distributed_info"]
     state = RankState(
         *wanted,
-        output=task.target.mark(task.output),
+        output=task.mark(),
         result=_rank_result(task, result),
         info=info if isinstance(info, dict) else {},
         groups=list(comms.groups),
@@ -215,6 +248,17 @@ def write_bytes(path: Path, data: bytes) -> None:
         file.write(data)
 
 
+def _fetched(task: RankTask, scratch: Path) -> str:
+    """A folder of this machine with the columns of a rank."""
+    if not is_url(task.target.root):
+        return task.target.root
+    for name in task.outputs:
+        place = (scratch / name).parent
+        place.mkdir(parents=True, exist_ok=True)
+        task.target.fetch(name, place)
+    return str(scratch)
+
+
 def set_clock_offset(given: tuple[RankTask, RankState, int | None]) -> RankState:
     """Write `etplus.kineto.clock_offset_ns` into a rank's ET+ file, or take it out (None: the text is as it was, but
     not how it is packed).
@@ -224,9 +268,15 @@ def set_clock_offset(given: tuple[RankTask, RankState, int | None]) -> RankState
     """
     task, state, offset = given
     with TemporaryDirectory(prefix="etplus-") as scratch, transaction(nested=True):  # it replaces what it reads
-        blob = load(task.target.fetch(task.output, Path(scratch)))
-    data = with_clock_offset(task.output, blob.data, offset)
-    task.target.write(task.output, partial(write_bytes, data=data))
-    state = msgspec.structs.replace(state, clock_offset_ns=offset, output=task.target.mark(task.output))
+        if task.columns:
+            data = b"".join(read_parquet(StoredRank(_fetched(task, Path(scratch)), task.rank)).chunks())
+        else:
+            data = load(task.target.fetch(task.output, Path(scratch))).data
+        data = with_clock_offset(task.output, data, offset)
+    if task.columns:
+        task.write(parse_etplus(Blob(task.output, data)))
+    else:
+        task.target.write(task.output, partial(write_bytes, data=data))
+    state = msgspec.structs.replace(state, clock_offset_ns=offset, output=task.mark())
     _write_state(task, state)
     return state

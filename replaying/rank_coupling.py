@@ -9,8 +9,8 @@ import numpy as np
 
 from ..jobs.clocks import clock_offsets, synchronising, transfers
 from ..jobs.matching import Matched, match_collectives, match_messages
-from ..jobs.rank_communications import UNKNOWN, communications
-from ..schemas.communications import comm_rows
+from ..jobs.rank_communications import communications
+from ..schemas.communications import UNKNOWN, comm_rows
 from ..trace.columns import IntColumn
 from ..trace.errors import UsageError
 from ..trace.trace import Trace

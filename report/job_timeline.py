@@ -10,7 +10,8 @@ import numpy as np
 
 from ..jobs.clocks import arrivals, clock_offsets, stragglers, synchronises, synchronising
 from ..jobs.matching import Matched, match_collectives
-from ..jobs.rank_communications import RankCommunications, communications, kind_name
+from ..jobs.rank_communications import RankCommunications, communications
+from ..schemas.communications import kind_name
 from ..trace.columns import IntColumn, StringTable, distinct_rows
 from ..trace.kernel_names import kernel_label
 from ..trace.printable import stream_label, thread_label

@@ -47,7 +47,7 @@ def part_report(analysis: Analysis, files: int = 1, most: int | None = None) -> 
     plain.pop("memory_curve")  # drawn as a counter
     comm = frozenset(trace.names[code] for code in set(trace.gpu.name[trace.is_comm].tolist()))
     rows = most or min(_ROWS, max(_LEAST_ROWS, _ROWS_OF_A_JOB // files))
-    others = [_other(name, table, rows) for name, table in analysis.others.items()]
+    others = [table_of_columns(name, table, rows) for name, table in analysis.others.items()]
     return {
         "analysis": plain | {name: plain[name][:rows] for name in _LONG_TABLES},
         "left_out": {name: max(0, len(plain[name]) - rows) for name in _LONG_TABLES},
@@ -108,8 +108,8 @@ def _part_of_step(
     return {"from": shift, "to": shift + own.trace.span.length}, pack_json(report)
 
 
-def _other(name: str, table: Table[Any], most: int) -> dict[str, Any]:
-    """A table of another package: columns as the page's `table` takes them, and its first rows."""
+def table_of_columns(name: str, table: Table[Any], most: int) -> dict[str, Any]:
+    """A table as the page shows it without knowing it: columns as the page's `table` takes them, and its first rows."""
     columns = table.kind.columns
     rows = [[column.value_in(row) for column in columns] for row in table[:most]]
     texts = [any(isinstance(row[at], str) for row in rows) for at in range(len(columns))]

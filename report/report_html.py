@@ -66,7 +66,11 @@ def rank_report(
 
 
 def report_html(
-    ranks: Iterable[RankReport], title: str = "", warnings: Sequence[str] = (), findings: dict[str, Any] | None = None
+    ranks: Iterable[RankReport],
+    title: str = "",
+    warnings: Sequence[str] = (),
+    findings: dict[str, Any] | None = None,
+    many: dict[str, Any] | None = None,
 ) -> bytes:
     """The page; the same traces give the same bytes.
 
@@ -75,6 +79,7 @@ def report_html(
         title: by default the file's name.
         warnings: of the job, shown above everything, as is the damage of each trace.
         findings: of the trace or the job, see `cards_of`.
+        many: all ranks of a job of which these are some, see `many_ranks`.
     """
     found = [dict(rank) for rank in ranks]
     numbers = [rank["rank"] for rank in found]
@@ -85,7 +90,7 @@ def report_html(
         labels = [rank["file"] for rank in found]
     lanes = [(rank["rank"], rank.pop("lanes", None)) for rank in found]
     is_job = len(lanes) > 1 and all(drawn is not None for _, drawn in lanes)
-    name = title or (found[0]["file"] if len(found) == 1 else f"Job of {len(found)} ranks")
+    name = title or (found[0]["file"] if len(found) == 1 else f"Job of {len(many['numbers'] if many else found)} ranks")
     shown = {
         "title": name,
         "version": __version__,
@@ -93,10 +98,12 @@ def report_html(
         "findings": findings,
         "gpu_kinds": [{"name": kind, "colour": KIND_COLOURS[kind]} for kind in GPU_KINDS],
         "job": job_timeline(lanes) if is_job else None,
+        **({"many": many} if many else {}),
         "ranks": [rank | {"label": label} for rank, label in zip(found, labels, strict=True)],
     }
     further = ["serving.js"] if any(rank["analysis"]["serving_steps"] for rank in found) else []
     further += ["tables.js"] if any("tables" in rank for rank in found) else []
+    further += ["many.js"] if many else []
     return page(shown, f"{name} · etplus report", further)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -14,10 +15,14 @@ from ..trace.comm_kernels import Comm
 from ..trace.conventions import MAX_RANKS
 from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
+from .chakra.et_def_pb2 import CollectiveCommType
 from .comm_types import HOST_COLLECTIVE, RECV, SEND, Group, collective_type, group_of, message_bytes, with_inputs
 from .execution_trace.arguments import call_records
 from .kineto.host_calls import WAIT, group_size_of, named_group, outermost_calls, pair_with_calls, remaining_group
 
+UNKNOWN: Final = 1000
+"""In place of a CollectiveCommType: a collective of an unknown kind."""
+COMMUNICATION_COLUMNS = ("node", "kind", "bytes", "group", "peer", "seq", "start", "end", "on_host")
 _MAX_SEQ = 2**62
 _FUNCTIONAL = "_c10d_functional::"
 
@@ -75,6 +80,40 @@ def find_communications(trace: Trace) -> Iterator[FoundComm]:
             seq=comm.seq if comm.seq is not None and 0 <= comm.seq < _MAX_SEQ else -1,
             start_ns=int(min(trace.ts[row], trace.ts[sent])),
         )  # fmt: skip
+
+
+def communication_columns(trace: Trace, *, unknown: bool = False) -> tuple[tuple[Group, ...], IntColumn]:
+    """The process groups of a rank, and what it communicates as int64 (`COMMUNICATION_COLUMNS`, n), in program order.
+
+    Times are wall-clock ns; `group` is a position in the groups. Messages without a peer are left out.
+
+    Args:
+        unknown: take in those of an unknown kind, too.
+    """
+    groups: dict[Group, int] = {}
+    rows = []
+    for found in find_communications(trace):
+        if not found.understood and (found.kind is not None or not unknown):
+            continue
+        kind, size = UNKNOWN if found.kind is None else found.kind, -1 if found.bytes is None else found.bytes
+        group = groups.setdefault(found.group, len(groups))
+        node, end, on_host = trace.id[found.row], trace.finish[found.row], trace.kind[found.row] != GPU
+        rows.append((node, kind, size, group, found.peer, found.seq, found.start_ns, end, on_host))
+    table = np.array(rows, np.int64).reshape(-1, len(COMMUNICATION_COLUMNS))
+    times = [COMMUNICATION_COLUMNS.index("start"), COMMUNICATION_COLUMNS.index("end")]
+    table[:, times] += trace.base_time_ns
+    return tuple(groups), np.ascontiguousarray(table.T)
+
+
+def kind_name(kind: int) -> str:
+    """ "ALL_REDUCE" and so on; "SEND", "RECV"."""
+    return {SEND: "SEND", RECV: "RECV", UNKNOWN: "COLLECTIVE"}.get(kind) or CollectiveCommType.Name(kind)
+
+
+def kind_of_name(name: str) -> int:
+    """The kind that `kind_name` gives a name; ValueError for another text."""
+    kinds = {"SEND": SEND, "RECV": RECV, "COLLECTIVE": UNKNOWN}
+    return kinds[name] if name in kinds else CollectiveCommType.Value(name)
 
 
 def comm_rows(trace: Trace) -> IntColumn:

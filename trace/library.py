@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from ..findings.find import Findings
     from ..replaying.critical import CriticalPath
     from ..replaying.graph_replay import Replay
+    from ..report.many_ranks import RanksOfJob
     from .trace import Trace
 
 _ETPLUS = (".json", ".json.gz")
 _MS = 1e6
+MOST_IN_FULL = 64
+"""Ranks of which a page shows each in detail; of larger jobs it shows some."""
 
 
 class Library(Suggests):
@@ -334,15 +337,35 @@ def write_job_report(ranks: Mapping[int, Trace], path: str | os.PathLike[str], *
     from ..analysis.summary import analyse
     from ..jobs.job_ranks import check_job, job_trace
     from ..replaying.critical import critical_chain
+    from ..report.finding_cards import MOST_RANKS, cards_of
     from ..report.html_page import check_page_name
     from ..report.report_html import rank_report, report_html
     from ..schemas.text.files import open_output
 
     check_page_name(path)
-    reports, facts = [], []
+    reports, facts, kept = [], [], []
     for trace in ranks.values():
-        reports.append(rank_report(analyse(trace), len(ranks), chain=critical_chain(trace)))
+        analysis = analyse(trace)
+        reports.append(rank_report(analysis, len(ranks), chain=critical_chain(trace)))
         facts.append(job_trace(trace))
-    page = report_html(reports, title, check_job(facts))
+        if len(ranks) <= MOST_RANKS:
+            kept.append(analysis)
+    page = report_html(reports, title, check_job(facts), cards_of(kept) if kept else None)
+    with open_output(path) as out:
+        out.write(page)
+
+
+def write_large_job_report(job: RanksOfJob, path: str | os.PathLike[str], *, title: str = "") -> None:
+    """Write one self-contained HTML page about a job of many ranks: all in numbers, some in detail.
+
+    Raises:
+        UsageError: the traces are not of one job, or the file cannot be written or has another suffix than .html.
+    """
+    from ..report.html_page import check_page_name
+    from ..report.many_ranks import large_job_html
+    from ..schemas.text.files import open_output
+
+    check_page_name(path)
+    page, _ = large_job_html(job, title)
     with open_output(path) as out:
         out.write(page)

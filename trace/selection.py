@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .trace import Trace
 
 Mask = npt.NDArray[np.bool_]
+_RANKS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
+_MOST_RANKS = 1_000_000
 _WINDOW = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)?-(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s)", re.ASCII)
 
 
@@ -308,3 +310,23 @@ def _tables(tables: Tables, in_calls: Mask, in_runtime: Mask, in_gpu: Mask) -> T
         runtime=replace(runtime_calls, call=as_positions(call[runtime_calls.call]), launches=as_column(launches)),
         gpu=replace(gpu, call=as_positions(call[gpu.call]), runtime=as_positions(launcher)),
     )
+
+
+def ranks_of(text: str) -> list[int]:
+    """A list of ranks, in its order.
+
+    Raises:
+        UsageError: no such list.
+
+    Example:
+        >>> ranks_of("0-3,7")
+        [0, 1, 2, 3, 7]
+    """
+    numbers: list[int] = []
+    for part in text.split(","):
+        found = _RANKS.fullmatch(part.strip())
+        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        if not first <= last < _MOST_RANKS:
+            raise UsageError(f"{text[:40]!r} must be a list of ranks such as 0-3,7")
+        numbers += range(first, last + 1)
+    return numbers

@@ -8,17 +8,25 @@ from ...trace.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .parquet_reader import read_parquet
-    from .parquet_writer import check_place, write_parquet
-    from .stored_folder import StoredRank, is_stored, stored_ranks
+    from .parquet_writer import check_place, write_parquet, write_rank
+    from .stored_exchanges import read_exchanges
+    from .stored_folder import SUFFIXES, StoredRank, is_stored, stored_ranks
+    from .stored_tables import files_of
 
-__all__ = ["StoredRank", "check_place", "is_stored", "read_parquet", "stored_ranks", "write_parquet"]
+__all__ = [
+    "SUFFIXES", "StoredRank", "check_place", "files_of", "is_stored", "read_exchanges", "read_parquet",
+    "stored_ranks", "write_parquet",
+    "write_rank",
+]  # fmt: skip
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
         ".parquet_reader": "read_parquet",
-        ".stored_folder": "StoredRank is_stored stored_ranks",
-        ".parquet_writer": "check_place write_parquet",
+        ".stored_folder": "SUFFIXES StoredRank is_stored stored_ranks",
+        ".stored_tables": "files_of",
+        ".parquet_writer": "check_place write_parquet write_rank",
+        ".stored_exchanges": "read_exchanges",
     },
     __all__,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property, partial
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -15,12 +16,16 @@ from ...trace.frames import library
 from ...trace.kinds import CPU, GPU, LINK_NAMES
 from ...trace.trace import Trace
 from ...trace.views import origin_columns
+from ..comm_types import Group
+from ..communications import COMMUNICATION_COLUMNS, communication_columns, kind_name
 from ..execution_trace.arguments import tensor_members
 from .stored_tables import (
     COLUMNS,
     COMM_FIELDS,
     COMM_LISTS,
     COMM_TEXTS,
+    EXCHANGES,
+    FACTS,
     FORMAT,
     KINDS,
     MEMORY,
@@ -28,6 +33,7 @@ from .stored_tables import (
     ROW_TABLES,
     SIGNATURES,
     STORED,
+    StoredFacts,
     described,
     null_of,
     nulls,
@@ -54,7 +60,7 @@ class ArrowTables:
         """One of `TABLES` but for the records, as a `pyarrow.Table`."""
         make = {
             "edges": self._edges, "communications": self._communications, "memory": self._memory,
-            SIGNATURES: self._signatures, "steps": self._steps,
+            SIGNATURES: self._signatures, "steps": self._steps, EXCHANGES: self._exchanges,
         }  # fmt: skip
         make |= {table: partial(self._rows, kind) for kind, table in ROW_TABLES.items()}
         columns, own = make[name](), MEMORY if name == "memory" else {}
@@ -62,7 +68,8 @@ class ArrowTables:
             self._arrow.field(stored_name(key), column.type, metadata=described(key, own.get(key)))
             for key, column in columns.items()
         ]
-        return self._arrow.table(list(columns.values()), schema=self._arrow.schema(fields, metadata=VERSION))
+        metadata = VERSION | (self._rank_facts() if name == EXCHANGES else {})
+        return self._arrow.table(list(columns.values()), schema=self._arrow.schema(fields, metadata=metadata))
 
     def _rows(self, kind: int) -> dict[str, Any]:
         """The columns of the rows of a kind; of GPU events those without a row follow."""
@@ -185,6 +192,33 @@ class ArrowTables:
             values = [getattr(self.trace.comm[row], field) for row in rows]
             columns[field] = arrow.array(values, arrow.string() if field in COMM_TEXTS else kind)
         return columns
+
+    @cached_property
+    def _communicated(self) -> tuple[tuple[Group, ...], dict[str, IntColumn]]:
+        groups, columns = communication_columns(self.trace)
+        return groups, dict(zip(COMMUNICATION_COLUMNS, columns, strict=True))
+
+    def _exchanges(self) -> dict[str, Any]:
+        """Collectives and messages as the ranks of a job are compared by; see `communication_columns`."""
+        groups, found = self._communicated
+        kinds, code = np.unique(found["kind"], return_inverse=True)
+        names = [name for name, _ in groups]
+        return {
+            "id": self._numbers(found["node"]),
+            "collective": self._coded(code.reshape(-1), [kind_name(kind) for kind in kinds.tolist()]),
+            "group": self._arrow.array([names[group] for group in found["group"].tolist()], self._arrow.string()),
+            "group_number": self._numbers(found["group"]),
+            **{name: self._numbers(found[name], found[name] < 0) for name in ("bytes", "peer", "seq")},
+            "start": self._numbers(found["start"]), "end": self._numbers(found["end"]),
+            "on_host": self._numbers(found["on_host"] > 0),
+        }  # fmt: skip
+
+    def _rank_facts(self) -> dict[str, str]:
+        trace = self.trace
+        begin = trace.base_time_ns + trace.span.start if trace.span.length else None
+        info = {key: value for key, value in trace.distributed_info.items() if key in ("backend", "rank", "world_size")}
+        facts = StoredFacts(list(self._communicated[0]), info, trace.rank, begin, trace.digest)
+        return {FACTS: msgspec.json.encode(facts).decode()}
 
     def _memory(self) -> dict[str, Any]:
         columns = {name: (getattr(self.trace.memory, name), column) for name, column in MEMORY.items()}

@@ -33,6 +33,7 @@ from ..text.transaction import protect
 from .stored_folder import META, StoredRank, stored_ranks
 from .stored_tables import (
     COMM_FIELDS,
+    EXCHANGES,
     FORMAT,
     KINDS,
     MEMORY,
@@ -139,6 +140,7 @@ class _FolderReader:
 
     def _trace(self) -> Trace:
         meta = self.meta
+        self._content(EXCHANGES)  # only checked: the trace has what they were made of
         builder = TraceBuilder(self.name)
         builder.names, builder.categories = StringTable(meta.names), StringTable(meta.categories)
         tables = {kind: self._table(table) for kind, table in ROW_TABLES.items()}
@@ -179,6 +181,10 @@ class _FolderReader:
         return list(table.column("text").cast(self.arrow.binary()).to_pylist())
 
     def _table(self, table: str) -> Any:
+        content = self._content(table)
+        return self.parquet.ParquetFile(self.arrow.BufferReader(content)).read(use_threads=False)
+
+    def _content(self, table: str) -> bytes:
         path = self.place.of(table)
         try:
             protect(path)
@@ -187,7 +193,7 @@ class _FolderReader:
             raise TraceFormatError(os.fspath(path), "", f"cannot be read ({error.strerror})", _SPOILT) from None
         if hashlib.blake2b(content, digest_size=16).hexdigest() != self.meta.digests[table]:
             raise TraceFormatError(os.fspath(path), "", "cut off or edited since it was written", _SPOILT)
-        return self.parquet.ParquetFile(self.arrow.BufferReader(content)).read(use_threads=False)
+        return content
 
     def _split(self, device: Any) -> tuple[Any, Any]:
         """The rows, and the events without a row, which follow them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,18 @@ def write_parquet(trace: Trace, folder: str | os.PathLike[str], *, rank: int | N
     return _FolderWriter(trace, Place(Path(folder), rank)).write()
 
 
-def check_place(folder: str | os.PathLike[str], *, rank: int | None = None) -> None:
-    """Refuse at once a folder in which `write_parquet` would refuse to write, or pyarrow that is not installed."""
+@gc_disabled()
+def write_rank(trace: Trace, folder: str | os.PathLike[str], rank: int) -> list[str]:
+    """Write one rank beside others, as `write_parquet` does, in a folder that has been checked."""
+    return _FolderWriter(trace, Place(Path(folder), rank)).write()
+
+
+def check_place(folder: str | os.PathLike[str], *, rank: int | None = None, beside: Sequence[str] = ()) -> None:
+    """Refuse at once a folder in which `write_parquet` would refuse to write, or pyarrow that is not installed.
+
+    Args:
+        beside: names of other things with which the folder is a right one, too.
+    """
     library("pyarrow")
     check_folder(folder)
     try:
@@ -60,7 +70,7 @@ def check_place(folder: str | os.PathLike[str], *, rank: int | None = None) -> N
         return
     except OSError as error:
         raise UsageError(f"{os.fspath(folder)}: cannot be written ({error.strerror}); {_FOREIGN}") from None
-    if there and (META if rank is None else "trace") not in there:
+    if there and (META if rank is None else "trace") not in there and not there & set(beside):
         raise UsageError(f"{os.fspath(folder)}: the folder holds something else; {_FOREIGN}")
 
 

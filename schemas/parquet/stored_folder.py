@@ -9,6 +9,8 @@ from pathlib import Path
 
 META = "trace.json"
 """Of each rank the file of what is not in a table."""
+SUFFIXES = (".parquet", ".etplus")
+"""Of the names of such folders."""
 _RANK = re.compile(r"rank=(\d{1,9})", re.ASCII)
 
 
@@ -28,9 +30,24 @@ class StoredRank:
         return self.path
 
     @property
+    def folder(self) -> Path:
+        """The folder with all ranks."""
+        return Path(self.path)
+
+    @property
     def label(self) -> str:
         """The rank in words."""
         return f"rank {self.rank}"
+
+
+def rank_folder(table: str, rank: int) -> str:
+    """Where a table of a rank is, below the folder of a job.
+
+    Example:
+        >>> rank_folder("device", 3)
+        'device/rank=3'
+    """
+    return f"{table}/rank={rank}"
 
 
 def is_stored(path: str | os.PathLike[str]) -> bool:

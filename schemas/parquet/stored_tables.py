@@ -16,16 +16,20 @@ from ...trace.comm_kernels import Comm
 from ...trace.conventions import EDGE_KINDS, UNATTACHED_REASONS
 from ...trace.kinds import CPU, GPU, RUNTIME
 from ...trace.tables import MemoryEvents
-from .stored_folder import META
+from ..comm_types import Group
+from .stored_folder import META, rank_folder
 
 FORMAT = 1
 """Version of the stored form; a reader refuses later ones."""
 RECORDS, SIGNATURES = "records", "signatures"
 """The text of the ET+ file in pieces, and the distinct inputs and outputs of operators."""
 
+EXCHANGES, FACTS = "exchanges", "etplus_rank"
+"""What a rank contributes to the tables of its job: its communications, and in the metadata what the rank is."""
+
 ROW_TABLES = {CPU: "calls", GPU: "device", RUNTIME: "runtime"}
 """Tables that hold the rows of a trace, by kind."""
-TABLES = (*ROW_TABLES.values(), "edges", "communications", "memory", "steps", SIGNATURES, RECORDS)
+TABLES = (*ROW_TABLES.values(), "edges", "communications", EXCHANGES, "memory", "steps", SIGNATURES, RECORDS)
 VIEWS = tuple(table for table in TABLES if table not in (SIGNATURES, RECORDS))
 """Tables that queries see."""
 
@@ -82,10 +86,18 @@ ABOUT = {
     "counterpart": "id of the event that repeats this one, which was launched before the recording",
     "same_module": "the counterpart is at the same place of the model",
     "step": "ordinal of the step, from 0",
+    "group": "name of the process group, empty for all ranks",
+    "group_number": "position of the group in the metadata of the table",
+    "peer": "other rank of a message",
+    "seq": "the recording's own number",
+    "start": "wall-clock time by the rank's clock",
+    "end": "wall-clock time by the rank's clock",
+    "on_host": "whether it runs on the host",
     "code": "number of the signature",
     "text": "JSON",
 }
-_UNITS = {"bytes": "bytes", "text_size": "bytes", "text_at": "bytes"}
+_TIMES = ("launch", "start", "end")
+_UNITS = {"start": "ns", "end": "ns", "bytes": "bytes", "text_size": "bytes", "text_at": "bytes"}
 
 assert set(MEMORY) == set(MemoryEvents.__dataclass_fields__)
 
@@ -116,6 +128,22 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     chunks: list[tuple[int, str]]
 
 
+class StoredFacts(msgspec.Struct, frozen=True):
+    """What a rank is, in the metadata of its exchanges.
+
+    Attributes:
+        groups: its process groups, by number. info: of Kineto's `distributedInfo` the backend, the rank and the
+            number of ranks, as far as it has them.
+        rank: as recorded. begin_ns: wall-clock ns of its first call. digest: see `Trace.digest`.
+    """
+
+    groups: list[Group]
+    info: dict[str, Any]
+    rank: int | None
+    begin_ns: int | None
+    digest: bytes
+
+
 class Place(NamedTuple):
     """Where the files of a rank are: in the folder itself, or in one a table and rank (`device/rank=3/part-0.parquet`).
 
@@ -130,13 +158,19 @@ class Place(NamedTuple):
     @property
     def meta(self) -> Path:
         """The file of what is not in a table."""
-        return self.folder / META if self.rank is None else self.folder / "trace" / f"rank={self.rank}" / META
+        return self.folder / META if self.rank is None else self.folder / rank_folder("trace", self.rank) / META
 
     def of(self, table: str) -> Path:
         """The file of a table."""
         if self.rank is None:
             return self.folder / f"{table}.parquet"
-        return self.folder / table / f"rank={self.rank}" / "part-0.parquet"
+        return self.folder / rank_folder(table, self.rank) / "part-0.parquet"
+
+
+def files_of(rank: int) -> list[str]:
+    """The files of a rank, below the folder of a job, the one that says what is in the others last."""
+    place = Place(Path(), rank)
+    return [*(place.of(table).as_posix() for table in TABLES), place.meta.as_posix()]
 
 
 def null_of(name: str) -> int:
@@ -147,7 +181,7 @@ def null_of(name: str) -> int:
 def stored_name(name: str) -> str:
     """The stored name of a column of rows: with its unit if that is a time, as "dur_ns"."""
     column = ROW_COLUMNS.get(name) or MEMORY.get(name)
-    return f"{name}_ns" if name == "launch" or (column is not None and column.unit == "ns") else name
+    return f"{name}_ns" if name in _TIMES or (column is not None and column.unit == "ns") else name
 
 
 def described(name: str, column: RowColumn | None = None) -> dict[str, str]:

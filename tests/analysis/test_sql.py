@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from etplus import convert
 from etplus.analysis.sql import VIEWS, SqlTables
+from etplus.jobs.rank_communications import communications
 from etplus.trace.errors import UsageError
 from support import linked
 
@@ -30,7 +31,7 @@ def test_every_table_has_the_rows_of_the_trace() -> None:
     sizes = {
         "calls": int((trace.kind == 0).sum()), "device": len(trace.gpu) + len(trace.unattached),
         "runtime": len(trace.runtime), "edges": len(trace.edges), "communications": len(trace.comm),
-        "memory": len(trace.memory), "steps": len(trace.steps),
+        "memory": len(trace.memory), "steps": len(trace.steps), "exchanges": len(communications(trace)),
     }  # fmt: skip
     assert set(sizes) == set(VIEWS)
     for view, size in sizes.items():
@@ -46,7 +47,10 @@ def test_stored_and_loaded_ranks_give_the_same(tmp_path: Path) -> None:
         "select e.rank, e.kind, count(*) from edges e join device d on d.id = e.target and d.rank = e.rank "
         "group by all order by all",
     ):
-        assert SqlTables({}, [tmp_path / "job.parquet"]).query(query).rows == SqlTables(traces).query(query).rows
+        assert (
+            SqlTables({}, {str(tmp_path / "job.parquet"): None}).query(query).rows
+            == SqlTables(traces).query(query).rows
+        )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from etplus.cli import batch as module
-from etplus.cli.batch import _ranks
+from etplus.cli.options import rank_list
 from job_files import outputs, write_job
 from support import call, read_json, run
 
@@ -83,10 +83,10 @@ def test_a_job_at_a_url(tmp_path: Path) -> None:
 
 def test_lists_of_ranks() -> None:
     lists = {"0": [0], "0-3,7": [0, 1, 2, 3, 7], "5-5": [5], "2,1": [2, 1]}
-    assert {text: _ranks(text) for text in lists} == lists
+    assert {text: rank_list(text) for text in lists} == lists
     for text in ("", "x", "3-1", "-1", "1,", "1-2-3"):
         with pytest.raises(argparse.ArgumentTypeError, match="must be a list of ranks such as 0-3,7"):
-            _ranks(text)
+            rank_list(text)
 
 
 def test_one_rank_of_a_dry_run(tmp_path: Path) -> None:

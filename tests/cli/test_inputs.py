@@ -233,7 +233,7 @@ def test_the_default_output_of_link_is_in_the_current_folder(folder: Path) -> No
 
 
 def given(*files: str, **options: Any) -> argparse.Namespace:
-    plain = {"et_file": None, "kineto_file": None, "rank": None, "pid": None, "gpu": None}
+    plain = {"et_file": None, "kineto_file": None, "rank": None, "pid": None, "gpu": None, "chosen_ranks": None}
     return argparse.Namespace(files=[*files], **(plain | options))
 
 

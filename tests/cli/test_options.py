@@ -193,7 +193,7 @@ WRITES = (
     "convert plus.json --to astra-sim -o {}", "convert plus.json plus.json --to npz -o {}",
     "replay plus.json --json {}", "replay plus.json -o {}", "replay plus.json --chrome {}", "fit plus.json -o {}",
     "fit plus.json -o m.json --json {}", "predict plus.json --model model.json -o {}", "measure plus.json -o {}",
-    "repro plus.json --op aten::addmm -o {}", "reshard plus.json --dp 2 -o {}",
+    "why plus.json -o {}", "repro plus.json --op aten::addmm -o {}", "reshard plus.json --dp 2 -o {}",
     "reshard plus.json --dp 2 --to chakra -o {}", "reshard plus.json --dp 2 --json {}", "train set -o {}",
     "evaluate set --split valid -o {}", "check plus.0.et -o {}", "analyze plus.json -o {}",
     "analyze plus.json --csv {}", "analyze plus.json --overheads {}", "analyze plus.json --plots {}",

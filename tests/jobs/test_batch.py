@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from etplus.jobs import batch
-from etplus.jobs.batch import Batch, find_job, run_all
+from etplus.jobs.batch import Batch, find_job
+from etplus.jobs.engines import engine_of, failure_reason, run_all
 from etplus.jobs.job_report import JobReport, RankResult
 from etplus.jobs.pairing import Pairing, RankFiles
 from etplus.jobs.rank_communications import COLUMNS
@@ -45,7 +46,7 @@ def test_where_the_outputs_are_within_the_inputs(root: str, output: str, inside:
     ],
 )  # fmt: skip
 def test_why_a_rank_failed(error: BaseException, reason: str) -> None:
-    assert batch._reason(error) == reason
+    assert failure_reason(error) == reason
 
 
 def test_only_options_that_say_something_count() -> None:
@@ -65,14 +66,14 @@ def test_only_options_that_say_something_count() -> None:
 )  # fmt: skip
 def test_engines_that_make_no_sense(engine: str, jobs: int | None, scheduler: str | None, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        batch._engine(engine, jobs, scheduler)
+        engine_of(engine, jobs, scheduler)
 
 
 def test_engines() -> None:
-    local = batch._engine("processes", 1, None)
-    assert (local.window, local.reopen) == (1, True) and (batch._engine("processes", None, None).window or 0) >= 1
+    local = engine_of("processes", 1, None)
+    assert (local.window, local.reopen) == (1, True) and (engine_of("processes", None, None).window or 0) >= 1
     with ThreadPoolExecutor(1) as pool:
-        given = batch._engine(pool, None, None)
+        given = engine_of(pool, None, None)
         assert (given.window, given.reopen) == (None, False)
         assert sorted(run_all(given, abs, [-1, -2])) == [(-2, 2), (-1, 1)] and list(run_all(given, abs, [])) == []
 

@@ -9,11 +9,15 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
+from etplus import Job
 from etplus.jobs.batch import link_many
-from job_files import outputs, write_job
+from etplus.report.many_ranks import large_job_html
+from job_files import outputs, slow_digest, write_job
+from made_ranks import make_job
 
 pytest.importorskip("distributed", reason="dask.distributed is not installed")
 
@@ -42,6 +46,39 @@ def cluster(tmp_path: Path) -> Iterator[tuple[Path, list[subprocess.Popen[bytes]
             time.sleep(0.02)
         yield file, workers
     log.close()
+
+
+@pytest.mark.slow
+def test_answers_over_ranks_are_the_same_with_a_worker_killed(
+    tmp_path: Path, cluster: tuple[Path, list[subprocess.Popen[bytes]]]
+) -> None:
+    """Columns written by the cluster, the page and what each rank contributes, while a worker is killed."""
+    file, workers = cluster
+    make_job(tmp_path / "pairs", 12)
+    link_many(tmp_path / "pairs", tmp_path / "dask.etplus", engine="dask", scheduler=str(file))
+    link_many(tmp_path / "pairs", tmp_path / "local.etplus", jobs=1)
+    there, here = (Job([tmp_path / f"{name}.etplus"]) for name in ("dask", "local"))
+    there = there.on(scheduler=str(file))
+    mine, other = there.summary(), here.summary()
+    assert mine.stragglers == other.stragglers and mine.kernels == other.kernels and mine.spread == other.spread
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    killed = []
+
+    def kill_one() -> None:
+        until = time.monotonic() + 60
+        while len([*begun.iterdir()]) < 3 and time.monotonic() < until:
+            time.sleep(0.002)
+        workers[0].kill()
+        killed.append(len([*begun.iterdir()]))
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    found = list(there.map(partial(slow_digest, folder=str(begun))))
+    killer.join()
+    assert found == list(here.map(partial(slow_digest, folder=str(begun))))
+    assert 3 <= killed[0] < 12 and workers[0].wait(10) != 0 and workers[1].poll() is None
+    assert large_job_html(there) == large_job_html(Job([tmp_path / "dask.etplus"]))
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from etplus.jobs.batch import Engine, dask_cluster, given_executor, local_processes, run_all
+from etplus.jobs.engines import Engine, dask_cluster, given_executor, local_processes, run_all
 from etplus.trace.errors import UsageError
 from job_files import die_at
 

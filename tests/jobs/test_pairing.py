@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from etplus.jobs.job_report import ranges
 from etplus.jobs.pairing import (
     Pairing,
     RankFiles,
@@ -18,7 +19,6 @@ from etplus.jobs.pairing import (
     _whole,
     find_pairs,
     from_manifest,
-    ranges,
     to_manifest,
 )
 from etplus.linker.naming import ET, KINETO, Kind, TraceFile, look_at

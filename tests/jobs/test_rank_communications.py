@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from etplus.jobs import rank_communications
-from etplus.jobs.rank_communications import COLUMNS, UNKNOWN, communications, kind_name
+from etplus.jobs.rank_communications import COLUMNS, communications
+from etplus.schemas import communications as communications_module
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType
 from etplus.schemas.comm_types import RECV, SEND, WORLD
+from etplus.schemas.communications import UNKNOWN, kind_name
 from etplus.trace.kinds import CPU, GPU
 
 REDUCE = CollectiveCommType.ALL_REDUCE
@@ -29,7 +30,7 @@ def columns(monkeypatch: pytest.MonkeyPatch, *every: Any, unknown: bool = False)
     kinds = np.array([GPU, CPU, GPU, CPU, GPU], np.int8)
     finish = 100 * np.arange(5) + 7
     trace: Any = SimpleNamespace(id=np.arange(5) + 50, finish=finish, kind=kinds, base_time_ns=10_000)
-    monkeypatch.setattr(rank_communications, "find_communications", lambda _: every)
+    monkeypatch.setattr(communications_module, "find_communications", lambda _: every)
     table = communications(trace, unknown=unknown)
     assert all(getattr(table, name).dtype == np.int64 for name in COLUMNS)
     return table.groups, list(zip(*(getattr(table, name).tolist() for name in COLUMNS), strict=True))

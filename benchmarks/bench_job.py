@@ -1,0 +1,131 @@
+"""A job of 1,000 ranks on one machine, and the stragglers of 10,000: `make bench`.
+
+    python benchmarks/bench_job.py [--ranks N] [--many N] [--keep FOLDER]
+
+The ranks are made of a recorded one beside the repository where it is there (else of a fixture), with varied times and
+clocks and known stragglers (tests/made_ranks.py). Of each command: CPU time, and the most memory that all its processes
+held together (resident, so that pages shared by forked processes count in each).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from made_ranks import make_exchanges, make_job  # noqa: E402
+
+REAL = ROOT.parent / "shared" / "traces" / "parallel" / "mlp.tp2"
+COMMAND = "import sys; from etplus.cli.main import main; sys.exit(main())"
+STRAGGLERS = """
+import sys, etplus
+print([row.rank for row in etplus.load(sys.argv[1]).stragglers if row.straggler])
+"""
+GB_BAR, PAGE_MB_BAR, QUERY_S_BAR = 1.5, 15, 10
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def measured(*words: str) -> tuple[float, float, str]:
+    """Run Python: CPU s, the most GB of its processes together, and what it printed."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    process = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    most = 0
+
+    def watch() -> None:
+        nonlocal most
+        while process.poll() is None:
+            most = max(most, _memory_of_tree(process.pid))
+            time.sleep(0.1)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    printed, _ = process.communicate()
+    watcher.join()
+    if process.returncode:
+        raise SystemExit(f"{' '.join(words)[:100]}: exit {process.returncode}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, most / 1e9, printed
+
+
+def _memory_of_tree(root: int) -> int:
+    """Bytes that a process and those it started hold; of Linux."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(entry.parent.name)] = int(entry.read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            continue
+    tree = {root}
+    while more := {child for child, parent in parents.items() if parent in tree} - tree:
+        tree |= more
+    total = 0
+    for number in tree:
+        try:
+            total += int(Path(f"/proc/{number}/statm").read_text().split()[1]) * _PAGE
+        except (OSError, ValueError, IndexError):
+            continue
+    return total
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=1000, help="ranks of the job (default: 1000)")
+    parser.add_argument("--many", type=int, default=10_000, help="ranks of the query (default: 10000)")
+    parser.add_argument("--keep", type=Path, help="write to this folder and leave it there")
+    arguments = parser.parse_args()
+    folder = arguments.keep or Path(tempfile.mkdtemp())
+    try:
+        _measure(folder, arguments.ranks, arguments.many)
+    finally:
+        if arguments.keep is None:
+            shutil.rmtree(folder)
+
+
+def _measure(folder: Path, ranks: int, many: int) -> None:
+    pair = {"et": REAL / "rank0.et.json.gz", "kineto": REAL / "rank0.kineto.json.gz"} if REAL.exists() else {}
+    truth = make_job(folder / "pairs", ranks, **pair)
+    job, numbers, page = (str(folder / name) for name in ("job.etplus", "numbers.json", "job.html"))
+    query = "select rank, sum(end_ns - start_ns) as ns from exchanges group by rank order by ns limit 3"
+    commands = {
+        "batch": ["batch", str(folder / "pairs"), "-o", job, "--no-progress"],
+        "analyze": ["analyze", job, "--json", numbers],
+        "report": ["report", job, "-o", page],
+        "sql": ["sql", job, query, "--csv"],
+    }
+    print(f"{ranks:,} ranks, {len(truth.stragglers)} stragglers")
+    for name, words in commands.items():
+        cpu, memory, _ = measured("-c", COMMAND, *words)
+        print(f"{name:8} {cpu:7.1f} CPU s {memory:6.2f} GB (bar {GB_BAR}: {_met(memory <= GB_BAR)})", flush=True)
+    found = json.loads(Path(numbers).read_text())["job"]["stragglers"]
+    late = tuple(sorted(row["rank"] for row in found if row["straggler"]))
+    print(f"stragglers {late}, known {truth.stragglers}: {_met(late == truth.stragglers)}")
+    size = Path(page).stat().st_size / 1e6
+    print(f"page {size:.1f} MB (bar {PAGE_MB_BAR}: {_met(size <= PAGE_MB_BAR)})")
+    known = make_exchanges(folder / "many.etplus", many, **pair)
+    cpu, memory, printed = measured("-c", STRAGGLERS, str(folder / "many.etplus"))
+    print(
+        f"stragglers of {many:,} ranks {cpu:.1f} CPU s (bar {QUERY_S_BAR}: {_met(cpu <= QUERY_S_BAR)}), {memory:.2f} GB"
+    )
+    print(
+        f"they are the known ones: {_met(json.loads(printed) and sorted(json.loads(printed)) == [*known.stragglers])}"
+    )
+
+
+def _met(met: bool) -> str:
+    return "met" if met else "MISSED"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""Where the tasks of a job run: processes of this machine, a Dask cluster, any executor."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..schemas.text.files import progress_bar
+from ..schemas.text.parallel import local_pool
+from ..trace.errors import EtplusError, UsageError
+
+_LOG = logging.getLogger("etplus")
+
+ENGINES = ("processes", "dask")
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+_STOPPED = (BrokenExecutor, SystemExit, KeyboardInterrupt)
+"""What a task ends with when its process is killed or terminated."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where tasks run.
+
+    Attributes:
+        open: makes an executor for so many tasks at once; its block ends when all have ended.
+        window: how many tasks to hand over at a time, None for all.
+        reopen: whether a new executor can be made in place of a broken one.
+    """
+
+    open: Callable[[int], AbstractContextManager[Executor]]
+    window: int | None = None
+    reopen: bool = False
+
+
+def local_processes(count: int) -> Engine:
+    """Processes of this machine; see `local_pool`."""
+    return Engine(local_pool, window=count, reopen=True)
+
+
+def given_executor(executor: Executor) -> Engine:
+    """Any `concurrent.futures.Executor`; it is left open."""
+    return Engine(lambda _: nullcontext(executor))
+
+
+def dask_cluster(scheduler: str) -> Engine:
+    """A Dask cluster that runs already; Dask itself gives the tasks of a worker that died to others.
+
+    Args:
+        scheduler: its address, "tcp://host:8786", or the path of its scheduler file.
+
+    Raises:
+        UsageError: `distributed` is not installed, or there is no such file. (On opening: nothing answers.)
+    """
+    try:
+        client_of: Any = importlib.import_module("distributed").Client
+    except ImportError:
+        raise UsageError('the engine "dask" needs distributed; try: pip install "etplus[batch]"') from None
+
+    if "://" not in scheduler and not Path(scheduler).is_file():  # Dask would wait for it
+        raise UsageError(f"{scheduler}: no such file; start a scheduler: dask scheduler --scheduler-file {scheduler}")
+
+    @contextmanager
+    def connect(_: int) -> Iterator[Executor]:
+        try:
+            client = client_of(scheduler) if "://" in scheduler else client_of(scheduler_file=scheduler)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise UsageError(f"no Dask scheduler answers at {scheduler} ({error}); start one: dask scheduler") from None
+        with client:
+            yield client.get_executor(pure=False)
+
+    return Engine(connect)
+
+
+def engine_of(engine: str | Executor, jobs: int | None, scheduler: str | None) -> Engine:
+    """The engine of some options, see `link_many`.
+
+    Raises:
+        UsageError: options that make no sense together.
+    """
+    if isinstance(engine, Executor):
+        return given_executor(engine)
+    if engine not in ENGINES:
+        raise UsageError(f"unknown engine {engine!r}; one of: {', '.join(ENGINES)}")
+    if (engine == "dask") != (scheduler is not None):
+        raise UsageError('a scheduler belongs to engine "dask": --engine dask --scheduler tcp://host:8786')
+    if scheduler is not None:
+        return dask_cluster(scheduler)
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"{jobs} processes cannot work; give 1 or more")
+    return local_processes(jobs or os.cpu_count() or 1)
+
+
+def run_all(
+    engine: Engine, function: Callable[[Task], Result], tasks: Sequence[Task]
+) -> Iterator[tuple[Task, Result | BaseException]]:
+    """Run the function on each task; gives tasks and results, or what was raised, as they come.
+
+    When a process dies, all that ran at that moment are suspected: each runs again, alone, after all others. One that
+    dies then, too, is given with its `BrokenExecutor`.
+    """
+    waiting, suspects = deque(tasks), deque[Task]()
+    while waiting:
+        with engine.open(min(engine.window or len(waiting), len(waiting))) as executor:
+            for task, result in _run(engine, executor, function, waiting):
+                if isinstance(result, _STOPPED) and engine.reopen:
+                    suspects.append(task)
+                else:
+                    yield task, result
+    for task in suspects:
+        with engine.open(1) as executor:
+            yield from _run(engine, executor, function, deque([task]))
+
+
+def _run(
+    engine: Engine, executor: Executor, function: Callable[[Task], Result], waiting: deque[Task]
+) -> Iterator[tuple[Task, Result | BaseException]]:
+    """Run one task at least, then all until the executor breaks; what did not begin is waiting then."""
+    running: dict[Future[Result], Task] = {}
+    broken = False
+    while running or (waiting and not broken):
+        while waiting and not broken and (engine.window is None or len(running) < engine.window):
+            try:
+                running[executor.submit(function, waiting[0])] = waiting[0]
+                waiting.popleft()
+            except BrokenExecutor as error:
+                broken = True
+                if not running:
+                    yield waiting.popleft(), error
+        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            task, raised = running.pop(future), _raised(future)
+            broken = broken or isinstance(raised, BrokenExecutor)
+            yield task, future.result() if raised is None else raised
+
+
+def _raised(future: Future[Result]) -> BaseException | None:
+    try:
+        return future.exception()
+    except BaseException as error:  # cancelled, as when the scheduler is gone
+        return error
+
+
+def with_progress(results: Iterator[Any], total: int, what: str, progress: bool) -> Iterator[Any]:
+    """The results, with a bar that counts them. An error that is the user's and no rank's ends it all."""
+    with progress_bar(total, what, progress, unit="rank") as bar:
+        for task, result in results:
+            if isinstance(result, UsageError):
+                raise result
+            if isinstance(result, BaseException):
+                _LOG.debug("rank failed", exc_info=result)
+            yield task, result
+            bar.update()
+
+
+def failure_reason(error: BaseException) -> str:
+    """Why a task failed, in words."""
+    if isinstance(error, EtplusError):
+        return str(error)
+    if isinstance(error, (BrokenExecutor, SystemExit, KeyboardInterrupt)):
+        return "its process was killed, twice, for want of memory perhaps; run again with fewer --jobs"
+    if isinstance(error, MemoryError):
+        return "there is not enough memory; run again with fewer --jobs"
+    return f"{type(error).__name__}: {error}"

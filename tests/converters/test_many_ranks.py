@@ -1,0 +1,225 @@
+"""Jobs of many ranks with known stragglers: the same answers from files and columns, on every engine."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import etplus
+import numpy as np
+import pytest
+from browser import Page
+from etplus import Job
+from etplus.jobs.job_report import read_job_report
+from etplus.report.many_ranks import large_job_html
+from etplus.trace.errors import TraceFormatError, UsageError
+from made_ranks import JobTruth, make_exchanges, make_job
+from pages import data_of, rows_of, shown
+from support import call, read_json, run
+
+RANKS = 32
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, JobTruth]:
+    folder = tmp_path_factory.mktemp("pairs")
+    return folder, make_job(folder, RANKS)
+
+
+@pytest.fixture(scope="module")
+def stored(pairs: tuple[Path, JobTruth]) -> Path:
+    """The job as columns, by `etplus batch`."""
+    out = pairs[0].parent / "job.etplus"
+    done = run("etplus", "batch", pairs[0], "-o", out, "--no-progress", "--jobs", "2")
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def files(pairs: tuple[Path, JobTruth]) -> Path:
+    """The job as ET+ files."""
+    out = pairs[0].parent / "linked"
+    etplus.link_many(pairs[0], out, jobs=2)
+    return out
+
+
+def job_of(place: Path) -> Job:
+    job = etplus.load(place)
+    assert isinstance(job, Job)
+    return job
+
+
+def test_stragglers_and_clocks_are_the_known_ones(pairs: tuple[Path, JobTruth], stored: Path, files: Path) -> None:
+    truth = pairs[1]
+    for job in (job_of(stored), job_of(files)):
+        late = {row.rank: row for row in job.stragglers}
+        assert tuple(sorted(rank for rank, row in late.items() if row.straggler)) == truth.stragglers
+        clock = np.array([late[rank].clock_offset_ns for rank in range(RANKS)])
+        assert np.abs(clock - truth.clock_ns).max() <= 2  # times are in µs with three decimals
+        last = truth.come_ns.argmax(axis=0).tolist()
+        assert [row.last_rank for row in job.collectives] == last
+        behind = (truth.come_ns - np.median(truth.come_ns, axis=0)).sum(axis=1)
+        assert np.abs(np.array([late[rank].behind_ns for rank in range(RANKS)]) - behind).max() <= 8 * len(last)
+        assert sorted(job.summary().late) == list(truth.stragglers)
+        assert {row.rank for row in job.summary().outliers} >= set(truth.stragglers)
+
+
+def test_columns_of_a_job_are_the_files(stored: Path, files: Path) -> None:
+    """The same ET+ text; and a second run finds it done."""
+    mine, other = job_of(stored), job_of(files)
+    assert sorted(mine.ranks) == list(range(RANKS)) == [trace.rank for trace in mine]
+    for rank in (0, RANKS - 1):
+        assert b"".join(mine[rank].chunks()) == b"".join(other[rank].chunks())
+    query = "select rank, collective, start_ns, end_ns from exchanges order by all"
+    assert mine.sql(query).rows == other.sql(query).rows
+    assert len(etplus.load(stored / "job_report.json")) == RANKS
+
+
+def test_the_batch_report_is_the_same(pairs: tuple[Path, JobTruth], stored: Path, files: Path) -> None:
+    mine, other = (read_job_report(folder / "job_report.json") for folder in (stored, files))
+    assert mine.stragglers == other.stragglers and mine.clock_offsets == other.clock_offsets
+    again = etplus.link_many(pairs[0], stored, jobs=1)
+    assert (again.now, again.before) == (0, RANKS)
+    (stored / "device" / "rank=5" / "part-0.parquet").unlink()
+    again = etplus.link_many(pairs[0], stored, jobs=1)
+    assert (again.now, again.before) == (1, RANKS - 1)
+
+
+def test_other_libraries_read_the_columns(stored: Path) -> None:
+    duckdb, dataset = pytest.importorskip("duckdb"), pytest.importorskip("pyarrow.dataset")
+    query = "select rank, count(*) from read_parquet('{}/device/*/*.parquet') group by 1 order by 1"
+    expected = [(rank, len(trace.gpu) + len(trace.unattached)) for rank, trace in job_of(stored).ranks.items()]
+    assert duckdb.sql(query.format(stored)).fetchall() == expected
+    read = dataset.dataset(stored / "device", partitioning="hive").to_table(columns=["rank"]).column("rank")
+    counts = sorted((found["values"], found["counts"]) for found in read.value_counts().to_pylist())
+    assert counts == expected
+
+
+def test_engines_find_the_same(stored: Path, files: Path) -> None:
+    job = job_of(files).select(range(4))
+    here = job.analyze()
+    with ProcessPoolExecutor(2) as pool:
+        for other in (job.on(jobs=2), job.on(engine=pool), job_of(stored).select("0-3").on(jobs=1)):
+            found = other.analyze()
+            assert {name: list(rows) for name, rows in found.tables.items()} == {
+                name: list(rows) for name, rows in here.tables.items()
+            }
+            assert other.stragglers == job.stragglers and other.summary().kernels == job.summary().kernels
+
+
+def test_shared_tables_are_sums_over_the_ranks(files: Path) -> None:
+    job = job_of(files).select([1, 2, 7])
+    found = {row.name: row for row in job.summary().kernels}
+    totals = job.sql("select name, rank, count(*), sum(dur_ns) from device group by all").rows
+    assert sum(row.total_ns for row in found.values()) == sum(ns for *_, ns in totals)
+    assert sum(row.count for row in found.values()) == sum(count for _, _, count, _ in totals)
+    (memset,) = [row for name, row in found.items() if "Memset" in name]
+    own = {rank: ns for name, rank, _, ns in totals if "Memset" in name}
+    assert (memset.ranks, memset.least_ns, memset.greatest_ns) == (3, min(own.values()), max(own.values()))
+    assert own[memset.greatest_rank] == memset.greatest_ns and memset.median_ns == sorted(own.values())[1]
+
+
+def test_ranks_are_chosen(stored: Path, files: Path) -> None:
+    for job in (job_of(stored), job_of(files)):
+        part = job.select("3,5-6").select([5, 6, 9])
+        assert sorted(part.ranks) == [5, 6] and len(part) == 2
+        assert [row.rank for row in sorted(part.stragglers, key=lambda row: row.rank)] == [5, 6]
+        assert [rank for rank, _ in part.on(jobs=2).map(len)] == [5, 6]
+        assert {rank for (rank,) in part.sql("select distinct rank from calls").rows} == {5, 6}
+        with pytest.raises(KeyError, match="no rank 3"):
+            part[3]
+    with pytest.raises(UsageError, match="must be a list of ranks such as 0-3,7"):
+        job.select("3-1")
+
+
+def test_commands_take_ranks(stored: Path, files: Path) -> None:
+    for folder in (stored, files):
+        done = call("sql", folder, "select distinct rank from calls order by 1", "--csv", "--ranks", "0,3-4")
+        assert list(csv.reader(io.StringIO(done.stdout.decode())))[1:] == [["0"], ["3"], ["4"]], done.stderr
+    done = call("analyze", stored, "--ranks", "1,40")
+    assert done.returncode == 2 and b"no trace is of rank 40; there are ranks 0-31" in done.stderr
+
+
+def test_a_damaged_rank_is_refused_in_one_line(stored: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.etplus").mkdir()
+    job_of(stored).select([0, 1]).save(tmp_path / "b.etplus")
+    path = tmp_path / "b.etplus" / "exchanges" / "rank=1" / "part-0.parquet"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(TraceFormatError, match="cut off or edited since it was written"):
+        job_of(tmp_path / "b.etplus").stragglers  # noqa: B018
+
+
+def test_a_summary_in_numbers_and_words(pairs: tuple[Path, JobTruth], stored: Path, tmp_path: Path) -> None:
+    done = call("analyze", stored, "--summary", "--json", tmp_path / "a.json", "--csv", tmp_path / "csv", "--top", "3")
+    late = pairs[1].stragglers
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"job of 32 ranks, 3 stragglers: {', '.join(map(str, late))}\n".encode())
+    job = read_json(tmp_path / "a.json")["job"]
+    assert {name for name, rows in job.items() if rows} == {path.stem for path in (tmp_path / "csv").iterdir()} - {
+        name for name, rows in job.items() if not rows
+    }
+    assert sorted(row["rank"] for row in job["stragglers"] if row["straggler"]) == list(late)
+    assert [row["rank"] for row in job["ranks"]] == list(range(RANKS))
+    wrong = call("analyze", stored, "--summary", "--by-shape")
+    assert wrong.returncode == 2 and b"--by-shape is of single traces" in wrong.stderr
+
+
+def test_steps_of_a_summary(stored: Path) -> None:
+    whole, part = job_of(stored).select("0-3"), job_of(stored).select("0-3").part(steps="1")
+    assert [row.steps for row in whole.summary().ranks] == [3] * 4
+    assert [row.steps for row in part.on(jobs=2).summary().ranks] == [1] * 4
+
+
+def test_the_page_of_a_large_job(pairs: tuple[Path, JobTruth], stored: Path, files: Path, tmp_path: Path) -> None:
+    """All ranks in numbers, those in detail that stand out; the same bytes wherever it is made."""
+    page, notes = large_job_html(job_of(stored))
+    assert large_job_html(job_of(stored).on(jobs=2)) == (page, notes)
+    data = data_of(page)
+    assert len(data["ranks"]) == 12 and {rank["rank"] for rank in data["ranks"]} >= {0, *pairs[1].stragglers}
+    many = data["many"]
+    assert many["numbers"] == list(range(RANKS)) and sorted(many["stragglers"]) == list(pairs[1].stragglers)
+    (behind,) = [one for one in many["quantities"] if "later" in one["title"]]
+    assert sorted(behind["outliers"]) == list(pairs[1].stragglers) and len(behind["values"]) == RANKS
+    assert data["title"] == "Job of 32 ranks"
+
+
+def test_a_browser_shows_a_large_job(stored: Path, browser: Page, tmp_path: Path) -> None:
+    page, _ = large_job_html(job_of(stored))
+    shown(browser, page, tmp_path)
+    assert browser.evaluate("document.querySelector('#many h2').textContent") == "All ranks"
+    rows = rows_of(browser, "job_ranks")
+    assert len(rows) == RANKS + 1
+    click = "document.querySelectorAll('table[data-table=\"job_ranks\"] tbody tr')[{}].click()"
+    ranks = [rank["rank"] for rank in data_of(page)["ranks"]]
+    other = next(rank for rank in range(RANKS) if rank not in ranks)
+    browser.evaluate(click.format(other))
+    assert f"--ranks {other}" in browser.evaluate("document.querySelector('#many .picked').textContent")
+    browser.evaluate(click.format(ranks[-1]))
+    browser.wait_for(f"document.getElementById('rank').value === '{len(ranks) - 1}'")
+    assert browser.errors == []
+
+
+@pytest.mark.slow
+def test_commands_on_more_ranks_than_a_page_shows(tmp_path: Path) -> None:
+    truth = make_job(tmp_path / "pairs", 100, seed=1, stragglers=5)
+    out = tmp_path / "job.parquet"
+    assert run("etplus", "batch", tmp_path / "pairs", "-o", out, "--no-progress").returncode == 0
+    one = run("etplus", "analyze", out, "--jobs", "1")
+    assert one.stdout == run("etplus", "analyze", out).stdout
+    assert f"5 stragglers: {', '.join(map(str, truth.stragglers))}".encode() in one.stdout
+    for name, jobs in (("a", "1"), ("b", "2")):
+        assert run("etplus", "report", out, "-o", tmp_path / f"{name}.html", "--jobs", jobs).returncode == 0
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+    assert len((tmp_path / "a.html").read_bytes()) < 15e6
+
+
+@pytest.mark.slow
+def test_stragglers_of_ten_thousand_ranks(tmp_path: Path) -> None:
+    truth = make_exchanges(tmp_path / "job.etplus", 10_000, stragglers=7)
+    start = time.process_time()
+    late = [row.rank for row in job_of(tmp_path / "job.etplus").stragglers if row.straggler]
+    assert time.process_time() - start < 15, "the benchmark's bar is 10"
+    assert sorted(late) == list(truth.stragglers)
