@@ -7,7 +7,7 @@ tensors. docs/analysis.md defines the terms.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -193,14 +193,20 @@ class DeviceMemory(Suggests):
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-def device_memory(trace: Trace) -> Records[DeviceMemory]:
+def device_memory(trace: Trace, storages: Callable[[], Storages] | None = None) -> Records[DeviceMemory]:
     """Memory of each device that the trace says something about, the greatest peak first.
+
+    Args:
+        storages: gives those of the trace where they are needed, if somebody has them.
 
     Example:
         >>> [(one.device, one.source, one.peak_bytes > 0) for one in device_memory(trace)]
         [('cpu', 'tensors of the ET', True)]
     """
-    found = list(_from_events(trace) if len(trace.memory) else _from_tensors(trace))
+    if len(trace.memory):
+        found = _from_events(trace)
+    else:
+        found = _from_tensors(trace, storages_of(trace) if storages is None else storages())
     return Records(sorted(found, key=lambda memory: (-memory.peak_bytes, memory.device)))
 
 
@@ -251,8 +257,7 @@ def _paired(address: IntColumn, size: IntColumn) -> tuple[IntColumn, IntColumn]:
     return first, after[first]
 
 
-def _from_tensors(trace: Trace) -> Iterator[DeviceMemory]:
-    held = storages_of(trace)
+def _from_tensors(trace: Trace, held: Storages) -> Iterator[DeviceMemory]:
     if not len(held):
         return
     backward = Backward.of(trace)

@@ -37,7 +37,7 @@ from .breakdown import (
     shape_labels,
     stream_use,
 )
-from .device_memory import device_memory
+from .device_memory import DeviceMemory, device_memory
 from .devices import Device, why_unknown
 from .event_work import Work, work_of_events
 from .kernel_peaks import GemmRow, KernelRow, find_devices, gemm_table, kernel_table
@@ -48,7 +48,8 @@ from .origins import phase_table, source_table
 from .overheads import DEFAULT_EVENT_NS, OverheadRows, Overheads, overhead_rows, summarise
 from .sequences import kernel_sequences
 from .serving_steps import ServingPhase, ServingStep, serving_phases, serving_steps
-from .table import NamedTables, PlainRows, Row, Table, WithMean, per_second
+from .storages import storages_of
+from .table import NamedTables, PlainRows, Records, Row, Table, WithMean, per_second
 from .workbook import write_workbook
 
 _T = TypeVar("_T")
@@ -88,6 +89,7 @@ class Analysis(Suggests):
             serving_steps, serving_phases: see the functions `idle_causes`, `launch_statistics`, `queue_use`,
             `copy_bandwidth`, `communication`, `device_memory`, `kernel_sequences`, `module_table`, `phase_table`,
             `source_table`, `gemm_table`, `serving_steps` and `serving_phases`.
+        storages: of the ET's tensors.
     """
 
     trace: Trace
@@ -147,11 +149,15 @@ class Analysis(Suggests):
     queues = _of_trace(queue_use)
     copies = _of_trace(copy_bandwidth)
     communication = _of_trace(communication)
-    memory = _of_trace(device_memory)
+    storages = _of_trace(storages_of)
     sequences = _of_trace(kernel_sequences)
     modules = _of_trace(module_table)
     phases = _of_trace(phase_table)
     sources = _of_trace(source_table)
+
+    @cached_property
+    def memory(self) -> Records[DeviceMemory]:
+        return device_memory(self.trace, lambda: self.storages)
 
     @cached_property
     def gemms(self) -> Table[GemmRow]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from ..analysis.storages import storages_of
+from ..analysis.storages import Storages
+from ..analysis.summary import Analysis
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, grouped
 from ..trace.kinds import ACCUMULATION, BACKWARD, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
@@ -61,10 +63,10 @@ class OperatorLoop:
 
 def operator_loops(case: Case) -> tuple[tuple[OperatorLoop, ...], ...]:
     """Of each rank the loops of small operators whose rounds do not depend on each other."""
-    return case.once(lambda of: tuple(map(_loops, work_items(of))), "operator loops")
+    return case.once(lambda of: tuple(map(_loops, work_items(of), of.analyses)), "operator loops")
 
 
-def _loops(items: WorkItems) -> tuple[OperatorLoop, ...]:
+def _loops(items: WorkItems, analysis: Analysis) -> tuple[OperatorLoop, ...]:
     """Loops of small operators whose rounds do not depend on each other, as the ET's storages or the source line
     say."""
     at = _eligible(items)
@@ -77,7 +79,7 @@ def _loops(items: WorkItems) -> tuple[OperatorLoop, ...]:
     at, name, thread, ts, end = at[order], name[order], thread[order], ts[order], end[order]
     large = _medians(items, at) > (_SMALL_KERNEL_NS if items.on_device else _SMALL_NS)
     key = np.where(large, -1 - np.arange(len(at)), name)
-    independent = _Independence(items)
+    independent = _Independence(items, analysis)
     place = 0
     while place < len(at):
         period, length = max(((p, _run(key, thread, place, p)) for p in range(1, _MOST_PERIOD + 1)), key=lambda x: x[1])
@@ -133,25 +135,31 @@ def _run(key: IntColumn, thread: IntColumn, place: int, period: int) -> int:
 class _Independence:
     """Whether rounds need nothing of each other."""
 
-    def __init__(self, items: WorkItems) -> None:
-        self._items = items
-        held = storages_of(items.trace)
-        self._held = held if len(held) else None
-        if self._held is not None:
-            storage = np.repeat(np.arange(len(held)), np.diff(held.first))
-            order = np.argsort(held.uses, kind="stable")
-            self._uses, self._storage = held.uses[order], storage[order]
+    def __init__(self, items: WorkItems, analysis: Analysis) -> None:
+        self._items, self._analysis = items, analysis
+
+    @cached_property
+    def _held(self) -> Storages:
+        return self._analysis.storages
+
+    @cached_property
+    def _by_use(self) -> tuple[IntColumn, IntColumn]:
+        """Uses of storages in order of the calls, int64: the call, and the storage."""
+        storage = np.repeat(np.arange(len(self._held)), np.diff(self._held.first))
+        order = np.argsort(self._held.uses, kind="stable")
+        return self._held.uses[order], storage[order]
 
     def holds(self, members: Sequence[int], period: int) -> bool:
         """By the storages of an ET: what one round makes or changes no other one is given. False without them."""
-        if self._held is None:
+        if not len(self._held):
             return False
+        uses, of_storage = self._by_use
         calls = self._items.call[list(members)]
         made: dict[int, int] = {}
         for number, call in enumerate(calls.tolist()):
-            begin, end = np.searchsorted(self._uses, [call, call + 1])
+            begin, end = np.searchsorted(uses, [call, call + 1])
             in_place = self._items.name(members[number]).endswith("_")
-            used = Counter(self._storage[begin:end].tolist())
+            used = Counter(of_storage[begin:end].tolist())
             for storage, times in used.items():
                 if self._held.bytes[storage] <= _NUMBER_BYTES:
                     continue

@@ -149,7 +149,8 @@ def _longest(graph: ReplayGraph, lag: IntColumn) -> IntColumn:
         at = time[run_of_source] + least
         if at > time[run_of_target]:
             time[run_of_target] = at
-    return np.array(time, np.int64)[run] + after
+    found: IntColumn = np.array(time, np.int64)[run] + after
+    return found
 
 
 def predicted_traces(replay: Replay) -> Iterator[Trace]:
