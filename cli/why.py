@@ -25,7 +25,7 @@ examples:
   etplus why trace.json
   etplus why et_plus.json --steps 2-4
   etplus why rank*.json.gz --json findings.json
-  etplus why trace.json --fail-on sync-calls --fail-on late-start
+  etplus why trace.json --fail-on synchronising-calls --fail-on late-start
 
 The gain of a finding is what the replayed timeline is shorter by with its
 change, which `etplus replay FILE --what-if CHANGE` shows as well; see

@@ -356,7 +356,7 @@ def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> Trac
 
     Example:
         >>> found = diff(trace, trace.step(1), total=True)
-        >>> found.difference.ops[0].change_ns < 0, found.difference.tables["ops"].to_pandas()["change_ns"].sum() < 0
+        >>> found.ops[0].change_ns < 0, found.tables["ops"].to_pandas()["change_ns"].sum() < 0
         (True, np.True_)
     """
     from ..findings import trace_changes

@@ -56,7 +56,8 @@ def _missing(case: Case) -> Iterator[tuple[str, str, str]]:
         yield "Execution Trace", "which operator needs the result of which", code
     absent = _other_ranks(case.traces[0], len(case.traces))
     if absent:
-        yield f"trace of {absent:,} other ranks", "who waits for whom", "a profiler on every rank, a file for each"
+        others = f"traces of {absent:,} other rank{'s' * (absent > 1)}"
+        yield others, "who waits for whom", "a profiler on every rank, a file for each"
 
 
 def _other_ranks(trace: Trace, given: int) -> int:

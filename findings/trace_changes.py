@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -41,26 +41,25 @@ _NAME = 60
 
 
 @dataclass(frozen=True)
-class TraceChanges:
+class TraceChanges(Difference):
     """Two traces side by side, and what became slower from the first to the second.
 
     Attributes:
-        difference: the tables. findings: those of differing devices, software and settings first, then the greatest
-            change first; none of them has a gain, since what they cost is measured.
+        findings: those of differing devices, software and settings first, then the greatest change first; none of them
+            has a gain, since what they cost is measured.
     """
 
-    difference: Difference
-    findings: Findings
+    findings: Findings = field(default_factory=lambda: Findings((), None, LOOKED_FOR, None, 0))
 
     __repr__ = brief
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: the tables, and the findings under "findings"."""
-        return json_of_difference(self.difference) | {"findings": self.findings.to_dict()}
+        return json_of_difference(self) | {"findings": self.findings.to_dict()}
 
     def to_text(self, width: int = 80, top: int = 15) -> str:
         """The findings and the tables, of `top` rows each, in lines of at most `width` columns."""
-        head, _, tables = diff_text(self.difference, width, top).partition("\n\n")
+        head, _, tables = diff_text(self, width, top).partition("\n\n")
         return "\n\n".join([head, self.findings.to_text(width), tables])
 
 
@@ -86,7 +85,8 @@ def changes(found: Difference, a: Analysis, b: Analysis) -> TraceChanges:
     host = [] if len(a.trace.gpu) or len(b.trace.gpu) else list(case.operators())
     slower = sorted([*causes, *host], key=lambda finding: (-(finding.cost_ns or 0), finding.id, finding.title))
     together = (*case.setting(), *slower)
-    return TraceChanges(found, Findings(together, None, LOOKED_FOR, None, round(found.latency_a)))
+    columns = {column.name: getattr(found, column.name) for column in fields(Difference)}
+    return TraceChanges(**columns, findings=Findings(together, None, LOOKED_FOR, None, round(found.latency_a)))
 
 
 @dataclass(frozen=True)

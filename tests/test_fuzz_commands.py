@@ -134,6 +134,7 @@ COMMANDS = {
     "augment nsys": Command("augment export.sqlite -o out/x.json", ("export.sqlite",)),
     "diff a page": Command("diff kineto.json plus.json -o out/d.html --by-shape --json out/d.json",
                            ("kineto.json", "plus.json")),
+    "why": Command("why kineto.json plus.json --json out/w.json", ("kineto.json", "plus.json")),
     "ask": Command("ask overview kineto.json --json out/a.json", ("kineto.json",)),
     "ask hot": Command("ask hot kineto.json plus.json --by module -o out/a.txt", ("kineto.json", "plus.json")),
     "ask why": Command("ask why plus.json --what idle --json", ("plus.json",)),
