@@ -14,11 +14,9 @@ import numpy.typing as npt
 from ..trace.brief import brief
 from ..trace.columns import IntColumn, grouped
 from ..trace.frames import to_pandas
-from ..trace.index import GpuIndex
 from ..trace.intervals import step_function
 from ..trace.suggest import Suggests
 from ..trace.trace import Trace
-from ..trace.views import DeviceEvent
 from .table import Column, Row, Table
 
 KERNEL_DELAY_NS = 30_000
@@ -227,109 +225,3 @@ def queue_use(trace: Trace, limit: int = QUEUE_LIMIT) -> Table[QueueUse]:
 def _launch_start(trace: Trace) -> npt.NDArray[np.int64]:
     """int64 ns, start of the runtime call that launched each GPU event, −1 if it is not in the trace."""
     return np.append(trace.runtime.ts, -1)[trace.gpu.runtime]
-
-
-_MOST = 50
-
-
-class Gap(Row):
-    """Time in which a device has nothing to run, on whichever stream: between two GPU events, before the first or after
-    the last one of the trace.
-
-    Attributes:
-        start: ns since the trace's start. idle_ns: its length.
-        before, after: names of the events that end and begin it; "" before the first and after the last event.
-        launched_by: the operator that launched the one after it, "" if unknown.
-        launch_ns: from the gap's start to the start of the launching runtime call, negative if the launch had been
-            waiting already (the device was the cause); None if the launch is not in the trace.
-        source, module, phase: of the event after it, "" where they are not known (`DeviceEvent.source`, …).
-        host, host_ns: the host's call that takes most of the gap, a topmost operator or a runtime call outside of
-            operators, and how much of it; "" where no call is recorded in it.
-    """
-
-    device: int
-    start: int
-    idle_ns: int
-    before: str
-    after: str
-    launched_by: str
-    launch_ns: int | None
-    source: str = ""
-    module: str = ""
-    phase: str = ""
-    host: str = ""
-    host_ns: int = 0
-
-
-def longest_gaps(trace: Trace) -> list[Gap]:
-    """The longest gaps of all devices, the longest first."""
-    host = _host_work(trace)
-    gaps = [gap for _, events in grouped(trace.gpu.device) for gap in _of_device(trace, events, host)]
-    return sorted(gaps, key=lambda gap: (-gap.idle_ns, gap.start, gap.device))[:_MOST]
-
-
-@dataclass(frozen=True)
-class _HostWork:
-    """The topmost operators and the runtime calls outside of them, int64, in order of start: name code, start, end; and
-    the latest end up to each."""
-
-    name: IntColumn
-    ts: IntColumn
-    end: IntColumn
-    reach: IntColumn
-
-    def longest(self, start: int, end: int) -> tuple[int, int]:
-        """Code of the name of what takes most of a time, and how much; (−1, 0) for nothing."""
-        low, high = np.searchsorted(self.reach, start, side="right"), np.searchsorted(self.ts, end)
-        if low >= high:
-            return -1, 0
-        part = np.minimum(self.end[low:high], end) - np.maximum(self.ts[low:high], start)
-        most = int(np.argmax(part))
-        return (int(self.name[low + most]), int(part[most])) if part[most] > 0 else (-1, 0)
-
-
-def _host_work(trace: Trace) -> _HostWork:
-    calls, runtime = trace.calls, trace.runtime
-    top = np.flatnonzero(trace.hierarchy.top == np.arange(len(calls)))
-    own = np.flatnonzero(np.append(trace.hierarchy.top, -1)[runtime.call] < 0)
-    ts = np.concatenate([calls.ts[top], runtime.ts[own]])
-    order = np.argsort(ts, kind="stable")
-    end = np.concatenate([calls.end[top], runtime.end[own]])[order]
-    name = np.concatenate([calls.name[top], runtime.name[own]]).astype(np.int64)[order]
-    return _HostWork(name, ts[order], end, np.maximum.accumulate(end))
-
-
-def _of_device(trace: Trace, events: IntColumn, host: _HostWork) -> list[Gap]:
-    """The longest gaps of a device; `before` and `after` are positions of events, −1 for neither."""
-    gpu, span = trace.gpu, trace.span
-    events = events[np.argsort(gpu.ts[events], kind="stable")]
-    end = gpu.end[events]
-    reach = np.append(span.start, np.maximum.accumulate(end))
-    last = np.append(-1, events[np.maximum.accumulate(np.where(end == reach[1:], np.arange(len(events)), 0))])
-    idle = np.append(gpu.ts[events], span.end) - reach
-    after = np.append(events, -1)
-    longest = np.argsort(-idle, kind="stable")[:_MOST]
-    return [
-        _gap(trace, int(last[at]), int(after[at]), int(reach[at]), int(idle[at]), host)
-        for at in longest[idle[longest] > 0].tolist()
-    ]
-
-
-def _gap(trace: Trace, before: int, after: int, start: int, idle: int, host: _HostWork) -> Gap:
-    gpu, calls = trace.gpu, trace.calls
-    call, launch = (int(gpu.call[after]), int(gpu.runtime[after])) if after >= 0 else (-1, -1)
-    top = int(trace.hierarchy.top[call]) if call >= 0 else -1
-    doing, doing_ns = host.longest(start, start + idle)
-    return Gap(
-        int(gpu.device[max(before, after)]), start - trace.span.start, idle,
-        trace.names[gpu.name[before]] if before >= 0 else "", trace.names[gpu.name[after]] if after >= 0 else "",
-        trace.names[calls.name[top]] if top >= 0 else "",
-        int(trace.runtime.ts[launch]) - start if launch >= 0 else None,
-        *(_origin(DeviceEvent(trace, GpuIndex(after))) if after >= 0 else ("", "", "")),
-        trace.names[doing] if doing >= 0 else "", doing_ns,
-    )  # fmt: skip
-
-
-def _origin(event: DeviceEvent) -> tuple[str, str, str]:
-    source = event.source
-    return "" if source is None else f"{source.file}:{source.line}", event.module or "", event.phase

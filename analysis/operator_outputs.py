@@ -231,7 +231,7 @@ REDUCTIONS = {
 
 
 @dataclass(frozen=True)
-class Gradients:
+class GradientPlaces:
     """The backward of a normalisation: gradients of its input, weight and bias.
 
     Attributes:
@@ -258,10 +258,10 @@ class Gradients:
 
 
 SEVERAL_GRADIENTS = {
-    "native_layer_norm_backward": Gradients(input=1, weight=5, mask=7),
-    "native_batch_norm_backward": Gradients(input=1, weight=2, mask=9),
-    "cudnn_batch_norm_backward miopen_batch_norm_backward": Gradients(input=0, weight=2),
-    "native_group_norm_backward": Gradients(input=1, weight=4, mask=9),
-    "_fused_rms_norm_backward": Gradients(input=1, weight=4, mask=5, count=2),
+    "native_layer_norm_backward": GradientPlaces(input=1, weight=5, mask=7),
+    "native_batch_norm_backward": GradientPlaces(input=1, weight=2, mask=9),
+    "cudnn_batch_norm_backward miopen_batch_norm_backward": GradientPlaces(input=0, weight=2),
+    "native_group_norm_backward": GradientPlaces(input=1, weight=4, mask=9),
+    "_fused_rms_norm_backward": GradientPlaces(input=1, weight=4, mask=5, count=2),
 }
 """Names, separated by spaces, to how their gradients follow from the arguments."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from ..analysis.device_gaps import longest_gaps
 from ..analysis.job_tables import job_collectives
-from ..analysis.launch_queues import longest_gaps
 from ..analysis.summary import TABLES, Analysis
 from ..jobs.rank_communications import communications
 from .answer import INFERRED, RECORDED, AnswerColumn, AnswerContent, AskError, Value

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from ..analysis.device_gaps import MOST_GAPS, Gap, longest_gaps
 from ..analysis.event_bounds import event_bounds
-from ..analysis.launch_queues import Gap, longest_gaps
 from ..analysis.origins import idle_before
-from ..replaying.critical import BETWEEN
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, distinct_rows
+from ..trace.conventions import BETWEEN
 from ..trace.errors import EtplusError
 from ..trace.index import GpuIndex
 from ..trace.intervals import sums
@@ -24,7 +24,6 @@ from .answer import BY_ROW, INFERRED, PREDICTED, RECORDED, AnswerColumn, AnswerC
 from .asked_traces import AskedTraces, Id, meant, parse_id
 from .recorded_text import quoted, recorded_path, recorded_text
 
-_MOST_GAPS = 50
 _REPEATED = 3
 """Steps from which the median of the others says what is usual."""
 
@@ -84,14 +83,14 @@ def _idle(asked: AskedTraces, number: int, steps: str | None) -> AnswerContent:
             Fact("other_gaps_ns", use.idle_ns - before - after - host, "ns", RECORDED, here),
             Fact("after_last_event_ns", after, "ns", RECORDED, here),
         ]
-    gaps = [_gap_row(asked, number, part, gap) for gap in longest_gaps(part)]
-    content.rows = [*_ends(asked, number, part), *gaps]
+    content.rows = [_gap_row(asked, number, part, gap) for gap in longest_gaps(part)]
     content.notes.append(
-        "launched late: the launch of the event after the gap began after the gap had; id: that event; filled_by: what "
+        "launched late: the launch of the event after the gap began after the gap had; id: that event, after the "
+        "last event that one; filled_by: what "
         f"ran longest by itself on the launching thread meanwhile, {BETWEEN} for Python outside any operator"
     )
-    if len(gaps) == _MOST_GAPS:
-        content.notes.append(f"the {_MOST_GAPS} longest gaps are listed")
+    if len(content.rows) == MOST_GAPS:
+        content.notes.append(f"the {MOST_GAPS} longest gaps are listed")
     return content
 
 
@@ -99,96 +98,31 @@ def _gap_row(asked: AskedTraces, number: int, part: Trace, gap: Gap) -> Values:
     begin = part.span.start + gap.start
     end = begin + gap.idle_ns
     gpu = part.gpu
-    after = np.flatnonzero((gpu.device == gap.device) & (gpu.ts == end))
-    event = next((at for at in after.tolist() if part.names[gpu.name[at]] == gap.after), int(after[0]))
-    runtime = int(gpu.runtime[event])
-    thread = int(part.runtime.thread[runtime]) if runtime >= 0 else None
-    name, ns = filled_by(part, begin, end, thread)
+    edge = gpu.ts == end if gap.after else gpu.end == begin
+    beside = np.flatnonzero((gpu.device == gap.device) & edge)
+    name = gap.after or gap.before
+    event = next((at for at in beside.tolist() if part.names[gpu.name[at]] == name), int(beside[0]))
     return {
         "id": asked.device_event_id(number, part, event), "device": gap.device,
-        "start_ns": begin - asked.whole(number).span.start, "idle_ns": gap.idle_ns,
-        "cause": "launch not recorded" if gap.launch_ns is None
-        else "launched late" if gap.launch_ns > 0 else "launched in time",
-        "filled_by": recorded_text(name), "filled_ns": ns, "before": recorded_text(gap.before, 50),
-        "after": recorded_text(gap.after, 50), "launched_by": recorded_text(gap.launched_by, 50),
-        "line": recorded_path(gap.source), "module": recorded_text(gap.module, 40),
-        "search": " ".join((name, gap.before, gap.after, gap.launched_by, gap.source, gap.module)),
+        "start_ns": begin - asked.whole(number).span.start, "idle_ns": gap.idle_ns, "cause": _cause(gap),
+        "filled_by": recorded_text(gap.host), "filled_ns": gap.host_ns,
+        "before": recorded_text(gap.before, 50) if gap.before else None,
+        "after": recorded_text(gap.after, 50) if gap.after else None,
+        "launched_by": recorded_text(gap.launched_by, 50) if gap.after else None,
+        "line": recorded_path(gap.source) if gap.after else None,
+        "module": recorded_text(gap.module, 40) if gap.after else None,
+        "search": " ".join((gap.host, gap.before, gap.after, gap.launched_by, gap.source, gap.module)),
     }  # fmt: skip
 
 
-def _ends(asked: AskedTraces, number: int, part: Trace) -> Iterator[Values]:
-    """The time before each device's first event and after its last one, like gaps."""
-    gpu = part.gpu
-    for device in np.unique(gpu.device).tolist():
-        mine = np.flatnonzero(gpu.device == device)
-        first, last = int(mine[np.argmin(gpu.ts[mine])]), int(mine[np.argmax(gpu.end[mine])])
-        for event, begin, end, cause in (
-            (first, part.span.start, int(gpu.ts[first]), "before the first event"),
-            (last, int(gpu.end[last]), part.span.end, "after the last event"),
-        ):
-            if end <= begin:
-                continue
-            runtime = int(gpu.runtime[event])
-            thread = int(part.runtime.thread[runtime]) if runtime >= 0 else None
-            name, ns = filled_by(part, begin, end, thread)
-            shown = recorded_text(part.names[gpu.name[event]], 50)
-            yield {
-                "id": asked.device_event_id(number, part, event), "device": device,
-                "start_ns": begin - asked.whole(number).span.start, "idle_ns": end - begin, "cause": cause,
-                "filled_by": recorded_text(name), "filled_ns": ns, "launched_by": None, "line": None, "module": None,
-                "before": shown if cause.startswith("after") else None,
-                "after": shown if cause.startswith("before") else None,
-                "search": f"{name} {shown}",
-            }  # fmt: skip
-
-
-def filled_by(trace: Trace, begin: int, end: int, thread: int | None) -> tuple[str, int]:
-    """What ran longest by itself, of operators and runtime calls of a thread, between two times; and for how long.
-
-    Args:
-        thread: None for the thread with the most such time.
-
-    Returns:
-        a name, `BETWEEN` for time outside any of them; and ns.
-    """
-    calls, runtime = trace.calls, trace.runtime
-    ops = np.flatnonzero((calls.kind == OP) & (calls.ts < end) & (calls.end > begin))
-    more = np.flatnonzero((runtime.ts < end) & (runtime.end > begin))
-    start, stop = (np.clip(np.concatenate(pair), begin, end) for pair in (
-        (calls.ts[ops], runtime.ts[more]), (calls.end[ops], runtime.end[more])
-    ))  # fmt: skip
-    lane = np.concatenate([calls.thread[ops], runtime.thread[more]])
-    name = np.concatenate([calls.name[ops], runtime.name[more]])
-    if thread is None:
-        lanes, of = np.unique(lane, return_inverse=True)
-        if not len(lanes):
-            return BETWEEN, end - begin
-        thread = int(lanes[np.argmax(sums(of.reshape(-1), stop - start, len(lanes)))])
-    mine = lane == thread
-    start, stop, name = start[mine], stop[mine], name[mine]
-    own, outside = _self_times(start, stop, end - begin)
-    codes, of = np.unique(name, return_inverse=True)
-    by_name = sums(of.reshape(-1), own, len(codes))
-    best = int(np.argmax(by_name)) if len(codes) else -1
-    if best < 0 or outside >= int(by_name[best]):
-        return BETWEEN, outside
-    return trace.names[codes[best]], int(by_name[best])
-
-
-def _self_times(start: IntColumn, stop: IntColumn, whole: int) -> tuple[IntColumn, int]:
-    """Of nested intervals the time in no other one inside; and the rest of the whole."""
-    own, open_ = (stop - start).copy(), list[int]()
-    outside = whole
-    for at in np.lexsort((-stop, start)).tolist():
-        while open_ and stop[open_[-1]] <= start[at]:
-            open_.pop()
-        inner = int(stop[at] - start[at])
-        if open_:
-            own[open_[-1]] -= min(inner, int(stop[open_[-1]] - start[at]))
-        else:
-            outside -= inner
-        open_.append(at)
-    return np.maximum(own, 0), max(outside, 0)
+def _cause(gap: Gap) -> str:
+    if not gap.before:
+        return "before the first event"
+    if not gap.after:
+        return "after the last event"
+    if gap.launch_ns is None:
+        return "launch not recorded"
+    return "launched late" if gap.launch_ns > 0 else "launched in time"
 
 
 def _kernel(asked: AskedTraces, number: int, what: str, steps: str | None) -> AnswerContent:

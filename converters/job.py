@@ -79,14 +79,14 @@ class Job(Suggests):
         if not sources:
             raise UsageError("no trace was given; give the files of a job's ranks, or their folder")
         found, left = _with_stored_ranks(sources)
-        self._set(_Chosen(tuple(found)), (*notes, *left), None)
+        self._set(_ChosenTraces(tuple(found)), (*notes, *left), None)
 
-    def _set(self, chosen: _Chosen, notes: tuple[str, ...], engine: Engine | None) -> None:
+    def _set(self, chosen: _ChosenTraces, notes: tuple[str, ...], engine: Engine | None) -> None:
         self._chosen, self.notes, self._engine = chosen, notes, engine
         self._found: list[int] | None = None
         self.ranks: Mapping[int, Trace] = Traces(chosen.sources, ranks=chosen.ranks, choose=chosen.choose)
 
-    def _with(self, chosen: _Chosen | None = None, engine: Engine | None = None) -> Job:
+    def _with(self, chosen: _ChosenTraces | None = None, engine: Engine | None = None) -> Job:
         other = Job.__new__(Job)
         other._set(chosen or self._chosen, self.notes, engine or self._engine)
         return other
@@ -422,7 +422,7 @@ def _communicates(trace: Trace) -> tuple[JobTrace, RankCommunications]:
 
 
 @dataclass(frozen=True)
-class _Chosen:
+class _ChosenTraces:
     """What a job is of: its traces, the ranks that count (None for all), and what makes their parts."""
 
     sources: tuple[Source, ...]

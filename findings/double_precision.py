@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .every_rank import Part, on_ranks
 from .finding import MEASURED, Candidate, Evidence, Intervention
 from .module_paths import place_of
+from .ranks_of_case import RankOfCase, worst_rank
 from .work_items import PRODUCT_WORK, WorkItems, work_items
 
 if TYPE_CHECKING:
@@ -28,14 +28,15 @@ class DoublePrecision:
     id = "double-precision"
 
     def find(self, case: Case) -> Iterator[Candidate]:
-        yield from on_ranks(case, self._of_rank)
+        return worst_rank(case, self._of_rank)
 
-    def _of_rank(self, case: Case, rank: int) -> Part | None:
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
         items = work_items(case)[rank]
         found = _in_double(items)
         ns = items.time(found) if found else 0
         if ns < _LEAST_SHARE * items.total_ns or not ns:
-            return None
+            return
         names = Counter[str]()
         for at in found:
             names[items.label(at)] += int(items.ns[at])
@@ -66,7 +67,7 @@ class DoublePrecision:
             if some
         )
         low, high = ((1 - factor) / (1 - _FACTORS[1]) for factor in (_FACTORS[0], _FACTORS[2]))
-        return Part(candidate, changes, low, high)
+        yield of.candidate(candidate, changes, low, high)
 
 
 def _in_double(items: WorkItems) -> list[int]:

@@ -11,9 +11,9 @@ import numpy as np
 
 from ..analysis.flops import Product
 from ..trace.columns import mask_at
-from .every_rank import Part, on_ranks
 from .finding import LIKELY, MEASURED, Candidate, Evidence, Intervention
 from .module_paths import place_of
+from .ranks_of_case import RankOfCase, worst_rank
 from .work_items import (
     COPY_WORK,
     POINTWISE_WORK,
@@ -208,9 +208,10 @@ class EagerAttention:
     id = "eager-attention"
 
     def find(self, case: Case) -> Iterator[Candidate]:
-        yield from on_ranks(case, self._of_rank)
+        return worst_rank(case, self._of_rank)
 
-    def _of_rank(self, case: Case, rank: int) -> Part | None:
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
         items, groups = work_items(case)[rank], attention_groups(case)[rank]
         classes: dict[object, list[AttentionGroup]] = {}
         for group in groups:
@@ -218,7 +219,7 @@ class EagerAttention:
             if _fused_ns(items, group, case, rank)[1] < taken:
                 classes.setdefault((group.products, bool(group.backward)), []).append(group)
         if not classes:
-            return None
+            return
         changes: list[Intervention] = []
         gone: list[int] = []
         spans, least, most, middle = 0, 0.0, 0.0, 0.0
@@ -233,7 +234,7 @@ class EagerAttention:
             spans, middle = spans + taken, middle + taken - usual
             least, most = least + max(taken - slow, 0.0), most + taken - fast
         changes.insert(0, Intervention("remove op:aten::_softmax", items.all_rows(gone)))
-        return Part(
+        yield of.candidate(
             self._candidate(items, [group for members in classes.values() for group in members], spans),
             tuple(changes), least / middle, most / middle,
         )  # fmt: skip

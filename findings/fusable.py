@@ -17,9 +17,9 @@ from ..trace.call_tree import nearest
 from ..trace.columns import grouped, matching
 from ..trace.kinds import ACCUMULATION, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
 from .eager_attention import in_attention
-from .every_rank import Part, on_ranks
 from .finding import LIKELY, POSSIBLE, Candidate, Evidence, Intervention
 from .module_paths import place_of
+from .ranks_of_case import RankOfCase, worst_rank
 from .small_operators import operator_loops
 from .work_items import (
     COPY_WORK,
@@ -196,15 +196,16 @@ class ElementwiseChains:
     id = "elementwise-chains"
 
     def find(self, case: Case) -> Iterator[Candidate]:
-        yield from on_ranks(case, self._of_rank)
+        return worst_rank(case, self._of_rank)
 
-    def _of_rank(self, case: Case, rank: int) -> Part | None:
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
         items, phase = work_items(case)[rank], phases_of(work_items(case)[rank])
         chains = [chain for chain in fusable_chains(case)[rank] if phase[chain.items[0]] != OPTIMIZER]
         ns = sum(items.time(chain.items) for chain in chains)
         saved = ns - sum(chain.fused_ns for chain in chains)
         if saved < _LEAST_SAVED * items.total_ns or not chains:
-            return None
+            return
         command = items.command
         size, count = sum(chain.saved_bytes for chain in chains), sum(len(chain.items) for chain in chains)
         evidence = []
@@ -237,7 +238,7 @@ class ElementwiseChains:
             " (nn.functional.rms_norm, layer_norm, addcmul)",
             "kernels named triton_ (or cpp_fused) are in their place",
         )  # fmt: skip
-        return Part(candidate, _fused(items, chains), _LOW, _HIGH)
+        yield of.candidate(candidate, _fused(items, chains), _LOW, _HIGH)
 
 
 def _by_names(items: WorkItems, chains: Sequence[FusableChain]) -> list[tuple[tuple[str, ...], list[FusableChain]]]:
@@ -275,19 +276,20 @@ class OptimizerLoop:
     id = "optimizer-loop"
 
     def find(self, case: Case) -> Iterator[Candidate]:
-        yield from on_ranks(case, self._of_rank)
+        return worst_rank(case, self._of_rank)
 
-    def _of_rank(self, case: Case, rank: int) -> Part | None:
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
         items, phase = work_items(case)[rank], phases_of(work_items(case)[rank])
         mine = np.flatnonzero((phase == OPTIMIZER) & np.isin(items.kind, _FUSES)).tolist()
         chains = [chain for chain in fusable_chains(case)[rank] if phase[chain.items[0]] == OPTIMIZER]
         chains = [chain for chain in chains if len(chain.items) >= _OPTIMIZER_OPS]
         every = [at for chain in chains for at in chain.items]
         if 2 * len(every) < len(mine) or len(chains) < _OPTIMIZER_OPS:
-            return None
+            return
         ns, fused = items.time(mine), self._fused_ns(items, chains)
         if ns - fused < _LEAST_SAVED * items.total_ns:
-            return None
+            return
         command = items.command
         names = Counter(items.label(at) for at in mine)
         what = ", ".join(f"{name} × {count:,}" for name, count in names.most_common(4))
@@ -306,7 +308,7 @@ class OptimizerLoop:
             "torch.optim's fused=True (Adam, AdamW, SGD, Adagrad), or foreach=True",
             "the phase optimizer has a few kernels named multi_tensor_apply",
         )
-        return Part(candidate, self._changes(items, mine, fused), _OPTIMIZER_LOW, _OPTIMIZER_HIGH)
+        yield of.candidate(candidate, self._changes(items, mine, fused), _OPTIMIZER_LOW, _OPTIMIZER_HIGH)
 
     def _step_ns(self, items: WorkItems) -> int:
         calls = items.trace.calls

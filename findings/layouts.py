@@ -16,11 +16,11 @@ from ..trace.kernel_names import kernel_label
 from ..trace.kinds import GRADIENT_COMMUNICATION, OPTIMIZER, RECOMPUTATION
 from ..trace.printable import shortened
 from .eager_attention import in_attention
-from .every_rank import Part, on_ranks
 from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Evidence, Intervention
 from .fusable import casts, fusable_chains
 from .memory_use import capacity
 from .module_paths import place_of
+from .ranks_of_case import RankOfCase, worst_rank
 from .work_items import COPY_WORK, WorkItems, phases_of, work_items
 
 if TYPE_CHECKING:
@@ -54,15 +54,16 @@ class LayoutConversions:
     id = "layout-conversions"
 
     def find(self, case: Case) -> Iterator[Candidate]:
-        yield from on_ranks(case, self._of_rank)
+        return worst_rank(case, self._of_rank)
 
-    def _of_rank(self, case: Case, rank: int) -> Part | None:
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
         items = work_items(case)[rank]
         trace, gpu = items.trace, items.trace.gpu
         changed = np.flatnonzero(matching(gpu.name, trace.names, lambda name: _LAYOUT_KERNEL.search(name, 0, MAX_NAME)))
         ns = int(gpu.dur[changed].sum())
         if ns < _LEAST_LAYOUT * items.total_ns or not ns:
-            return None
+            return
         names = Counter(
             shortened(kernel_label(trace.names[code]), _LONGEST_NAME) for code in gpu.name[changed].tolist()
         )
@@ -90,7 +91,7 @@ class LayoutConversions:
         launches = gpu.runtime[changed]
         launching = trace.runtime.source[launches[launches >= 0]]
         change = Intervention("remove kernel:nchwToNhwc", np.concatenate([rows, launching]))
-        return Part(candidate, (change,), 0.7, 1.1)
+        yield of.candidate(candidate, (change,), 0.7, 1.1)
 
 
 class Copies:
@@ -99,9 +100,10 @@ class Copies:
     id = "tensor-copies"
 
     def find(self, case: Case) -> Iterator[Candidate]:
-        yield from on_ranks(case, self._of_rank)
+        return worst_rank(case, self._of_rank)
 
-    def _of_rank(self, case: Case, rank: int) -> Part | None:
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
         items, phase = work_items(case)[rank], phases_of(work_items(case)[rank])
         counted = in_attention(case, rank)
         counted[[at for chain in fusable_chains(case)[rank] for at in chain.items]] = True
@@ -109,7 +111,7 @@ class Copies:
         found = [at for at in np.flatnonzero(wanted & (items.call >= 0)).tolist() if _copies_much(items, at)]
         ns = items.time(found) if found else 0
         if ns < _LEAST_COPIES * items.total_ns or not ns:
-            return None
+            return
         cast = [at for at in found if casts(items, at)]
         command = items.command
         around = Counter[str]()
@@ -138,7 +140,7 @@ class Copies:
             " the order in which it is read, or use an operator that takes strides (einsum may choose another order)",
             "fewer calls of aten::copy_ and aten::clone in the table of operators",
         )
-        return Part(candidate, (Intervention("remove op:aten::copy_", items.all_rows(found)),), 0.3, 1.25)
+        yield of.candidate(candidate, (Intervention("remove op:aten::copy_", items.all_rows(found)),), 0.3, 1.25)
 
 
 def _copies_much(items: WorkItems, item: int) -> bool:
@@ -168,17 +170,18 @@ class Recomputation:
     id = "recomputation"
 
     def find(self, case: Case) -> Iterator[Candidate]:
-        yield from on_ranks(case, self._of_rank)
+        return worst_rank(case, self._of_rank)
 
-    def _of_rank(self, case: Case, rank: int) -> Part | None:
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
         items, phase = work_items(case)[rank], phases_of(work_items(case)[rank])
         found = [at for at in np.flatnonzero(phase == RECOMPUTATION).tolist() if _computes(items, at)]
         ns = items.time(found) if found else 0
         if ns < _LEAST_RECOMPUTED * items.total_ns or not ns:
-            return None
+            return
         left = _memory_left(case, rank)
         if left is not None and left < _HEADROOM:
-            return None
+            return
         command = items.command
         evidence = [Evidence("of the phase recomputation", ns, "ns", command)]
         if left is not None:
@@ -196,7 +199,7 @@ class Recomputation:
             "the phase recomputation is shorter, and the peak of memory still fits",
         )
         rows = items.all_rows(found)
-        return Part(candidate, (Intervention("remove op:CheckpointFunctionBackward", rows),), 0.8, 1.3)
+        yield of.candidate(candidate, (Intervention("remove op:CheckpointFunctionBackward", rows),), 0.8, 1.3)
 
 
 def _computes(items: WorkItems, item: int) -> bool:

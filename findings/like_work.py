@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from ..trace.columns import IntColumn, grouped
 from .eager_attention import in_attention
-from .every_rank import Part, on_ranks
 from .finding import LIKELY, Candidate, Evidence, Intervention
 from .module_paths import place_of
+from .ranks_of_case import RankOfCase, worst_rank
 from .work_items import COPY_WORK, NORM_WORK, POINTWISE_WORK, REDUCTION_WORK, SOFTMAX_WORK, WorkItems, work_items
 
 if TYPE_CHECKING:
@@ -102,12 +102,13 @@ class SlowerThanLike:
     id = "slower-than-like-work"
 
     def find(self, case: Case) -> Iterator[Candidate]:
-        yield from on_ranks(case, self._of_rank)
+        return worst_rank(case, self._of_rank)
 
-    def _of_rank(self, case: Case, rank: int) -> Part | None:
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
         items, found = work_items(case)[rank], slow_among_like(case, rank)
         if not found:
-            return None
+            return
         found.sort(key=lambda of: -items.time(of.items))
         ns = sum(items.time(of.items) for of in found)
         command = f"{items.command} --by-shape"
@@ -128,7 +129,7 @@ class SlowerThanLike:
         changes = tuple(
             Intervention(f"kernel*{of.rate / of.best:.6f}", items.rows(of.items)) for of in found[:_REPLAYED]
         )  # fmt: skip
-        return Part(candidate, changes, 0.5, 1.1)
+        yield of.candidate(candidate, changes, 0.5, 1.1)
 
     def _evidence(self, items: WorkItems, of: LikeWork, command: str) -> Evidence:
         signature = items.signature(of.items[0])

@@ -14,9 +14,9 @@ from ..analysis.device_memory import DeviceMemory
 from ..trace.columns import IntColumn, matching
 from ..trace.printable import shortened
 from ..trace.trace import Trace
-from .every_rank import Part, on_ranks
 from .finding import MEASURED, POSSIBLE, Candidate, Evidence, Intervention
 from .module_paths import place_of
+from .ranks_of_case import RankOfCase, worst_rank
 
 if TYPE_CHECKING:
     from .case import Case
@@ -47,18 +47,19 @@ class AllocatorCalls:
     id = "allocator-calls"
 
     def find(self, case: Case) -> Iterator[Candidate]:
-        yield from on_ranks(case, self._of_rank)
+        return worst_rank(case, self._of_rank)
 
-    def _of_rank(self, case: Case, rank: int) -> Part | None:
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
         trace = case.traces[rank]
         runtime = trace.runtime
         if not len(trace.gpu):
-            return None
+            return
         allocates = matching(runtime.name, trace.names, _ALLOCATES.fullmatch)
         found = np.flatnonzero(allocates & _while_working(trace, runtime.ts))
         ns = int((runtime.end - runtime.ts)[found].sum())
         if not len(found) or ns < _LEAST_HOST * case.makespan_ns:
-            return None
+            return
         names = Counter(trace.names[code] for code in runtime.name[found].tolist())
         command = f"etplus analyze {shlex.quote(trace.file)}"
         text = ", ".join(f"{name} × {count:,}" for name, count in names.most_common(4))
@@ -84,7 +85,9 @@ class AllocatorCalls:
             " kept",
             "no cudaMalloc, cudaFree or cudaHostAlloc in the steps",
         )
-        return Part(candidate, (Intervention(f"remove op:{trace.names[runtime.name[found[0]]]}", rows),), 0.7, 1.1)
+        yield of.candidate(
+            candidate, (Intervention(f"remove op:{trace.names[runtime.name[found[0]]]}", rows),), 0.7, 1.1
+        )
 
 
 def _while_working(trace: Trace, ts: IntColumn) -> Any:
@@ -101,9 +104,10 @@ class MemoryNearlyFull:
     id = "memory-nearly-full"
 
     def find(self, case: Case) -> Iterator[Candidate]:
-        yield from on_ranks(case, self._of_rank)
+        return worst_rank(case, self._of_rank)
 
-    def _of_rank(self, case: Case, rank: int) -> Part | None:
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
         trace = case.traces[rank]
         for memory in case.analyses[rank].memory:
             whole = capacity(trace, memory)
@@ -111,8 +115,8 @@ class MemoryNearlyFull:
                 continue
             reserved = int(memory.reserved.max())
             if reserved >= _NEARLY_FULL * whole and _held_since(memory) >= _LEAST_OWN * memory.peak_bytes:
-                return Part(self._candidate(trace, memory, reserved, whole))
-        return None
+                yield self._candidate(trace, memory, reserved, whole)
+                return
 
     def _candidate(self, trace: Trace, memory: DeviceMemory, reserved: int, whole: int) -> Candidate:
         command = f"etplus analyze {shlex.quote(trace.file)}"

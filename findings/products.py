@@ -16,9 +16,9 @@ from ..analysis.flops import Product
 from ..trace.conventions import MAX_NAME
 from ..trace.dtypes import itemsize
 from ..trace.kernel_kinds import computes_products
-from .every_rank import Part, on_ranks
 from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Evidence, Intervention
 from .module_paths import place_of
+from .ranks_of_case import RankOfCase, worst_rank
 from .work_items import PRODUCT_WORK, WorkItems, work_items
 
 if TYPE_CHECKING:
@@ -189,14 +189,15 @@ class ProductDimensions:
     id = "product-dimensions"
 
     def find(self, case: Case) -> Iterator[Candidate]:
-        yield from on_ranks(case, self._of_rank)
+        return worst_rank(case, self._of_rank)
 
-    def _of_rank(self, case: Case, rank: int) -> Part | None:
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
         items = work_items(case)[rank]
         groups = [group for group in product_groups(case)[rank] if _slow(group) and why_slow_extents(group)]
         changes, low, high = _change(items, groups)
         if not changes:
-            return None
+            return
         ns = sum(group.ns for group in groups)
         groups.sort(key=lambda group: ("odd" not in why_slow_extents(group), -group.ns))
         command = items.command
@@ -224,7 +225,7 @@ class ProductDimensions:
             "the products reach more of the peak in the table of matrix products; the kernels' names say align8",
             least_share=_LEAST_SHARE,
         )  # fmt: skip
-        return Part(candidate, tuple(changes), low, high)
+        yield of.candidate(candidate, tuple(changes), low, high)
 
 
 # Kernels of an older architecture
@@ -283,9 +284,10 @@ class OldKernels:
     id = "older-architecture"
 
     def find(self, case: Case) -> Iterator[Candidate]:
-        yield from on_ranks(case, self._of_rank)
+        return worst_rank(case, self._of_rank)
 
-    def _of_rank(self, case: Case, rank: int) -> Part | None:
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
         items = work_items(case)[rank]
         groups = [
             group
@@ -294,7 +296,7 @@ class OldKernels:
         ]
         changes, low, high = _change(items, groups)
         if not changes:
-            return None
+            return
         made, device = _older(items, groups[0]) or (0, 0)
         ns = sum(group.ns for group in groups)
         command = items.command
@@ -320,7 +322,7 @@ class OldKernels:
             "the kernels' names say sm90 or nvjet, and they reach more of the peak",
             least_share=_LEAST_SHARE,
         )
-        return Part(candidate, tuple(changes), low, high)
+        yield of.candidate(candidate, tuple(changes), low, high)
 
 
 # float32 without TF32
@@ -345,12 +347,13 @@ class NoTensorFloat:
     id = "float32-without-tf32"
 
     def find(self, case: Case) -> Iterator[Candidate]:
-        yield from on_ranks(case, self._of_rank)
+        return worst_rank(case, self._of_rank)
 
-    def _of_rank(self, case: Case, rank: int) -> Part | None:
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
         items, analysis = work_items(case)[rank], case.analyses[rank]
         if not items.on_device:
-            return None
+            return
         trace = items.trace
         found = [
             item
@@ -358,13 +361,13 @@ class NoTensorFloat:
             if self._full(items, analysis.devices, item, analysis.work.dtype, analysis.work.dtypes)
         ]
         if not found:
-            return None
+            return
         ns = items.time(found)
         slow, usual, fast = (factor * ns for factor in _FACTORS)
         bound = self._memory_ns(items, analysis.devices, found)
         slow, usual, fast = (min(max(part, bound), ns) for part in (slow, usual, fast))
         if usual >= ns:
-            return None
+            return
         names = sorted({items.kernel_text(item) for item in found})
         command = f"etplus analyze {shlex.quote(trace.file)}"
         device = next(iter(analysis.devices.values()))
@@ -388,7 +391,7 @@ class NoTensorFloat:
             least_share=_LEAST_SHARE,
         )
         change = Intervention(f"kernel*{usual / ns:.6f}", items.rows(found))
-        return Part(candidate, (change,), (ns - slow) / (ns - usual), (ns - fast) / (ns - usual))
+        yield of.candidate(candidate, (change,), (ns - slow) / (ns - usual), (ns - fast) / (ns - usual))
 
     def _full(
         self, items: WorkItems, devices: Any, item: int, dtype: npt.NDArray[np.int32], dtypes: Sequence[str]

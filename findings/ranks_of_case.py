@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,28 +58,45 @@ class RankOfCase:
             return Intervention(text)
         return Intervention(text, np.unique(rows[rows >= 0]) + int(self.case.graph.first_row[self.number]))
 
+    def candidate(self, found: Candidate, changes: Sequence[Intervention], low: float, high: float) -> Candidate:
+        """A candidate with changes of this rank alone.
+
+        Args:
+            changes: with rows of its trace. low, high: see `Candidate`.
+        """
+        own = tuple(self.change(change.what_if, change.rows) for change in changes)
+        return replace(found, interventions=own, low=low, high=high)
+
     def where(self, rows: IntColumn, **known: Any) -> Where:
         """The place of some rows of its trace."""
         return where_of(self.trace, rows, rank=self.rank, **known)
 
 
 def worst_rank(case: Case, find: Callable[[RankOfCase], Iterable[Candidate]]) -> Iterator[Candidate]:
-    """What is found in the rank of a case in which it costs most, with the changes of all ranks that have it, too: the
-    same finding of the same line. Titles say how many have it."""
+    """What is found in the rank of a case in which it costs most, with the changes of all ranks that have it, too.
+
+    Ranks have a finding alike if it has the same id; of a detector that finds several of one id in a rank, if it is
+    also of the same line and operator. Titles say how many have it.
+    """
     found = [list(find(RankOfCase(case, number))) for number in range(len(case.traces))]
     if not any(found):
         return
-    worst = int(np.argmax([sum(candidate.cost_ns or 0 for candidate in of) for of in found]))
+    worst = int(np.argmax([sum(candidate.cost_ns or 0 for candidate in of) if of else -1 for of in found]))
+    if len(found) == 1:
+        yield from found[worst]
+        return
+    rank, by_place = case.graph.ranks[worst], any(len(of) > 1 for of in found)
     for candidate in found[worst]:
-        alike = [one for of in found for one in of if _same(one, candidate)]
-        changes = tuple(change for one in alike for change in one.interventions)
-        title = f"{candidate.title} (rank {case.graph.ranks[worst]}; on {len(alike)} of {len(found)} ranks)"
-        several = len(found) > 1
-        yield replace(candidate, title=title, interventions=changes) if several else candidate
+        alike = [[one for one in of if _same(one, candidate, by_place)] for of in found]
+        title = f"{candidate.title} (rank {rank}; {sum(map(bool, alike))} of {len(found)} ranks have it)"
+        changes = tuple(change for of in alike for one in of for change in one.interventions)
+        where = replace(candidate.where, rank=rank)
+        yield replace(candidate, title=title, where=where, interventions=changes)
 
 
-def _same(one: Candidate, other: Candidate) -> bool:
-    return (one.id, one.where.source, one.where.operator) == (other.id, other.where.source, other.where.operator)
+def _same(one: Candidate, other: Candidate, by_place: bool) -> bool:
+    place = (one.where.source, one.where.operator) == (other.where.source, other.where.operator)
+    return one.id == other.id and (place or not by_place)
 
 
 def quoted(text: str) -> str:

@@ -17,9 +17,9 @@ from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, grouped
 from ..trace.kinds import ACCUMULATION, BACKWARD, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
 from ..trace.tables import OP
-from .every_rank import Part, on_ranks
 from .finding import LIKELY, Candidate, Evidence, Intervention
 from .module_paths import place_of
+from .ranks_of_case import RankOfCase, worst_rank
 from .work_items import OTHER_WORK, WorkItems, phases_of, work_items
 
 if TYPE_CHECKING:
@@ -181,13 +181,14 @@ class SmallOperators:
     id = "small-operators"
 
     def find(self, case: Case) -> Iterator[Candidate]:
-        yield from on_ranks(case, self._of_rank)
+        return worst_rank(case, self._of_rank)
 
-    def _of_rank(self, case: Case, rank: int) -> Part | None:
+    def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
+        case, rank = of.case, of.number
         items, loops = work_items(case)[rank], operator_loops(case)[rank]
         ns = sum(end - begin for _, begin, end in (_with_ends(items, loop) for loop in loops))
         if not loops or ns < _LEAST_SHARE * case.makespan_ns:
-            return None
+            return
         every = [at for loop in loops for at in loop.items]
         longest = max(loops, key=lambda loop: loop.end - loop.begin)
         names = ", ".join(items.label(at) for at in longest.items[: longest.period])
@@ -211,7 +212,7 @@ class SmallOperators:
             "one operator in place of the loop in the table of operators",
         )
         slow, usual, fast = ((1 - left) / (1 - _LEFT[1]) for left in _LEFT)
-        return Part(candidate, self._changes(items, loops), slow / usual, fast / usual)
+        yield of.candidate(candidate, self._changes(items, loops), slow / usual, fast / usual)
 
     def _changes(self, items: WorkItems, loops: Sequence[OperatorLoop]) -> tuple[Intervention, ...]:
         """The loops' operators, and the host's own time between them, at what is left."""

@@ -14,7 +14,7 @@ from ..schemas.chakra.et_def_pb2 import CollectiveCommType
 from ..schemas.comm_types import SEND, WORLD, Group
 from ..schemas.communications import kind_name
 from ..trace.columns import IntColumn, run_starts
-from ..trace.shortest_edit import Calls, shortest_edit
+from ..trace.shortest_edit import CallOrder, shortest_edit
 from .job_report import GroupCounts, Mismatch, RankPair
 from .rank_communications import RankCommunications
 
@@ -286,7 +286,7 @@ def line_up(common: CollectiveSequence, own: CollectiveSequence) -> LineUp:
     if numbered:
         _, left, right = np.intersect1d(common.seq, own.seq, assume_unique=True, return_indices=True)
     else:
-        left, right = shortest_edit(Calls.of_names(a), Calls.of_names(b), whole=True)
+        left, right = shortest_edit(CallOrder.of_names(a), CallOrder.of_names(b), whole=True)
     alike = a[left] == b[right]
     result.at[left[alike]] = right[alike]
     result.other.update(zip(left[~alike].tolist(), right[~alike].tolist(), strict=True))

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.columns import IntColumn, lists_by
-from ..trace.shortest_edit import Calls, shortest_edit
+from ..trace.shortest_edit import CallOrder, shortest_edit
 
 _SPARE = 2
 """So many kernels of a replay, or an eighth of them, may lack a launch; and more than half must have one."""
@@ -65,7 +65,7 @@ def align(launches: IntColumn, kernels: IntColumn) -> Aligned | None:
         [0, 2, 3]
     """
     launch = np.full(len(kernels), -1, np.int64)
-    ours, theirs = Calls.of_names(kernels), Calls.of_names(launches)
+    ours, theirs = CallOrder.of_names(kernels), CallOrder.of_names(launches)
     at, of = shortest_edit(ours, theirs, whole=True, most=2 * _most_left(len(kernels)))
     launch[at] = of
     whole = len(launches) == len(kernels) and bool(np.all(launch >= 0))

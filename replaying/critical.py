@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ..trace.brief import brief
 from ..trace.columns import IntColumn, distinct_rows, positions
+from ..trace.conventions import BETWEEN
 from ..trace.errors import ConvertError, UsageError
 from ..trace.frames import to_pandas
 from ..trace.intervals import sums
@@ -24,8 +25,6 @@ from .graph_building import build_graph
 from .graph_replay import Replay, replay
 from .replay_graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, UNKNOWN
 
-BETWEEN = "(between calls)"
-"""Host work outside any call."""
 _Key = TypeVar("_Key", str, tuple[str, str])
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.launch_queues import longest_gaps
+from ..analysis.device_gaps import longest_gaps
 from ..analysis.summary import Analysis, analyse, json_of
 from ..analysis.table import SCALES, Table
 from ..replaying.critical import CriticalChain

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..analysis.modules import module_class
-from ..replaying.critical import BETWEEN, CriticalChain
+from ..replaying.critical import CriticalChain
 from ..trace.columns import IntColumn, StringTable, distinct_rows, run_starts
+from ..trace.conventions import BETWEEN
 from ..trace.intervals import sums
 from ..trace.origin import origin_of_rows
 from ..trace.trace import Trace

@@ -6,6 +6,8 @@ import re
 
 ANNOTATION_SCOPE = 7
 """`scope` of a user annotation (record_function) in the ET; Kineto's category `user_annotation`."""
+BETWEEN = "(between calls)"
+"""What time of the host outside of operators and runtime calls is called: Python, or nothing."""
 EXACT_US = 2.0**43
 """Below this many µs a double with three decimals rounds to the right ns (half an ulp is under 0.5 ns)."""
 MAX_NAME = 2**16

@@ -13,7 +13,7 @@ _MAX_DIFFERENCES = 500
 
 
 @dataclass(frozen=True)
-class Calls:
+class CallOrder:
     """A thread's calls in call order: name codes and sequence numbers, int64 arrays of one length."""
 
     name: IntColumn
@@ -23,18 +23,18 @@ class Calls:
         return len(self.name)
 
     @staticmethod
-    def of_names(name: IntColumn) -> Calls:
+    def of_names(name: IntColumn) -> CallOrder:
         """Calls without numbers, which are compared by name alone."""
-        return Calls(name, np.full(len(name), -1, np.int64))
+        return CallOrder(name, np.full(len(name), -1, np.int64))
 
-    def slice(self, begin: int, end: int, step: int = 1) -> Calls:
+    def slice(self, begin: int, end: int, step: int = 1) -> CallOrder:
         """The calls from begin to end, backwards with step −1 (both ends counted from the front)."""
         part = slice(begin, end)
-        return Calls(self.name[part][::step], self.seq[part][::step])
+        return CallOrder(self.name[part][::step], self.seq[part][::step])
 
 
 def shortest_edit(
-    pattern: Calls, text: Calls, *, whole: bool = False, most: int = _MAX_DIFFERENCES
+    pattern: CallOrder, text: CallOrder, *, whole: bool = False, most: int = _MAX_DIFFERENCES
 ) -> tuple[IntColumn, IntColumn]:
     """Matched pairs, as positions on both sides, of a shortest edit script from the start of both (Myers 1986, greedy).
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.columns import IntColumn, scatter
-from ...trace.shortest_edit import Calls, shortest_edit
+from ...trace.shortest_edit import CallOrder, shortest_edit
 
 DISAGREE, NAMES, NUMBERS = 0, 1, 2
 """Evidence for a placement: numbers that differ (another iteration), names alone, numbers that agree."""
@@ -56,7 +56,7 @@ class CandidateAlignment:
         return self.alignment.matched
 
 
-def candidates_by_sequence(pattern: Calls, text: Calls) -> list[CandidateAlignment]:
+def candidates_by_sequence(pattern: CallOrder, text: CallOrder) -> list[CandidateAlignment]:
     """The place that calls with equal name and sequence number fix, if there are any; at most one."""
     i, j = unique_anchors(pattern, text)
     if not len(i):
@@ -69,7 +69,7 @@ def candidates_by_sequence(pattern: Calls, text: Calls) -> list[CandidateAlignme
     return [_judge(pattern, text, alignment)]
 
 
-def candidates_by_order(pattern: Calls, text: Calls) -> list[CandidateAlignment]:
+def candidates_by_order(pattern: CallOrder, text: CallOrder) -> list[CandidateAlignment]:
     """Every place in which the names follow each other in the same order, whole or with gaps; equally good ones."""
     alignments = _whole(pattern, text) or _with_gaps(pattern, text)
     if not alignments:
@@ -79,7 +79,7 @@ def candidates_by_order(pattern: Calls, text: Calls) -> list[CandidateAlignment]
     return [p for p in places if p.evidence > DISAGREE or p.steady >= _MIN_STEADY]
 
 
-def _whole(pattern: Calls, text: Calls) -> list[Alignment]:
+def _whole(pattern: CallOrder, text: CallOrder) -> list[Alignment]:
     sure = np.zeros(len(pattern), np.bool_)
     found = [Alignment(np.arange(at, at + len(pattern)), sure) for at in occurrences(pattern.name, text.name)]
     if found or len(text) >= len(pattern):
@@ -91,7 +91,7 @@ def _whole(pattern: Calls, text: Calls) -> list[Alignment]:
     return result
 
 
-def _with_gaps(pattern: Calls, text: Calls) -> list[Alignment]:
+def _with_gaps(pattern: CallOrder, text: CallOrder) -> list[Alignment]:
     """Align around runs of names that both have, on the diagonals (text minus pattern position) with the most runs.
 
     Every gap moves the diagonal by a few, so that votes are counted in bands.
@@ -114,7 +114,7 @@ def _with_gaps(pattern: Calls, text: Calls) -> list[Alignment]:
         if all(abs(int(diagonal[k] - diagonal[t])) > len(pattern) // 2 for t in taken):
             taken.append(k)
     middles = [k + int(votes[k]) // 2 for k in sorted(taken)]
-    names, others = Calls.of_names(pattern.name), Calls.of_names(text.name)
+    names, others = CallOrder.of_names(pattern.name), CallOrder.of_names(text.name)
     found = [align_from(names, others, int(i[k]), int(j[k])) for k in middles]
     least = _MIN_OVERLAP if _one_vocabulary(pattern.name, text.name) else _MIN_DENSITY
     return [a for a in found if _dense(a) and _overlaps(a, len(text), least)]
@@ -172,7 +172,7 @@ def _hashes(names: IntColumn, length: int) -> IntColumn:
     return value.astype(np.int64)
 
 
-def _judge(pattern: Calls, text: Calls, alignment: Alignment) -> CandidateAlignment:
+def _judge(pattern: CallOrder, text: CallOrder, alignment: Alignment) -> CandidateAlignment:
     placed = np.flatnonzero(alignment.at >= 0)
     ours, theirs = pattern.seq[placed], text.seq[alignment.at[placed]]
     both = (ours >= 0) & (theirs >= 0)
@@ -229,7 +229,7 @@ def _as_text(codes: IntColumn) -> str:
     return "".join(_NO_CHAR if code < 0 else chr(code + _FIRST_CHAR) for code in codes.tolist())
 
 
-def unique_anchors(pattern: Calls, text: Calls) -> tuple[IntColumn, IntColumn]:
+def unique_anchors(pattern: CallOrder, text: CallOrder) -> tuple[IntColumn, IntColumn]:
     """Pairs of calls with equal name and sequence number that occur once on each side, in one common order."""
     left, right = np.flatnonzero((pattern.seq >= 0) & (pattern.name >= 0)), np.flatnonzero(text.seq >= 0)
     if not len(left) or not len(right):
@@ -269,7 +269,7 @@ def _longest_increasing(values: IntColumn) -> IntColumn:
     return np.array(chain[::-1], np.int64)
 
 
-def align_at_anchors(pattern: Calls, text: Calls, i: IntColumn, j: IntColumn) -> Alignment:
+def align_at_anchors(pattern: CallOrder, text: CallOrder, i: IntColumn, j: IntColumn) -> Alignment:
     """Fill in an alignment whose anchors (pairs i, j, both ascending) are given; there must be at least one."""
     at = scatter(len(pattern), i, j)
     diagonal = j - i
@@ -287,13 +287,13 @@ def align_at_anchors(pattern: Calls, text: Calls, i: IntColumn, j: IntColumn) ->
     return Alignment(at, _unsure(pattern, text, at, i), len(i))
 
 
-def align_from(pattern: Calls, text: Calls, i: int, j: int) -> Alignment:
+def align_from(pattern: CallOrder, text: CallOrder, i: int, j: int) -> Alignment:
     """Align both ways from one pair of calls that is taken to belong together; either side may end first."""
     alignment = align_at_anchors(pattern, text, np.array([i]), np.array([j]))
     return Alignment(alignment.at, alignment.unsure)
 
 
-def _fill_diagonal(pattern: Calls, text: Calls, i: IntColumn, diagonal: int, at: IntColumn) -> None:
+def _fill_diagonal(pattern: CallOrder, text: CallOrder, i: IntColumn, diagonal: int, at: IntColumn) -> None:
     """Between anchors on one diagonal: all calls where they fit one by one, else a diff of the pieces that do not."""
     begin, end = int(i[0]), int(i[-1]) + 1
     fit = _fits(pattern.slice(begin, end), text.slice(begin + diagonal, end + diagonal))
@@ -308,7 +308,9 @@ def _fill_diagonal(pattern: Calls, text: Calls, i: IntColumn, diagonal: int, at:
             _fill_gap(pattern, text, (a, b), (a + diagonal, b + diagonal), at)
 
 
-def _fill_gap(pattern: Calls, text: Calls, left: tuple[int, int], right: tuple[int, int], at: IntColumn) -> None:
+def _fill_gap(
+    pattern: CallOrder, text: CallOrder, left: tuple[int, int], right: tuple[int, int], at: IntColumn
+) -> None:
     """Align two pieces whose ends are fixed: as far as they fit from the left, from the right, the rest by diff."""
     (a, b), (c, d) = left, right
     n = min(b - a, d - c)
@@ -326,13 +328,13 @@ def _fill_gap(pattern: Calls, text: Calls, left: tuple[int, int], right: tuple[i
         at[a + x] = c + y
 
 
-def _fits(pattern: Calls, text: Calls) -> npt.NDArray[np.bool_]:
+def _fits(pattern: CallOrder, text: CallOrder) -> npt.NDArray[np.bool_]:
     fits: npt.NDArray[np.bool_] = pattern.name == text.name
     agree: npt.NDArray[np.bool_] = (pattern.seq == text.seq) | (pattern.seq < 0) | (text.seq < 0)
     return fits & agree
 
 
-def _unsure(pattern: Calls, text: Calls, at: IntColumn, anchors: IntColumn) -> npt.NDArray[np.bool_]:
+def _unsure(pattern: CallOrder, text: CallOrder, at: IntColumn, anchors: IntColumn) -> npt.NDArray[np.bool_]:
     """Calls that, by their names and numbers, could as well be elsewhere between the neighbouring anchors.
 
     Between two anchors, what is matched is embedded as far left and as far right as it fits, in the text and the other
@@ -367,7 +369,7 @@ def _unsure(pattern: Calls, text: Calls, at: IntColumn, anchors: IntColumn) -> n
 
 
 def _mark_unnumbered(
-    pattern: Calls, text: Calls, at: IntColumn, unsure: npt.NDArray[np.bool_], ours: tuple[int, int],
+    pattern: CallOrder, text: CallOrder, at: IntColumn, unsure: npt.NDArray[np.bool_], ours: tuple[int, int],
     theirs: tuple[int, int],
 ) -> None:  # fmt: skip
     """Where both sides have calls left over, the two may be of different iterations: only sequence numbers decide."""
@@ -379,7 +381,7 @@ def _mark_unnumbered(
 
 
 def _mark_displaceable(
-    pattern: Calls, text: Calls, at: IntColumn, unsure: npt.NDArray[np.bool_], ours: tuple[int, int],
+    pattern: CallOrder, text: CallOrder, at: IntColumn, unsure: npt.NDArray[np.bool_], ours: tuple[int, int],
     theirs: tuple[int, int],
 ) -> None:  # fmt: skip
     placed = ours[0] + np.flatnonzero(at[slice(*ours)] >= 0)
@@ -393,7 +395,7 @@ def _mark_displaceable(
         unsure[placed] |= np.array(left) != np.array(right)
 
 
-def _members(calls: Calls, positions: IntColumn) -> list[tuple[int, int]]:
+def _members(calls: CallOrder, positions: IntColumn) -> list[tuple[int, int]]:
     return list(zip(calls.name[positions].tolist(), calls.seq[positions].tolist(), strict=True))
 
 

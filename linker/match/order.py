@@ -19,7 +19,7 @@ from ...schemas.kineto.kineto_calls import CpuCalls
 from ...trace.call_tree import nearest
 from ...trace.columns import IntColumn, distinct, mask_at
 from ...trace.kinds import CERTAIN, EQUIVALENT, UNLINKED
-from ...trace.shortest_edit import Calls, shortest_edit
+from ...trace.shortest_edit import CallOrder, shortest_edit
 from ..calls import EtCalls, TracePair
 from .candidate_alignments import NAMES, NUMBERS, CandidateAlignment, candidates_by_order, candidates_by_sequence
 from .result import REASONS, Match
@@ -44,7 +44,7 @@ def match_shift(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, iteration: st
 def match_sequence_and_shift(nodes: EtCalls, calls: CpuCalls, steps: IntColumn, iteration: str) -> Match:
     """Place each ET thread by sequence numbers where it has any that agree, else by the order of its names."""
 
-    def place(pattern: Calls, text: Calls) -> list[CandidateAlignment]:
+    def place(pattern: CallOrder, text: CallOrder) -> list[CandidateAlignment]:
         return candidates_by_sequence(pattern, text) or candidates_by_order(pattern, text)
 
     return _noted(place_threads(nodes, calls, steps, place, iteration, "sequence and shift"))
@@ -85,7 +85,7 @@ def match_remaining(pair: TracePair, found: Match) -> Match:
     return replace(found, call=call, link=link, reason=reason).noting(note)
 
 
-Placer = Callable[[Calls, Calls], list[CandidateAlignment]]
+Placer = Callable[[CallOrder, CallOrder], list[CandidateAlignment]]
 """Finds the places of an ET thread (first) in a Kineto thread (second)."""
 
 _NEARLY = 0.98
@@ -170,13 +170,13 @@ def _all_candidates(
     counts = [np.bincount(calls.name[a:b] + 1, minlength=width) for a, b in theirs]
     result: list[list[_Candidate]] = []
     for t, mine in enumerate(ours):
-        pattern, own = Calls(nodes.name[mine], nodes.seq[mine]), np.bincount(nodes.name[mine] + 1, minlength=width)
+        pattern, own = CallOrder(nodes.name[mine], nodes.seq[mine]), np.bincount(nodes.name[mine] + 1, minlength=width)
         own[0] = 0
         found = []
         for k, (a, b) in enumerate(theirs):
             if np.minimum(own, counts[k]).sum() < _MIN_COMMON * min(len(mine), b - a):
                 continue
-            for placement in place(pattern, Calls(calls.name[a:b], calls.seq[a:b])):
+            for placement in place(pattern, CallOrder(calls.name[a:b], calls.seq[a:b])):
                 at = placement.alignment.at
                 call = np.where(at >= 0, at + a, -1)
                 linked = call[call >= 0]
@@ -409,8 +409,8 @@ def _align(ours: _Forest, theirs: _Forest, left: list[int], right: list[int]) ->
     return pairs
 
 
-def _labels(labels: dict[int, int] | list[int], members: list[int]) -> Calls:
-    return Calls.of_names(np.array([labels[member] for member in members], np.int64))
+def _labels(labels: dict[int, int] | list[int], members: list[int]) -> CallOrder:
+    return CallOrder.of_names(np.array([labels[member] for member in members], np.int64))
 
 
 def _isomorphism(ours: _Forest, theirs: _Forest, a: int, b: int) -> list[tuple[int, int]] | None:

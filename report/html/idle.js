@@ -64,7 +64,7 @@ function idleSection(report, rank) {
         col.ns("idle_ns", "Idle"), col.ns("start", "At"),
         col.text("cause", "Cause", { hint: "Whether the next event had been launched when the gap began" }),
         col.ns("launch_ns", "Launched after", { hint: "From the gap's start to the launch of the event that ends it" }),
-        col.code("host", "Host meanwhile", { hint: "The topmost operator or runtime call that takes most of the gap" }),
+        col.code("host", "Host meanwhile", { hint: "What takes most of the gap by itself on the launching thread: an operator, a runtime call, or neither" }),
         col.ns("host_ns", "for", { like: "idle_ns" }), col.code("launched_by", "Next operator"), col.code("source", "Next line", { front: true }), col.code("after", "Next event"), col.code("before", "Event before"),
       ],
       gaps,

@@ -116,7 +116,7 @@ _decode_exact_times = msgspec.json.Decoder(list[_ExactTimes]).decode
 _decode_edges = msgspec.json.Decoder(list[tuple[int, int, str]]).decode
 
 
-class _Part(NamedTuple):
+class _ArrayBlock(NamedTuple):
     """A block of an array of the file: offset of its first element, its text as an array of its own."""
 
     at: int
@@ -194,7 +194,7 @@ class _Reader:
             except UnicodeDecodeError as error:
                 raise TraceFormatError(self.file, f"byte {at + error.start}", "is not UTF-8", _SPOILT) from None
 
-    def _parts(self, key: str, raw: msgspec.Raw, decode: Callable[[bytes], list[Any]]) -> Iterator[_Part]:
+    def _parts(self, key: str, raw: msgspec.Raw, decode: Callable[[bytes], list[Any]]) -> Iterator[_ArrayBlock]:
         """An array in blocks of whole elements, some megabytes each.
 
         A cut is right if the text up to it is a whole array: it began at an element.
@@ -211,13 +211,13 @@ class _Reader:
                     decoded = decode(text)
                 except UNREADABLE:
                     continue
-                yield _Part(at, text, decoded)
+                yield _ArrayBlock(at, text, decoded)
                 at = cut.end()
                 break
             else:
                 break
         text = b"".join((b"[", data[at:end], b"]"))
-        yield _Part(at, text, _decoded(self.file, key, decode, text))
+        yield _ArrayBlock(at, text, _decoded(self.file, key, decode, text))
 
     def _between(self, at: int) -> re.Pattern[bytes]:
         """What separates the elements of an array whose first one begins at an offset.
@@ -254,7 +254,7 @@ class _Reader:
             self.rows.usual = False
         return _decode_nodes(text)
 
-    def _first_bad(self, key: str, part: _Part, before: int) -> TraceFormatError:
+    def _first_bad(self, key: str, part: _ArrayBlock, before: int) -> TraceFormatError:
         for i, text in enumerate(part.decoded):
             try:
                 _decode_nodes(b"[" + bytes(text) + b"]")

@@ -45,6 +45,7 @@ from .stored_tables import (
     TABLES,
     Meta,
     Place,
+    StoredDigests,
     stored_name,
 )  # fmt: skip
 
@@ -99,10 +100,6 @@ def read_meta(place: Place, name: str) -> Meta:
     return meta
 
 
-class _Digests(msgspec.Struct):
-    digests: dict[str, str]
-
-
 def check_table(place: Place, table: str) -> None:
     """Refuse the file of a table that is not as it was written, for what reads it without a trace.
 
@@ -111,7 +108,7 @@ def check_table(place: Place, table: str) -> None:
     """
     path = place.of(table)
     try:
-        known = msgspec.json.decode(place.meta.read_bytes(), type=_Digests).digests
+        known = msgspec.json.decode(place.meta.read_bytes(), type=StoredDigests).digests
         found = hashlib.blake2b(digest_size=16)
         with path.open("rb") as file:
             while block := file.read(1 << 20):

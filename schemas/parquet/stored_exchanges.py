@@ -16,15 +16,9 @@ from ...trace.frames import library
 from ..communications import COMMUNICATION_COLUMNS, kind_of_name
 from ..text.transaction import protect
 from .stored_folder import StoredRank
-from .stored_tables import EXCHANGES, FACTS, Place, StoredFacts
+from .stored_tables import EXCHANGES, FACTS, Place, StoredDigests, StoredFacts
 
 _SPOILT = "write it again with etplus"
-
-
-class _Digests(msgspec.Struct):
-    """Of a rank's `Meta` what is needed here."""
-
-    digests: dict[str, str]
 
 
 def read_exchanges(stored: StoredRank) -> tuple[StoredFacts, IntColumn]:
@@ -39,7 +33,7 @@ def read_exchanges(stored: StoredRank) -> tuple[StoredFacts, IntColumn]:
     try:
         protect(path)
         content = path.read_bytes()
-        known = msgspec.json.decode(place.meta.read_bytes(), type=_Digests).digests.get(EXCHANGES)
+        known = msgspec.json.decode(place.meta.read_bytes(), type=StoredDigests).digests.get(EXCHANGES)
     except OSError as error:
         raise TraceFormatError(os.fspath(path), "", f"cannot be read ({error.strerror})", _SPOILT) from None
     except UNREADABLE as error:

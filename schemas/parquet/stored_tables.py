@@ -128,6 +128,12 @@ class Meta(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     chunks: list[tuple[int, str]]
 
 
+class StoredDigests(msgspec.Struct):
+    """Of a rank's `Meta` what shows whether a file is as it was written."""
+
+    digests: dict[str, str]
+
+
 class StoredFacts(msgspec.Struct, frozen=True):
     """What a rank is, in the metadata of its exchanges.
 

@@ -53,7 +53,7 @@ Block = tuple[int, int, memoryview]
 """Begin and end of consecutive records in a document, and the JSON array of them, good until the next is asked for."""
 
 
-class Records(NamedTuple):
+class RecordSpans(NamedTuple):
     """Consecutive records of a document: their texts, braces included, and their spans."""
 
     texts: list[bytes]
@@ -307,7 +307,7 @@ def _growing(limit: int) -> Iterator[int]:
     yield limit
 
 
-def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], Records, tuple[int, int]]:
+def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], RecordSpans, tuple[int, int]]:
     """Parse the document just far enough to have the records' texts, however they are laid out: the header, the
     records, and the offsets just after the array's "[" and of its "]".
 
@@ -321,7 +321,7 @@ def parse_records(data: bytes, key: str) -> tuple[dict[str, msgspec.Raw], Record
     texts = [bytes(raw) for raw in decode_raws(header.pop(key))]
     body = opening(data, key)
     start, end = _spans_of(data, texts, body)
-    return header, Records(texts, start, end), (body, data.find(b"]", end[-1] if len(end) else body))
+    return header, RecordSpans(texts, start, end), (body, data.find(b"]", end[-1] if len(end) else body))
 
 
 def opening(data: bytes, key: str) -> int:

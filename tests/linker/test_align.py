@@ -14,25 +14,25 @@ from etplus.linker.match.candidate_alignments import (
     occurrences,
     unique_anchors,
 )
-from etplus.trace.shortest_edit import Calls, shortest_edit
+from etplus.trace.shortest_edit import CallOrder, shortest_edit
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 Pairs = list[tuple[int, int]]
 
 
-def calls(names: str | list[int], numbers: list[int] | None = None) -> Calls:
+def calls(names: str | list[int], numbers: list[int] | None = None) -> CallOrder:
     """Calls named by letters (a is 0) or codes, with sequence numbers."""
     codes = [ord(c) - ord("a") for c in names] if isinstance(names, str) else names
-    return Calls(np.array(codes, np.int64), np.array([-1] * len(codes) if numbers is None else numbers, np.int64))
+    return CallOrder(np.array(codes, np.int64), np.array([-1] * len(codes) if numbers is None else numbers, np.int64))
 
 
-def fit(one: Calls, i: int, other: Calls, j: int) -> bool:
+def fit(one: CallOrder, i: int, other: CallOrder, j: int) -> bool:
     a, b = int(one.seq[i]), int(other.seq[j])
     return bool(one.name[i] == other.name[j]) and (a == b or a < 0 or b < 0)
 
 
-def longest_common(one: Calls, other: Calls) -> int:
+def longest_common(one: CallOrder, other: CallOrder) -> int:
     """Length of a longest common subsequence, by the textbook's recursion."""
 
     @cache
@@ -45,13 +45,13 @@ def longest_common(one: Calls, other: Calls) -> int:
     return length(0, 0)
 
 
-def check_pairs(one: Calls, other: Calls, i: list[int], j: list[int]) -> None:
+def check_pairs(one: CallOrder, other: CallOrder, i: list[int], j: list[int]) -> None:
     """The pairs fit, and both sides ascend: no call has two partners, none cross."""
     assert all(fit(one, a, other, b) for a, b in zip(i, j, strict=True))
     assert sorted(set(i)) == i and sorted(set(j)) == j
 
 
-def check(alignment: Alignment, pattern: Calls, text: Calls) -> None:
+def check(alignment: Alignment, pattern: CallOrder, text: CallOrder) -> None:
     placed = np.flatnonzero(alignment.at >= 0)
     check_pairs(pattern, text, placed.tolist(), alignment.at[placed].tolist())
     assert alignment.matched == len(placed)
@@ -153,7 +153,7 @@ def test_either_side_may_end_first() -> None:
 
 
 @st.composite
-def numbered(draw: st.DrawFn) -> Calls:
+def numbered(draw: st.DrawFn) -> CallOrder:
     """A thread of few names in which now and then a number rises."""
     names = draw(st.lists(st.integers(0, 1), min_size=1, max_size=10))
     numbers, number = [], 0
@@ -166,13 +166,13 @@ def numbered(draw: st.DrawFn) -> Calls:
 
 @given(numbered(), numbered())
 @example(calls("abba", [3, -1, -1, 4]), calls("aba", [3, -1, 4]))
-def test_no_event_is_linked_twice(pattern: Calls, text: Calls) -> None:
+def test_no_event_is_linked_twice(pattern: CallOrder, text: CallOrder) -> None:
     i, j = unique_anchors(pattern, text)
     assume(len(i))
     check(align_at_anchors(pattern, text, i, j), pattern, text)
 
 
-def embeddings(pattern: Calls, text: Calls, fixed: dict[int, int]) -> list[list[int]]:
+def embeddings(pattern: CallOrder, text: CallOrder, fixed: dict[int, int]) -> list[list[int]]:
     """Every way to find the pattern in the text as a subsequence, with the fixed pairs as they are."""
     ways: list[list[int]] = [[]]
     for i in range(len(pattern)):
@@ -182,7 +182,7 @@ def embeddings(pattern: Calls, text: Calls, fixed: dict[int, int]) -> list[list[
 
 
 @st.composite
-def thinned(draw: st.DrawFn) -> tuple[Calls, Calls, list[int]]:
+def thinned(draw: st.DrawFn) -> tuple[CallOrder, CallOrder, list[int]]:
     """A thread, what is left of it when some calls get lost, and where that truly stands.
 
     The numbers rise from call to call or stay, as a thread's do, or a call has none. The outermost calls that are
@@ -196,11 +196,11 @@ def thinned(draw: st.DrawFn) -> tuple[Calls, Calls, list[int]]:
     numbers = [0, *(n if k else -1 for n, k in zip(rising[1:], numbered[1:-1], strict=True)), 99]
     kept = [0, *(k for k in range(1, len(names) - 1) if draw(st.booleans())), len(names) - 1]
     text = calls(names, numbers)
-    return Calls(text.name[kept], text.seq[kept]), text, kept
+    return CallOrder(text.name[kept], text.seq[kept]), text, kept
 
 
 @given(thinned())
-def test_a_sure_call_is_where_it_truly_is(case: tuple[Calls, Calls, list[int]]) -> None:
+def test_a_sure_call_is_where_it_truly_is(case: tuple[CallOrder, CallOrder, list[int]]) -> None:
     """Calls got lost on one side. Whatever the alignment then calls sure is the truth: no other one explains it."""
     pattern, text, truth = case
     i, j = unique_anchors(pattern, text)
@@ -214,7 +214,7 @@ def test_a_sure_call_is_where_it_truly_is(case: tuple[Calls, Calls, list[int]]) 
 
 
 @given(thinned())
-def test_a_call_with_one_place_is_sure(case: tuple[Calls, Calls, list[int]]) -> None:
+def test_a_call_with_one_place_is_sure(case: tuple[CallOrder, CallOrder, list[int]]) -> None:
     """Doubt is not spread further than needed: what stands at one place in every explanation is sure."""
     pattern, text, truth = case
     i, j = unique_anchors(pattern, text)
@@ -230,7 +230,7 @@ def test_a_run_of_equal_names_of_which_one_raised(lost: list[int], unsure: list[
     names, numbers = "abbbbbc", [1, -1, -1, -1, -1, -1, 2]
     text = calls(names, numbers)
     kept = [k for k in range(len(names)) if k not in lost]
-    pattern = Calls(text.name[kept], text.seq[kept])
+    pattern = CallOrder(text.name[kept], text.seq[kept])
     alignment = align_at_anchors(pattern, text, *unique_anchors(pattern, text))
     assert alignment.matched == len(pattern)
     assert np.flatnonzero(alignment.unsure).tolist() == unsure
@@ -262,7 +262,7 @@ def test_long_threads_are_aligned_in_little_time() -> None:
     kept = sorted(set(range(100_000)) - set(rng.sample(range(100_000), 100)))
     there = sorted(set(range(100_000)) - set(rng.sample(range(100_000), 100)))
     whole = calls(names, [n if n % 3 == 0 else -1 for n in numbers])
-    pattern, text = (Calls(whole.name[side], whole.seq[side]) for side in (kept, there))
+    pattern, text = (CallOrder(whole.name[side], whole.seq[side]) for side in (kept, there))
     alignment = align_at_anchors(pattern, text, *unique_anchors(pattern, text))
     place = {original: k for k, original in enumerate(there)}
     truth = np.array([place.get(original, -1) for original in kept])

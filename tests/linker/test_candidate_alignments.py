@@ -13,7 +13,7 @@ from etplus.linker.match.candidate_alignments import (
     candidates_by_order,
     candidates_by_sequence,
 )
-from etplus.trace.shortest_edit import Calls
+from etplus.trace.shortest_edit import CallOrder
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,19 +22,19 @@ ITERATION = [RNG.randrange(30) for _ in range(80)]
 """Names of one iteration; two of them at a time are rarely equal."""
 
 
-def thread(names: list[int], numbers: list[int] | None = None) -> Calls:
-    return Calls(np.array(names, np.int64), np.array(numbers or [-1] * len(names), np.int64))
+def thread(names: list[int], numbers: list[int] | None = None) -> CallOrder:
+    return CallOrder(np.array(names, np.int64), np.array(numbers or [-1] * len(names), np.int64))
 
 
-def counted(iterations: int, first: int = 100) -> Calls:
+def counted(iterations: int, first: int = 100) -> CallOrder:
     """Iterations in which every fourth call has a number of its own."""
     names = ITERATION * iterations
     return thread(names, [first + k // 4 if k % 4 == 0 else -1 for k in range(len(names))])
 
 
-def part(calls: Calls, begin: int, end: int, *, without: tuple[int, ...] = ()) -> Calls:
+def part(calls: CallOrder, begin: int, end: int, *, without: tuple[int, ...] = ()) -> CallOrder:
     kept = [k for k in range(begin, end) if k not in without]
-    return Calls(calls.name[kept], calls.seq[kept])
+    return CallOrder(calls.name[kept], calls.seq[kept])
 
 
 def starts(places: list[object]) -> list[int]:

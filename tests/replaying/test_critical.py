@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from etplus.replaying.constants import fit_constants
-from etplus.replaying.critical import BETWEEN, binding_edges, critical_chain, critical_path, resource_bounds
+from etplus.replaying.critical import binding_edges, critical_chain, critical_path, resource_bounds
 from etplus.replaying.graph_replay import Replay, replay
 from etplus.replaying.replay_graph import DURATION, Edges, ReplayGraph
+from etplus.trace.conventions import BETWEEN
 from etplus.trace.errors import UsageError
 from etplus.trace.kinds import GPU
 from etplus.trace.selection import call_between

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from etplus.trace.shortest_edit import Calls, shortest_edit
+from etplus.trace.shortest_edit import CallOrder, shortest_edit
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,8 +12,8 @@ Numbered = list[tuple[int, int]]
 NUMBERED = st.lists(st.tuples(st.integers(0, 1), st.integers(-1, 1)), max_size=7)
 
 
-def calls(name: list[int], seq: list[int] | None = None) -> Calls:
-    return Calls(np.array(name, np.int64), np.array(seq if seq is not None else [-1] * len(name), np.int64))
+def calls(name: list[int], seq: list[int] | None = None) -> CallOrder:
+    return CallOrder(np.array(name, np.int64), np.array(seq if seq is not None else [-1] * len(name), np.int64))
 
 
 def longest_common(one: Numbered, other: Numbered) -> int:
@@ -76,5 +76,5 @@ def test_slices_and_names_alone() -> None:
     back = table.slice(1, 4, -1)
     assert len(table) == 4 and back.name.tolist() == [8, 7, 6] and back.seq.tolist() == [4, 3, 2]
     assert table.slice(0, 2).name.tolist() == [5, 6]
-    plain = Calls.of_names(table.name)
+    plain = CallOrder.of_names(table.name)
     assert plain.name.tolist() == [5, 6, 7, 8] and plain.seq.tolist() == [-1] * 4
