@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,7 +16,6 @@ from ..analysis.summary import Analysis
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, grouped
 from ..trace.kinds import ACCUMULATION, BACKWARD, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
-from ..trace.tables import OP
 from .finding import LIKELY, Candidate, Evidence, Intervention
 from .module_paths import place_of
 from .ranks_of_case import RankOfCase, worst_rank
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 
 _LEAST_ROUNDS = 8
 """So many rounds at least: fewer are as often layers of a model."""
+_STEPS = 20
+"""What is left of calls around loops is rounded to such parts: each other factor is a pass over the graph."""
 _MOST_PERIOD = 4
 """Operators of a round at most."""
 _SMALL_NS = 100_000
@@ -227,10 +228,12 @@ class SmallOperators:
         if items.on_device:
             changes.append(Intervention(f"kernel*{left}", items.rows(every)))
         around = _time_around(items, loops)
+        alike: dict[float, list[int]] = {}
         for call, between in around.items():
             own = int(trace.self_ns[call])
             factor = 1 - (1 - left) * min(between, own) / max(own, 1)
-            changes.append(Intervention(f"cpu*{factor:.6f}", trace.calls.source[[call]]))
+            alike.setdefault(round(factor * _STEPS) / _STEPS, []).append(call)
+        changes += [Intervention(f"cpu*{factor}", trace.calls.source[calls]) for factor, calls in sorted(alike.items())]
         return tuple(changes)
 
 
@@ -257,15 +260,23 @@ def _with_ends(items: WorkItems, loop: OperatorLoop) -> tuple[IntColumn, int, in
     first begins and the last ends, ns."""
     calls, names = items.trace.calls, items.trace.names
     tops = _tops(items, loop.items)
-    siblings = np.flatnonzero(
-        (calls.parent == calls.parent[tops[0]]) & (calls.thread == calls.thread[tops[0]]) & (calls.kind == OP)
-    )
-    first, last = np.searchsorted(siblings, [tops[0], tops[-1]])
-    while first > 0 and names[calls.name[siblings[first - 1]]] in _OPENS:
+    order, place = items.siblings
+    alike = tops[(calls.parent[tops] == calls.parent[tops[0]]) & (calls.thread[tops] == calls.thread[tops[0]])]
+    first, last = int(place[alike[0]]), int(place[alike[-1]])
+
+    def beside(at: int, others: Container[str]) -> bool:
+        """Whether the operator at a place has the caller and thread of the loop's first one, and one of these names."""
+        if not 0 <= at < len(order):
+            return False
+        call = order[at]
+        same = calls.parent[call] == calls.parent[tops[0]] and calls.thread[call] == calls.thread[tops[0]]
+        return bool(same) and names[calls.name[call]] in others
+
+    while beside(first - 1, _OPENS):
         first -= 1
-    while last + 1 < len(siblings) and names[calls.name[siblings[last + 1]]] in _CLOSES:
+    while beside(last + 1, _CLOSES):
         last += 1
-    every = np.union1d(tops, siblings[first : last + 1])
+    every = np.union1d(tops, order[first : last + 1])
     return every, int(calls.ts[every[0]]), int(calls.end[every[-1]])
 
 

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -116,6 +117,17 @@ class WorkItems:
     def __len__(self) -> int:
         return len(self.ns)
 
+    @cached_property
+    def siblings(self) -> tuple[IntColumn, IntColumn]:
+        """Operators of the trace by caller and thread, then in order, int64; and of each call its place among them, −1
+        for what is none."""
+        calls = self.trace.calls
+        ops = np.flatnonzero(calls.kind == OP)
+        order = ops[np.lexsort((ops, calls.thread[ops], calls.parent[ops]))]
+        place = np.full(len(calls), -1, np.int64)
+        place[order] = np.arange(len(order))
+        return order, place
+
     def name(self, item: int) -> str:
         """The operator's name, or else the kernel's."""
         call = int(self.call[item])
@@ -124,9 +136,11 @@ class WorkItems:
     def kernel(self, item: int) -> str:
         """Name of its longest kernel; on a CPU the operator's."""
         events = self.event[self.first[item] : self.first[item + 1]]
-        table = self.trace.gpu if self.on_device else self.trace.calls
-        ns = table.end[events] - table.ts[events]
-        return self.trace.name_at(int(table.name[events[int(ns.argmax())]]))
+        if self.on_device:
+            names, ns = self.trace.gpu.name, self.trace.gpu.dur[events]
+        else:
+            names, ns = self.trace.calls.name, self.trace.calls.end[events] - self.trace.calls.ts[events]
+        return self.trace.name_at(int(names[events[int(ns.argmax())]]))
 
     def label(self, item: int) -> str:
         """The operator's name, or else the kernel's short one; for a sentence."""
