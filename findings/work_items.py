@@ -136,10 +136,9 @@ class WorkItems:
     def kernel(self, item: int) -> str:
         """Name of its longest kernel; on a CPU the operator's."""
         events = self.event[self.first[item] : self.first[item + 1]]
-        if self.on_device:
-            names, ns = self.trace.gpu.name, self.trace.gpu.dur[events]
-        else:
-            names, ns = self.trace.calls.name, self.trace.calls.end[events] - self.trace.calls.ts[events]
+        gpu, calls = self.trace.gpu, self.trace.calls
+        names: npt.NDArray[np.int32] = gpu.name if self.on_device else calls.name
+        ns = gpu.dur[events] if self.on_device else calls.end[events] - calls.ts[events]
         return self.trace.name_at(int(names[events[int(ns.argmax())]]))
 
     def label(self, item: int) -> str:
