@@ -20,6 +20,7 @@ from ..trace.printable import printable
 from .terminal import red
 
 COMMANDS = {
+    "record": "record an unchanged PyTorch program and link each rank",
     "link": "join an Execution Trace with a Kineto trace into ET+",
     "batch": "link all ranks of a job, and report on them together",
     "convert": "convert ET+ to what simulators and viewers read, and back",

@@ -1,0 +1,103 @@
+"""`etplus record`: run an unchanged program, record a window of it, link each rank."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from pathlib import Path
+
+from ..jobs.batch import link_many
+from ..jobs.job_text import report_text
+from ..recording import Plan, record_program
+from ..schemas.text.transaction import make_folder
+from ..trace.errors import EtplusError, UsageError
+from ..trace.printable import printable
+from .terminal import say
+
+_DESCRIPTION = """\
+Run a PyTorch program as it is, record some of its steps with both of PyTorch's
+observers (Execution Trace and Kineto trace with Python stacks, shapes and
+modules), link each rank when the program has ended, and print the summary to
+standard error. Output and exit status are the program's.
+"""
+_EPILOG = """\
+A step is a step of the optimizer, whatever the number of backward passes
+before it; in a program without an optimizer, a forward pass of an outermost
+module. Steps are counted from 0. Where there are neither, record by time.
+
+examples:
+  etplus record -- python train.py --epochs 1
+  etplus record --steps 100-102 -o traces -- torchrun --nproc-per-node 2 train.py
+  etplus record --seconds 20-25 -- python serve.py
+
+Then `etplus analyze traces/etplus` and `etplus report traces/etplus` read them.
+
+Exit status: that of the program, 128 + N where signal N ended it; 2 where it
+cannot be started.
+"""
+_WINDOW = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(?:-(\d{1,9}(?:\.\d{1,6})?))?", re.ASCII)
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    parser.description, parser.epilog = _DESCRIPTION, _EPILOG
+    parser.usage = f"{parser.prog} [--steps A-B | --seconds S] [-o DIR] [--] COMMAND ..."
+    add = parser.add_argument
+    window = parser.add_mutually_exclusive_group()
+    window.add_argument("--steps", type=_steps, metavar="A-B", help="steps to record, from 1 (default: 10-12)")
+    window.add_argument("--seconds", type=_seconds, metavar="S",
+        help="record by time, in seconds after PyTorch is imported: 5 for the first five, or 20-25")  # fmt: skip
+    add("-o", "--output", default="traces", metavar="DIR", help="folder for the traces (default: traces)")
+    add("program", nargs=argparse.REMAINDER, metavar="COMMAND", help="the program and its arguments, best after --")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the program, link what was recorded; returns the program's exit status."""
+    words = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
+    if not words:
+        raise UsageError("no program was given; give it after --, as in: etplus record -- python train.py")
+    folder = make_folder(arguments.output)
+    plan = arguments.seconds or arguments.steps or Plan(10, 12)
+    recorded = record_program(words, folder, plan)
+    for note in recorded.notes:
+        say(f"etplus record: {printable(note, ' ')}")
+    if recorded.ranks:
+        _link(folder, recorded.ranks)
+    return recorded.status
+
+
+def _link(folder: Path, ranks: tuple[int, ...]) -> None:
+    """Link the ranks and print the summary; what fails is a line, since the exit status is the program's."""
+    try:
+        batch = link_many(folder, et="rank-*.et.json.gz", kineto="rank-*.kineto.json.gz", ranks=ranks)
+    except EtplusError as error:
+        say(f"etplus record: recorded, but not linked: {printable(str(error), ' ')}")
+        return
+    say(f"{report_text(batch.report)}wrote   {folder}/ (rank-N.et.json.gz, rank-N.kineto.json.gz),\n"
+        f"        {batch.output}/ (rank_N.etplus.json.gz, job_report.json)")  # fmt: skip
+
+
+def _steps(text: str) -> Plan:
+    """ "10-12" or "10"."""
+    first, last = _numbers(text)
+    if not (first.is_integer() and last.is_integer() and 1 <= first <= last):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must be steps from 1, such as 10-12; a step begins where the one before it ends, so that step 0 "
+            "cannot be recorded"
+        )
+    return Plan(int(first), int(last))
+
+
+def _seconds(text: str) -> Plan:
+    """ "5" or "20-25"."""
+    first, last = _numbers(text)
+    if "-" not in text:
+        first = 0.0
+    if not first < last:
+        raise argparse.ArgumentTypeError(f"{text!r} must be seconds, such as 5 or 20-25")
+    return Plan(first, last, by_time=True)
+
+
+def _numbers(text: str) -> tuple[float, float]:
+    found = _WINDOW.fullmatch(text)
+    return (float(found[1]), float(found[2] or found[1])) if found else (math.nan, math.nan)

@@ -1,0 +1,458 @@
+"""The recorder inside of a program: finds its steps and records a window of them with both of PyTorch's observers.
+
+What it is to do is in the variable ETPLUS_RECORD, a JSON object: `folder` for the files, and `steps` or `seconds`, each
+the first and the last. It leaves `PID.et.json`, `PID.kineto.json` and `PID.status.json`, which says how far it came.
+Nothing in here raises into the program or prints.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import importlib.util
+import inspect
+import json
+import os
+import re
+import sys
+import threading
+import time
+import uuid
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "ETPLUS_RECORD"
+_LAUNCHERS = re.compile(r"(?:^|[/\\])(?:torchrun|accelerate|deepspeed)$|^torch\.distributed\.(?:run|launch)$")
+_NOTICE = re.compile(
+    rb"abling Execution Trace Observer|^USDT:.*profiler_st(?:art|op)|^STAGE:.*ActivityProfilerController"
+)
+_OF_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks on modules"
+OPTIMIZER, FORWARD, TIME = "optimizer steps", "forward passes", "seconds"
+
+
+def install() -> None:
+    """Have PyTorch's import set up the recorder; until then nothing else is done."""
+    plan = json.loads(os.environ[VARIABLE])
+    Path(plan["folder"], "started").touch()
+    sys.meta_path.insert(0, _WaitForTorch(plan))
+
+
+class _WaitForTorch:
+    """A finder of modules that looks for `torch` only, once, as the others find it."""
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        self._plan = plan
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        loader: Any = spec.loader
+        execute = loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            with contextlib.suppress(AttributeError):
+                del loader.exec_module
+            execute(module)
+            Recorder(self._plan).arm()
+
+        loader.exec_module = exec_module
+        return spec
+
+
+class _StepEnd(dict):  # type: ignore[type-arg]
+    """The keyword arguments of an `Optimizer.step()`, which go when it has returned, and then say so.
+
+    PyTorch's hook after a step still runs within the annotation of the step. A window that began or ended there would
+    cut the annotation, and steps would not nest with it.
+    """
+
+    ended: Callable[[], None] | None = None
+
+    def __del__(self) -> None:
+        if self.ended is not None:
+            self.ended()
+
+
+class Recorder:
+    """Counts the steps of this process, records a window of them, and is gone."""
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        self._folder = Path(plan["folder"])
+        self._by_time = "seconds" in plan
+        self._first, self._last = plan["seconds" if self._by_time else "steps"]
+        self._done = 0  # steps that are over
+        self._kind = ""
+        self._hooks: list[Any] = []  # those for optimizers
+        self._module_hooks: list[Any] = []
+        self._optimizer: Any = None  # weak; the one whose steps count
+        self._others: dict[int, int] = {}  # steps of other optimizers since its last one
+        self._local = threading.local()
+        self._thread: int | None = None  # whose forward passes count, and which records
+        self._profiler: Any = None
+        self._observer: Any = None
+        self._pid = 0
+        self._over = self._complete = False
+        self._status: dict[str, Any] = {"state": "waiting", "reason": ""}
+
+    def arm(self) -> None:
+        """Register the hooks, or say why that cannot be."""
+        words = [word for word in sys.orig_argv[1:4] if not word.startswith("-")]
+        self._status["launcher"] = "RANK" not in os.environ and any(map(_LAUNCHERS.search, words))
+        with self._reporting():
+            import torch
+
+            self._status["torch"] = str(torch.__version__)
+            if self._status["launcher"]:
+                return
+            from torch.optim import optimizer
+
+            if not hasattr(torch.profiler, "ExecutionTraceObserver") or not hasattr(
+                optimizer, "register_optimizer_step_post_hook"
+            ):
+                self._fail(f"PyTorch {torch.__version__} is too old; 2.0 or later is needed")
+                return
+            atexit.register(self._at_exit)
+            if self._by_time:
+                self._kind = TIME
+                self._wait(self._first, self._begin_window)
+            else:
+                self._hooks = [
+                    optimizer.register_optimizer_step_pre_hook(self._before_step),
+                    optimizer.register_optimizer_step_post_hook(self._after_step),
+                ]
+                self._add_module_hooks()
+            self._write()
+
+    def _add_module_hooks(self) -> None:
+        from torch.nn.modules import module
+
+        # torch.compile warns of hooks on all modules; ours do nothing in compiled code.
+        warnings.filterwarnings("ignore", _OF_HOOKS)
+        always = {"always_call": True}
+        if "always_call" not in inspect.signature(module.register_module_forward_hook).parameters:
+            always = {}
+        self._module_hooks = [
+            module.register_module_forward_pre_hook(self._before_forward),
+            module.register_module_forward_hook(self._after_forward, **always),
+        ]
+
+    def _drop_module_hooks(self) -> None:
+        self._drop(self._module_hooks)
+        warnings.filters[:] = [found for found in warnings.filters if getattr(found[1], "pattern", "") != _OF_HOOKS]  # type: ignore[index]
+
+    # Steps by optimizer
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
+        import torch
+
+        if self._over or _is_compiling(torch) or not self._counts(optimizer):
+            return None
+        self._drop_module_hooks()
+        kwargs = _StepEnd(kwargs)
+        self._local.step = kwargs  # until `_after_step`; a step that raises is none
+        return args, kwargs
+
+    def _after_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        ending = getattr(self._local, "step", None)
+        if ending is not None:
+            ending.ended = self._optimizer_step_over
+            self._local.step = None
+
+    def _optimizer_step_over(self) -> None:
+        with self._reporting():
+            self._boundary(OPTIMIZER)
+
+    def _counts(self, optimizer: Any) -> bool:
+        """Whether a step of this optimizer is one of the program.
+
+        Of several that take turns the first one is. Another takes its place when it makes two steps without it.
+        """
+        if self._optimizer is not None and self._optimizer() is optimizer:
+            self._others.clear()
+            return True
+        self._others[id(optimizer)] = self._others.get(id(optimizer), 0) + 1
+        if self._optimizer is None or self._optimizer() is None or self._others[id(optimizer)] > 1:
+            self._optimizer = weakref.ref(optimizer)
+            self._others.clear()
+            return True
+        return False
+
+    # Steps by forward pass, where there is no optimizer
+
+    def _before_forward(self, *_: Any) -> None:
+        import torch
+
+        if _is_compiling(torch):
+            return
+        self._local.depth = depth = getattr(self._local, "depth", 0) + 1
+        if depth == 1 and _optimizer_exists(torch):  # before anything is compiled with hooks in it
+            self._drop_module_hooks()
+
+    def _after_forward(self, *_: Any) -> None:
+        import torch
+
+        if _is_compiling(torch):
+            return
+        self._local.depth = depth = getattr(self._local, "depth", 0) - 1
+        if depth == 0 and not self._over:
+            if self._thread is None:
+                self._thread = threading.get_ident()
+            with self._reporting():
+                self._boundary(FORWARD)
+
+    # The window
+
+    def _boundary(self, kind: str) -> None:
+        """One step is over and the next begins."""
+        if self._over or (self._profiler is not None and threading.get_ident() != self._thread):
+            return
+        if kind != self._kind:
+            self._kind, self._done = kind, 0
+        self._done += 1
+        if self._profiler is not None:
+            with _without_notices(self._folder):
+                self._profiler.step()
+            if self._done == self._first:
+                self._mark()
+            if self._done > self._last:
+                self._end()
+        elif self._done >= max(self._first - 1, 1):
+            self._begin()
+        elif self._done == 1:
+            self._write()
+
+    def _begin_window(self) -> None:
+        if self._profiler is None and not self._over:
+            with self._reporting():
+                self._begin()
+                if self._profiler is not None:
+                    self._wait(self._last - self._first, self._end_window)
+
+    def _end_window(self) -> None:
+        if self._profiler is not None and not self._over:
+            with self._reporting():
+                self._end()
+
+    def _wait(self, seconds: float, then: Callable[[], None]) -> None:
+        """Call `then` later on the main thread, which alone PyTorch's profiler sees if it starts there."""
+
+        def call_back(_argument: Any) -> int:
+            then()
+            return 0
+
+        self._callback = call = _CALLBACK(call_back)  # kept as long as it can be called
+
+        def later() -> None:
+            time.sleep(seconds)
+            ctypes.pythonapi.Py_AddPendingCall(call, None)
+
+        threading.Thread(target=later, daemon=True, name="etplus-record").start()
+
+    def _begin(self) -> None:
+        """Start both observers, with a step to warm up if there is one."""
+        import torch
+
+        self._status["rank"] = rank = _rank(torch)
+        try:
+            Path(self._folder, f"rank-{rank}.claim").touch(exist_ok=False)
+        except FileExistsError:
+            self._fail(f"another process has recorded as rank {rank}")
+            return
+        if torch.autograd._profiler_enabled():
+            self._fail("the program itself was profiling when the window began")
+            return
+        self._pid, self._thread = os.getpid(), threading.get_ident()
+        self._observer = _observer(torch, self._path("et"))
+        if self._observer is None:
+            self._fail("the program itself records an Execution Trace")
+            return
+        options: dict[str, Any] = {"record_shapes": True, "with_stack": True, "on_trace_ready": self._window_over}
+        options |= _device_options(torch)
+        if not self._by_time:
+            done, first, last, action = self._done, self._first, self._last, torch.profiler.ProfilerAction
+
+            def schedule(number: int) -> Any:
+                step = number if number >= done else done  # the profiler asks for step 0 when it is made
+                if step < first:
+                    return action.WARMUP
+                return action.RECORD if step < last else action.RECORD_AND_SAVE if step == last else action.NONE
+
+            options["schedule"] = schedule
+        self._profiler = _profiler(torch, self._observer, options)
+        if not self._by_time:
+            self._profiler.step_num = self._done  # so that its annotations have the numbers of the steps
+        with _without_notices(self._folder):
+            self._profiler.start()
+        self._status["state"] = "recording"
+        self._write()
+        if self._by_time or self._done >= self._first:
+            self._mark()
+
+    def _mark(self) -> None:
+        """Make the annotation that proves that two files are of one recording (`linker.rank_claims`)."""
+        import torch
+
+        with torch.profiler.record_function(f"etplus.run={uuid.uuid4()} rank={self._status['rank']}"):
+            pass
+        self._status["marked"] = True
+
+    def _window_over(self, _profiler: Any) -> None:
+        self._complete = self._status.get("marked", False)
+
+    def _end(self) -> None:
+        """Stop for good, and write both traces if there was a window."""
+        self._over = True
+        profiler, self._profiler = self._profiler, None
+        observer, self._observer = self._observer, None
+        try:
+            with _without_notices(self._folder):
+                if profiler is not None:
+                    profiler.stop()
+                if observer is not None:
+                    observer.unregister_callback()  # completes the file
+            if self._complete:
+                profiler.export_chrome_trace(str(self._path("kineto")))
+                self._status["state"] = "recorded"
+        finally:
+            self._drop_module_hooks()
+            self._drop(self._hooks)
+            self._write()
+
+    def _at_exit(self) -> None:
+        """The program ends: what there is of the window is kept."""
+        if self._pid not in (0, os.getpid()):  # a fork of the process that recorded
+            return
+        with self._reporting():
+            if not self._over:
+                self._status["cut"] = self._profiler is not None
+                self._end()
+
+    # What is left behind
+
+    def _path(self, what: str) -> Path:
+        return self._folder / f"{os.getpid()}.{what}.json"
+
+    def _fail(self, reason: str) -> None:
+        self._status |= {"state": "failed", "reason": reason}
+        self._end()
+
+    def _write(self) -> None:
+        self._status |= {"kind": self._kind, "steps": self._done}
+        temporary = self._path("part")
+        temporary.write_text(json.dumps(self._status))
+        temporary.replace(self._path("status"))
+
+    @contextlib.contextmanager
+    def _reporting(self) -> Iterator[None]:
+        """Whatever fails is a line in the status, and the program goes on."""
+        try:
+            yield
+        except Exception as error:
+            with contextlib.suppress(Exception):
+                self._fail(f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}")
+
+    @staticmethod
+    def _drop(hooks: list[Any]) -> None:
+        while hooks:
+            hooks.pop().remove()
+
+
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+
+
+@contextlib.contextmanager
+def _without_notices(folder: Path) -> Iterator[None]:
+    """Keep what PyTorch's observers say of starting and stopping out of standard error; anything else is handed on."""
+    try:
+        sys.stderr.flush()
+        before = os.dup(2)
+    except (OSError, AttributeError, ValueError):  # closed
+        yield
+        return
+    with open(folder / f"{os.getpid()}.stderr", "w+b") as kept:  # noqa: PTH123
+        os.dup2(kept.fileno(), 2)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Exception):
+                sys.stderr.flush()
+            os.dup2(before, 2)
+            os.close(before)
+            kept.seek(0)
+            for line in kept:
+                if not _NOTICE.search(line):
+                    os.write(2, line)
+
+
+def _is_compiling(torch: Any) -> bool:
+    compiler = getattr(torch, "compiler", None)
+    return bool(getattr(compiler, "is_compiling", torch.jit.is_scripting)())
+
+
+def _optimizer_exists(torch: Any) -> bool:
+    """Whether the program has made an optimizer: PyTorch then has put hooks around `step` of its class."""
+    pending = [torch.optim.Optimizer]
+    while pending:
+        kind = pending.pop()
+        if getattr(kind.__dict__.get("step"), "hooked", False):
+            return True
+        pending += kind.__subclasses__()
+    return False
+
+
+def _rank(torch: Any) -> int:
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    rank = os.environ.get("RANK", "0")
+    return int(rank) if rank.isdecimal() else 0
+
+
+def _device_options(torch: Any) -> dict[str, Any]:
+    """What is recorded of a GPU, where there is one."""
+    activity = torch.profiler.ProfilerActivity
+    if not torch.cuda.is_available():
+        return {"activities": [activity.CPU]}
+    options: dict[str, Any] = {"activities": [activity.CPU, activity.CUDA]}
+    config = torch._C._profiler._ExperimentalConfig
+    if "enable_cuda_sync_events" in (config.__init__.__doc__ or ""):  # pybind11 puts the signature here
+        options["experimental_config"] = config(enable_cuda_sync_events=True)
+    return options
+
+
+def _observer(torch: Any, path: Path) -> Any:
+    """An observer that will write to `path`; None where the process has one already."""
+    observer = torch.profiler.ExecutionTraceObserver()
+    observer.register_callback(str(path))
+    if path.exists():
+        return observer
+    observer._registered = False  # else its end would unregister the one that is at work
+    return None
+
+
+def _profiler(torch: Any, observer: Any, options: dict[str, Any]) -> Any:
+    """A profiler that starts and stops `observer` with itself, so that both see the same calls."""
+    profile: Any = torch.profiler.profile
+    if "execution_trace_observer" in inspect.signature(profile.__init__).parameters:
+        return profile(execution_trace_observer=observer, **options)
+
+    class Coupled(profile):  # type: ignore[misc]
+        """For versions whose own cannot."""
+
+        def start_trace(self) -> None:
+            observer.start()
+            super().start_trace()
+
+        def stop_trace(self) -> None:
+            observer.stop()
+            super().stop_trace()
+
+    return Coupled(**options)

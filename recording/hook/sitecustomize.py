@@ -1,0 +1,42 @@
+"""Run by Python at start-up of a recorded program: makes the recorder wait for PyTorch, then runs what it shadows."""
+
+import importlib
+import importlib.util
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 (no import that the program would not make)
+
+
+def _load_recorder() -> None:
+    """Load `recorder.py` by its path, under a name that no program has; whatever fails must not stop the program."""
+    try:
+        path = os.path.join(_HERE, "recorder.py")  # noqa: PTH118
+        spec = importlib.util.spec_from_file_location("_etplus_recorder", path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+        module.install()
+    except Exception as error:
+        sys.stderr.write(f"etplus record: cannot record this process ({type(error).__name__}: {error})\n")
+
+
+def _run_shadowed() -> None:
+    """Import the `sitecustomize` that would have run without this one, if there is one."""
+    ours = sys.modules.pop("sitecustomize", None)
+    try:
+        importlib.import_module("sitecustomize")
+    except ImportError as error:
+        if ours is not None:
+            sys.modules.setdefault("sitecustomize", ours)
+        if error.name != "sitecustomize":
+            raise
+
+
+if __name__ == "sitecustomize":
+    # Child processes, such as torchrun's workers, find this folder through PYTHONPATH; the program need not see it.
+    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != _HERE]  # noqa: PTH100
+    if "ETPLUS_RECORD" in os.environ:
+        _load_recorder()
+    _run_shadowed()

@@ -1,0 +1,212 @@
+"""A program with a recorder in each of its Python processes: how it is started, and what it leaves.
+
+The recorder (`hook/recorder.py`) gets in by a `sitecustomize` on PYTHONPATH. Each process that imports PyTorch writes
+its traces and a status; when the program has ended the traces get the names of their ranks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from ..schemas.text.files import open_output
+from ..schemas.text.transaction import transaction
+from ..trace.errors import UsageError
+
+_HOOK = Path(__file__).parent / "hook"
+_VARIABLE = "ETPLUS_RECORD"
+_COPY_BLOCK = 1 << 20
+_FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to record of a program.
+
+    Attributes:
+        first, last: steps counted from 0, or seconds after PyTorch was imported.
+        by_time: they are seconds.
+    """
+
+    first: float
+    last: float
+    by_time: bool = False
+
+    @property
+    def text(self) -> str:
+        """As on the command line, after its option."""
+        return f"{self.first:g}" if self.first == self.last else f"{self.first:g}-{self.last:g}"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a recorded program left.
+
+    Attributes:
+        status: its exit status, 128 + N where signal N ended it.
+        ranks: those with a pair of traces in the folder.
+        notes: a sentence for each rank or process that recorded less than it should.
+    """
+
+    status: int
+    ranks: tuple[int, ...]
+    notes: tuple[str, ...]
+
+
+def record_program(command: Sequence[str], folder: str | os.PathLike[str], plan: Plan) -> Recorded:
+    """Run a program to its end with a recorder inside; `rank-N.et.json.gz` and `rank-N.kineto.json.gz` of each rank.
+
+    Standard streams and open files are the program's, signals are handed on.
+
+    Args:
+        command: the program and its arguments.
+        folder: for the traces, which is there; files of these names are replaced.
+        plan: what to record.
+
+    Raises:
+        UsageError: the program cannot be started.
+    """
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".recording-") as name:
+        scratch = Path(name).resolve()
+        status = _run(command, _environment(scratch, plan))
+        found, notes = _pairs(scratch, plan)
+        with transaction(nested=True):  # in place when they are linked
+            for rank, stem in found.items():
+                for what in ("et", "kineto"):
+                    source = scratch / f"{stem}.{what}.json"
+                    with source.open("rb") as file, open_output(Path(folder, f"rank-{rank}.{what}.json.gz")) as out:
+                        shutil.copyfileobj(file, out, _COPY_BLOCK)
+    return Recorded(status, tuple(sorted(found)), tuple(notes))
+
+
+def _environment(scratch: Path, plan: Plan) -> dict[str, str]:
+    window = {"seconds" if plan.by_time else "steps": [plan.first, plan.last]}
+    before = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join([str(_HOOK)] + ([before] if before else []))
+    return {**os.environ, "PYTHONPATH": path, _VARIABLE: json.dumps({"folder": str(scratch), **window})}
+
+
+def _run(command: Sequence[str], environment: dict[str, str]) -> int:
+    with _forwarding() as hand_on:
+        try:
+            child = subprocess.Popen(command, env=environment, close_fds=False, preexec_fn=_limits())
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise UsageError(f"{command[0]}: cannot be started ({why}); check the command after --") from None
+        hand_on(child)
+        status = child.wait()
+    return 128 - status if status < 0 else status
+
+
+def _limits() -> Callable[[], None] | None:
+    """Gives the program the memory limit that it would have had: this process has narrowed its own."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    kind = resource.RLIMIT_DATA
+    try:
+        wanted = resource.prlimit(os.getppid(), kind)
+    except (AttributeError, OSError):  # no Linux, or a parent of someone else
+        hard = resource.getrlimit(kind)[1]
+        wanted = (hard, hard)
+
+    def apply() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(kind, wanted)
+
+    return apply
+
+
+@contextlib.contextmanager
+def _forwarding() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Hand signals on to the program; yields a function that is given the program once it runs.
+
+    What a terminal sends (Ctrl-C) reaches the program itself.
+    """
+    children: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        if not children:
+            early.append(number)
+        elif not (number in _OF_TERMINAL and _in_foreground()):
+            children[0].send_signal(number)
+
+    def hand_on(child: subprocess.Popen[bytes]) -> None:
+        children.append(child)
+        for number in early:
+            child.send_signal(number)
+
+    before: dict[int, Any] = {}
+    try:
+        for number in (getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)):
+            if signal.getsignal(number) != signal.SIG_IGN:  # as in `nohup`; the program inherits that
+                with contextlib.suppress(ValueError):  # not the main thread, which alone can
+                    before[number] = signal.signal(number, forward)
+        yield hand_on
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+_OF_TERMINAL = {getattr(signal, name, None) for name in ("SIGINT", "SIGQUIT", "SIGWINCH", "SIGCONT")}
+
+
+def _in_foreground() -> bool:
+    """Whether the terminal sends its signals to this process and so to the program."""
+    try:
+        with open("/dev/tty", "rb", buffering=0) as terminal:  # noqa: PTH123
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except (OSError, AttributeError):
+        return False
+
+
+def _pairs(scratch: Path, plan: Plan) -> tuple[dict[int, str], list[str]]:
+    """The stem of the files of each rank, and a sentence for each process or rank that has less than it should."""
+    processes: dict[str, dict[str, Any]] = {}
+    for path in sorted(scratch.glob("*.status.json")):
+        with contextlib.suppress(ValueError):  # the process was killed as it wrote
+            processes[path.name.partition(".")[0]] = json.loads(path.read_bytes())
+    recorded = {int(state["rank"]): stem for stem, state in processes.items() if state["state"] == "recorded"}
+    notes: list[str] = []
+    for state in processes.values():
+        if state["state"] == "recorded" and state.get("cut") and not plan.by_time:
+            end = f"in step {state['steps']}, before step {plan.last:g} was over"
+            notes.append(f"rank {state['rank']}: the program ended {end}; what there is was kept")
+        elif state["state"] == "recorded" and state.get("cut"):
+            notes.append(f"rank {state['rank']}: the program ended before second {plan.last:g}; what there is was kept")
+        elif state["state"] == "recording":
+            notes.append(f"rank {state['rank']}: the process was killed in the window; its traces are lost")
+        elif state["state"] == "failed":
+            notes.append(f"rank {state['rank']}: {state['reason']}" if "rank" in state else state["reason"])
+    if not recorded and not notes:
+        notes.append(_nothing(scratch, list(processes.values()), plan))
+    return recorded, list(dict.fromkeys(notes))
+
+
+def _nothing(scratch: Path, processes: Sequence[dict[str, Any]], plan: Plan) -> str:
+    """Why no process recorded anything."""
+    if not (scratch / "started").exists():
+        return "no Python process started with the recorder: is it Python, and without -I, -E and -S?"
+    if not processes:
+        return "PyTorch was not imported"
+    if plan.by_time:
+        return f"the program ended before second {plan.first:g} after the import of PyTorch; give an earlier window"
+    most = max(processes, key=lambda state: state["steps"])
+    if not most["steps"]:
+        return (
+            "no step was seen: no step() of a torch.optim optimizer, no call of a module; record by time, --seconds 5"
+        )
+    reached = f"the program ended after {most['steps']} {most['kind']} and the window is {plan.text}"
+    return f"the window was not reached: {reached}; give earlier --steps"

@@ -1,0 +1,193 @@
+"""`etplus record`: what it records of unchanged programs, and that they do not notice."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..support import assert_valid, call, command, read_json, run
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="recording needs PyTorch")
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+TRAIN = """
+import sys, torch
+torch.manual_seed(0)
+kind, steps, accumulate, fail_at = sys.argv[1], *map(int, sys.argv[2:5])
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+ranks = kind == "ddp"
+if ranks:
+    torch.distributed.init_process_group("gloo")
+    model = torch.nn.parallel.DistributedDataParallel(model)
+if kind == "compiled":
+    model = torch.compile(model)
+if kind == "inference":
+    with torch.no_grad():
+        for _ in range(steps):
+            out = model(torch.randn(4, 8))
+    print(out.sum().item())
+    sys.exit(0)
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+for step in range(steps):
+    if step == fail_at:
+        raise ValueError("half-way")
+    for _ in range(accumulate):
+        loss = model(torch.randn(4, 8)).square().mean()
+        loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+if not ranks or torch.distributed.get_rank() == 0:
+    print("loss", loss.item())
+if ranks:
+    torch.distributed.destroy_process_group()
+print("trained", file=sys.stderr)
+"""
+
+
+def program(folder: Path, text: str) -> Path:
+    file = folder / "program.py"
+    file.write_text(text)
+    return file
+
+
+def recorded(folder: Path, *words: str | Path, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    return run("etplus", "record", "-o", folder / "traces", *words, **{"env": ONE_THREAD, **options})
+
+
+def steps_of(kineto: Path) -> list[str]:
+    names = {event.get("name", "") for event in read_json(kineto)["traceEvents"]}
+    return sorted(name for name in names if name.startswith("ProfilerStep#"))
+
+
+@needs_torch
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "accumulate", "fail_at", "steps"),
+    [
+        ("train", 1, -1, [4, 5]), ("train", 3, -1, [4, 5]), ("train", 1, 5, [4, 5]), ("inference", 1, -1, [4, 5]),
+        ("compiled", 1, -1, [4, 5]), ("ddp", 1, -1, [4, 5]),
+    ],
+)  # fmt: skip
+def test_six_unchanged_programs(tmp_path: Path, kind: str, accumulate: int, fail_at: int, steps: list[int]) -> None:
+    """Links are certain, steps are those asked for, and output and status are as without the recorder."""
+    start = [sys.executable]
+    if kind == "ddp":
+        start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    words = [*start, str(program(tmp_path, TRAIN)), kind, "8", str(accumulate), str(fail_at)]
+    alone = subprocess.run(words, capture_output=True, env=ONE_THREAD, check=False)
+    done = recorded(tmp_path, "--steps", "4-5", "--", *words)
+    assert (done.returncode, done.stdout) == (alone.returncode, alone.stdout)
+    if kind != "ddp":  # whose launcher prints times
+        assert done.stderr.startswith(alone.stderr)
+    for rank in range(1 + (kind == "ddp")):
+        assert steps_of(tmp_path / "traces" / f"rank-{rank}.kineto.json.gz") == [f"ProfilerStep#{n}" for n in steps]
+        trace = read_json(tmp_path / "traces" / "etplus" / f"rank_{rank}.etplus.json.gz")
+        assert_valid(trace)
+        calls = [node for node in trace["nodes"] if "kineto_event" in node]
+        assert len(calls) > 20 and {node["link"] for node in calls} == {"certain"}
+        assert trace["stacks"]
+    counts = [int(n.replace(",", "")) for n in re.findall(r"([\d,]+) of ([\d,]+) ET ops", done.stderr.decode())[0]]
+    assert counts[0] >= 0.99 * counts[1] > 0
+    assert len(re.findall(rb"trained", done.stderr)) == alone.stderr.count(b"trained")
+
+
+@needs_torch
+@pytest.mark.slow
+def test_a_window_by_time(tmp_path: Path) -> None:
+    file = program(
+        tmp_path,
+        "import time, torch\nend = time.time() + 1\nwhile time.time() < end:\n torch.ones(4).mul(2)\n time.sleep(.01)\n",
+    )
+    done = recorded(tmp_path, "--seconds", "0.2-0.6", "--", sys.executable, file)
+    assert done.returncode == 0 and b"(100.00%)" in done.stderr
+    done = recorded(tmp_path, "--", sys.executable, file)
+    assert done.stderr.startswith(b"etplus record: no step was seen")
+
+
+@needs_torch
+@pytest.mark.slow
+def test_a_window_that_is_not_reached(tmp_path: Path) -> None:
+    done = recorded(tmp_path, "--", sys.executable, program(tmp_path, TRAIN), "train", "3", "1", "-1")
+    assert b"the window was not reached: the program ended after 3 optimizer steps" in done.stderr
+    assert done.returncode == 0 and not list((tmp_path / "traces").iterdir())
+
+
+def test_streams_arguments_and_status_are_the_programs(tmp_path: Path) -> None:
+    text = "import sys\nprint(sys.stdin.read(), sys.argv[1:])\nprint('said', file=sys.stderr)\nsys.exit(7)\n"
+    file = program(tmp_path, text)
+    done = recorded(tmp_path, "--", sys.executable, file, "--steps", "--", "x y", input=b"given")
+    assert (done.returncode, done.stdout) == (7, b"given ['--steps', '--', 'x y']\n")
+    assert done.stderr == b"said\netplus record: PyTorch was not imported\n"
+    assert not list((tmp_path / "traces").iterdir())
+
+
+def test_signals_are_handed_on(tmp_path: Path) -> None:
+    text = """
+import signal, sys
+signal.signal(signal.SIGUSR1, lambda *_: sys.exit(5))
+print("ready", flush=True)
+signal.pause()
+"""
+    words = [*command("etplus"), "record", "-o", tmp_path / "traces", "--", sys.executable, program(tmp_path, text)]
+    for number, status in ((signal.SIGUSR1, 5), (signal.SIGTERM, 128 + signal.SIGTERM)):
+        with subprocess.Popen(
+            [*map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        ) as process:
+            assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+            process.send_signal(number)
+            assert process.wait(30) == status
+
+
+def test_a_shadowed_sitecustomize_runs(tmp_path: Path) -> None:
+    """And the program finds no module of the recorder on its path."""
+    (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.customized = True\n")
+    file = program(tmp_path, "import sitecustomize, sys\nprint(customized, sitecustomize.__file__)\nimport recorder\n")
+    done = recorded(tmp_path, "--", sys.executable, file, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert done.stdout.decode().split() == ["True", str(tmp_path / "sitecustomize.py")]
+    assert done.returncode == 1 and b"No module named 'recorder'" in done.stderr
+
+
+def test_a_torch_that_is_too_old(tmp_path: Path) -> None:
+    """One without hooks; it stays importable."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("__version__ = '1.8'\nfrom . import optim, profiler\n")
+    (tmp_path / "torch" / "profiler.py").write_text("")
+    (tmp_path / "torch" / "optim").mkdir()
+    (tmp_path / "torch" / "optim" / "__init__.py").write_text("from . import optimizer\n")
+    (tmp_path / "torch" / "optim" / "optimizer.py").write_text("")
+    done = recorded(tmp_path, "--", sys.executable, program(tmp_path, "import torch\nprint(torch.__version__)\n"))
+    assert (done.returncode, done.stdout) == (0, b"1.8\n")
+    assert done.stderr == b"etplus record: PyTorch 1.8 is too old; 2.0 or later is needed\n"
+
+
+def test_a_python_that_ignores_the_hook(tmp_path: Path) -> None:
+    done = recorded(tmp_path, "--", sys.executable, "-I", "-c", "print(1)")
+    assert (done.returncode, done.stdout) == (0, b"1\n")
+    assert b"no Python process started with the recorder" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ([], "no program was given"),
+        (["--", "no-such-program-here"], "no-such-program-here: cannot be started (No such file"),
+        (["--steps", "0-2", "--", "true"], "'0-2' must be steps from 1"),
+        (["--steps", "3-2", "--", "true"], "'3-2' must be steps"),
+        (["--steps", "1.5", "--", "true"], "'1.5' must be steps"),
+        (["--seconds", "0", "--", "true"], "'0' must be seconds"),
+        (["--seconds", "x", "--", "true"], "'x' must be seconds"),
+        (["--steps", "2", "--seconds", "1", "--", "true"], "not allowed with argument --steps"),
+    ],
+)
+def test_wrong_usage_is_one_line(tmp_path: Path, words: list[str], line: str) -> None:
+    done = call("record", "-o", tmp_path / "traces", *words)
+    assert done.returncode == 2 and line in done.stderr.decode() and done.stderr.count(b"\n") == 1
+    assert not (tmp_path / "traces").exists()
