@@ -125,7 +125,7 @@ def _self_times(ts: IntColumn, end: IntColumn, start: IntColumn, stop: IntColumn
 
 
 @dataclass(frozen=True)
-class _Between:
+class _Idle:
     """A gap: positions of the events that end and begin it, −1 for neither; start and length in ns."""
 
     before: int
@@ -134,7 +134,7 @@ class _Between:
     idle_ns: int
 
 
-def _of_device(trace: Trace, events: IntColumn) -> list[_Between]:
+def _of_device(trace: Trace, events: IntColumn) -> list[_Idle]:
     """The longest gaps of a device."""
     gpu, span = trace.gpu, trace.span
     events = events[np.argsort(gpu.ts[events], kind="stable")]
@@ -145,12 +145,12 @@ def _of_device(trace: Trace, events: IntColumn) -> list[_Between]:
     after = np.append(events, -1)
     longest = np.argsort(-idle, kind="stable")[:MOST_GAPS]
     return [
-        _Between(int(last[at]), int(after[at]), int(reach[at]), int(idle[at]))
+        _Idle(int(last[at]), int(after[at]), int(reach[at]), int(idle[at]))
         for at in longest[idle[longest] > 0].tolist()
     ]
 
 
-def _gap(trace: Trace, of: _Between, filling: HostFilling) -> Gap:
+def _gap(trace: Trace, of: _Idle, filling: HostFilling) -> Gap:
     gpu, runtime, after = trace.gpu, trace.runtime, of.after
     call, launch = (int(gpu.call[after]), int(gpu.runtime[after])) if after >= 0 else (-1, -1)
     top = int(trace.hierarchy.top[call]) if call >= 0 else -1

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..analysis.trace_diff import Difference, DiffRow, difference
+from ..analysis.trace_diff import Difference, DiffRow
+from ..findings.find import Findings
 from ..findings.finding import Candidate, Intervention, Where
 from ..findings.pricing import gain_of
+from ..findings.trace_changes import changes as compare
 from ..replaying.whatif import GRAMMAR
 from ..trace.errors import UsageError
-from .answer import PREDICTED, RECORDED, AnswerColumn, AnswerContent, AskError, Fact, Values
+from .answer import BY_ROW, PREDICTED, RECORDED, AnswerColumn, AnswerContent, AskError, Fact, Values
 from .asked_traces import AskedTraces, meant
-from .recorded_text import quoted, recorded_path, recorded_text
+from .recorded_text import PROSE_WIDTH, quoted, recorded_path, recorded_text
 
-DIFF_BY = ("kernel", "operator", "line")
+_FINDINGS = 2
+"""So many findings of a comparison are said with its tables: the answer stays short."""
+_FINDING_COLUMNS = (
+    AnswerColumn("id", "id"), AnswerColumn("title", "name"), AnswerColumn("certainty", "text"),
+    AnswerColumn("cost_ns", "ns", BY_ROW), AnswerColumn("line", "name"), AnswerColumn("operator", "name"),
+    AnswerColumn("kernel", "name"), AnswerColumn("evidence", "name"), AnswerColumn("advice", "name"),
+)  # fmt: skip
+DIFF_BY = ("kernel", "operator", "line", "finding")
 
 
 def whatif(
@@ -81,15 +90,25 @@ def _help(asked: AskedTraces, numbers: list[int], given: Sequence[str]) -> tuple
 def diff(
     asked: AskedTraces, *, by: str = "kernel", a: int | None = None, b: int | None = None, total: bool = False
 ) -> AnswerContent:
-    """Device time in two traces, an iteration of each on average where both have iterations."""
+    """Device time in two traces, an iteration of each on average where both have iterations; and what became slower
+    and why, by="finding", of which the first ones are said in any case."""
     numbers = list(asked.traces)
     if len(numbers) < 2:
         raise AskError("diff compares two traces, one was given", works=["etplus ask diff A B", "etplus mcp A B"])
     first, second = (numbers[0] if a is None else a), (numbers[1] if b is None else b)
     for number in (first, second):
         asked.chosen(number)
-    found = difference(asked.analysis(first), asked.analysis(second), total=total)
+    changed = compare(asked.analysis(first), asked.analysis(second), total=total)
+    found = changed.difference
     content = AnswerContent(facts=_totals(asked, found, first, second), about=(first, second))
+    if by == "finding":
+        content.columns, content.rows = _FINDING_COLUMNS, _findings(asked, changed.findings, second)
+        content.notes = [changed.findings.none_reason] if changed.findings.none_reason else []
+        return content
+    content.facts += [
+        Fact(f"finding {at + 1}", f"{one.id}: {recorded_text(one.title, PROSE_WIDTH)}", "name", one.certainty, of)
+        for at, (one, of) in enumerate((one, asked.at("trace", second, None)) for one in changed.findings[:_FINDINGS])
+    ]
     content.rows = _lines(asked, found) if by == "line" else _named(asked, found, by)
     content.columns = (
         AnswerColumn("id", "id"), AnswerColumn(by, "name"), AnswerColumn("a_ns", "ns", RECORDED),
@@ -102,6 +121,22 @@ def diff(
     if by == "line" and not content.rows:
         content.notes.append("no source lines are recorded: record with with_stack=True")
     return content
+
+
+def _findings(asked: AskedTraces, found: Findings, second: int) -> list[Values]:
+    """What became slower and why; places are in the second trace."""
+    return [
+        {
+            "id": asked.at("change", at, None), "title": f"{one.id}: {recorded_text(one.title, PROSE_WIDTH)}",
+            "certainty": one.certainty, "cost_ns": one.cost_ns,
+            "line": one.where.source and recorded_path(one.where.source),
+            "operator": one.where.operator and recorded_text(one.where.operator),
+            "kernel": one.where.kernel and recorded_text(one.where.kernel),
+            "evidence": recorded_text("; ".join(part.text for part in one.evidence), PROSE_WIDTH),
+            "advice": recorded_text(one.advice, PROSE_WIDTH), "search": f"{one.id} {one.title}",
+        }
+        for at, one in enumerate(found)
+    ]  # fmt: skip
 
 
 def _totals(asked: AskedTraces, found: Difference, first: int, second: int) -> list[Fact]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from ..analysis.summary import analyse
-from ..analysis.trace_diff import difference
 from ..findings.trace_changes import changes
 from ..report.report_html import diff_html
 from ..schemas.text.files import open_output
@@ -64,13 +63,12 @@ def run(arguments: argparse.Namespace) -> int:
     parts = (selected(with_own(trace, arguments), arguments) for trace in read_inputs(inputs))
     a, b = (analyse(part, own, annotation=arguments.annotation) for part in parts)
     warn_of_damage([a.trace, b.trace])
-    found = difference(a, b, by_shape=arguments.by_shape, total=arguments.total)
-    changed = changes(found, a, b)
+    changed = changes(a, b, by_shape=arguments.by_shape, total=arguments.total)
     if is_page(arguments.output):
         write_json(arguments.json, changed.to_dict() if arguments.json else None)
         with open_output(arguments.output) as out:
-            out.write(diff_html(found, a, b))
+            out.write(diff_html(changed, a, b))
         say(f"wrote   {arguments.output}")
     else:
         write_tables(arguments, changed.to_text(terminal_width(), arguments.top), changed.to_dict())
-    return report_regressions(found, arguments.fail_over)
+    return report_regressions(changed.difference, arguments.fail_over)

@@ -97,8 +97,11 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {red('error:', sys.stderr)} {line}\n")
 
     def parse_all(self, words: Sequence[str]) -> argparse.Namespace:
-        """Parse, and refuse what is not known."""
+        """Parse, and refuse what is not known; files and a query may also stand after and between options."""
         arguments, unknown = self.parse_known_args(words)
+        between = unknown and not any(word.startswith("-") for word in unknown)
+        if between and not any(action.nargs in (argparse.PARSER, argparse.REMAINDER) for action in self._actions):
+            arguments, unknown = self.parse_known_intermixed_args(words)
         if not unknown:
             return arguments
         shown = {

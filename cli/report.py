@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
-from ..analysis.summary import analyse
+from ..analysis.devices import Device
+from ..analysis.summary import Analysis, analyse
 from ..converters.job import Job
-from ..jobs.job_ranks import check_job, job_trace
-from ..replaying.critical import critical_chain
-from ..report.finding_cards import MOST_RANKS, cards_of, cards_of_many
 from ..report.html_page import check_page_name
+from ..report.job_page import ranks_html
 from ..report.many_ranks import large_job_html
-from ..report.report_html import rank_report, report_html
-from ..schemas.kineto.python_frames import read_python_frames
+from ..schemas.kineto.python_frames import PythonFrames, read_python_frames
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.library import MOST_IN_FULL
@@ -74,7 +72,15 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if len(inputs) > MOST_IN_FULL:
         return _large_job(arguments, inputs)
-    own, ranks, job, kept = own_devices(arguments), [], [], []
+    own = own_devices(arguments)
+    page, warnings = ranks_html(_analysed(arguments, inputs, own), len(inputs), arguments.title, own)
+    return _write(arguments, page, warnings)
+
+
+def _analysed(
+    arguments: argparse.Namespace, inputs: Sequence[TraceInput], own: Sequence[Device]
+) -> Iterator[tuple[Analysis, PythonFrames | None]]:
+    """Each trace when the one before is done with."""
     with_captures = captures_linker(arguments)
     for file, read in zip(inputs, read_inputs(inputs), strict=True):
         trace = selected(with_own(with_captures(read), arguments), arguments)
@@ -83,14 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
             trace, own, annotation=arguments.annotation, batch_size=arguments.batch_size,
             consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay,
         )  # fmt: skip
-        ranks.append(rank_report(analysis, len(inputs), critical_chain(analysis.trace), frames))
-        job.append(job_trace(trace))
-        if len(inputs) <= MOST_RANKS:
-            kept.append(analysis)
+        yield analysis, frames
         warn_of_damage([trace])
-    warnings = check_job(job)
-    page = report_html(ranks, arguments.title, warnings, cards_of(kept, own) if kept else cards_of_many(len(inputs)))
-    return _write(arguments, page, warnings)
 
 
 def _large_job(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> int:

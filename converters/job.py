@@ -359,10 +359,10 @@ def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> Trac
         >>> found.ops[0].change_ns < 0, found.tables["ops"].to_pandas()["change_ns"].sum() < 0
         (True, np.True_)
     """
-    from ..findings import trace_changes
+    from ..findings.trace_changes import changes
 
     one, other = (side if isinstance(side, Trace) else load_one(side) for side in (a, b))
-    return trace_changes.diff(one, other, by_shape=by_shape, total=total)
+    return changes(analyse(one), analyse(other), by_shape=by_shape, total=total)
 
 
 def open_job(sources: Sequence[Source] | str | os.PathLike[str]) -> Job:

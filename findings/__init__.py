@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .find import Findings, find_findings
     from .finding import Candidate, Detector, Evidence, Finding, Gain, Intervention, Where
     from .places import where_of
-    from .trace_changes import TraceChanges, diff
+    from .trace_changes import TraceChanges, changes
 
 __all__ = [
     "Candidate",
@@ -27,7 +27,7 @@ __all__ = [
     "Intervention",
     "TraceChanges",
     "Where",
-    "diff",
+    "changes",
     "find_findings",
     "where_of",
 ]  # fmt: skip
@@ -39,7 +39,7 @@ __getattr__, __dir__ = lazy_names(
         ".find": "Findings find_findings",
         ".finding": "Candidate Detector Evidence Finding Gain Intervention Where",
         ".places": "where_of",
-        ".trace_changes": "TraceChanges diff",
+        ".trace_changes": "TraceChanges changes",
     },
     __all__,
 )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..analysis.breakdown import launched_in
-from ..analysis.summary import Analysis, analyse
+from ..analysis.summary import Analysis
 from ..analysis.trace_diff import Difference, DiffRow, diff_text, difference, json_of_difference
 from ..trace.brief import brief
 from ..trace.columns import IntColumn
@@ -63,22 +63,13 @@ class TraceChanges(Difference):
         return "\n\n".join([head, self.findings.to_text(width), tables])
 
 
-def diff(a: Trace, b: Trace, *, by_shape: bool = False, total: bool = False) -> TraceChanges:
-    """Compare two traces, of whatever devices; an iteration of each on average, if both have iterations.
+def changes(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool = False) -> TraceChanges:
+    """Two traces side by side, and what became slower; an iteration of each on average, if both have iterations.
 
     Args:
         by_shape: match operators by name and shapes. total: compare the whole traces.
-
-    Example:
-        >>> diff(trace, trace).findings.all
-        ()
     """
-    one, other = analyse(a), analyse(b)
-    return changes(difference(one, other, by_shape=by_shape, total=total), one, other)
-
-
-def changes(found: Difference, a: Analysis, b: Analysis) -> TraceChanges:
-    """What became slower, of two traces that were compared."""
+    found = difference(a, b, by_shape=by_shape, total=total)
     case = _Compared(found, a, b)
     parts = (case.kernels_slower(), case.other_kernels(), case.more_launches(), case.overlap_and_idle(), case.lines())
     causes = [finding for part in parts for finding in part]

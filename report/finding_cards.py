@@ -28,7 +28,7 @@ def cards_of(analyses: Sequence[Analysis], devices: Sequence[Device] = ()) -> di
     traces = [analysis.trace for analysis in analyses]
     found = find_findings(Case(traces, analyses=analyses, devices=devices))
     files = " ".join(shlex.quote(PurePath(trace.file).name) for trace in traces)
-    plain = found.to_dict()
+    plain = plain_cards(found)
     for one in plain["found"]:
         rank, where = one["where"].get("rank"), one["where"]
         own = next((trace for trace in traces if trace.rank == rank), traces[0])
@@ -36,11 +36,18 @@ def cards_of(analyses: Sequence[Analysis], devices: Sequence[Device] = ()) -> di
         one["where"] = where | {key: where[key] + shift for key in ("start_ns", "end_ns") if key in where}
         what_ifs = " ".join(f"--what-if {shlex.quote(text)}" for text in one["what_ifs"])
         one["command"] = f"etplus replay {files} {what_ifs}" if what_ifs else ""
-    return plain | {"none_reason": found.none_reason, "first": len(found.first)}
+    return plain
+
+
+def plain_cards(found: Findings) -> dict[str, Any]:
+    """Findings as the page shows them, such as those of a comparison, whose page has no timeline."""
+    return found.to_dict() | {"none_reason": found.none_reason, "first": len(found.first)}
 
 
 def cards_of_many(ranks: int) -> dict[str, Any]:
     """What the page says in their place of a job with more ranks than `MOST_RANKS`."""
-    reason = f"not looked for in a page of {ranks} ranks, over {MOST_RANKS}: etplus why tells them"
-    found = Findings((), None, (), None, 0)
-    return found.to_dict() | {"none_reason": reason, "first": 0}
+    reason = (
+        f"not looked for in a page of {ranks} ranks, over {MOST_RANKS}: `etplus why … --ranks LIST` tells those of the"
+        " ranks that you name"
+    )
+    return plain_cards(Findings((), None, (), None, 0)) | {"none_reason": reason}

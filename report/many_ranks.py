@@ -12,6 +12,7 @@ from ..analysis.summary import analyse
 from ..analysis.table import Row, Table
 from ..replaying.critical import critical_chain
 from ..trace.trace import Trace
+from .finding_cards import cards_of_many
 from .part_report import table_of_columns
 from .report_html import RankReport, rank_report, report_html
 
@@ -43,7 +44,8 @@ def large_job_html(
     summary = job.summary(options.get("annotation"))
     detailed = job.select(ranks_to_show(summary, SHOWN)).map(partial(_in_detail, devices=devices, options=options))
     ranks = [{**report, "rank": rank} for rank, report in detailed]
-    return report_html(ranks, title, summary.notes, many=many_ranks(summary)), summary.notes
+    page = report_html(ranks, title, summary.notes, cards_of_many(len(summary.ranks)), many_ranks(summary))
+    return page, summary.notes
 
 
 def _in_detail(trace: Trace, devices: Sequence[Device], options: Mapping[str, Any]) -> RankReport:

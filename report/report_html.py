@@ -10,10 +10,12 @@ from .. import __version__
 from ..analysis.counters import counters, drawn
 from ..analysis.source_diff import LineRow
 from ..analysis.summary import Analysis
-from ..analysis.trace_diff import Difference, json_of_difference
+from ..analysis.trace_diff import json_of_difference
+from ..findings import TraceChanges
 from ..replaying.critical import CriticalChain
 from ..schemas.kineto.python_frames import PythonFrames
 from ..trace.kernel_kinds import GPU_KINDS
+from .finding_cards import plain_cards
 from .flame import flame_graph
 from .html_page import page
 from .job_timeline import job_timeline, rank_lanes
@@ -129,12 +131,13 @@ _LEAST_SHARE = 0.0002
 """Call paths with no more of the device time (of the host time, without any) are left out of the page's tree."""
 
 
-def diff_html(found: Difference, a: Analysis, b: Analysis) -> bytes:
+def diff_html(changed: TraceChanges, a: Analysis, b: Analysis) -> bytes:
     """The page; the same traces give the same bytes.
 
     Args:
         a, b: what was compared, for the list of iterations.
     """
+    found = changed.difference
     difference = json_of_difference(found)
     key, whole = "device_ns", max(found.total_a, found.total_b)
     if not whole:
@@ -145,6 +148,7 @@ def diff_html(found: Difference, a: Analysis, b: Analysis) -> bytes:
     shown = {
         "title": name,
         "version": __version__,
+        "findings": plain_cards(changed.findings),
         "difference": difference | {
             "ops": difference["ops"][:_DIFF_ROWS], "kernels": difference["kernels"][:_DIFF_ROWS],
             "paths": paths[:_DIFF_ROWS], "lines": _plain_lines(found.lines[:_DIFF_ROWS]),

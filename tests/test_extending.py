@@ -48,7 +48,8 @@ def test_reader_table_finding_and_page(site: dict[str, str], tmp_path: Path) -> 
     (finding,) = (one for one in numbers["findings"]["found"] if one["id"] == "short-kernels")
     assert finding["cost_ns"] == 4500 + 4700 and finding["gain"]["ns"] == 400 and finding["what_ifs"] == ["kernel*0.5"]
     assert run("etplus", "report", "in.txt", "-o", "page.html", cwd=tmp_path, env=site).returncode == 0
-    assert b"time by stream" in (tmp_path / "page.html").read_bytes()
+    page = (tmp_path / "page.html").read_bytes()
+    assert b"time by stream" in page and b"2 of 3 kernels take less than their launch" in page
 
 
 def test_a_trace_with_nothing_to_say_has_no_findings(site: dict[str, str], tmp_path: Path) -> None:

@@ -335,22 +335,12 @@ def write_job_report(ranks: Mapping[int, Trace], path: str | os.PathLike[str], *
         UsageError: the traces are not of one job, or the file cannot be written or has another suffix than .html.
     """
     from ..analysis.summary import analyse
-    from ..jobs.job_ranks import check_job, job_trace
-    from ..replaying.critical import critical_chain
-    from ..report.finding_cards import MOST_RANKS, cards_of
     from ..report.html_page import check_page_name
-    from ..report.report_html import rank_report, report_html
+    from ..report.job_page import ranks_html
     from ..schemas.text.files import open_output
 
     check_page_name(path)
-    reports, facts, kept = [], [], []
-    for trace in ranks.values():
-        analysis = analyse(trace)
-        reports.append(rank_report(analysis, len(ranks), chain=critical_chain(trace)))
-        facts.append(job_trace(trace))
-        if len(ranks) <= MOST_RANKS:
-            kept.append(analysis)
-    page = report_html(reports, title, check_job(facts), cards_of(kept) if kept else None)
+    page, _ = ranks_html(((analyse(trace), None) for trace in ranks.values()), len(ranks), title)
     with open_output(path) as out:
         out.write(page)
 

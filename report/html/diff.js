@@ -211,4 +211,4 @@ function diffTables(report) {
   );
 }
 
-const DIFF_SECTIONS = [diffOverview, diffLines, diffIterations, diffPaths, diffTables];
+const DIFF_SECTIONS = [findingsSection, diffOverview, diffLines, diffIterations, diffPaths, diffTables];

@@ -35,9 +35,10 @@ function findingsSection(report, rank) {
 function findingsLead({ found, none_reason, looked_for, base_error, makespan_ns, together }, here) {
   const off = base_error ? `The replay that prices them is off by ${signed(base_error.makespan)}` : "",
     sum = together ? `the first ${Math.min(3, found.filter((one) => one.gain).length)} together gain ${gainText(together, makespan_ns)}` : "";
+  const order = here.some((one) => one.gain) ? "largest gain" : "greatest cost";
   const count = none_reason
     ? none_reason[0].toUpperCase() + none_reason.slice(1)
-    : `${here.length} of ${looked_for.length} things looked for, the largest gain first`;
+    : `${here.length} of ${looked_for.length} things looked for, the ${order} first`;
   return `${[count, sum].filter(Boolean).join("; ")}. ${off ? `${off}.` : ""}`;
 }
 
@@ -54,9 +55,10 @@ function findingCard(report, finding, at) {
     { makespan_ns } = report.findings,
     replayed = gain?.replayed_ns ?? null,
     node = el("article", { class: "card finding", id: `finding-${at + 1}`, "data-finding": id, "aria-labelledby": `finding-${at + 1}-title` });
-  const go = (place) => (event) => jumpFrom(node, report, finding, place, event.currentTarget);
+  const compared = Boolean(report.difference), // a page without a timeline, of findings whose cost is measured
+    go = compared ? null : (place) => (event) => jumpFrom(node, report, finding, place, event.currentTarget);
   const price = [
-    gain ? ["Gain", `${gainText(gain, makespan_ns)}${gain.unexplained ? `; the replay does not explain ${show(gain.unexplained, "share")}` : ""}`] : ["Gain", "not replayed"],
+    compared ? null : gain ? ["Gain", `${gainText(gain, makespan_ns)}${gain.unexplained ? `; the replay does not explain ${show(gain.unexplained, "share")}` : ""}`] : ["Gain", "not replayed"],
     cost_ns === null ? null : ["At stake", show(cost_ns, "ns")],
     ["Certainty", `${certainty}: ${CERTAINTY[certainty] ?? ""}`],
   ];
@@ -77,7 +79,7 @@ function findingCard(report, finding, at) {
       {},
       el("span", { class: "rank" }, String(at + 1)),
       el("h3", { id: `finding-${at + 1}-title` }, title),
-      placesOf(where).map(([text, place], i) =>
+      (go ? placesOf(where) : []).map(([text, place], i) =>
         el("button", { type: "button", class: i ? "other" : "go", title: `${text}, in the timeline`, onclick: go(place) }, i ? text : "Show in the timeline"),
       ),
     ),
@@ -138,7 +140,7 @@ function ofRows(ids, gpu) {
   return { gpu, has: ({ id }, i) => wanted.has(id[i]) };
 }
 
-/** Line › module › operator › kernel, each a button that leads to it. */
+/** Line › module › operator › kernel, each a button that leads to it where there is something to go to. */
 function chainOf({ where }, go) {
   const { source, module, operator, kernel, phase, stream, step, rank, rows } = where;
   const row = (name, wanted, place) => ({ row: [name, wanted], place });
@@ -153,7 +155,12 @@ function chainOf({ where }, go) {
   return el(
     "span",
     { class: "chain" },
-    parts.map(([what, text, to]) => el("button", { type: "button", "data-part": what, title: `${what}: ${text}`, onclick: go(to.place, to.row) }, small(what), el("bdi", { dir: "ltr" }, text))),
+    parts.map(([what, text, to]) => {
+      const shown = [small(what), el("bdi", { dir: "ltr" }, text)];
+      return go
+        ? el("button", { type: "button", "data-part": what, title: `${what}: ${text}`, onclick: go(to.place, to.row) }, shown)
+        : el("span", { "data-part": what }, shown);
+    }),
     said.length ? el("span", { class: "said" }, said.join(" · ")) : null,
   );
 }

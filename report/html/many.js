@@ -37,7 +37,7 @@ function rankDots(many, quantity, choose) {
   return el("div", {}, node, legend([{ name: "Ranks", colour: OTHERS }, { name: "Stand out", colour: STANDS_OUT }]));
 }
 
-SECTIONS.unshift((report) => {
+SECTIONS.splice(1, 0, (report) => {
   const { many } = report,
     place = (rank) => report.ranks.findIndex((one) => one.rank === rank),
     said = el("div", { class: "picked", role: "status" }),

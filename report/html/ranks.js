@@ -394,10 +394,13 @@ function ranksSection(report) {
     job.left_out ? `${integers.format(job.left_out)} collectives with the least waiting are left out` : null,
     job.unmatched ? `${integers.format(job.unmatched)} that not all ranks of the group have alike` : null,
   ].filter(Boolean);
+  const whose = report.many
+    ? `Streams of the ${job.ranks.length} ranks shown in detail, of ${integers.format(report.many.numbers.length)},`
+    : "Streams of all ranks,";
   return section(
     "axis",
     "Ranks on one clock",
-    `Streams of all ranks, and below them the collectives, joined from rank to rank; a triangle marks the rank that came last. ${clocks}`,
+    `${whose} and below them the collectives, joined from rank to rank; a triangle marks the rank that came last. ${clocks}`,
     card(null, null, legend([...kinds, JOINED, WAIT]), axis.node),
     tableCard(
       "Collectives",

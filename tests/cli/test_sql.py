@@ -39,6 +39,13 @@ def test_every_form_has_the_same_rows(trace: Path, tmp_path: Path) -> None:
     assert [tuple(row.values()) for row in pq.read_table(tmp_path / "x.parquet").to_pylist()] == rows
 
 
+def test_a_query_may_stand_behind_options(trace: Path) -> None:
+    before, after = (
+        call("sql", trace, *words).stdout for words in (("select 1 as x", "--csv"), ("--csv", "select 1 as x"))
+    )
+    assert before == after and before.split() == [b"x", b"1"]
+
+
 def test_queries_come_from_standard_input_too(trace: Path) -> None:
     done = run("etplus", "sql", trace, "--csv", input=b"select 1 as a\n\nselect 2 as b\n")
     assert (done.returncode, done.stdout) == (0, b"a\n1\nb\n2\n")

@@ -8,8 +8,8 @@ import orjson
 import pytest
 from browser import Page
 from etplus.analysis.summary import analyse
-from etplus.analysis.trace_diff import difference
 from etplus.converters.open import load
+from etplus.findings.trace_changes import changes
 from etplus.report.report_html import diff_html, rank_report, report_html
 from pages import data_of, report_of, rows_of, shown
 from served import Batch, serve
@@ -43,7 +43,7 @@ def test_a_real_step_has_a_roofline(browser: Page, tmp_path: Path) -> None:
 
 def test_two_traces_by_phase(browser: Page, tmp_path: Path) -> None:
     a, b = (analyse(load(orjson.dumps(serve(STEPS[:count]).document()))) for count in (5, 2))
-    shown(browser, diff_html(difference(a, b), a, b), tmp_path)
+    shown(browser, diff_html(changes(a, b), a, b), tmp_path)
     heads, *rows = rows_of(browser, "serving_phases")
     assert heads[0] == "Phase" and [row[:2] for row in rows] == [
         ["prefill", "1"], ["decode", "3"], ["mixed", "1"], ["all", "5"],

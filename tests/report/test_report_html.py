@@ -15,8 +15,8 @@ import pytest
 from browser import Page
 from etplus.analysis import Column, Row, Table
 from etplus.analysis.summary import analyse, json_of
-from etplus.analysis.trace_diff import difference
 from etplus.converters.open import load as read_trace
+from etplus.findings.trace_changes import changes
 from etplus.report import report_html as report_html_module
 from etplus.report.html_page import embedded
 from etplus.report.part_report import table_of_columns
@@ -401,7 +401,7 @@ def test_ranks_are_shown_in_their_order_and_files_as_given() -> None:
 def test_call_paths_of_a_comparison_by_device_time_else_by_host_time() -> None:
     def paths(*events: list[Any]) -> tuple[list[str], int]:
         a, b = (analyse(read_trace(kineto_of(some))) for some in events)
-        shown = data_of(diff_html(difference(a, b), a, b))["difference"]
+        shown = data_of(diff_html(changes(a, b), a, b))["difference"]
         return [row["name"] for row in shown["paths"]], shown["paths_left_out"]
 
     host = [op("long", 0, 100_000), op("short", 200_000, 10)]
