@@ -39,8 +39,8 @@ class RankOfCase:
 
     @property
     def file(self) -> str:
-        """Name of its file, quoted for a shell."""
-        return shlex.quote(self.trace.file)
+        """What names it in a shell."""
+        return self.case.shell(self.number)
 
     def evidence(self, text: str, value: float | None, unit: str, query: str = "") -> Evidence:
         """A number that `etplus analyze` shows, or a query of `etplus sql`."""
@@ -80,8 +80,3 @@ def worst_rank(case: Case, find: Callable[[RankOfCase], Iterable[Candidate]]) ->
 
 def _same(one: Candidate, other: Candidate) -> bool:
     return (one.id, one.where.source, one.where.operator) == (other.id, other.where.source, other.where.operator)
-
-
-def quoted(text: str) -> str:
-    """A text in SQL."""
-    return "'" + text.replace("'", "''") + "'"
