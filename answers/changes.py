@@ -98,16 +98,15 @@ def diff(
     first, second = (numbers[0] if a is None else a), (numbers[1] if b is None else b)
     for number in (first, second):
         asked.chosen(number)
-    changed = compare(asked.analysis(first), asked.analysis(second), total=total)
-    found = changed.difference
+    found = compare(asked.analysis(first), asked.analysis(second), total=total)
     content = AnswerContent(facts=_totals(asked, found, first, second), about=(first, second))
     if by == "finding":
-        content.columns, content.rows = _FINDING_COLUMNS, _findings(asked, changed.findings, second)
-        content.notes = [changed.findings.none_reason] if changed.findings.none_reason else []
+        content.columns, content.rows = _FINDING_COLUMNS, _findings(asked, found.findings, second)
+        content.notes = [found.findings.none_reason] if found.findings.none_reason else []
         return content
     content.facts += [
         Fact(f"finding {at + 1}", f"{one.id}: {recorded_text(one.title, PROSE_WIDTH)}", "name", one.certainty, of)
-        for at, (one, of) in enumerate((one, asked.at("trace", second, None)) for one in changed.findings[:_FINDINGS])
+        for at, (one, of) in enumerate((one, asked.at("trace", second, None)) for one in found.findings[:_FINDINGS])
     ]
     content.rows = _lines(asked, found) if by == "line" else _named(asked, found, by)
     content.columns = (

@@ -23,7 +23,7 @@ from ..trace.frames import library
 from ..trace.library import MOST_IN_FULL
 from ..trace.text_tables import terminal_width
 from ..trace.trace import Trace
-from .inputs import add_inputs, find_inputs, read_input, read_inputs
+from .inputs import add_inputs, find_inputs, read_input, read_inputs, shell_of
 from .job_summary_text import write_summary
 from .options import (
     add_analysis,
@@ -121,13 +121,13 @@ def run(arguments: argparse.Namespace) -> int:
     def chosen(trace: Trace) -> Trace:
         return selected(with_own(trace, arguments), arguments)
 
-    for trace in map(chosen, map(with_captures, read_inputs(inputs))):
+    for given, trace in zip(inputs, map(chosen, map(with_captures, read_inputs(inputs))), strict=True):
         warn_of_damage([trace])
         analysis = analysed(trace)
         rows.append(analysis.overhead_rows)
         files.append(trace.file)
         texts.append(text_of(analysis, terminal_width(), top=arguments.top, by_shape=arguments.by_shape))
-        found_here = find_findings(Case([trace], analyses=[analysis]))
+        found_here = find_findings(Case([trace], analyses=[analysis], shells=[shell_of(given, arguments)]))
         texts.append(found_here.to_text(terminal_width()))
         if arguments.json is not None:
             numbers.append(json_of(analysis) | {"findings": found_here.to_dict()})

@@ -71,4 +71,4 @@ def run(arguments: argparse.Namespace) -> int:
         say(f"wrote   {arguments.output}")
     else:
         write_tables(arguments, changed.to_text(terminal_width(), arguments.top), changed.to_dict())
-    return report_regressions(changed.difference, arguments.fail_over)
+    return report_regressions(changed, arguments.fail_over)

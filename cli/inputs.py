@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -209,6 +210,30 @@ def read_input(one: TraceInput) -> Trace:
     print(f"linked  {ops['linked']:,} of {ops['total']:,} ET ops ({trace.report.linked_share:.2%})", file=sys.stderr)
     print_warnings(trace.report.warnings)
     return trace
+
+
+def shell_of(given: TraceInput, arguments: argparse.Namespace) -> str:
+    """What names an input, and the part of it that is chosen, in a command line: for commands that a text shows."""
+    words: list[str] = []
+    between = getattr(arguments, "between", None)
+    if between is not None:
+        words += ["--between", between[0], str(between[1])]
+    words += [
+        f"--{name}={value}"
+        for name in ("window", "steps", "module")
+        if (value := getattr(arguments, name, None)) is not None
+    ]
+    if isinstance(given, InputPair):
+        rank = [] if given.rank is None else [f"--rank={given.rank}"]
+        kineto = given.kineto
+        words += ["--et-file", str(given.et), "--kineto-file", str(getattr(kineto, "file", kineto)), *rank]
+    else:
+        if between is not None and len(words) == len(("--between", "name", "number")):
+            words.append("--log-level=warning")  # ends what --between takes
+        rank_of_file = getattr(given, "rank", None)
+        words += [] if rank_of_file is None else [f"--rank={rank_of_file}"]
+        words.append(str(given if isinstance(given, str) else os.fspath(given)))
+    return shlex.join(words)
 
 
 def _listed(folder: str) -> Sequence[TraceInput]:

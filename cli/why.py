@@ -12,7 +12,7 @@ from ..trace.errors import UsageError
 from ..trace.selection import part_of
 from ..trace.text_tables import terminal_width
 from ..trace.trace import Trace
-from .inputs import add_inputs, find_inputs, read_inputs
+from .inputs import add_inputs, find_inputs, read_inputs, shell_of
 from .options import add_between, add_device_spec, add_own, add_steps, own_devices, with_own
 from .outputs import add_tables_and_switch, one_or_all, write_tables
 from .terminal import warn_of_damage
@@ -59,9 +59,14 @@ def run(arguments: argparse.Namespace) -> int:
     texts: list[str] = []
     numbers: list[Any] = []
     failed = False
-    for traces in _cases([_chosen(read, arguments) for read in read_inputs(inputs)]):
+    named = [
+        (_chosen(read, arguments), shell_of(given, arguments))
+        for given, read in zip(inputs, read_inputs(inputs), strict=True)
+    ]
+    for case in _cases(named):
+        traces = [trace for trace, _ in case]
         warn_of_damage(traces)
-        found = find_findings(Case(traces, devices=devices))
+        found = find_findings(Case(traces, devices=devices, shells=[shell for _, shell in case]))
         heading = f"{_names(traces)}\n" if len(inputs) > 1 else ""
         texts.append(heading + found.to_text(terminal_width()))
         head = {"file": traces[0].file, "rank": traces[0].rank} if len(traces) == 1 else {
@@ -79,13 +84,13 @@ def _chosen(trace: Trace, arguments: argparse.Namespace) -> Trace:
     )
 
 
-def _cases(traces: list[Trace]) -> list[list[Trace]]:
+def _cases(named: list[tuple[Trace, str]]) -> list[list[tuple[Trace, str]]]:
     """The ranks of a job together, where the traces say that they are; else each by itself."""
-    ranks = {trace.rank for trace in traces}
-    worlds = {trace.world_size for trace in traces}
-    if len(traces) > 1 and None not in ranks and len(ranks) == len(traces) and len(worlds) == 1:
-        return [sorted(traces, key=lambda trace: trace.rank or 0)]
-    return [[trace] for trace in traces]
+    ranks = {trace.rank for trace, _ in named}
+    worlds = {trace.world_size for trace, _ in named}
+    if len(named) > 1 and None not in ranks and len(ranks) == len(named) and len(worlds) == 1:
+        return [sorted(named, key=lambda pair: pair[0].rank or 0)]
+    return [[pair] for pair in named]
 
 
 def _names(traces: list[Trace]) -> str:

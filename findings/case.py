@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -43,18 +44,31 @@ class Case:
     """
 
     def __init__(
-        self, traces: Sequence[Trace], *, analyses: Sequence[Analysis] | None = None, devices: Sequence[Device] = ()
-    ) -> None:
+        self, traces: Sequence[Trace], *, analyses: Sequence[Analysis] | None = None, devices: Sequence[Device] = (),
+        shells: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         """
         Args:
             analyses: of the traces, where they are there already.
             devices: own ones, that come before those of the table.
+            shells: what names each trace in a command line, options and quotes included, such as
+                "--steps 2-4 'my trace.json'"; by default the name of its file.
         """
         self.traces, self._devices = tuple(map(with_unattached, traces)), tuple(devices)
         self._made: dict[str, Any] = {}
+        self._shells = tuple(shells) or tuple(shlex.quote(trace.file) for trace in traces)
         if analyses is not None:
             self.analyses = tuple(analyses)
             self.traces = tuple(analysis.trace for analysis in analyses)
+
+    def shell(self, number: int = 0) -> str:
+        """What names a trace in a command line, between the command and a query."""
+        return self._shells[number]
+
+    @property
+    def shells(self) -> str:
+        """What names all of them."""
+        return " ".join(self._shells)
 
     @property
     def trace(self) -> Trace:

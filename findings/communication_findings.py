@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,8 +17,9 @@ from ..trace.columns import IntColumn, matching
 from ..trace.kinds import ACCUMULATION, BACKWARD, CPU, GRADIENT_COMMUNICATION
 from ..trace.origin import origin_of_rows
 from .case import Case
-from .finding import LIKELY, POSSIBLE, Candidate, Detector, Evidence, Intervention
+from .finding import LIKELY, POSSIBLE, Candidate, Detector, Intervention
 from .places import where_of
+from .proofs import time_of_rows
 from .rank_times import RankTimes, TimesOfJob, collective_label, group_label, job_times
 
 HIDDEN_AS_A_RULE = 0.4
@@ -106,7 +106,6 @@ class ExposedCommunication:
         rows = rows[np.concatenate([times.ranks[k].exposed[own] > 0 for k, own in part.of.items()])]
         factor = _factor(case, rows, ns.hideable * len(part.of))
         alone = "" if several else "; waiting for ranks that come later is part of it, which only their traces show"
-        per_rank = " on each rank, on average" if several else ""
         longest = at[np.argsort(-rank.exposed[at], kind="stable")]
         return Candidate(
             self.id,
@@ -115,16 +114,9 @@ class ExposedCommunication:
             "nothing is computed meanwhile",
             where_of(rank.trace, rank.row[longest], rank=rank.rank if several else None),
             (
-                Evidence(
-                    f"{part.label} of {part.group}, {len(at):,} on a rank, transfers for "
-                    f"{_ms(ns.transfer)}{per_rank}; for "
-                    f"{_ms(ns.exposed)} of it no compute runs on the rank{alone}", round(ns.exposed), "ns",
-                    files(case, "replay"),
-                ),
-                Evidence(
-                    f"compute that no communication runs beside takes {_ms(ns.free)}: it could hide as much",
-                    round(ns.free),
-                    "ns", files(case, "analyze"),
+                time_of_rows(
+                    rank.trace, rank.row[at], f"{part.label} of {part.group}, {len(at):,} on a rank{alone}",
+                    case.shell(k),
                 ),
             ),
             round(ns.exposed),
@@ -193,13 +185,9 @@ class CommunicationBound:
                 f"{_ms(ns.free)} of compute is left that could hide it",
                 where_of(rank.trace, rank.row[at], rank=rank.rank if len(case.traces) > 1 else None),
                 (
-                    Evidence(
-                        f"{len(at):,} of them on a rank move {moved / 1e6:,.3f} MB; they are exposed for "
-                        f"{_ms(ns.exposed)}",
-                        round(ns.exposed), "ns", files(case, "replay"),
+                    time_of_rows(
+                        rank.trace, rank.row[at], f"{len(at):,} of them on a rank, {moved / 1e6:,.3f} MB", case.shell(k)
                     ),
-                    Evidence(f"compute without communication beside it takes {_ms(ns.free)}", round(ns.free), "ns",
-                             files(case, "analyze")),
                 ),
                 round(ns.exposed - ns.free),
                 LIKELY,
@@ -254,11 +242,10 @@ class SmallMessages:
             f"{latency / 1e3:,.1f} µs of each is latency, {_ms(saved)} that fewer, larger ones would not take",
             where_of(rank.trace, rank.row[at], rank=rank.rank if several else None),
             (
-                Evidence(
-                    f"{len(at):,} messages of at most {SMALL_BYTES >> 10} KiB, {size.sum() / 1e6:,.3f} MB together, "
-                    f"take {_ms(rank.transfer[at].sum())}; the least that any of them takes is "
-                    f"{rank.transfer[at].min() / 1e3:,.1f} µs",
-                    int(rank.transfer[at].sum()), "ns", files(case, "analyze"),
+                time_of_rows(
+                    rank.trace, rank.row[at],
+                    f"{len(at):,} messages of at most {SMALL_BYTES >> 10} KiB, {size.sum() / 1e6:,.3f} MB together",
+                    case.shell(k),
                 ),
             ),
             round(saved),
@@ -300,7 +287,7 @@ def _latency(size: IntColumn, ns: IntColumn) -> tuple[float, bool]:
 
 def files(case: Case, command: str) -> str:
     """A command line about the case's files."""
-    return f"etplus {command} {' '.join(shlex.quote(trace.file) for trace in case.traces)}"
+    return f"etplus {command} {case.shells}"
 
 
 def name_of(rank: RankTimes, at: IntColumn) -> str:

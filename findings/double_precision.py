@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .finding import MEASURED, Candidate, Evidence, Intervention
+from .finding import MEASURED, Candidate, Intervention
 from .module_paths import place_of
+from .proofs import time_of_work
 from .ranks_of_case import RankOfCase, worst_rank
 from .work_items import PRODUCT_WORK, WorkItems, work_items
 
@@ -37,15 +38,16 @@ class DoublePrecision:
         ns = items.time(found) if found else 0
         if ns < _LEAST_SHARE * items.total_ns or not ns:
             return
-        names = Counter[str]()
+        names: dict[str, list[int]] = {}
         for at in found:
-            names[items.label(at)] += int(items.ns[at])
-        command = items.command
+            names.setdefault(items.label(at), []).append(at)
+        most = sorted(names.items(), key=lambda pair: (-items.time(pair[1]), pair[0]))[:3]
         products = [at for at in found if items.kind[at] == PRODUCT_WORK]
         ratio = _peak_ratio(case, rank)
-        evidence = [Evidence(f"{name} on float64", time, "ns", command) for name, time in names.most_common(3)]
+        evidence = [time_of_work(items, f"{name} on float64", at) for name, at in most]
         if ratio is not None:
-            evidence.append(Evidence("peak in float32 over that in float64", ratio, "times", command))
+            text = f"{evidence[0].text} (the device's peak in float32 is {ratio:,.0f} times that)"
+            evidence[0] = replace(evidence[0], text=text)
         candidate = Candidate(
             self.id,
             f"operators on float64 take {ns / 1e6:,.2f} ms, {ns / max(items.total_ns, 1):.0%} of {items.what}",

@@ -11,8 +11,9 @@ import numpy as np
 
 from ..analysis.flops import Product
 from ..trace.columns import mask_at
-from .finding import LIKELY, MEASURED, Candidate, Evidence, Intervention
+from .finding import LIKELY, MEASURED, Candidate, Intervention
 from .module_paths import place_of
+from .proofs import time_of_work, time_on_host
 from .ranks_of_case import RankOfCase, worst_rank
 from .work_items import (
     COPY_WORK,
@@ -240,25 +241,17 @@ class EagerAttention:
         )  # fmt: skip
 
     def _candidate(self, items: WorkItems, groups: Sequence[AttentionGroup], taken: int) -> Candidate:
-        command = items.command
         every = [at for group in groups for at in (*group.items, *group.backward)]
         softmax = [group.softmax for group in groups]
         ns, total = items.time(softmax), max(items.total_ns, 1)
         evidence = [
-            Evidence(f"products, softmax and what is between, {len(groups)} times", taken, "ns", command),
-            Evidence(f"softmax between two batched products: share of {items.what}", ns / total, "share", command),
+            time_of_work(items, f"products, softmax and what is between, {len(groups)} times", every),
+            time_of_work(items, "softmax between two batched products", softmax),
         ]
-        bound = items.bound_ns[softmax]
-        if (bound > 0).all():
-            reached = float(bound.sum()) / max(ns, 1)
-            evidence.append(Evidence("share of the bandwidth that softmax reaches", reached, "share", command))
-        size = max((_score_bytes(items, group) for group in groups), default=0)
-        if size:
-            evidence.append(Evidence("one matrix of scores, which is written and read again", size, "bytes", command))
         copies = [at for at in every if items.kind[at] in (POINTWISE_WORK, COPY_WORK)]
         if copies:
             names = ", ".join(sorted({items.label(at) for at in copies})[:4])
-            evidence.append(Evidence(f"between and before the products: {names}", items.time(copies), "ns", command))
+            evidence.append(time_of_work(items, f"between and before the products: {names}", copies))
         inside_sdpa = any("scaled_dot_product" in name for name in _callers(items, groups[0].first))
         advice = (
             "scaled_dot_product_attention took its math backend: see why with torch.nn.attention.sdpa_kernel("
@@ -276,7 +269,7 @@ class EagerAttention:
             f" softmax alone"
             f" {ns / total:.0%}",
             place_of(items.trace, items.rows(every)),
-            (*evidence, *items.host_evidence(every, command)),
+            (*evidence, *time_on_host(items, every)),
             items.stake_ns(every),
             MEASURED if extents is not None else LIKELY,
             advice,

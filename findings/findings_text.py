@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from ..trace.printable import printable
 from .find import Findings
 from .finding import Evidence, Finding, Gain, Where
-from .pricing import ROWS
 
 _INDENT = " " * 8
 _SCALED = {
@@ -58,9 +57,9 @@ def _parts(number: int, finding: Finding, makespan_ns: int) -> Iterator[tuple[st
     if place:
         yield "where", place
     for evidence in finding.evidence:
-        if evidence.text == ROWS and len(finding.evidence) > 1:
-            continue
-        yield "proof", f"{evidence.text}{value_text(evidence)} [{evidence.command}]"
+        value = value_text(evidence)
+        again = value.removeprefix(": ") in evidence.text  # the sentence says it already
+        yield "proof", f"{evidence.text}{'' if again else value} [{evidence.command}]"
     yield "try", finding.advice
     yield "check", finding.check
 

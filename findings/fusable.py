@@ -17,8 +17,9 @@ from ..trace.call_tree import nearest
 from ..trace.columns import grouped, matching
 from ..trace.kinds import ACCUMULATION, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
 from .eager_attention import in_attention
-from .finding import LIKELY, POSSIBLE, Candidate, Evidence, Intervention
+from .finding import LIKELY, POSSIBLE, Candidate, Intervention
 from .module_paths import place_of
+from .proofs import time_of_work, time_on_host
 from .ranks_of_case import RankOfCase, worst_rank
 from .small_operators import operator_loops
 from .work_items import (
@@ -206,25 +207,13 @@ class ElementwiseChains:
         saved = ns - sum(chain.fused_ns for chain in chains)
         if saved < _LEAST_SAVED * items.total_ns or not chains:
             return
-        command = items.command
-        size, count = sum(chain.saved_bytes for chain in chains), sum(len(chain.items) for chain in chains)
+        count = sum(len(chain.items) for chain in chains)
         evidence = []
         for names, same in _by_names(items, chains)[:3]:
-            taken = sum(items.time(chain.items) for chain in same)
             text = f"{_text(items, names)}, {len(same):,} times"
-            evidence.append(Evidence(text, taken, "ns", command))
-        if size:
-            evidence.append(
-                Evidence(
-                    "by their shapes written by one and read by the next, which a fused kernel does not do",
-                    size,
-                    "bytes",
-                    command,
-                )
-            )
-        evidence.append(Evidence("operators that would become one each", count, "operators", command))
+            evidence.append(time_of_work(items, text, [at for chain in same for at in chain.items]))
         every = [at for chain in chains for at in chain.items]
-        evidence += items.host_evidence(every, command)
+        evidence += time_on_host(items, every)
         known = all(chain.saved_bytes for chain in chains)
         candidate = Candidate(
             self.id,
@@ -290,7 +279,6 @@ class OptimizerLoop:
         ns, fused = items.time(mine), self._fused_ns(items, chains)
         if ns - fused < _LEAST_SAVED * items.total_ns:
             return
-        command = items.command
         names = Counter(items.label(at) for at in mine)
         what = ", ".join(f"{name} × {count:,}" for name, count in names.most_common(4))
         candidate = Candidate(
@@ -299,9 +287,8 @@ class OptimizerLoop:
             f" {ns / 1e6:,.2f} ms",
             place_of(items.trace, items.rows(mine)),
             (
-                Evidence(f"operators of the phase optimizer: {what}", ns, "ns", command),
-                Evidence("chains of operators, one a parameter", len(chains), "chains", command),
-                *items.host_evidence(mine, command),
+                time_of_work(items, f"operators of the phase optimizer: {what}", mine),
+                *time_on_host(items, mine),
             ),
             max(items.stake_ns(mine), self._step_ns(items) + (ns if items.on_device else 0)),
             LIKELY,

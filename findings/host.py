@@ -16,7 +16,8 @@ from ..trace.tables import OP
 from ..trace.trace import Trace
 from .case import Case
 from .finding import LIKELY, MEASURED, Candidate
-from .ranks_of_case import RankOfCase, quoted, worst_rank
+from .proofs import quoted
+from .ranks_of_case import RankOfCase, worst_rank
 
 LATE_START = 0.02
 """Share of the makespan before the first GPU event from which on a late start is reported: launching takes some time in

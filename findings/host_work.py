@@ -17,7 +17,8 @@ from ..trace.trace import Trace
 from .case import Case
 from .finding import LIKELY, MEASURED, POSSIBLE, Candidate
 from .profiler_cost import event_cost_ns
-from .ranks_of_case import RankOfCase, quoted, worst_rank
+from .proofs import quoted
+from .ranks_of_case import RankOfCase, worst_rank
 
 DATA_LOADING = 0.05
 """Share of the makespan in which the thread of the steps waits for data: with workers it takes a percent or two."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Evidence, Interventi
 from .fusable import casts, fusable_chains
 from .memory_use import capacity
 from .module_paths import place_of
+from .proofs import quoted, sql, time_of_work, time_on_host
 from .ranks_of_case import RankOfCase, worst_rank
 from .work_items import COPY_WORK, WorkItems, phases_of, work_items
 
@@ -67,7 +67,8 @@ class LayoutConversions:
         names = Counter(
             shortened(kernel_label(trace.names[code]), _LONGEST_NAME) for code in gpu.name[changed].tolist()
         )
-        command = f"etplus analyze {shlex.quote(trace.file)}"
+        full = sorted({trace.names[code] for code in gpu.name[changed].tolist()})
+        wanted = f"from device where name in ({', '.join(map(quoted, full))})"
         rows = gpu.source[changed]
         rows = rows[rows >= 0]
         text = ", ".join(f"{name} × {count:,}" for name, count in names.most_common(3))
@@ -78,8 +79,11 @@ class LayoutConversions:
             f" {len(changed):,} kernels",
             place_of(trace, rows),
             (
-                Evidence(text, ns, "ns", command),
-                Evidence("kernels that only change a layout", len(changed), "events", command),
+                Evidence(text, ns, "ns", sql(items.shell, f"select sum(dur_ns) {wanted}")),
+                Evidence(
+                    "kernels that only change a layout", len(changed), "events",
+                    sql(items.shell, f"select count(*) {wanted}"),
+                ),
             ),
             ns,
             MEASURED,
@@ -113,22 +117,22 @@ class Copies:
         if ns < _LEAST_COPIES * items.total_ns or not ns:
             return
         cast = [at for at in found if casts(items, at)]
-        command = items.command
-        around = Counter[str]()
+        around: dict[str, list[int]] = {}
         for at in found:
-            around[_outer_name(items, at)] += int(items.ns[at])
+            around.setdefault(_outer_name(items, at), []).append(at)
+        most = sorted(around.items(), key=lambda pair: (-items.time(pair[1]), pair[0]))[:3]
         evidence = [
-            Evidence(f"copies in {name}", time, "ns", command) for name, time in around.most_common(3)
+            time_of_work(items, f"copies in {name}", at) for name, at in most
         ]  # fmt: skip
         if cast:
-            evidence.append(Evidence("of them from one type to another", items.time(cast), "ns", command))
+            evidence.append(time_of_work(items, "of them from one type to another", cast))
         mostly_casts = 2 * items.time(cast) > ns if cast else False
         candidate = Candidate(
             self.id,
             f"copies of tensors into another {'type' if mostly_casts else 'layout or type'} take {ns / 1e6:,.2f} ms,"
             f" {ns / max(items.total_ns, 1):.0%} of {items.what}, in {len(found):,} calls",
             place_of(items.trace, items.rows(found)),
-            (*evidence, *items.host_evidence(found, command)),
+            (*evidence, *time_on_host(items, found)),
             items.stake_ns(found),
             POSSIBLE,
             "keep weights in the type that they are used in (model.to(torch.bfloat16)), or torch.compile, which"
@@ -183,7 +187,7 @@ class Recomputation:
         if left is not None and left < _HEADROOM:
             return
         command = items.command
-        evidence = [Evidence("of the phase recomputation", ns, "ns", command)]
+        evidence = [time_of_work(items, "of the phase recomputation", found)]
         if left is not None:
             evidence.append(Evidence("of the device's memory is never reserved", left, "share", command))
         candidate = Candidate(
@@ -191,7 +195,7 @@ class Recomputation:
             f"forward work that runs again in backward takes {ns / 1e6:,.2f} ms, {ns / max(items.total_ns, 1):.0%} of"
             f" {items.what}" + ("" if left is None else f", while {left:.0%} of the device's memory is free"),
             place_of(items.trace, items.rows(found)),
-            (*evidence, *items.host_evidence(found, command)),
+            (*evidence, *time_on_host(items, found)),
             items.stake_ns(found),
             POSSIBLE if left is None else LIKELY,
             "checkpoint fewer layers, or choose what is recomputed: torch.utils.checkpoint with context_fn ="

@@ -13,6 +13,7 @@ from ..trace.columns import IntColumn, grouped
 from .eager_attention import in_attention
 from .finding import LIKELY, Candidate, Evidence, Intervention
 from .module_paths import place_of
+from .proofs import time_of_work
 from .ranks_of_case import RankOfCase, worst_rank
 from .work_items import COPY_WORK, NORM_WORK, POINTWISE_WORK, REDUCTION_WORK, SOFTMAX_WORK, WorkItems, work_items
 
@@ -111,8 +112,7 @@ class SlowerThanLike:
             return
         found.sort(key=lambda of: -items.time(of.items))
         ns = sum(items.time(of.items) for of in found)
-        command = f"{items.command} --by-shape"
-        evidence = tuple(self._evidence(items, of, command) for of in found[:3])
+        evidence = tuple(self._evidence(items, of) for of in found[:3])
         first = found[0]
         candidate = Candidate(
             self.id,
@@ -131,8 +131,8 @@ class SlowerThanLike:
         )  # fmt: skip
         yield of.candidate(candidate, changes, 0.5, 1.1)
 
-    def _evidence(self, items: WorkItems, of: LikeWork, command: str) -> Evidence:
+    def _evidence(self, items: WorkItems, of: LikeWork) -> Evidence:
         signature = items.signature(of.items[0])
         shapes = signature.label if signature is not None else ""
         text = f"{items.label(of.items[0])} {shapes}, {len(of.items)} times at {of.rate:,.0f} GB/s, best {of.best:,.0f}"
-        return Evidence(text, items.time(of.items), "ns", command)
+        return time_of_work(items, text, of.items)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from ..trace.printable import shortened
 from ..trace.trace import Trace
 from .finding import MEASURED, POSSIBLE, Candidate, Evidence, Intervention
 from .module_paths import place_of
+from .proofs import quoted, sql
 from .ranks_of_case import RankOfCase, worst_rank
 
 if TYPE_CHECKING:
@@ -61,16 +61,18 @@ class AllocatorCalls:
         if not len(found) or ns < _LEAST_HOST * case.makespan_ns:
             return
         names = Counter(trace.names[code] for code in runtime.name[found].tolist())
-        command = f"etplus analyze {shlex.quote(trace.file)}"
+        of_names = np.isin(runtime.name, runtime.name[found])
+        query = f"select sum(dur_ns) from runtime where name in ({', '.join(map(quoted, sorted(names)))})"
         text = ", ".join(f"{name} × {count:,}" for name, count in names.most_common(4))
         rows = runtime.source[found]
-        steps = len(np.unique(trace.steps.of(runtime.ts[found], runtime.thread[found]))) if len(trace.steps) else 0
         evidence = [
-            Evidence(text, ns, "ns", command),
-            Evidence("calls after the first kernel", len(found), "calls", command),
+            Evidence(
+                f"{text}; with those before the first kernel",
+                int((runtime.end - runtime.ts)[of_names].sum()),
+                "ns",
+                sql(case.shell(rank), query),
+            )
         ]
-        if steps:
-            evidence.append(Evidence("steps that have such calls", steps, "steps", command))
         candidate = Candidate(
             self.id,
             f"the allocator calls the driver {len(found):,} times while the device has work: {text},"
@@ -115,11 +117,11 @@ class MemoryNearlyFull:
                 continue
             reserved = int(memory.reserved.max())
             if reserved >= _NEARLY_FULL * whole and _held_since(memory) >= _LEAST_OWN * memory.peak_bytes:
-                yield self._candidate(trace, memory, reserved, whole)
+                yield self._candidate(case.shell(rank), trace, memory, reserved, whole)
                 return
 
-    def _candidate(self, trace: Trace, memory: DeviceMemory, reserved: int, whole: int) -> Candidate:
-        command = f"etplus analyze {shlex.quote(trace.file)}"
+    def _candidate(self, shell: str, trace: Trace, memory: DeviceMemory, reserved: int, whole: int) -> Candidate:
+        command = f"etplus analyze {shell}"
         held = [
             Evidence(
                 f"at the peak: {shortened(row.operator, 80)}"

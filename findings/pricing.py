@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-
-import numpy as np
 
 from ..replaying.graph_replay import replay
 from ..replaying.replay_graph import ReplayGraph
@@ -14,12 +10,10 @@ from ..replaying.replay_summary import REFUSED
 from ..replaying.whatif import apply_what_if, parse_what_if
 from ..trace.errors import UsageError
 from .case import Case
-from .finding import Candidate, Evidence, Finding, Gain
+from .finding import Candidate, Finding, Gain
 
 MOST_REPLAYS = 18
 """Candidates that are replayed, those with the most time at stake; with the base and the three together 20 replays."""
-ROWS = "the rows that it names: time"
-"""Text of the evidence that every finding with rows has; not shown in text."""
 TOGETHER = 3
 """So many findings from the top are also replayed together."""
 
@@ -39,8 +33,7 @@ def priced(case: Case, candidates: Iterable[Candidate]) -> list[tuple[Candidate,
         if candidate.interventions and left:
             gain, left = gain_of(case, [candidate], least_ns=candidate.least_gain * makespan), left - 1
         if gain is None or gain.ns >= candidate.least_gain * makespan:
-            finding = candidate.finding(gain)
-            found.append((candidate, replace(finding, evidence=(*finding.evidence, *_rows_as_evidence(case, finding)))))
+            found.append((candidate, candidate.finding(gain)))
     return sorted(found, key=lambda pair: _order(pair[1]))
 
 
@@ -96,20 +89,6 @@ def changed_graph(case: Case, graph: ReplayGraph, candidates: Sequence[Candidate
             what_if = parse_what_if(change.what_if)
             graph = apply_what_if(graph, what_if, case.constants, lambda: case.row_bounds, rows=change.rows)
     return graph
-
-
-def _rows_as_evidence(case: Case, finding: Finding) -> tuple[Evidence, ...]:
-    """The time of the rows that the place of a finding names, so that each finding has a number that SQL gives."""
-    where = finding.where
-    ranks = [None, *case.graph.ranks] if len(case.traces) > 1 else [where.rank]
-    if not where.rows or where.rank not in ranks:
-        return ()
-    trace = case.traces[case.graph.ranks.index(where.rank) if where.rank in case.graph.ranks else 0]
-    mine = np.isin(trace.id, where.rows) & trace.timed
-    tables = " union all ".join(f"select id, dur_ns from {table}" for table in ("device", "calls", "runtime"))
-    query = f"select sum(dur_ns) from ({tables}) where id in ({', '.join(map(str, where.rows))})"
-    command = f"etplus sql {shlex.quote(trace.file)} {shlex.quote(query)}"
-    return (Evidence(ROWS, int(trace.dur[mine].sum()), "ns", command),)
 
 
 def _order(finding: Finding) -> tuple[float, float, str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from ..trace.dtypes import itemsize
 from ..trace.kernel_kinds import computes_products
 from .finding import LIKELY, MEASURED, POSSIBLE, Candidate, Evidence, Intervention
 from .module_paths import place_of
+from .proofs import time_of_work
 from .ranks_of_case import RankOfCase, worst_rank
 from .work_items import PRODUCT_WORK, WorkItems, work_items
 
@@ -200,16 +200,16 @@ class ProductDimensions:
             return
         ns = sum(group.ns for group in groups)
         groups.sort(key=lambda group: ("odd" not in why_slow_extents(group), -group.ns))
-        command = items.command
         evidence = [
-            Evidence(
-                f"{group.text} in {group.dtype}, {len(group.items)} times: {why_slow_extents(group)};"
-                f" {_share_text(group)}",
-                group.ns, "ns", command,
+            time_of_work(
+                items,
+                f"{group.text} in {group.dtype}, {len(group.items)} times, {group.ns / 1e6:,.3f} ms:"
+                f" {why_slow_extents(group)}; {_share_text(group)}",
+                group.items,
             )
             for group in groups[:4]
         ]  # fmt: skip
-        evidence += _older_kernels(items, groups, command)
+        evidence += _older_kernels(items, groups)
         first = groups[0]
         every = [at for group in groups for at in group.items]
         candidate = Candidate(
@@ -268,13 +268,13 @@ def _older(items: WorkItems, group: ProductGroup) -> tuple[int, int] | None:
     return (made, device) if made is not None and device is not None and made // 10 < device // 10 else None
 
 
-def _older_kernels(items: WorkItems, groups: Sequence[ProductGroup], command: str) -> list[Evidence]:
+def _older_kernels(items: WorkItems, groups: Sequence[ProductGroup]) -> list[Evidence]:
     old = [(group, found) for group in groups if (found := _older(items, group)) is not None]
     if not old:
         return []
     made, device = old[0][1]
     text = f"on kernels for compute capability {made / 10:.1f}, the device has {device / 10:.1f}"
-    return [Evidence(text, sum(group.ns for group, _ in old), "ns", command)]
+    return [time_of_work(items, text, [at for group, _ in old for at in group.items])]
 
 
 class OldKernels:
@@ -299,11 +299,9 @@ class OldKernels:
             return
         made, device = _older(items, groups[0]) or (0, 0)
         ns = sum(group.ns for group in groups)
-        command = items.command
         evidence = tuple(
-            Evidence(
-                f"{group.text} on {items.kernel_text(group.items[0])}; {_share_text(group)}", group.ns, "ns",
-                command,
+            time_of_work(
+                items, f"{group.text} on {items.kernel_text(group.items[0])}; {_share_text(group)}", group.items
             )
             for group in groups[:4]
         )  # fmt: skip
@@ -369,7 +367,6 @@ class NoTensorFloat:
         if usual >= ns:
             return
         names = sorted({items.kernel_text(item) for item in found})
-        command = f"etplus analyze {shlex.quote(trace.file)}"
         device = next(iter(analysis.devices.values()))
         text = f"products and convolutions on kernels of full float32: {', '.join(names[:4])}"
         ratio = device.tflops["tf32"] / device.tflops["float32"]
@@ -378,10 +375,7 @@ class NoTensorFloat:
             f"matrix products and convolutions in full float32 take {ns / 1e6:,.1f} ms,"
             f" {ns / max(items.total_ns, 1):.0%} of {items.what}, on a device that has TF32",
             place_of(trace, items.rows(found)),
-            (
-                Evidence(text, ns, "ns", command),
-                Evidence(f"peak in TF32 over that in float32 of {device.name}", ratio, "times", command),
-            ),
+            (time_of_work(items, f"{text} (the peak in TF32 is {ratio:,.1f} times that in float32)", found),),
             ns,
             MEASURED,
             'torch.set_float32_matmul_precision("high"), torch.backends.cudnn.allow_tf32 = True, or autocast to'

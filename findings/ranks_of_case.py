@@ -39,8 +39,8 @@ class RankOfCase:
 
     @property
     def file(self) -> str:
-        """Name of its file, quoted for a shell."""
-        return shlex.quote(self.trace.file)
+        """What names it in a shell."""
+        return self.case.shell(self.number)
 
     def evidence(self, text: str, value: float | None, unit: str, query: str = "") -> Evidence:
         """A number that `etplus analyze` shows, or a query of `etplus sql`."""
@@ -97,8 +97,3 @@ def worst_rank(case: Case, find: Callable[[RankOfCase], Iterable[Candidate]]) ->
 def _same(one: Candidate, other: Candidate, by_place: bool) -> bool:
     place = (one.where.source, one.where.operator) == (other.where.source, other.where.operator)
     return one.id == other.id and (place or not by_place)
-
-
-def quoted(text: str) -> str:
-    """A text in SQL."""
-    return "'" + text.replace("'", "''") + "'"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
 from ..schemas.communications import comm_rows
@@ -25,7 +24,7 @@ class IncompleteRecording:
         missing = list(_missing(case))
         if not missing:
             return
-        files = " ".join(shlex.quote(trace.file) for trace in case.traces)
+        files = case.shells
         arguments = [code for _, _, code in missing if code.endswith("=True")]
         lines = [f"torch.profiler.profile({', '.join(arguments)}, …)"] if arguments else []
         lines += [code for _, _, code in missing if not code.endswith("=True")]
@@ -34,7 +33,7 @@ class IncompleteRecording:
             f"not recorded: {'; '.join(f'{what} ({use})' for what, use, _ in missing)}",
             Where(),
             tuple(
-                Evidence(f"{file} has no {what}", None, "", f"etplus analyze {shlex.quote(file)}")
+                Evidence(f"{file} has no {what}", None, "", f"etplus analyze {case.shell()}")
                 for what, file in ((what, case.trace.file) for what, _, _ in missing)
             ),
             None,

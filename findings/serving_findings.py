@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -59,7 +58,7 @@ class PrefillBlocksDecode:
         waited = sum(step.time_ns for step in between) + sum(step.time_ns - usual for step in mixed)
         if waited < WAITS * decoding:
             return
-        trace, file = case.trace, shlex.quote(case.trace.file)
+        trace, file = case.trace, case.shell()
         tokens = len(decode) + len(mixed)
         rows = _rows(trace, [*between, *mixed])
         yield Candidate(
@@ -109,7 +108,7 @@ class PaddedBatches:
             slope = _ns_a_token(steps)
             device = sum(step.device_ns for step in padded)
             lost = device * (size - tokens) / size if slope is None else slope * (size - tokens)
-            trace, file = case.trace, shlex.quote(case.trace.file)
+            trace, file = case.trace, case.shell()
             at = _events(trace, padded) & (trace.gpu.source >= 0)
             rows = trace.gpu.source[at]
             known = "" if slope is not None else " at most (all steps have one size, which does not tell)"
@@ -165,7 +164,7 @@ class GraphGaps:
         if idle < GAPS * (last - first):
             return
         gaps = busy.start[inside][1:] - busy.end[inside][:-1]
-        file = shlex.quote(trace.file)
+        file = case.shell()
         before = sum(step.host_before_ns or 0 for step in with_graphs[1:])
         yield Candidate(
             self.id,
@@ -221,7 +220,7 @@ class DecodeFarFromPeak:
         rate = tokens / time * 1e9 if tokens else 0.0
         at_peak = tokens / max(time - told + least, 1) * 1e9
         speed = f"{rate:,.0f} tokens/s, {at_peak:,.0f} at the roofline" if tokens else "its tokens are not recorded"
-        file = shlex.quote(case.trace.file)
+        file = case.shell()
         yield Candidate(
             self.id,
             f"decode reaches {share:.0%} of its roofline: {speed}",

@@ -16,8 +16,9 @@ from ..analysis.summary import Analysis
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, grouped
 from ..trace.kinds import ACCUMULATION, BACKWARD, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
-from .finding import LIKELY, Candidate, Evidence, Intervention
+from .finding import LIKELY, Candidate, Intervention
 from .module_paths import place_of
+from .proofs import time_of_work, time_on_host
 from .ranks_of_case import RankOfCase, worst_rank
 from .work_items import OTHER_WORK, WorkItems, phases_of, work_items
 
@@ -193,7 +194,6 @@ class SmallOperators:
         every = [at for loop in loops for at in loop.items]
         longest = max(loops, key=lambda loop: loop.end - loop.begin)
         names = ", ".join(items.label(at) for at in longest.items[: longest.period])
-        command = items.command
         product = any(name in names for name in ("mm", "matmul"))
         candidate = Candidate(
             self.id,
@@ -201,9 +201,8 @@ class SmallOperators:
             f" {ns / 1e6:,.2f} ms",
             place_of(items.trace, items.rows(every)),
             (
-                Evidence("from the first call of each loop to the end of its last", ns, "ns", command),
-                Evidence("of it in the operators themselves", items.stake_ns(every), "ns", command),
-                Evidence("operators in loops", len(every), "operators", command),
+                time_of_work(items, f"{len(every):,} operators in loops", every),
+                *time_on_host(items, every),
             ),
             ns,
             LIKELY,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from ..trace.trace import Trace
 from .case import Case
 from .finding import LIKELY, MEASURED, Candidate, Detector, Evidence, Intervention
 from .places import where_of
+from .proofs import quoted, sql
 from .rank_times import work_keys
 
 EXPLAINS = 0.5
@@ -86,21 +86,13 @@ class OutlierStep:
         own = np.concatenate([cause.rows for cause in causes]) if causes else mark
         usual = outlier.measured_ns - longer
         first = " (the first one recorded: warming up may be part of it)" if outlier.iteration == 0 else ""
-        file = shlex.quote(trace.file)
+        file = case.shell(k)
         evidence = [
             Evidence(
-                f"{outlier.label} takes {_ms(outlier.measured_ns)}, the {len(like):,} others like each other "
-                f"{_ms(usual)} in the median; it {outlier.reason}",
-                round(longer), "ns", f"etplus replay {file} --steps {outlier.iteration}",
-            )
-        ]  # fmt: skip
-        evidence += [
-            Evidence(
-                f"{_what(cause)} takes {_ms(cause.own_ns)} in it ({cause.times:,} times), {_ms(cause.usual_ns)} in the "
-                f"others ({cause.usual_times:,.0f} times){_SHAPES if cause.shapes else ''}",
-                round(cause.ns), "ns", f"etplus analyze {file} --steps {outlier.iteration}",
-            )
-            for cause in causes
+                f"{outlier.label}; it {outlier.reason}; {len(like):,} others take {_ms(usual)} in the median",
+                outlier.measured_ns, "ns", f"etplus replay {file} --steps {outlier.iteration}",
+            ),
+            *(_proof(trace, cause, outlier.iteration, file) for cause in causes),
         ]  # fmt: skip
         why = f": {_why(causes)}" if causes else "; no operator or kernel in it explains that"
         rank = case.graph.ranks[k] if len(case.traces) > 1 else None
@@ -118,6 +110,17 @@ class OutlierStep:
             low=0.7,
             high=1.3,
         )
+
+
+def _proof(trace: Trace, cause: _LongerInStep, step: int, shell: str) -> Evidence:
+    """The whole time of what a step has more of, waiting included, by name."""
+    table, name = ("device" if cause.key[1] else "calls"), trace.name_at(int(trace.name[cause.rows[0]]))
+    text = (
+        f"{_what(cause)} in it, {cause.times:,} times, {_ms(cause.own_ns)} without waiting; in the others "
+        f"{_ms(cause.usual_ns)}, {cause.usual_times:,.0f} times{_SHAPES if cause.shapes else ''}"
+    )
+    query = f"select sum(dur_ns) from {table} where name = {quoted(name)} and step = {step}"
+    return Evidence(text, int(trace.dur[cause.rows].sum()), "ns", sql(shell, query))
 
 
 def _longer(steps: MarkedIterations) -> Iterator[tuple[Outlier, float, IntColumn]]:

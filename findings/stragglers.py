@@ -234,7 +234,7 @@ def _candidates(name: str, case: Case, late: _Late, extras: list[_LongerOnRank],
         Evidence(
             f"{_what(extra)} takes {_ms(extra.own_ns)} on rank {late.rank} ({extra.times:,} times), "
             f"{_ms(extra.usual_ns)} on the others ({extra.usual_times:,.0f} times)", round(extra.ns), "ns",
-            f"etplus analyze {shlex.quote(trace.file)}",
+            f"etplus analyze {case.shell(late.k)}",
         )
         for extra in causes[:_MOST_NAMED]
     ]  # fmt: skip

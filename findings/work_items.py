@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +25,6 @@ from ..trace.printable import shortened
 from ..trace.tables import OP, Calls
 from ..trace.tensors import Signature
 from ..trace.trace import Trace
-from .finding import Evidence
 
 if TYPE_CHECKING:
     from .case import Case
@@ -85,7 +83,7 @@ class WorkItems:
     CPU with no other one inside that computes.
 
     Attributes:
-        trace: with the GPU events that have no row.
+        trace: with the GPU events that have no row. shell: what names it in a command line.
         on_device: whether items are GPU events.
         lane: int64, one number a stream or thread. ts, end: int64 ns. ns: int64, time of the events, or of the call.
         kind: int8, POINTWISE_WORK and the like.
@@ -98,6 +96,7 @@ class WorkItems:
     """
 
     trace: Trace
+    shell: str
     on_device: bool
     lane: IntColumn
     ts: IntColumn
@@ -211,15 +210,10 @@ class WorkItems:
         """What may fall away with some items: their time, and that of their operators on the host."""
         return self.time(items) + self.host_ns(items)
 
-    def host_evidence(self, items: Sequence[int], command: str) -> tuple[Evidence, ...]:
-        """What `host_ns` says, as evidence; () where that is nothing."""
-        ns = self.host_ns(items)
-        return (Evidence("of their operators on the host", ns, "ns", command),) if ns else ()
-
     @property
     def command(self) -> str:
         """The command that prints the tables of the trace."""
-        return f"etplus analyze {shlex.quote(self.trace.file)}"
+        return f"etplus analyze {self.shell}"
 
     @property
     def what(self) -> str:
@@ -256,7 +250,7 @@ def _items_of(case: Case, rank: int) -> WorkItems:
     analysis = case.analyses[rank]
     trace = analysis.trace
     if not len(trace.gpu):
-        return _of_cpu(trace)
+        return _of_cpu(trace, case.shell(rank))
     gpu, attribution = trace.gpu, trace.attribution
     calls = attribution.calls
     kept = np.flatnonzero(~trace.is_comm)
@@ -288,7 +282,8 @@ def _items_of(case: Case, rank: int) -> WorkItems:
     ).astype(np.int64)  # fmt: skip
     kind = _kinds(trace, calls, op[order[starts]], gpu.name[order[starts]], trace.is_copy[order[starts]])
     return WorkItems(
-        trace, True, lane[order[starts]], gpu.ts[order[starts]], ends, sums(group, gpu.dur[order], len(starts)), kind,
+        trace, case.shell(rank), True,
+        lane[order[starts]], gpu.ts[order[starts]], ends, sums(group, gpu.dur[order], len(starts)), kind,
         op[order[starts]], calls, first, order, bound_ns, flops, moved,
     )  # fmt: skip
 
@@ -299,7 +294,7 @@ def _known_sum(group: IntColumn, values: IntColumn, count: int) -> IntColumn:
     return np.where(has, sums(group[known], values[known], count), -1)
 
 
-def _of_cpu(trace: Trace) -> WorkItems:
+def _of_cpu(trace: Trace, shell: str) -> WorkItems:
     """Operators that take most of their time themselves, or have none inside that computes."""
     calls = trace.calls
     views = matching(calls.name, trace.names, lambda name: plain_name(name) in _VIEWS or bool(_WRAPPER.match(name)))
@@ -317,7 +312,8 @@ def _of_cpu(trace: Trace) -> WorkItems:
     none = np.full(count, -1, np.int64)
     kind = _kinds(trace, calls, at, calls.name[at], np.zeros(count, np.bool_))
     return WorkItems(
-        trace, False, calls.thread[at], calls.ts[at], calls.end[at], calls.end[at] - calls.ts[at], kind, at, calls,
+        trace, shell, False,
+        calls.thread[at], calls.ts[at], calls.end[at], calls.end[at] - calls.ts[at], kind, at, calls,
         np.arange(count + 1), at, none, none, none,
     )  # fmt: skip
 

@@ -137,23 +137,22 @@ def diff_html(changed: TraceChanges, a: Analysis, b: Analysis) -> bytes:
     Args:
         a, b: what was compared, for the list of iterations.
     """
-    found = changed.difference
-    difference = json_of_difference(found)
-    key, whole = "device_ns", max(found.total_a, found.total_b)
+    difference = json_of_difference(changed)
+    key, whole = "device_ns", max(changed.total_a, changed.total_b)
     if not whole:
-        key, whole = "host_ns", max(found.latency_a, found.latency_b)
+        key, whole = "host_ns", max(changed.latency_a, changed.latency_b)
     least = _LEAST_SHARE * whole
     paths = [row for row in difference["paths"] if any(side and side[key] > least for side in (row["a"], row["b"]))]
-    name = f"{PurePath(found.a).name} → {PurePath(found.b).name}"
+    name = f"{PurePath(changed.a).name} → {PurePath(changed.b).name}"
     shown = {
         "title": name,
         "version": __version__,
         "findings": plain_cards(changed.findings),
         "difference": difference | {
             "ops": difference["ops"][:_DIFF_ROWS], "kernels": difference["kernels"][:_DIFF_ROWS],
-            "paths": paths[:_DIFF_ROWS], "lines": _plain_lines(found.lines[:_DIFF_ROWS]),
+            "paths": paths[:_DIFF_ROWS], "lines": _plain_lines(changed.lines[:_DIFF_ROWS]),
             "left_out": {key: max(len(difference[key]) - _DIFF_ROWS, 0) for key in ("ops", "kernels", "lines")},
-            "paths_left_out": len(found.paths) - len(paths[:_DIFF_ROWS]),
+            "paths_left_out": len(changed.paths) - len(paths[:_DIFF_ROWS]),
             "iteration_list": {"a": a.iterations.plain(), "b": b.iterations.plain()},
         },
         "ranks": [{"label": "", "analysis": {"devices": {}, "kernel_labels": {}}}],

@@ -104,7 +104,8 @@ def test_six_unchanged_programs(tmp_path: Path, kind: str, accumulate: int, fail
 def test_a_window_by_time(tmp_path: Path) -> None:
     file = program(
         tmp_path,
-        "import time, torch\nend = time.time() + 1\nwhile time.time() < end:\n torch.ones(4).mul(2)\n time.sleep(.01)\n",
+        "import time, torch\nend = time.time() + 1\n"
+        "while time.time() < end:\n torch.ones(4).mul(2)\n time.sleep(.01)\n",
     )
     done = recorded(tmp_path, "--seconds", "0.2-0.6", "--", sys.executable, file)
     assert done.returncode == 0 and b"(100.00%)" in done.stderr

@@ -366,8 +366,6 @@ def test_a_real_model_with_eager_attention() -> None:
     for finding in (attention, products):
         assert finding.where.source == "transformers/models/timesformer/modeling_timesformer.py:200"
         assert finding.where.module is not None and "TimesformerSelfAttention × 24" in finding.where.module
-    share = {one.text: one.value for one in attention.evidence if one.unit == "share"}
-    assert [round(value or 0, 2) for value in share.values()] == [0.35, 0.20]
     assert "n = 3,137 is odd" in products.title
 
 
