@@ -18,7 +18,7 @@ from ..support import assert_valid, call, command, read_json, run
 PYTHON = os.environ.get("ETPLUS_TEST_TORCH_PYTHON", sys.executable)
 """Runs the programs that need PyTorch, which may be in another environment than etplus."""
 needs_torch = pytest.mark.skipif(
-    PYTHON == sys.executable and importlib.util.find_spec("torch") is None,
+    sys.executable == PYTHON and importlib.util.find_spec("torch") is None,
     reason="recording needs PyTorch; ETPLUS_TEST_TORCH_PYTHON may name a Python that has it",
 )
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -109,7 +109,7 @@ def test_six_unchanged_programs(tmp_path: Path, kind: str, accumulate: int, fail
 def test_a_window_by_time(tmp_path: Path) -> None:
     file = program(
         tmp_path,
-        "import time, torch\nend = time.time() + 1\nwhile time.time() < end:\n torch.ones(4).mul(2)\n time.sleep(.01)\n",
+        "import time, torch\nend = time.time()+1\nwhile time.time() < end:\n torch.ones(4).mul(2)\n time.sleep(.01)\n",
     )
     done = recorded(tmp_path, "--seconds", "0.2-0.6", "--", PYTHON, file)
     assert done.returncode == 0 and b"(100.00%)" in done.stderr
