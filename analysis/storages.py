@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.execution_trace.tensor_uses import MAX_STORAGE, TensorUses, tensor_uses
+from ..trace.brief import brief
 from ..trace.columns import IntColumn, matching, run_starts
 from ..trace.index import CallIndex, Positions, as_positions
 from ..trace.tables import OP
@@ -43,6 +44,8 @@ class Storages:
     call: Positions[int, CallIndex]
     first: IntColumn
     uses: Positions[int, CallIndex]
+
+    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.device)

@@ -24,6 +24,7 @@ FOLDERS = {
     "findings": ("what is wrong, what it costs, what fixing it gains: one class a finding, priced by the replay",),
     "replaying": ("replay graph, what-if,", "critical path, network"),
     "analysis": ("tables out of a Trace:", "where the time goes"),
+    "recording": ("unchanged programs with", "a recorder inside"),
     "jobs": ("several ranks: batch, pairing files, matching collectives, clocks",),
     "linker": ("ET + Kineto → Trace: segment, shift, exact match, isomorphism match, attach, dependencies",),
     "schemas": ("a folder a format: execution_trace, kineto, etplus, chakra, perfetto, nsys; text: opening files",),

@@ -78,7 +78,7 @@ def test_the_wheel_holds_the_package_its_data_and_nothing_else(wheel: Path) -> N
         __version__,
         "Apache-2.0",
     )
-    assert wheel.stat().st_size < 2_000_000
+    assert wheel.stat().st_size < 2_200_000
 
 
 def test_every_module_is_in_the_wheel(wheel: Path) -> None:
@@ -121,6 +121,7 @@ def test_every_module_can_be_imported(scripts: Path, elsewhere: Path) -> None:
     """Nothing needs a package that the distribution does not ask for, but the script that records the fixtures and
     what the extras are for."""
     optional = (
+        "fixtures.record_findings",
         "fixtures.record_fixtures",
         "fixtures.record_origin",
         "report.plots",

@@ -11,6 +11,7 @@ from browser import chromium, open_page
 from etplus.analysis.summary import Analysis, analyse
 from etplus.analysis.trace_diff import diff_text, difference, json_of_difference, path_rows
 from etplus.converters.open import load
+from etplus.findings.trace_changes import changes
 from etplus.report.report_html import diff_html
 from etplus.trace.steps import family_of
 from etplus.trace.tables import ANNOTATION
@@ -104,7 +105,7 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
 
 def test_the_same_traces_give_the_same_page() -> None:
     a, b = (analyse(load(slower(factor))) for factor in (1, 3))
-    assert diff_html(difference(a, b), a, b) == diff_html(difference(a, b), a, b)
+    assert diff_html(changes(a, b), a, b) == diff_html(changes(a, b), a, b)
 
 
 def test_a_bad_input_writes_no_page(tmp_path: Path) -> None:
@@ -117,4 +118,4 @@ def test_a_bad_input_writes_no_page(tmp_path: Path) -> None:
 
 def test_real_traces_have_pages() -> None:
     a, b = (analyse(load(shared_trace(f"gpu-pairs/dlrm.rank{rank}.kineto.json.gz"))) for rank in (0, 1))
-    assert len(diff_html(difference(a, b), a, b)) < 3_000_000
+    assert len(diff_html(changes(a, b), a, b)) < 3_000_000

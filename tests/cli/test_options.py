@@ -165,7 +165,15 @@ def test_redact_tells_numbers(sources: Path, tmp_path: Path) -> None:
 
 
 def test_commands_with_tables_or_counts_tell_numbers() -> None:
-    none = {"report", "measure", "repro", "demo", "completion", "mcp"}  # a page, JSON, a script, an example, a server
+    none = {
+        "report",
+        "measure",
+        "repro",
+        "demo",
+        "completion",
+        "mcp",
+        "record",
+    }  # a page, JSON, a script, an example, a server
     none.add("ask")  # whose questions have it, see test_ask.py
     assert {name for name in COMMANDS if "--json" not in actions(name)} == none
 
@@ -213,7 +221,7 @@ MAKES_FOLDERS = ("batch . -o {}", "demo", "--pairs", "--csv", "--plots", "npz", 
 
 
 def test_every_command_that_writes_is_among_them() -> None:
-    assert {line.split()[0] for line in WRITES} == COMMANDS.keys() - {"completion", "mcp"}
+    assert {line.split()[0] for line in WRITES} == COMMANDS.keys() - {"completion", "mcp", "record"}
 
 
 @pytest.mark.parametrize("line", WRITES)

@@ -15,7 +15,12 @@ import pytest
 
 from ..support import assert_valid, call, command, read_json, run
 
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="recording needs PyTorch")
+PYTHON = os.environ.get("ETPLUS_TEST_TORCH_PYTHON", sys.executable)
+"""Runs the programs that need PyTorch, which may be in another environment than etplus."""
+needs_torch = pytest.mark.skipif(
+    sys.executable == PYTHON and importlib.util.find_spec("torch") is None,
+    reason="recording needs PyTorch; ETPLUS_TEST_TORCH_PYTHON may name a Python that has it",
+)
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 TRAIN = """
@@ -78,7 +83,7 @@ def steps_of(kineto: Path) -> list[str]:
 )  # fmt: skip
 def test_six_unchanged_programs(tmp_path: Path, kind: str, accumulate: int, fail_at: int, steps: list[int]) -> None:
     """Links are certain, steps are those asked for, and output and status are as without the recorder."""
-    start = [sys.executable]
+    start = [PYTHON]
     if kind == "ddp":
         start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     words = [*start, str(program(tmp_path, TRAIN)), kind, "8", str(accumulate), str(fail_at)]
@@ -104,19 +109,18 @@ def test_six_unchanged_programs(tmp_path: Path, kind: str, accumulate: int, fail
 def test_a_window_by_time(tmp_path: Path) -> None:
     file = program(
         tmp_path,
-        "import time, torch\nend = time.time() + 1\n"
-        "while time.time() < end:\n torch.ones(4).mul(2)\n time.sleep(.01)\n",
+        "import time, torch\nend = time.time()+1\nwhile time.time() < end:\n torch.ones(4).mul(2)\n time.sleep(.01)\n",
     )
-    done = recorded(tmp_path, "--seconds", "0.2-0.6", "--", sys.executable, file)
+    done = recorded(tmp_path, "--seconds", "0.2-0.6", "--", PYTHON, file)
     assert done.returncode == 0 and b"(100.00%)" in done.stderr
-    done = recorded(tmp_path, "--", sys.executable, file)
+    done = recorded(tmp_path, "--", PYTHON, file)
     assert done.stderr.startswith(b"etplus record: no step was seen")
 
 
 @needs_torch
 @pytest.mark.slow
 def test_a_window_that_is_not_reached(tmp_path: Path) -> None:
-    done = recorded(tmp_path, "--", sys.executable, program(tmp_path, TRAIN), "train", "3", "1", "-1")
+    done = recorded(tmp_path, "--", PYTHON, program(tmp_path, TRAIN), "train", "3", "1", "-1")
     assert b"the window was not reached: the program ended after 3 optimizer steps" in done.stderr
     assert done.returncode == 0 and not list((tmp_path / "traces").iterdir())
 

@@ -110,7 +110,8 @@ def test_commands_take_it(tmp_path: Path) -> None:
     assert sum("cat" in node for node in document["nodes"]) == 4
     plain = tmp_path / "anything.json"
     plain.write_bytes(gzip.decompress((CUSPY / "simple_add.pftrace").read_bytes()))
-    tables = [succeed("analyze", path) for path in (CUSPY / "simple_add.pftrace", plain)]
+    found = [succeed("analyze", path) for path in (CUSPY / "simple_add.pftrace", plain)]
+    tables = [text.partition(b"\nfindings:")[0] for text in found]  # whose commands are wrapped at the names of files
     assert tables[0].replace(b"simple_add.pftrace", b"anything.json") == tables[1]
     assert len(load(plain.read_bytes()).kernels) == 4
 
