@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _LEAST_ROUNDS = 8
 """So many rounds at least: fewer are as often layers of a model."""
-_STEPS = 20
+_STEPS = 100
 """What is left of calls around loops is rounded to such parts: each other factor is a pass over the graph."""
 _MOST_PERIOD = 4
 """Operators of a round at most."""
