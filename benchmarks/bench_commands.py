@@ -15,41 +15,12 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
 from bench_convert import FIXTURE, REAL
+from history import Cost, cost
 from repeat_pair import repeat_pair
 
 _ETPLUS = (sys.executable, "-m", "etplus")
-
-
-class Cost(NamedTuple):
-    """What a process took.
-
-    Attributes:
-        seconds: of CPU, those of its children included. megabytes: the largest resident size.
-    """
-
-    seconds: float
-    megabytes: float
-
-
-def cost_of(*command: str) -> Cost:
-    """Run a command, its output thrown away.
-
-    Raises:
-        SystemExit: it failed.
-    """
-    process = os.fork()
-    if not process:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.dup2(null, 2)
-        os.execv(command[0], command)
-    _, status, used = os.wait4(process, 0)
-    if status:
-        sys.exit(f"failed: {' '.join(command)}")
-    return Cost(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
 def commands(folder: Path) -> dict[str, tuple[str, ...]]:
@@ -87,11 +58,11 @@ def measure(pair: tuple[Path, Path], times: int, runs: int) -> dict[str, Cost]:
         best: dict[str, Cost] = {}
         for _ in range(runs):
             for label, command in commands(folder).items():
-                cost = cost_of(*command)
-                best[label] = min(best.get(label, cost), cost)
+                spent = cost([*command], dict(os.environ))
+                best[label] = min(best.get(label, spent), spent)
         print(f"\n{size / 1e6:,.0f} MB{'CPU s':>29}{'of link':>10}{'MB':>9}")
         for label, (seconds, megabytes) in best.items():
-            print(f"{label:28}{seconds:8.2f}{seconds / best['link'].seconds:10.2f}{megabytes:9.0f}", flush=True)
+            print(f"{label:28}{seconds:8.2f}{seconds / best['link'].cpu:10.2f}{megabytes:9.0f}", flush=True)
         return best | {"size": Cost(size, 0)}
 
 
@@ -106,10 +77,10 @@ def main() -> None:
     found = [measure(pair, int(times), arguments.runs) for times in arguments.times.split(",")]
     if len(found) > 1:
         small, large = found[-2:]
-        growth = math.log(large.pop("size").seconds / small["size"].seconds)
+        growth = math.log(large.pop("size").cpu / small["size"].cpu)
         print("\nexponents of growth")
-        for label, cost in large.items():
-            print(f"{label:28}{math.log(cost.seconds / small[label].seconds) / growth:8.2f}")
+        for label, spent in large.items():
+            print(f"{label:28}{math.log(spent.cpu / small[label].cpu) / growth:8.2f}")
 
 
 if __name__ == "__main__":

@@ -349,3 +349,21 @@ def _working_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.chdir(before)
+
+
+class PluginStub:
+    """In place of a `Plugin`: a function that one method calls."""
+
+    def __init__(self, method: str, function: Callable[[Any], Any]) -> None:
+        self.method, self.function = method, function
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        assert method == self.method
+        return self.function(*arguments)
+
+    @contextlib.contextmanager
+    def contained(self) -> Iterator[None]:
+        yield
+
+    def __str__(self) -> str:
+        return "plugin tiny"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from etplus.report.report_html import rank_report, report_html
 from etplus.report.report_text import table_text
 from etplus.trace.errors import EtplusError
 from pages import data_of, rows_of, shown
-from support import linked, run
+from support import PluginStub, linked, run
 from traces import GPU_SHAPED, analysis_of
 
 TABLE = '''
@@ -204,34 +202,16 @@ def test_the_text_of_a_table() -> None:
     ]  # fmt: skip
 
 
-class Point:
-    """In place of a `Plugin`."""
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self.function = function
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        assert method == "__call__"
-        return self.function(*arguments)
-
-    @contextmanager
-    def contained(self) -> Iterator[None]:
-        yield
-
-    def __str__(self) -> str:
-        return "plugin tiny"
-
-
 def test_tables_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     class Length(Row):
         number: int
         columns = (Column("number", "number"),)
 
     rows = Table(Length, [Length(3)])
-    monkeypatch.setattr(summary, "_plugins", lambda: {"lengths": Point(lambda _: rows)})
+    monkeypatch.setattr(summary, "_plugins", lambda: {"lengths": PluginStub("__call__", lambda _: rows)})
     trace = analysis_of(f"linked {GPU_SHAPED}").trace
     assert summary.analyse(trace).others == {"lengths": rows}
     assert summary.tables_of(summary.analyse(trace))["lengths"] == [{"number": 3}]
-    monkeypatch.setattr(summary, "_plugins", lambda: {"lengths": Point(lambda _: [3])})
+    monkeypatch.setattr(summary, "_plugins", lambda: {"lengths": PluginStub("__call__", lambda _: [3])})
     with pytest.raises(EtplusError, match=r"^plugin tiny returned list, not Table; report it to its authors$"):
         _ = summary.analyse(trace).others

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,27 +12,9 @@ from etplus.findings import Candidate, Case, Evidence, Intervention, Where, buil
 from etplus.replaying.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.errors import EtplusError
 from etplus.trace.trace import Trace
-from support import linked
+from support import PluginStub, linked
 
 PROOF = (Evidence("by hand", 1, "events", "etplus analyze x"),)
-
-
-class Point:
-    """In place of a `Plugin`."""
-
-    def __init__(self, function: Callable[[Case], Any]) -> None:
-        self.function = function
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        assert method == "find"
-        return self.function(*arguments)
-
-    @contextmanager
-    def contained(self) -> Iterator[None]:
-        yield
-
-    def __str__(self) -> str:
-        return "plugin tiny"
 
 
 @pytest.fixture
@@ -152,8 +133,8 @@ def test_where_names_what_most_of_the_time_belongs_to(trace: Trace) -> None:
 
 
 def test_detectors_of_other_packages(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builtin, "_plugins", lambda: {"mine": Point(lambda _: [candidate("mine", 10**9)])})
+    monkeypatch.setattr(builtin, "_plugins", lambda: {"mine": PluginStub("find", lambda _: [candidate("mine", 10**9)])})
     assert "mine" in [one.id for one in trace.findings()]
-    monkeypatch.setattr(builtin, "_plugins", lambda: {"mine": Point(lambda _: ["text"])})
+    monkeypatch.setattr(builtin, "_plugins", lambda: {"mine": PluginStub("find", lambda _: ["text"])})
     with pytest.raises(EtplusError, match=r"^plugin tiny returned str, not Candidate; report it to its authors$"):
         trace.findings()
