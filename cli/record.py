@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..jobs.batch import link_many
 from ..jobs.job_text import report_text
-from ..recording import Plan, record_program
+from ..recording import RecordingWindow, record_program
 from ..schemas.text.transaction import make_folder
 from ..trace.errors import EtplusError, UsageError
 from ..trace.printable import printable
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not words:
         raise UsageError("no program was given; give it after --, as in: etplus record -- python train.py")
     folder = make_folder(arguments.output)
-    plan = arguments.seconds or arguments.steps or Plan(10, 12)
+    plan = arguments.seconds or arguments.steps or RecordingWindow(10, 12)
     recorded = record_program(words, folder, plan)
     for note in recorded.notes:
         say(f"etplus record: {printable(note, ' ')}")
@@ -77,7 +77,7 @@ def _link(folder: Path, ranks: tuple[int, ...]) -> None:
         f"        {batch.output}/ (rank_N.etplus.json.gz, job_report.json)")  # fmt: skip
 
 
-def _steps(text: str) -> Plan:
+def _steps(text: str) -> RecordingWindow:
     """ "10-12" or "10"."""
     first, last = _numbers(text)
     if not (first.is_integer() and last.is_integer() and 1 <= first <= last):
@@ -85,17 +85,17 @@ def _steps(text: str) -> Plan:
             f"{text!r} must be steps from 1, such as 10-12; a step begins where the one before it ends, so that step 0 "
             "cannot be recorded"
         )
-    return Plan(int(first), int(last))
+    return RecordingWindow(int(first), int(last))
 
 
-def _seconds(text: str) -> Plan:
+def _seconds(text: str) -> RecordingWindow:
     """ "5" or "20-25"."""
     first, last = _numbers(text)
     if "-" not in text:
         first = 0.0
     if not first < last:
         raise argparse.ArgumentTypeError(f"{text!r} must be seconds, such as 5 or 20-25")
-    return Plan(first, last, by_time=True)
+    return RecordingWindow(first, last, by_time=True)
 
 
 def _numbers(text: str) -> tuple[float, float]:

@@ -30,7 +30,7 @@ _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "S
 
 
 @dataclass(frozen=True)
-class Plan:
+class RecordingWindow:
     """What to record of a program.
 
     Attributes:
@@ -63,7 +63,7 @@ class Recorded:
     notes: tuple[str, ...]
 
 
-def record_program(command: Sequence[str], folder: str | os.PathLike[str], plan: Plan) -> Recorded:
+def record_program(command: Sequence[str], folder: str | os.PathLike[str], plan: RecordingWindow) -> Recorded:
     """Run a program to its end with a recorder inside; `rank-N.et.json.gz` and `rank-N.kineto.json.gz` of each rank.
 
     Standard streams and open files are the program's, signals are handed on.
@@ -89,7 +89,7 @@ def record_program(command: Sequence[str], folder: str | os.PathLike[str], plan:
     return Recorded(status, tuple(sorted(found)), tuple(notes))
 
 
-def _environment(scratch: Path, plan: Plan) -> dict[str, str]:
+def _environment(scratch: Path, plan: RecordingWindow) -> dict[str, str]:
     window = {"seconds" if plan.by_time else "steps": [plan.first, plan.last]}
     before = os.environ.get("PYTHONPATH")
     path = os.pathsep.join([str(_HOOK)] + ([before] if before else []))
@@ -172,7 +172,7 @@ def _in_foreground() -> bool:
         return False
 
 
-def _pairs(scratch: Path, plan: Plan) -> tuple[dict[int, str], list[str]]:
+def _pairs(scratch: Path, plan: RecordingWindow) -> tuple[dict[int, str], list[str]]:
     """The stem of the files of each rank, and a sentence for each process or rank that has less than it should."""
     processes: dict[str, dict[str, Any]] = {}
     for path in sorted(scratch.glob("*.status.json")):
@@ -195,7 +195,7 @@ def _pairs(scratch: Path, plan: Plan) -> tuple[dict[int, str], list[str]]:
     return recorded, list(dict.fromkeys(notes))
 
 
-def _nothing(scratch: Path, processes: Sequence[dict[str, Any]], plan: Plan) -> str:
+def _nothing(scratch: Path, processes: Sequence[dict[str, Any]], plan: RecordingWindow) -> str:
     """Why no process recorded anything."""
     if not (scratch / "started").exists():
         return "no Python process started with the recorder: is it Python, and without -I, -E and -S?"

@@ -61,7 +61,7 @@ class _WaitForTorch:
             with contextlib.suppress(AttributeError):
                 del loader.exec_module
             execute(module)
-            Recorder(self._plan).arm()
+            StepRecorder(self._plan).arm()
 
         loader.exec_module = exec_module
         return spec
@@ -81,7 +81,7 @@ class _StepEnd(dict):  # type: ignore[type-arg]
             self.ended()
 
 
-class Recorder:
+class StepRecorder:
     """Counts the steps of this process, records a window of them, and is gone."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
