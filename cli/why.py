@@ -9,11 +9,10 @@ from ..findings import Case, find_findings
 from ..findings.builtin import detectors
 from ..findings.find import Findings
 from ..trace.errors import UsageError
-from ..trace.selection import part_of
 from ..trace.text_tables import terminal_width
 from ..trace.trace import Trace
 from .inputs import add_inputs, find_inputs, read_inputs, shell_of
-from .options import add_between, add_device_spec, add_own, add_steps, own_devices, with_own
+from .options import add_device_spec, add_own, add_selection, own_devices, selected, with_own
 from .outputs import add_tables_and_switch, one_or_all, write_tables
 from .terminal import warn_of_damage
 
@@ -41,10 +40,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add_inputs(parser, "several are the ranks of a job if they say so, else each is looked at by itself")
     add_tables_and_switch(parser)
-    add_steps(parser, "look only at")
-    parser.add_argument("--window", metavar="A-B",
-        help="look only at this time after the trace's start, such as 10-12.5ms (ns, us, ms, s)")  # fmt: skip
-    add_between(parser, "look only at")
+    add_selection(parser, "look only at")
     add_own(parser)
     parser.add_argument("--fail-on", action="append", default=[], metavar="ID",
         help=f"exit with status {FAILED} if there is a finding of this id (any: of whichever); repeatable")  # fmt: skip
@@ -60,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     numbers: list[Any] = []
     failed = False
     named = [
-        (_chosen(read, arguments), shell_of(given, arguments))
+        (selected(with_own(read, arguments), arguments), shell_of(given, arguments))
         for given, read in zip(inputs, read_inputs(inputs), strict=True)
     ]
     for case in _cases(named):
@@ -76,12 +72,6 @@ def run(arguments: argparse.Namespace) -> int:
         failed |= fails(found, arguments.fail_on)
     write_tables(arguments, "\n\n".join(texts), one_or_all(numbers))
     return FAILED if failed else 0
-
-
-def _chosen(trace: Trace, arguments: argparse.Namespace) -> Trace:
-    return part_of(
-        with_own(trace, arguments), steps=arguments.steps, window=arguments.window, between=arguments.between
-    )
 
 
 def _cases(named: list[tuple[Trace, str]]) -> list[list[tuple[Trace, str]]]:
