@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ..analysis.summary import Analysis, analyse
+from ..analysis.summary import Analysis
 from ..findings.case import Case
 from ..findings.find import Findings, find_findings
 from ..jobs.job_ranks import check_job, job_trace
@@ -135,18 +135,15 @@ class AskedTraces:
 
     def analysis(self, number: int, steps: str | None = None) -> Analysis:
         """The analysis of a trace, or of some of its steps."""
-        if steps is None:
-            return self.case([number]).analysis
-        return self._kept(("analysis", number, steps), lambda: analyse(self.part(number, steps)))
+        return self.case([number], steps).analysis
 
     def case(self, numbers: Sequence[int], steps: str | None = None) -> Case:
-        """Traces with their replay, coupled if there are several."""
+        """Traces, or some of their steps, with their replay, coupled if there are several."""
 
         def made() -> Case:
-            if steps is not None:
-                return Case([self.part(number, steps) for number in numbers])
-            analyses = [self.case([number]).analysis for number in numbers] if len(numbers) > 1 else None
-            return Case([self.traces[number] for number in numbers], analyses=analyses)
+            analyses = [self.analysis(number, steps) for number in numbers] if len(numbers) > 1 else None
+            traces = [self.traces[number] if steps is None else self.part(number, steps) for number in numbers]
+            return Case(traces, analyses=analyses)
 
         return self._kept(("case", *numbers, steps), made)
 

@@ -24,7 +24,7 @@ class Findings(Sequence[Finding]):
     """What was found, the largest gain first.
 
     Attributes:
-        all: every finding. gain_together: what the first three with a gain bring together, None if there are not
+        all: every finding. together: what the first three with a gain bring together, None if there are not
             several. looked_for: ids of all detectors. base: error of the replay without changes, None if there is none.
         makespan_ns: of that replay. notes: what could not be said, in sentences.
     """
@@ -99,11 +99,9 @@ def find_findings(case: Case) -> Findings:
     found = priced(case, candidates)
     real = [pair for pair in found if pair[1].id != INCOMPLETE]
     missing = [finding.title for _, finding in found if finding.id == INCOMPLETE]
+    notes: list[str] = []
     if len(real) < AMONG:
-        found = real
-    notes = []
-    if 0 < len(real) < AMONG:
-        notes += missing
+        found, notes = real, missing if real else []
     if base.largest > REFUSED:
         notes.append(f"the replay is off by {base.makespan:+.1%}; over {REFUSED:.0%} it says nothing of gains")
     all_found = tuple(finding for _, finding in found)

@@ -92,12 +92,9 @@ def _path(trace: Trace, code: int) -> str | None:
 
 def _steps(trace: Trace, rows: IntColumn) -> list[str | None]:
     """Name of the step in which each row starts, None outside."""
-    steps = trace.steps
-    if not len(steps):
+    if not len(trace.steps):
         return [None]
-    at = np.searchsorted(steps.start, trace.ts[rows], side="right") - 1
-    inside = (at >= 0) & (trace.ts[rows] < steps.end[np.maximum(at, 0)])
-    return [steps.names[step] if fits else None for step, fits in zip(at.tolist(), inside.tolist(), strict=True)]
+    return [trace.steps.names[step] if step >= 0 else None for step in trace.steps.of(trace.ts[rows]).tolist()]
 
 
 def _mostly(values: Iterable[_T | None], ns: IntColumn) -> _T | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +13,7 @@ from ..trace.trace import Trace
 from .case import Case
 from .finding import Candidate, Evidence, Intervention, Where
 from .places import where_of
+from .proofs import sql
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class RankOfCase:
 
     def evidence(self, text: str, value: float | None, unit: str, query: str = "") -> Evidence:
         """A number that `etplus analyze` shows, or a query of `etplus sql`."""
-        command = f"etplus sql {self.file} {shlex.quote(query)}" if query else f"etplus analyze {self.file}"
+        command = sql(self.file, query) if query else f"etplus analyze {self.file}"
         return Evidence(text, value, unit, command)
 
     def change(self, what_if: str, rows: IntColumn | None = None) -> Intervention:

@@ -140,7 +140,7 @@ class _Independence:
     def __init__(self, items: WorkItems, analysis: Analysis) -> None:
         self._items, self._analysis = items, analysis
 
-    @cached_property
+    @property
     def _held(self) -> Storages:
         return self._analysis.storages
 

@@ -266,17 +266,14 @@ class Library(Suggests):
         Example:
             >>> trace.write_report("report.html", steps="0", title="the first iteration")
         """
-        from ..replaying.critical import critical_chain
-        from ..report.finding_cards import cards_of
         from ..report.html_page import check_page_name
-        from ..report.report_html import rank_report, report_html
+        from ..report.job_page import ranks_html
         from ..schemas.text.files import open_output
         from .selection import part_of
 
         check_page_name(path)
         part = part_of(cast("Trace", self), steps=steps, window=window, between=between, module=module)
-        analysis = part.analyze()
-        page = report_html([rank_report(analysis, chain=critical_chain(part))], title, findings=cards_of([analysis]))
+        page, _ = ranks_html([(part.analyze(), None)], 1, title)
         with open_output(path) as out:
             out.write(page)
 
