@@ -92,7 +92,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--subtree", metavar="NODE", help="graphs: only this node (id or name) and what it calls and launches")
     add("--max-nodes", type=int, metavar="N", help="graphs: only the first N nodes")
     add("--option", action="append", default=[], metavar="NAME=VALUE",
-        help="any option of a format, see docs/converters.md")  # fmt: skip
+        help="any option of a format, see docs/reference/converters.md")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
