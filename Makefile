@@ -40,6 +40,7 @@ bench: $(VENV)/.tests
 	$(BIN)/python benchmarks/bench_network.py
 	$(BIN)/python benchmarks/bench_rates.py --before benchmarks/rates_before.json
 	$(BIN)/python benchmarks/findings.py
+	$(BIN)/python benchmarks/bench_predict.py
 
 # The oldest protobuf that is supported; `make test` takes the newest.
 oldest: $(VENV)/.tests

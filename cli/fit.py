@@ -98,7 +98,12 @@ def run(arguments: argparse.Namespace) -> int:
     numbers: dict[str, Any] = {}
     kernels = model.kernels
     if kernels is not None:
-        numbers["held out"] = {"traces": kernels.held_out, "order": list(kernels.order), "errors": kernels.errors}
+        numbers["held out"] = {
+            "traces": kernels.held_out,
+            "jobs": kernels.jobs,
+            "order": list(kernels.order),
+            "errors": kernels.errors,
+        }
         if arguments.json != "-":
             print_text("\n".join(held_out_lines(kernels, terminal_width())))
     if arguments.explain is not None and arguments.json != "-":
@@ -119,7 +124,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def held_out_lines(kernels: KernelModel, width: int = 80) -> list[str]:
     """Table of the candidates' errors on held-out traces, the chosen one marked."""
-    what = f"each of {kernels.held_out} traces from the others" if kernels.held_out else "one trace, fifths of its work"
+    several = f"{kernels.held_out} traces, each from those of other jobs ({kernels.jobs} jobs)"
+    what = (several if kernels.jobs > 1 else f"each of {kernels.held_out} traces from the others"
+            if kernels.held_out else "one trace, fifths of its work")  # fmt: skip
     rows: list[list[Cell]] = []
     for order, errors in kernels.errors.items():
         factors, totals = (np.array([of[at] for of in errors]) for at in (0, 1))

@@ -22,10 +22,13 @@ from .inputs import add_inputs, find_inputs, read_all, read_input
 from .options import add_selection, options_of, selected
 from .outputs import add_tables, one_or_all, write_tables
 from .parser import hidden_alias
-from .terminal import all_damage
+from .terminal import all_damage, say
 
 _ROWS = 15
+_UNCERTAIN = 3
+"""Exit status of a prediction that is given and marked, unless --force asked for it."""
 _LEAST_UNLIKE = 0.005
+_FILE = 40
 _EPILOG = """\
 examples:
   etplus predict rank2.json --model model.json
@@ -37,9 +40,10 @@ examples:
   etplus predict job.json --set seq=2048 --set dtype=bfloat16 --model model.json
   etplus predict job.json --set batch=128 --model model.json --measured here.json
 
-Make the model with `etplus fit`. Of the file's own times only the order of its
-work is used, and what precedes the iterations asked for. The measured time
-is shown for comparison.
+Make the model with `etplus fit`. It prices the work; times of the host are
+those of the file, or with --host model transferred. The measured time
+is shown for comparison. Exit status 3: a prediction is marked UNCERTAIN;
+2: it is refused, since its interval is wider than a factor of 2.
 """
 
 
@@ -120,7 +124,10 @@ def run(arguments: argparse.Namespace) -> int:
     plain = [found.to_dict() | {"damage": all_damage(of)} for found, of in zip(done, made_of, strict=True)]
     text = "\n\n".join(_text(found, terminal_width()) for found in done)
     write_tables(arguments, text, one_or_all(plain))
-    return 0
+    doubtful = [found for found in done if not found.reliable and not arguments.force]
+    for found in doubtful:
+        say(f"{shorten(found.file, _FILE)}: uncertain; weakest link: {found.weakest_link}")
+    return _UNCERTAIN if doubtful else 0
 
 
 def _text(one: Prediction, width: int) -> str:

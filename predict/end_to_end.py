@@ -92,6 +92,11 @@ class Prediction:
         """Whether it says so little that it is given only if asked for."""
         return not self.predicted_ns or self.high_ns > WIDEST * self.low_ns
 
+    @property
+    def reliable(self) -> bool:
+        """Whether its interval reaches at most 25% from it."""
+        return self.weakest_link is None
+
     __repr__ = brief
 
     @property
@@ -118,7 +123,7 @@ class Prediction:
             "file": self.file, "engine": self.engine, "iterations": self.iterations,
             "predicted_ns": self.predicted_ns, "low_ns": self.low_ns, "high_ns": self.high_ns,
             "measured_ns": self.measured_ns, "ratio": self.ratio,
-            "forced": self.forced, "reliable": self.weakest_link is None, "weakest_link": self.weakest_link,
+            "forced": self.forced, "reliable": self.reliable, "weakest_link": self.weakest_link,
             "error": None if self.shapes else self.error, "shapes": [shape.to_dict() for shape in self.shapes],
             "changed": self.changed, "baselines_ns": self.baselines, "unknown": self.unknown,
             "without_waiting_ns": self.without_waiting, "steps": None if self.steps is None else self.steps.to_dict(),
@@ -138,6 +143,7 @@ class _Took:
         factor: calibration that is in it.
         own, host, gpu, waits: half widths in log time: for what the engine misses with all times as recorded, for host
             work that is not as recorded, for GPU events, for waiting in collectives.
+        speed: log of how many times as fast one of two hosts is as the other, where that is beyond `WIDEST`; else 0.
         unknown: share of host work without a counterpart, where it is not as recorded.
         error: how traces were missed that were held out; None where host work is as recorded.
     """
@@ -150,6 +156,7 @@ class _Took:
     host: float
     gpu: float
     waits: float
+    speed: float
     unknown: float
     error: EndToEndError | None
 
@@ -171,6 +178,8 @@ class _Took:
             error, factor = model.end_to_end.get(engine), model.calibration.get(engine, 1.0)
         unknown = max(job.unknown for job in jobs)
         host = half_width(error, unknown) if by_model or jobs[0].host == "model" else 0.0
+        speed = max(abs(log(job.speed.ratio)) for job in jobs)
+        speed = speed if speed > log(WIDEST) else 0.0  # what is held out says nothing of a host so different
         ns = round(total([job.pricing.times for job in jobs]) * factor)
         known = [ns, ns] if not any(job.pricing.tasks for job in jobs) else [
             round(total([job.ends[side] for job in jobs]) * factor) for side in (0, 1)
@@ -179,9 +188,9 @@ class _Took:
         corrected = abs(missed) if factor != 1.0 else 0.0
         off = 1.0 if corrected else exp(missed)  # what is missed and not corrected is missed again
         ends = [of(of(known) / max(ns, 1), 1.0) * of([*waited, ns]) * of(off, 1.0) for of in (min, max)]
-        low, high = interval(ns, round(ends[0]), round(ends[1]), hypot(corrected, host))
+        low, high = interval(ns, round(ends[0]), round(ends[1]), hypot(corrected, host, speed))
         gpu, waiting = (max((abs(log(max(end, 1) / max(ns, 1))) for end in of), default=0.0) for of in (known, waited))
-        return _Took(ns, low, high, factor, abs(missed), host, gpu, waiting, unknown, error)
+        return _Took(ns, low, high, factor, abs(missed), host, gpu, waiting, speed, unknown, error)
 
     def links(self, kernels: Sequence[PricedKernel]) -> list[Link]:
         """What it builds on."""
@@ -189,6 +198,7 @@ class _Took:
             kernel_link(self.gpu, kernels), held_out_link(self.host, self.error, self.unknown),
             Link(self.own, f"the engine is off by {expm1(self.own):.0%} with all times as recorded"),
             Link(self.waits, "times of collectives, in which ranks wait for each other"),
+            Link(self.speed, f"one of the two hosts is {exp(self.speed):.1f} times as fast as the other"),
         ]  # fmt: skip
 
 

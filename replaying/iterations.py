@@ -341,11 +341,16 @@ def find_outliers(trace: Trace, of_row: IntColumn, times: IntColumn, labels: Seq
     return tuple(
         Outlier(
             k, labels[k], int(times[k]),
-            f"takes {times[k] / middle - 1:+.1%} against the median" if alike[k]
+            f"takes {_against(int(times[k]), middle)}" if alike[k]
             else f"{other_work[k]:.0%} of its calls and GPU events differ",
         )
         for k in np.flatnonzero(apart | ~alike).tolist()
     )  # fmt: skip
+
+
+def _against(ns: int, middle: float) -> str:
+    """A time beside the median, which is 0 where most iterations have no work of their own."""
+    return f"{ns / middle - 1:+.1%} against the median" if middle else f"{ns / 1000:,.3f} µs, most others 0"
 
 
 def _other_work(trace: Trace, of_row: IntColumn, count: int) -> npt.NDArray[np.float64]:

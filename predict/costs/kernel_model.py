@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 from typing import Any
 
@@ -27,7 +27,7 @@ class KernelModel(msgspec.Struct, frozen=True):
         utilisation: the fitted law.
         order: names of cost models; the first that serves an event prices it.
         intervals: factors around predicted times. held_out: how many traces they are from; 0 where there was one
-            trace, whose own work was held out by operator and shapes.
+            trace, whose own work was held out by operator and shapes. jobs: of how many jobs these are.
         states: of the cost models of other packages in the order, what they keep (`CostModel.state`).
         errors: by candidate order (names joined by " > ") factor and total error of each held-out trace's GPU events.
     """
@@ -36,6 +36,7 @@ class KernelModel(msgspec.Struct, frozen=True):
     order: tuple[str, ...] = ORDER
     intervals: PredictionIntervals = PredictionIntervals()
     held_out: int = 0
+    jobs: int = 0
     errors: dict[str, tuple[tuple[float, float], ...]] = {}
     states: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET  # not in the file where there are none
 
@@ -58,8 +59,8 @@ class KernelModel(msgspec.Struct, frozen=True):
 def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, Device]) -> KernelModel | None:
     """Fit the model of GPU events; None if there are none.
 
-    Each trace is held out once, and predicted by all candidates from the others. With one trace, fifths of its groups
-    of operator and shapes are held out instead.
+    Each job is held out once, and its traces are predicted by all candidates from the other jobs. With one job its
+    traces are held out, with one trace fifths of its groups of operator and shapes.
 
     Args:
         traces: of each trace its distinct GPU events. devices: records by name.
@@ -68,24 +69,68 @@ def fit_kernels(traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, 
     everything = pooled(event for trace in traces for event in trace)
     if not everything:
         return None
+    jobs = jobs_of(traces)
+    count = len({job for job, trace in zip(jobs, traces, strict=True) if trace})
     several = sum(1 for trace in traces if trace) > 1
-    held = by_traces(traces, devices) if several else by_groups(everything, devices)
+    held = by_traces(traces, devices, jobs=jobs if count > 1 else None) if several else by_groups(everything, devices)
     order, errors = chosen_order(held)
+    equal = by_traces(traces, devices, [_EQUAL]) if 1 < count < len(traces) else held
     others = {name: model_class(name).fit(everything, devices) for name in order if name not in MODELS}
     states = {name: state for name, other in others.items() if (state := other.state()) is not None}
     return KernelModel(
-        fit_utilisation(everything, devices), order, _intervals(held, order), len(traces) if several else 0, errors,
-        states or msgspec.UNSET,
+        fit_utilisation(everything, devices), order, _intervals(held, equal, order, jobs if count > 1 else None),
+        len(traces) if several else 0, count if several else 0, errors, states or msgspec.UNSET,
     )  # fmt: skip
 
 
-def _intervals(held: Sequence[HeldOutEvents], order: tuple[str, ...]) -> PredictionIntervals:
-    groups, ratios = [], []
+_SAME_JOB = 0.5
+
+
+def jobs_of(traces: Sequence[Sequence[MeasuredTask]]) -> list[int]:
+    """Of each trace the first one of its job: those that have over half of all distinct events of both in common, as
+    ranks of a job and repeated recordings of it have.
+
+    Example:
+        >>> first, second = [MeasuredTask(Task("a"), 1.0, 1)], [MeasuredTask(Task("b"), 1.0, 1)]
+        >>> jobs_of([first, second, first])
+        [0, 1, 0]
+    """
+    tasks = [{event.task for event in trace} for trace in traces]
+    jobs: list[int] = []
+    for k, of in enumerate(tasks):
+        alike = (jobs[i] for i in range(k) if len(of & tasks[i]) > _SAME_JOB * len(of | tasks[i]))
+        jobs.append(next(alike, k))
+    return jobs
+
+
+def _intervals(
+    held: Sequence[HeldOutEvents], equal: Sequence[HeldOutEvents], order: Order, jobs: Sequence[int] | None
+) -> PredictionIntervals:
+    """Of each model by what was held out.
+
+    Args:
+        held: jobs, or what else was held out. equal: traces, of which other ranks have measured equal events: these are
+            missed as they differ between ranks, whatever their job.
+    """
+    if equal is held:
+        return fit_intervals(*_log_ratios(held, order, None, jobs))
+    by_law = fit_intervals(*_log_ratios(held, order, False, jobs))
+    of_equal = fit_intervals(*_log_ratios(equal, _EQUAL, True, None))
+    return PredictionIntervals(by_law.spreads | {key: spread for key, spread in of_equal.spreads.items() if key})
+
+
+def _log_ratios(
+    held: Sequence[HeldOutEvents], order: Order, measured: bool | None, jobs: Sequence[int] | None
+) -> tuple[list[tuple[str, ...]], list[float], list[int]]:
+    """Of held-out events group, log(measured/predicted) and job; only of those that were measured, or were not."""
+    groups, ratios, of_job = [], [], []
     for part in held:
         for event, estimate, group in zip(part.measured, part.estimates[order], part.groups, strict=True):
-            groups.append(interval_group(estimate.how, group))
-            ratios.append(log(event.ns / max(estimate.ns, 1.0)))
-    return fit_intervals(groups, ratios)
+            if measured is None or (estimate.how in _EQUAL) == measured:
+                groups.append(interval_group(estimate.how, group))
+                ratios.append(log(event.ns / max(estimate.ns, 1.0)))
+                of_job.append(0 if jobs is None else jobs[part.trace])
+    return groups, ratios, of_job
 
 
 def interval_group(how: str, group: Sequence[str]) -> tuple[str, ...]:
@@ -94,6 +139,7 @@ def interval_group(how: str, group: Sequence[str]) -> tuple[str, ...]:
 
 
 Order = tuple[str, ...]
+_EQUAL: Order = ("measured",)
 _FOLDS = 5
 _CLEARLY = 0.1
 _MOST_TASKS = 500
@@ -107,20 +153,33 @@ class HeldOutEvents:
     Attributes:
         measured: distinct events. estimates: by order of models, one an event.
         groups: `Familiarity.group` of each event with respect to the others.
+        trace: its position among the traces; 0 where there is one.
     """
 
     measured: Sequence[MeasuredTask]
     estimates: Mapping[Order, Sequence[Estimate]]
     groups: Sequence[tuple[str, str, str]]
+    trace: int = 0
 
 
 def by_traces(
-    traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, Device], orders: Sequence[Order] | None = None
-) -> list[HeldOutEvents]:
-    """Every trace by models fitted on the others, of `candidates` by default."""
-    orders = candidates() if orders is None else orders
-    others = [pooled(event for k, of in enumerate(traces) if k != held for event in of) for held in range(len(traces))]
-    return [_predict(of, given, devices, orders) for of, given in zip(traces, others, strict=True) if of and given]
+    traces: Sequence[Sequence[MeasuredTask]], devices: Mapping[str, Device], orders: Sequence[Order] | None = None,
+    jobs: Sequence[int] | None = None,
+) -> list[HeldOutEvents]:  # fmt: skip
+    """Every trace by models fitted on the others, of `candidates` by default.
+
+    Args:
+        jobs: of each trace a number of its job, to leave the others of its job out, too.
+    """
+    orders, jobs = candidates() if orders is None else orders, range(len(traces)) if jobs is None else jobs
+    others = {
+        held: pooled(event for job, of in zip(jobs, traces, strict=True) if job != held for event in of)
+        for held in dict.fromkeys(jobs)
+    }
+    return [
+        replace(_predict(of, others[jobs[k]], devices, orders), trace=k)
+        for k, of in enumerate(traces) if of and others[jobs[k]]
+    ]  # fmt: skip
 
 
 def by_groups(measured: Sequence[MeasuredTask], devices: Mapping[str, Device]) -> list[HeldOutEvents]:

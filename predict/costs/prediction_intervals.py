@@ -3,14 +3,20 @@
 Split conformal prediction by group (Vovk et al., 2005; "Mondrian"): of the log ratios measured/predicted of held-out
 events in the narrowest group that has enough of them, the tenth and ninetieth percentiles, with the rank of a sample of
 one more. What follows such events in new traces is covered as often, if it is missed as those were.
+
+Events of one job are missed alike, so that what is exchangeable are jobs and not events: each job has the same weight,
+however many events it has (Dunn, Wasserman, Ramdas: "Distribution-free prediction sets for two-layer hierarchical
+models", 2022).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import ceil, exp, floor
 
 import msgspec
+import numpy as np
 
 from ...analysis.devices import Device
 from ...trace.brief import brief
@@ -21,6 +27,12 @@ from .utilisation import EventWork, kernel_family, kind_of, work_of
 COVERAGE = 0.8
 _ENOUGH = 16
 """Events that a group needs; with fewer the wider group counts."""
+_ENOUGH_JOBS = 5
+"""Jobs that these must be from, or as many as there are."""
+_NEXT_JOB = 0.25
+"""Share of a job's weight that is kept for the job to come, at either end. With all of it intervals would be
+distribution-free: they cover 92% of the events of held-out jobs, and reach a factor of 15; with a quarter 85%, and 78%
+in the mean over jobs; with none 71%."""
 _UNKNOWN = 3.0
 """Factor up and down where nothing was held out that could say."""
 
@@ -68,27 +80,46 @@ class PredictionIntervals(msgspec.Struct, frozen=True):
         return Spread(0, 1 / _UNKNOWN, _UNKNOWN)
 
 
-def fit_intervals(groups: Sequence[Sequence[str]], log_ratios: Sequence[float]) -> PredictionIntervals:
+def fit_intervals(
+    groups: Sequence[Sequence[str]], log_ratios: Sequence[float], jobs: Sequence[int] | None = None
+) -> PredictionIntervals:
     """Percentiles of every group, wide and narrow, that has enough events.
 
     Args:
         groups: of each held-out event, from wide to narrow. log_ratios: log(measured/predicted).
+        jobs: of each event a number of its job; without, or with one job, all events have the same weight.
     """
-    found: dict[str, list[float]] = {}
-    for group, value in zip(groups, log_ratios, strict=True):
+    of_job = [0] * len(groups) if jobs is None else jobs
+    found: dict[str, list[tuple[float, int]]] = {}
+    for group, value, job in zip(groups, log_ratios, of_job, strict=True):
         for size in range(len(group) + 1):
-            found.setdefault("|".join(group[:size]), []).append(value)
-    return PredictionIntervals({key: _spread(of) for key, of in sorted(found.items()) if len(of) >= _ENOUGH})
+            found.setdefault("|".join(group[:size]), []).append((value, job))
+    least = min(_ENOUGH_JOBS, len(set(of_job)))
+    return PredictionIntervals({
+        key: _spread(of) for key, of in sorted(found.items())
+        if len(of) >= _ENOUGH and len({job for _, job in of}) >= least
+    })  # fmt: skip
 
 
-def _spread(log_ratios: list[float]) -> Spread:
-    ordered, tail = sorted(log_ratios), (1 - COVERAGE) / 2
-    most = len(ordered) - 1
-    high = min(ceil((len(ordered) + 1) * (1 - tail)) - 1, most)
-    low = max(floor((len(ordered) + 1) * tail) - 1, 0)
-    return Spread(len(ordered), round(exp(ordered[low]), 4), round(exp(ordered[high]), 4))
+def _spread(events: list[tuple[float, int]]) -> Spread:
+    """Of log ratios, each with its job."""
+    ordered, tail = sorted(events), (1 - COVERAGE) / 2
+    each = Counter(job for _, job in ordered)
+    if len(each) == 1:
+        most = len(ordered) - 1
+        high = min(ceil((len(ordered) + 1) * (1 - tail)) - 1, most)
+        low = max(floor((len(ordered) + 1) * tail) - 1, 0)
+    else:
+        tail = max(tail - _NEXT_JOB * (1 - tail) / len(each), 0.0)
+        below = np.cumsum([1 / each[job] for _, job in ordered]) / len(each)
+        low, high = (
+            min(int(np.searchsorted(below, share, side=side)), len(ordered) - 1)
+            for share, side in ((tail + _ROUNDING, "right"), (1 - tail - _ROUNDING, "left"))
+        )  # fmt: skip
+    return Spread(len(ordered), round(exp(ordered[low][0]), 4), round(exp(ordered[high][0]), 4))
 
 
+_ROUNDING = 1e-9
 LEVELS = ("same kernel and device", "same kernel", "same family", "same kind", "new")
 """Of the fitted events the most alike one: of how much the same, and of a size within a factor of `_NEAR`."""
 NEW = LEVELS[-1]

@@ -14,6 +14,7 @@ from etplus.predict.costs.kernel_model import (
     errors_of,
     fit_kernels,
     interval_group,
+    jobs_of,
 )
 from etplus.predict.costs.measured_tasks import MeasuredTask
 from etplus.predict.costs.prediction_intervals import fit_intervals
@@ -113,6 +114,25 @@ def test_fitting_one_trace_and_several() -> None:
     assert several.states is not None and not several.states
     again = several.fitted(events, DEVICES)["utilisation"]
     assert isinstance(again, Utilised) and again.fitted == several.utilisation
+
+
+def test_ranks_of_a_job_are_held_out_together() -> None:
+    """Two ranks of one job and another job: ranks measure each other's events, and no errors of the model."""
+    ranks = [[moved(1000 * k, 2000.0 + 100 * k + rank) for k in range(1, 40)] for rank in range(2)]
+    other = [moved(999 * k, 9000.0 + 100 * k) for k in range(1, 40)]
+    traces = [*ranks, other]
+    assert jobs_of(traces) == [0, 0, 2] and jobs_of([[], *ranks, []]) == [0, 1, 1, 3]
+    parts = by_traces(traces, DEVICES, [ORDER], jobs=jobs_of(traces))
+    assert [part.trace for part in parts] == [0, 1, 2]
+    assert {estimate.how for part in parts for estimate in part.estimates[ORDER]} == {"utilisation"}
+    model = fit_kernels(traces, DEVICES)
+    assert model is not None and (model.held_out, model.jobs) == (3, 2)
+    law, equal = (model.intervals.spreads[how] for how in ("utilisation", "measured"))
+    assert law.count == 3 * 39 and law.high > 2, "the other job takes several times as long"
+    assert equal.count == 2 * 39 and 0.99 < equal.low <= 1 <= equal.high < 1.01
+    one_job = fit_kernels(ranks, DEVICES)
+    assert one_job is not None and (one_job.held_out, one_job.jobs) == (2, 1)
+    assert one_job.intervals.spreads["measured"].count == 2 * 39
 
 
 def test_intervals_are_of_the_log_ratios_by_group() -> None:

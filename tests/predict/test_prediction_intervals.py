@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from math import exp, log
+from math import ceil, exp, floor, log
 
 import msgspec
+import numpy as np
 import pytest
 from etplus.analysis.devices import Device
 from etplus.predict.costs.measured_tasks import MeasuredTask
@@ -24,6 +25,42 @@ def test_ranks(count: int, low: int, high: int) -> None:
     """Of n ratios 1, 2, …, n those of rank ⌊(n + 1)/10⌋ and ⌈9(n + 1)/10⌉."""
     found = fit_intervals([()] * count, [log(one) for one in range(count, 0, -1)])
     assert found.spreads == {"": Spread(count, low, high)}
+
+
+def test_jobs_have_the_same_weight_however_many_events_they_have() -> None:
+    """By brute force: each event of a job of n as often as all events' least common multiple over n."""
+    rng = np.random.default_rng(5)
+    jobs = np.repeat(np.arange(6), [1, 2, 3, 4, 6, 12]).tolist()
+    ratios = rng.normal(size=len(jobs)).tolist()
+    found = fit_intervals([()] * len(jobs), ratios, jobs).spreads[""]
+    copies = sorted(ratio for ratio, job in zip(ratios, jobs, strict=True) for _ in range(12 // jobs.count(job)))
+    tail = 0.1 - 0.25 * 0.9 / 6
+    at = [floor(tail * len(copies)), ceil((1 - tail) * len(copies)) - 1]
+    assert [found.low, found.high] == [round(exp(copies[k]), 4) for k in at] and found.count == len(jobs)
+
+
+def test_four_fifths_of_the_events_of_a_new_job_are_covered() -> None:
+    """Jobs that are missed by something of their own, one of which has most events: equal weights cover fewer."""
+    rng, covered, alike = np.random.default_rng(1), [], []
+    sizes = [400, *[20] * 14]
+    for _ in range(300):
+        own = rng.normal(size=len(sizes) + 1)
+        jobs = np.repeat(np.arange(len(sizes)), sizes).tolist()
+        ratios = (own[jobs] + 0.3 * rng.normal(size=len(jobs))).tolist()
+        new = np.exp(own[-1] + 0.3 * rng.normal(size=50))
+        for of, into in ((jobs, covered), (None, alike)):
+            spread = fit_intervals([()] * len(ratios), ratios, of).spreads[""]
+            into.append(np.mean((spread.low <= new) & (new <= spread.high)))
+    assert 0.75 <= np.mean(covered) <= 0.85 and np.mean(alike) < np.mean(covered) - 0.1
+
+
+def test_groups_need_events_of_five_jobs_or_of_all() -> None:
+    def keys(jobs: list[int]) -> set[str]:
+        return set(fit_intervals([("a",)] * 20 + [("b",)] * 20, [0.0] * 40, jobs).spreads)
+
+    assert keys([0, 1, 2, 3] * 5 + [4] * 20) == {""}
+    assert keys([0, 1, 2, 3, 4] * 4 + [4] * 20) == {"", "a"}
+    assert keys([0, 1] * 10 + [1] * 20) == {"", "a"} and keys([7] * 40) == {"", "a", "b"}
 
 
 def test_groups_need_sixteen_events() -> None:

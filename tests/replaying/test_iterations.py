@@ -221,6 +221,7 @@ def test_outliers_are_over_a_fifth_off_the_median() -> None:
     ]
     assert outliers([90, 95, 100, 105, 110, 130]) == [], "within 3.5 deviations"
     assert [one[0] for one in outliers([98, 99, 100, 101, 102, 130])] == [5]
+    assert outliers([0, 0, 0, 1500]) == [(3, "d", 1500, "takes 1.500 µs, most others 0")]
 
 
 def working(counts: list[int]) -> list[tuple[int, str]]:
