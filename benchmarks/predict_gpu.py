@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,7 @@ from etplus.trace.trace import Trace
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 PAIRS = (*(f"dlrm.rank{rank}" for rank in range(4)), "linear", "resnet103", "simple_add")
+ALONE = ("gpu-kineto", "python-stacks", "serving")
 DEVICES = {device.name: device for device in known_devices()}
 OURS = "this model"
 OF_PEAK, OF_BANDWIDTH, FLOOR_NS = 0.5, 0.6, 2000.0
@@ -63,7 +65,7 @@ def events_of(trace: Trace) -> list[MeasuredTask]:
 
 def shared_traces() -> dict[str, Trace]:
     """The linked pairs and the Kineto traces without an ET."""
-    alone = sorted((TRACES / "gpu-kineto").glob("*.json.gz"))
+    alone = [path for folder in ALONE for path in sorted((TRACES / folder).glob("*.json.gz"))]
     return {name: linked(name) for name in PAIRS} | {
         path.name.removesuffix(".json.gz"): read_trace(path) for path in alone
     }
@@ -167,9 +169,10 @@ def intervals(
     low, high = np.zeros(len(rows)), np.zeros(len(rows))
     ratios = np.log([one.ns for _, one, _ in rows]) - np.log(predicted)
     folds = np.array([fold_of(name) for name, _, _ in rows])
+    jobs = [zlib.crc32(name.partition(".rank")[0].encode()) for name, _, _ in rows]
     for fold in dict.fromkeys(folds.tolist()):
         others = np.flatnonzero(folds != fold)
-        made = fit_intervals([rows[i][2] for i in others.tolist()], ratios[others].tolist())
+        made = fit_intervals([rows[i][2] for i in others], ratios[others].tolist(), [jobs[i] for i in others])
         for i in np.flatnonzero(folds == fold).tolist():
             spread = made.of(rows[i][2])
             low[i], high[i] = predicted[i] * min(spread.low, 1), predicted[i] * max(spread.high, 1)

@@ -112,10 +112,9 @@ def _spread(events: list[tuple[float, int]]) -> Spread:
     else:
         tail = max(tail - _NEXT_JOB * (1 - tail) / len(each), 0.0)
         below = np.cumsum([1 / each[job] for _, job in ordered]) / len(each)
-        low, high = (
-            min(int(np.searchsorted(below, share, side=side)), len(ordered) - 1)
-            for share, side in ((tail + _ROUNDING, "right"), (1 - tail - _ROUNDING, "left"))
-        )  # fmt: skip
+        most = len(ordered) - 1
+        low = min(int(np.searchsorted(below, tail + _ROUNDING, side="right")), most)
+        high = min(int(np.searchsorted(below, 1 - tail - _ROUNDING, side="left")), most)
     return Spread(len(ordered), round(exp(ordered[low][0]), 4), round(exp(ordered[high][0]), 4))
 
 
