@@ -23,6 +23,8 @@ import numpy as np
 from etplus.analysis.devices import known_devices
 from etplus.converters.open import load
 from etplus.linker import link
+from etplus.linker.captured_graphs import link_captured_graphs
+from etplus.linker.pipeline import read_captures
 from etplus.predict.costs.kernel_model import fit_kernels
 from etplus.predict.costs.measured_tasks import MeasuredTask
 from etplus.predict.end_to_end import Prediction, calibrated, predict
@@ -35,6 +37,9 @@ from etplus.trace.trace import Trace
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 PAIRS = ("gpu-pairs", "cpu-pairs", "parallel")
 ALONE = ("gpu-kineto", "python-stacks", "serving")
+GRAPHS = {"sglang_decode_graph": "sglang_decode", "vllm_piecewise": "vllm_piecewise"}
+CAPTURED = ".captured"
+"""Replays of graphs with their captures; of the first the replay alone is among the others."""
 CLOSE = 0.25
 DEVICES = {device.name: device for device in known_devices()}
 
@@ -50,7 +55,8 @@ class Subject:
 
     @classmethod
     def of(cls, name: str, trace: Trace) -> Subject:
-        return cls(name, name.partition(".rank")[0], trace, prepare(trace, None, (), False))
+        job = name.partition(".rank")[0].removesuffix(CAPTURED)
+        return cls(name, job, trace, prepare(trace, None, (), False))
 
 
 def subjects() -> list[Subject]:
@@ -64,6 +70,12 @@ def subjects() -> list[Subject]:
     for folder in ALONE:
         paths = sorted((TRACES / folder).glob("*.json.gz"))
         found.extend(Subject.of(path.name.removesuffix(".json.gz"), load(path)) for path in paths)
+    for job, name in GRAPHS.items():
+        replayed, captured = (
+            str(TRACES / "graph-capture" / f"{name}.{part}.json.gz") for part in ("replay", "capture")
+        )
+        trace = link_captured_graphs(load(replayed), read_captures([captured], progress=False))
+        found.append(Subject.of(job + CAPTURED, trace))
     return found
 
 
@@ -103,7 +115,7 @@ class Outcome:
     def line(self) -> str:
         done = self.done
         low, high = (end / max(done.measured_ns, 1) - 1 for end in (done.low_ns, done.high_ns))
-        return (f"{self.subject.name:26}{self.host:7}{done.error:>+9.1%}{low:>+9.0%}{high:>+9.0%}  {self.said:8}"
+        return (f"{self.subject.name:30}{self.host:7}{done.error:>+9.1%}{low:>+9.0%}{high:>+9.0%}  {self.said:8}"
                 f"{done.weakest_link or ''}")  # fmt: skip
 
 
@@ -177,7 +189,7 @@ def main(files: Sequence[str] = ()) -> int:
         return 0
     known = subjects()
     chosen = [Subject.of(Path(file).name, load(file)) for file in files] or known
-    print(f"{'trace':26}{'host':7}{'error':>9}{'80% from':>9}{'to':>9}  {'said':8}weakest link")
+    print(f"{'trace':30}{'host':7}{'error':>9}{'80% from':>9}{'to':>9}  {'said':8}weakest link")
     found, events = [], []
     for outcome, model in outcomes(chosen, Models(known)):
         print(outcome.line(), flush=True)
