@@ -444,7 +444,7 @@ def _profiler(torch: Any, observer: Any, options: dict[str, Any]) -> Any:
     if "execution_trace_observer" in inspect.signature(profile.__init__).parameters:
         return profile(execution_trace_observer=observer, **options)
 
-    class Coupled(profile):  # type: ignore[misc]
+    class ObservingProfiler(profile):  # type: ignore[misc]
         """For versions whose own cannot."""
 
         def start_trace(self) -> None:
@@ -455,4 +455,4 @@ def _profiler(torch: Any, observer: Any, options: dict[str, Any]) -> Any:
             observer.stop()
             super().stop_trace()
 
-    return Coupled(**options)
+    return ObservingProfiler(**options)
