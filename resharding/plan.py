@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..trace.brief import brief
 from ..trace.errors import UsageError
 from .step_calls import VIEWS, Call, walked
 from .structure import PRODUCTS, Model, Unit, contracted
+from .vocabulary import find_vocabulary
 from .weights import Parameter
 
 _VERSION = 1
@@ -24,7 +25,7 @@ class Division:
     Attributes:
         extent: its class. size: as recorded.
         columns: numbers of the parameters that have it in their first dimension; rows: in their second one.
-        unit: the unit that has it first.
+        unit: the unit that has it first. words: it is that of a vocabulary, which a layout may keep whole.
     """
 
     extent: int
@@ -32,6 +33,7 @@ class Division:
     columns: tuple[int, ...]
     rows: tuple[int, ...]
     unit: int
+    words: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,10 @@ class Plan:
     stages: tuple[int, ...] | None = None
 
     __repr__ = brief
+
+    def without_words(self) -> Plan:
+        """The plan of a layout that keeps the vocabulary whole."""
+        return replace(self, divisions=tuple(division for division in self.divisions if not division.words))
 
     @property
     def divided(self) -> set[int]:
@@ -76,7 +82,7 @@ class Plan:
             "tensor_parallel": [
                 {
                     "size": division.size, "unit": division.unit,
-                    "columns": list(division.columns), "rows": list(division.rows),
+                    "columns": list(division.columns), "rows": list(division.rows), "words": division.words,
                 }
                 for division in self.divisions
             ],
@@ -114,7 +120,12 @@ def make_plan(model: Model, recorded_tp: int = 1) -> Plan:
     Args:
         recorded_tp: tensor-parallel ranks of the recording. Where each has one head, its width is what they divide.
     """
-    return Plan(tuple(_divisions(model, recorded_tp)), tuple(_layers(model.units)))
+    divisions = _divisions(model, recorded_tp)
+    vocabulary = find_vocabulary(model)
+    known = {division.extent for division in divisions}
+    if vocabulary is not None and known.isdisjoint(vocabulary.extents):
+        divisions += [replace(_division(model, extent), words=True) for extent in vocabulary.extents]
+    return Plan(tuple(divisions), tuple(_layers(model.units)))
 
 
 def _layers(units: Sequence[Unit]) -> list[int]:
@@ -234,7 +245,8 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
         layers = tuple(unit["number"] for unit in units if unit["layer"])
         stages = tuple(unit["stage"] for unit in units)
         divided = [
-            (tuple(map(int, division["columns"])), tuple(map(int, division["rows"])), int(division["size"]))
+            (tuple(map(int, division["columns"])), tuple(map(int, division["rows"])), int(division["size"]),
+             bool(division.get("words")))
             for division in given["tensor_parallel"]
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -250,7 +262,7 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
     return Plan(found, layers, chosen or None)
 
 
-def _found(model: Model, columns: tuple[int, ...], rows: tuple[int, ...], size: int) -> Division:
+def _found(model: Model, columns: tuple[int, ...], rows: tuple[int, ...], size: int, words: bool) -> Division:
     """The division that a plan names by its parameters and size."""
     by_number = {parameter.number: parameter for parameter in model.parameters}
     leaves, value = model.extents.leaves, model.extents.value
@@ -259,7 +271,7 @@ def _found(model: Model, columns: tuple[int, ...], rows: tuple[int, ...], size: 
     for extent in extents:
         for leaf in leaves([extent]):
             if value[leaf] == size:
-                return _division(model, leaf)
+                return replace(_division(model, leaf), words=words)
     raise UsageError(f"the plan divides an extent of {size}, which none of the parameters {[*columns, *rows]} has")
 
 
