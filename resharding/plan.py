@@ -179,7 +179,7 @@ def _attention(model: Model) -> tuple[dict[int, int], set[int]]:
         if len(given) == 3 and all(len(shape) == 4 for shape in given):
             of = [model.extents.leaves(shape[1:2])[0] for shape in given]
             heads |= {other: of[0] for other in of[1:] if other != of[0]}
-            dims |= {leaf for shape in given for leaf in model.extents.leaves(shape[3:])}
+            dims |= {leaf for shape in given for leaf in model.leaves(shape[3:])}  # halves of rotary ones, too
     return heads, dims
 
 

@@ -344,8 +344,9 @@ class _Rank:
             yield from self.of.regions.sum_of_gradients(self.of.parameters(self.at.pp))
         if self.buckets:
             yield CommWait(tuple(f"bucket {k}" for k in range(len(self.buckets))))
-        yield from self._between()
+        yield from self._beside(behind=False)
         yield from self._optimizer()
+        yield from self._beside(behind=True)
 
     def _reduces(self, microbatch: int) -> bool:
         """Gradients are communicated after the backward of a microbatch."""
@@ -504,11 +505,13 @@ class _Rank:
             assert self.shard is not None
             yield dtype, size, own, [self.shard.padded(sizes) for sizes in own]
 
-    def _between(self) -> Iterator[Item]:
-        """What runs between backward and the optimizer, such as clipping: with FSDP on parts of the gradients."""
+    def _beside(self, *, behind: bool) -> Iterator[Item]:
+        """What runs between backward and the optimizer, such as clipping, or behind it, such as averages of weights: with
+        FSDP on parts of gradients and parameters."""
         clipping = self.of.clipping
+        first = min((step.ts for step, _ in self.model.optimizer), default=0)
         for call in self.model.after:
-            if all(inner.name in VIEWS for inner in call.walk()):
+            if all(inner.name in VIEWS for inner in call.walk()) or (call.ts > first > 0) != behind:
                 continue
             if not self.gathers:
                 yield from self._recorded([call], 0)
@@ -516,7 +519,10 @@ class _Rank:
             assert self.shard is not None
             if call.row in clipping.joined:
                 yield from clipping.reduced(call, self.layout.dp)
-            yield RecordedOp(call, self.of.changed, shard=self.shard, divided=clipping.storages)
+            divided = clipping.storages | clipping.copies
+            yield RecordedOp(call, self.of.changed, shard=self.shard, divided=divided)
+            if call.row in clipping.scaled:
+                yield CommOp("all_reduce", "dp", (1,), 1, "float32", 4, functional=True)
 
     def _message(self, action: Action) -> CommOp:
         forward = action.what.endswith("forward")
