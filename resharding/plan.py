@@ -58,6 +58,11 @@ class Plan:
         return replace(self, divisions=tuple(division for division in self.divisions if not division.words))
 
     @property
+    def words(self) -> list[Division]:
+        """The divisions of a vocabulary."""
+        return [division for division in self.divisions if division.words]
+
+    @property
     def divided(self) -> set[int]:
         """The classes of extents that tensor parallelism divides."""
         return {division.extent for division in self.divisions}
@@ -245,8 +250,12 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
         layers = tuple(unit["number"] for unit in units if unit["layer"])
         stages = tuple(unit["stage"] for unit in units)
         divided = [
-            (tuple(map(int, division["columns"])), tuple(map(int, division["rows"])), int(division["size"]),
-             bool(division.get("words")))
+            (
+                tuple(map(int, division["columns"])),
+                tuple(map(int, division["rows"])),
+                int(division["size"]),
+                bool(division.get("words")),
+            )
             for division in given["tensor_parallel"]
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -30,7 +30,8 @@ _BOOKKEEPING = frozenset({
 })  # fmt: skip
 """Copies and scalars, of which layouts have their own."""
 _ISSUED = {
-    "allgather_into_tensor_coalesced_": "all_gather", "allreduce_": "all_reduce", "allreduce_coalesced_": "all_reduce", "_allgather_base_": "all_gather",
+    "allgather_into_tensor_coalesced_": "all_gather",
+    "allreduce_": "all_reduce", "allreduce_coalesced_": "all_reduce", "_allgather_base_": "all_gather",
     "_reduce_scatter_base_": "reduce_scatter", "broadcast_": "broadcast", "send": "send", "recv_": "recv",
 }  # fmt: skip
 _ISSUE = re.compile(r"c10d::(\w+)")

@@ -287,7 +287,7 @@ class Derivation:
         if self.layout.vocabulary == "whole":
             return None
         found = find_vocabulary(self.model)
-        if found is None or self.recorded.tp > 1 or not any(division.words for division in self.plan.divisions):
+        if found is None or self.recorded.tp > 1 or not self.plan.words:
             why = "in it: no output layer has as many rows as an embedding" if found is None else (
                 "whole in the plan" if self.recorded.tp == 1 else "divided from recordings of one tensor-parallel rank"
             )  # fmt: skip
@@ -506,8 +506,8 @@ class _Rank:
             yield dtype, size, own, [self.shard.padded(sizes) for sizes in own]
 
     def _beside(self, *, behind: bool) -> Iterator[Item]:
-        """What runs between backward and the optimizer, such as clipping, or behind it, such as averages of weights: with
-        FSDP on parts of gradients and parameters."""
+        """What runs between backward and the optimizer, such as clipping, or behind it, such as averages of weights:
+        with FSDP on parts of gradients and parameters."""
         clipping = self.of.clipping
         first = min((step.ts for step, _ in self.model.optimizer), default=0)
         for call in self.model.after:

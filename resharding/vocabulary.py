@@ -59,9 +59,9 @@ def find_vocabulary(model: Model) -> Vocabulary | None:
     embeddings: dict[Parameter, None] = {}
     for call in walked(call for unit in model.units for call in unit.forward):
         of = _looked_up(model, call)
-        if of is not None and model.extents.value[of.shape[0]] == size:
-            if not batch.isdisjoint(leaf for shape in call.input_shapes[1:] for leaf in model.leaves(shape)):
-                embeddings[of] = None
+        tokens = {leaf for shape in call.input_shapes[1:] for leaf in model.leaves(shape)}
+        if of is not None and model.extents.value[of.shape[0]] == size and not batch.isdisjoint(tokens):
+            embeddings[of] = None
     if not embeddings:
         return None
     extents = dict.fromkeys(leaf for one in (head, *embeddings) for leaf in model.leaves(one.shape[:1]))
