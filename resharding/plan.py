@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -264,23 +264,29 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
         ) from None
     if numbers != [[parameter.number for parameter in unit.parameters] for unit in model.units]:
         raise UsageError("the plan is of another model: its units have other parameters; write it anew with --plan")
-    found = tuple(_found(model, *names) for names in divided)
+    found = list[Division]()
+    for names in divided:
+        found.append(_found(model, *names, {division.extent for division in found}))
     if any(type(stage) is not int for stage in stages) and any(stage is not None for stage in stages):
         raise UsageError("the plan gives a stage to some of its units only; give one to all or to none")
     chosen = tuple(stage for stage in stages if type(stage) is int)
-    return Plan(found, layers, chosen or None)
+    return Plan(tuple(found), layers, chosen or None)
 
 
-def _found(model: Model, columns: tuple[int, ...], rows: tuple[int, ...], size: int, words: bool) -> Division:
-    """The division that a plan names by its parameters and size."""
+def _found(
+    model: Model, columns: tuple[int, ...], rows: tuple[int, ...], size: int, words: bool, taken: Set[int]
+) -> Division:
+    """The division that a plan names by its parameters and size: of alike ones, such as the heads of queries and of
+    keys in one product, the next that is not taken."""
     by_number = {parameter.number: parameter for parameter in model.parameters}
-    leaves, value = model.extents.leaves, model.extents.value
     extents = [by_number[column].shape[0] for column in columns if column in by_number]
     extents += [by_number[row].shape[-1] for row in rows if row in by_number]
-    for extent in extents:
-        for leaf in leaves([extent]):
-            if value[leaf] == size:
-                return replace(_division(model, leaf), words=words)
+    value = model.extents.value
+    leaves = dict.fromkeys(leaf for leaf in model.leaves(extents) if value[leaf] == size and leaf not in taken)
+    alike = [replace(_division(model, leaf), words=words) for leaf in leaves]
+    exact = [division for division in alike if (division.columns, division.rows) == (columns, rows)]
+    if alike:
+        return (exact or alike)[0]
     raise UsageError(f"the plan divides an extent of {size}, which none of the parameters {[*columns, *rows]} has")
 
 
