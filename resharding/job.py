@@ -199,7 +199,7 @@ class Resharded:
                 "tp": layout.tp, "dp": layout.dp, "pp": layout.pp, "zero": layout.zero, "batch": layout.batch,
                 "microbatches": self.derivation.parts, "schedule": layout.schedule, "tp_style": layout.tp_style,
                 "sequence_parallel": layout.sequence_parallel, "fsdp_wrap": layout.fsdp_wrap,
-                "no_sync": layout.no_sync, "ranks": layout.ranks,
+                "no_sync": layout.no_sync, "vocabulary": layout.vocabulary, "ranks": layout.ranks,
             },
             "recorded": {name: getattr(self.derivation.recorded, name) for name in ("tp", "dp", "pp")},
             "step_ns": self.step_ns,

@@ -16,6 +16,7 @@ from ..trace.trace import Trace
 
 TensorStyle = Literal["dtensor", "megatron"]
 Schedule = Literal["1f1b", "gpipe"]
+VocabularyStyle = Literal["whole", "gather", "loss"]
 
 _PART = re.compile(r"(tp|dp|pp)=(\d+)", re.ASCII)
 _MICROBATCHES = 4
@@ -56,6 +57,8 @@ class Layout:
         fsdp_wrap: what FSDP gathers together: None for the units of the recording, else each repeated block; "each" for
             each part that one activation enters and leaves; a number for each of those with so many elements; the
             class of a module for each such module. The rest is in the root.
+        vocabulary: embeddings and output layer over tensor-parallel ranks: "whole" on each, or divided by words, with
+            the logits gathered ("gather") or the loss computed of parts of them ("loss").
         no_sync: gradients of several microbatches are reduced after the last one only.
         bucket_mib: size of gradient buckets (the first one has 1 MiB), as DDP's `bucket_cap_mb`.
 
@@ -76,6 +79,7 @@ class Layout:
     bucket_mib: int = 25
     fsdp_wrap: str | None = None
     no_sync: bool = False
+    vocabulary: VocabularyStyle = "whole"
 
     __repr__ = brief
 
@@ -97,6 +101,10 @@ class Layout:
             raise UsageError("the schedule is 1f1b or gpipe, the style of tensor parallelism dtensor or megatron")
         if self.fsdp_wrap is not None and self.zero != 3:
             raise UsageError("fsdp_wrap is of FSDP: add zero=3 (--zero 3)")
+        if self.vocabulary not in get_args(VocabularyStyle):
+            raise UsageError("the vocabulary is whole, or divided with gather or loss")
+        if self.vocabulary != "whole" and (self.tp == 1 or self.sequence_parallel):
+            raise UsageError("a vocabulary is divided over tensor-parallel ranks, without sequence parallelism")
         if self.sequence_parallel and self.tp_style != "megatron":
             raise UsageError("sequence parallelism is derived in the style of Megatron only: add --tp-style megatron")
 

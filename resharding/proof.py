@@ -30,6 +30,7 @@ _BOOKKEEPING = frozenset({
 })  # fmt: skip
 """Copies and scalars, of which layouts have their own."""
 _ISSUED = {
+    "allgather_into_tensor_coalesced_": "all_gather",
     "allreduce_": "all_reduce", "allreduce_coalesced_": "all_reduce", "_allgather_base_": "all_gather",
     "_reduce_scatter_base_": "reduce_scatter", "broadcast_": "broadcast", "send": "send", "recv_": "recv",
 }  # fmt: skip
@@ -191,7 +192,8 @@ def _communication(trace: Trace, call: CallIndex) -> _Comm:
     name = issued[1] if issued is not None else ""
     signature = trace.signature_of(call)
     tensors = signature.tensors if signature is not None else ()
-    takes = tensors[1:] if name in ("_allgather_base_", "_reduce_scatter_base_") else tensors
+    gives = name in ("_allgather_base_", "_reduce_scatter_base_", "allgather_into_tensor_coalesced_")
+    takes = tensors[1:] if gives else tensors
     return _ISSUED.get(name, name), sum(tensor.numel for tensor in takes)
 
 

@@ -87,6 +87,7 @@ class Model:
         further: passes after the first one, whose gradients are added to its own.
         weights: how parameters were found. buffers: other tensors of the model.
         wraps: units of FSDP as recorded, empty for other recordings. blocks: those that follow from repeated calls.
+        frozen: weights of layers that the optimizer does not change.
         own_buffers: a data-parallel recording shows the buffers; else they are inferred.
         optimizer_parts: of how many parts of parameters the recorded optimizer had one.
         unmatched: gradients that no parameter is known for.
@@ -112,6 +113,7 @@ class Model:
     wraps: list[Wrap] = field(default_factory=list)
     blocks: list[Wrap] = field(default_factory=list)
     own_buffers: bool = False
+    frozen: list[Buffer] = field(default_factory=list)
     optimizer_parts: int = 1
     unmatched: int = 0
     data: list[Shape] = field(default_factory=list)
@@ -252,9 +254,8 @@ def read_model(trace: Trace, step: int | None = None) -> Model:
         step=top, window=window,
         left_out=_without(recorded.after, after),
     )  # fmt: skip
-    model.buffers = buffered or (
-        [] if model.own_buffers else find_buffers(weights, forward, set(model.batches), shapes)
-    )
+    inferred, model.frozen = find_buffers(weights, forward, set(model.batches), shapes)
+    model.buffers = buffered or ([] if model.own_buffers else inferred)
     _relate_inner(model)
     model.unmatched = assign_gradients(model, gathered)
     for wrap in (*wraps, *block_wraps):
