@@ -106,7 +106,7 @@ def _whole_products(derivation: Derivation) -> set[int]:
         call.row for call in model.calls()
         if call.name in PRODUCTS
         and divided.isdisjoint(known := {leaf for shape in call.shapes for leaf in leaves(shape)})
-        and not batch.isdisjoint(known)
+        and (not batch or not batch.isdisjoint(known))
     }  # fmt: skip
 
 

@@ -340,21 +340,23 @@ def _first_use(calls: Sequence[Call], weights: Weights) -> int:
 def _batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
     """Of each pass the class that is the first extent of most of what operators with weights take as data, −1 for none.
 
-    Extents along which operators mix elements count where there are no others: a sequence may come first.
+    Extents along which operators mix elements count where there are no others: a sequence may come first. Where most
+    such data has one sample, none is found: its extent is not told from others of one, and the next is a sequence.
     """
     pass_of = {call.row: k for k, part in enumerate(passes) for call in walked(part)}
     fixed, leaves = shapes.extents.fixed(), shapes.extents.leaves
     mixed = set(leaves(shapes.mixed))
     found = []
     for k in range(len(passes)):
-        votes = Counter[int]()
+        votes, single = Counter[int](), Counter[bool]()
         for row, outer in zip(shapes.voters, shapes.votes, strict=True):
             if pass_of.get(row, 0 if len(passes) == 1 else -1) == k:
                 classes = leaves(outer)
+                single.update([shapes.extents.sizes(outer)[0] == 1] if len(outer) > 1 else ())
                 apart = [root for root in classes if root not in mixed and root not in fixed]
                 votes.update((apart or classes)[:1])
         ranked = [root for root, _ in votes.most_common() if root not in fixed and shapes.extents.value[root] > 1]
-        found.append(ranked[0] if ranked else -1)
+        found.append(ranked[0] if ranked and single[True] <= single[False] else -1)
     return found
 
 
