@@ -1,18 +1,17 @@
-"""A parallel layout: how many ranks each dimension has, which ranks form which groups, and that of a recording; what
-the stages of its pipeline do in which order, and how its gradients are put into buckets.
+"""A parallel layout: how many ranks each dimension has, which ranks form which groups; what the stages of its pipeline
+do in which order, and how its gradients are put into buckets.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 from ..trace.brief import brief
 from ..trace.conventions import MAX_RANKS
 from ..trace.errors import UsageError
-from ..trace.trace import Trace
 
 TensorStyle = Literal["dtensor", "megatron"]
 Schedule = Literal["1f1b", "gpipe"]
@@ -20,13 +19,6 @@ VocabularyStyle = Literal["whole", "gather", "loss"]
 
 _PART = re.compile(r"(tp|dp|pp)=(\d+)", re.ASCII)
 _MICROBATCHES = 4
-_MARKS = {
-    "fsdp": ("FSDP::", "fsdp::"),
-    "fsdp1": ("FullyShardedDataParallel",),
-    "tp": ("Redistribute", "_ToTorchTensor"),
-    "pp": ("c10d::send", "c10d::recv_", "gloo:send", "gloo:recv", "nccl:send", "nccl:recv"),
-    "dp": ("DistributedDataParallel.forward", "torch::distributed::reducer"),
-}
 
 
 @dataclass(frozen=True)
@@ -166,39 +158,6 @@ def parse_layout(text: str) -> Layout:
             raise UsageError(f"layout {text!r}: unexpected {part.strip()!r}; give for example tp=2,dp=4,pp=1")
         sizes[found[1]] = int(found[2])
     return Layout(sizes.get("tp", 1), sizes.get("dp", 1), sizes.get("pp", 1))
-
-
-def recorded_layout(traces: Sequence[Trace]) -> Layout:
-    """Recognise the layout of a recorded job: DTensor's wrappers are tensor parallel, DDP's reducer is data parallel.
-
-    Raises:
-        UsageError: it was recorded with FSDP or a pipeline, from which nothing is derived.
-
-    Example:
-        >>> recorded_layout([trace]).dp
-        2
-    """
-    trace = traces[0]
-    names = set(trace.names)
-    found = {kind for kind, marks in _MARKS.items() if any(name.startswith(marks) for name in names)}
-    world = trace.world_size or 1
-    if world == 1:
-        return Layout()
-    what = "FSDP1" if "fsdp1" in found else "a pipeline" if "pp" in found else "FSDP with tensor parallelism"
-    if "pp" in found or "fsdp1" in found or {"fsdp", "tp"} <= found:
-        raise UsageError(
-            f"{trace.file}: recorded with {what}, from which no layout is derived; "
-            "give a recording of one rank, or of tensor or data parallel ranks"
-        )
-    if "fsdp" in found:
-        return Layout(dp=world, zero=3)
-    if "tp" not in found:
-        return Layout(dp=world)
-    sizes = {len(ranks) for ranks in trace.process_groups.values() if len(ranks) > 1}
-    if "dp" not in found or len(sizes) < 2:
-        return Layout(tp=world)
-    tp = min(sizes)
-    return Layout(tp=tp, dp=world // tp)
 
 
 class Action(NamedTuple):

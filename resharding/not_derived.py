@@ -57,6 +57,8 @@ def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
     for call in model.calls():
         own = int(model.trace.self_ns[call.index])
         whole += own
+        if "::" not in call.name and call.children:
+            continue  # a node of autograd, whose work is in what it calls
         classes = {leaf for shape in call.shapes for leaf in leaves(shape)}
         reason = (
             _OF_DATA if not classes.isdisjoint(of_data)
@@ -104,7 +106,7 @@ def _whole_products(derivation: Derivation) -> set[int]:
         call.row for call in model.calls()
         if call.name in PRODUCTS
         and divided.isdisjoint(known := {leaf for shape in call.shapes for leaf in leaves(shape)})
-        and not batch.isdisjoint(known)
+        and (not batch or not batch.isdisjoint(known))
     }  # fmt: skip
 
 
