@@ -104,7 +104,14 @@ def running_max(values: IntColumn, first: npt.NDArray[np.bool_]) -> IntColumn:
         >>> running_max(np.array([3, 1, 2, 1]), np.array([True, False, True, False]))
         array([3, 3, 2, 2])
     """
+    if not len(values):
+        return values
+    group, least = np.cumsum(first), int(values.min())
+    room = int(values.max()) - least + 1
+    if room * (int(group[-1]) + 1) < 2**62:
+        shifted = group * room
+        return np.maximum.accumulate(values - least + shifted) - shifted + least
     ordered, rank = np.unique(values, return_inverse=True)
-    group = np.cumsum(first) * len(ordered)
+    group = group * len(ordered)
     result: IntColumn = ordered[np.maximum.accumulate(group + rank.reshape(-1)) - group]
     return result
