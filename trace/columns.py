@@ -92,7 +92,8 @@ def distinct(values: IntColumn) -> IntColumn:
 
 
 def without(values: IntColumn, gone: IntColumn) -> IntColumn:
-    """Those of some values that are not among others; sorted, without repetitions: `np.setdiff1d`, which hashes, too."""
+    """Those of some values that are not among others; sorted, without repetitions. What `np.setdiff1d` does, which
+    hashes, too."""
     left: IntColumn = distinct(values)
     return left[~among(left, gone)]
 
@@ -100,7 +101,7 @@ def without(values: IntColumn, gone: IntColumn) -> IntColumn:
 def among(values: IntColumn, others: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
     """Which values are among others; bool, one entry a value. For numbers far apart, where `np.isin` hashes and sorts
     both; for small ones it is as good."""
-    known = distinct(others)
+    known: IntColumn = distinct(np.asarray(others, np.int64))
     if not len(known):
         return np.zeros(len(values), np.bool_)
     at = np.minimum(np.searchsorted(known, values), len(known) - 1)

@@ -106,12 +106,14 @@ def running_max(values: IntColumn, first: npt.NDArray[np.bool_]) -> IntColumn:
     """
     if not len(values):
         return values
-    group, least = np.cumsum(first), int(values.min())
+    group: IntColumn = np.cumsum(first)
+    least = int(values.min())
     room = int(values.max()) - least + 1
     if room * (int(group[-1]) + 1) < 2**62:
-        shifted = group * room
-        return np.maximum.accumulate(values - least + shifted) - shifted + least
+        shift = group * room - least
+        result: IntColumn = np.maximum.accumulate(values + shift) - shift
+        return result
     ordered, rank = np.unique(values, return_inverse=True)
     group = group * len(ordered)
-    result: IntColumn = ordered[np.maximum.accumulate(group + rank.reshape(-1)) - group]
+    result = ordered[np.maximum.accumulate(group + rank.reshape(-1)) - group]
     return result
