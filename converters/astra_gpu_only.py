@@ -147,7 +147,7 @@ class _Folding:
             yield self._communicate(comm, issued, after)
 
     def _issuing(self, row: int, end: int, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
-        """An operator of the host up to the last communication that begins while it runs, each of them behind its part."""
+        """An operator of the host up to the last communication that begins while it runs, each behind its part."""
         while pending and pending[0][0] < end:
             begin, comm = pending.popleft()
             yield from self._compute(row, self._micros(begin), [])
@@ -251,9 +251,11 @@ class _Folding:
         until = self.transferred.get(int(self.trace.id[row]), self.trace.finish[row])
         micros = max(int(self._micros(until)) - ready, 0)
         took = self.measured_ns.get(row, -1)
-        shown = micros if took < 0 else 0 if comm.slows else (took + 500) // 1000
+        shown = micros if took < 0 else 0 if comm.aside else (took + 500) // 1000
         node = SimNode(next(self.ids), row, shown, sorted(needs), comm=comm)
-        if comm.slows:
+        if comm.aside and comm.kind == RECV:
+            return node
+        if comm.aside:
             self.slowing.append(node.id)
         self.comm_end[row] = ready + micros
         self.comm_id[row] = node.id

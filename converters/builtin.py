@@ -173,7 +173,7 @@ class AstraSim:
         from ..replaying.network import parse_network
         from .astra_config import DEFAULT, write_astra_config
         from .astra_sim import JobTimes, for_simulator, simulated_ranks, write_astra_sim
-        from .collectives import agree, matched, survey
+        from .collectives import agree, matched
         from .host_timeline import host_timeline, sized_by, with_slowed_work
 
         network = DEFAULT if options.network is None else parse_network(options.network)
@@ -181,7 +181,7 @@ class AstraSim:
         timeline = host_timeline(traces, recorded, network)
         if timeline is not None:
             network = timeline.network
-            surveyed = [survey(of.trace, rank, traces.unmatched(rank)) for rank, of in timeline.ranks.items()]
+            surveyed = [of.survey(rank, traces.unmatched(rank)) for rank, of in timeline.ranks.items()]
         found, changes = matched(surveyed, recorded, degrade=options.degrade)
         ranks, sources, renamed = simulated_ranks(found, renumber=options.renumber_ranks, replicate=options.replicate)
         prefix = _is_prefix(len(ranks), options.as_prefix)
@@ -192,11 +192,11 @@ class AstraSim:
             skew = timeline.start_skew()
 
         def write(trace: Trace, path: str, comms: RankComms) -> Written:
-            source = sources[comms.rank]
+            source, own = sources[comms.rank], to_run[comms.rank]
             on_host = None if timeline is None else timeline.ranks[source]
             arrivals = transferred.get(source) if on_host is None else on_host.transferred
             more = (options.roofline, options.memory)
-            return write_astra_sim(trace, path, to_run[comms.rank], skew.get(source, 0), arrivals, *more, on_host=on_host)
+            return write_astra_sim(trace, path, own, skew.get(source, 0), arrivals, *more, on_host=on_host)
 
         agreement = sized_by(for_simulator(agree(ranks)), network)
         to_run, slowed = agreement.ranks, tuple[str, ...]()

@@ -10,7 +10,7 @@ collective instead (`with_slowed_work`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,13 +26,14 @@ from ..replaying.recorded_efficiency import as_recorded
 from ..replaying.replay_graph import COMM, HOST, ORDER, ReplayGraph
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND
+from ..schemas.communications import find_communications
 from ..trace.columns import IntColumn, lists_by, mask_at
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import UsageError
 from ..trace.index import as_column
 from ..trace.intervals import union
 from ..trace.trace import Trace
-from .collectives import Agreement, Communication, RankComms, RankRecording
+from .collectives import Agreement, Communication, RankComms, RankRecording, survey
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class RankTimeline:
         start, end: int64, of each row its points, which are numbered in the order of each thread; −1 without.
         released: int64 (n, 2), a communication and a point that waits for it.
         transferred: by id of a communication, when its data is there, ns.
-        measured_ns: by row of a communication how long it took when it was recorded.
+        met_ns: by row of a message that is sent, when both its ranks are there, ns.
+        measured_ns: by row of a communication how long after its start its data was there when it was recorded.
         beside: rows of the communications during which the rank works, as their transfer begins.
     """
 
@@ -53,8 +55,15 @@ class RankTimeline:
     end: IntColumn
     released: IntColumn
     transferred: dict[int, int]
+    met_ns: dict[int, int]
     measured_ns: dict[int, int]
     beside: frozenset[int]
+
+    def survey(self, rank: int, unmatched: Container[int]) -> RankComms:
+        """As `collectives.survey`; a message begins when its receiver is there, which a simulator does not ask for."""
+        comms = survey(self.trace, rank, unmatched)
+        found = [replace(comm, start_ns=max(comm.start_ns, self.met_ns.get(comm.row, 0))) for comm in comms.found]
+        return replace(comms, found=tuple(found))
 
     def waits(self, rows: IntColumn) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
         """Computations to the communications that they wait for, rows: before they begin, and while they run.
@@ -159,11 +168,15 @@ def _rank(done: Replay, k: int) -> RankTimeline:
     of = np.maximum(graph.row[edges.target] - first, 0)
     releases &= graph.rank_of_row[np.maximum(graph.row[edges.target], 0)] == k
     releases[releases] = ~communicates[of[releases]]
+    sent = [first + found.row for found in find_communications(trace) if found.kind == SEND]
+    met = moves[np.isin(edges.owner[moves], sent) & (graph.row[edges.source[moves]] < 0)]
+    took = np.maximum(graph.measured[edges.target[moves]] - graph.measured[graph.start[edges.owner[moves]]], 0)
     return RankTimeline(
         trace.with_(ts=as_column(ts), dur=as_column(dur)), start, end,
         np.stack([ended[edges.source[releases]], edges.target[releases]], axis=1),
         dict(zip(trace.id[edges.owner[moves] - first].tolist(), done.time[edges.target[moves]].tolist(), strict=True)),
-        dict(zip(rows.tolist(), trace.dur[rows].tolist(), strict=True)),
+        dict(zip((edges.owner[met] - first).tolist(), done.time[edges.source[met]].tolist(), strict=True)),
+        dict(zip((edges.owner[moves] - first).tolist(), took.tolist(), strict=True)),
         frozenset((edges.owner[moves][_works(done, k, done.time[edges.source[moves]])] - first).tolist()),
     )  # fmt: skip
 
@@ -235,19 +248,19 @@ def with_slowed_work(
             return (comm,)
         at, of = members.index(rank), len(members)
         size = max(round(share * _ON_WIRE[comm.kind](of) * comm.size), 1)
-        got, sent = (
-            replace(comm, kind=kind, size=size, peer=members[(at + step) % of], tag=tags[place])
-            for kind, step in ((RECV, -1), (SEND, 1))
+        sent, got = (
+            replace(comm, kind=kind, size=size, peer=members[(at + step) % of], tag=tags[place], aside=True)
+            for kind, step in ((SEND, 1), (RECV, -1))
         )
-        rest = max(round((1 - share) * comm.size), 4)
-        return got, replace(sent, slows=True), replace(comm, size=rest)
+        rest = replace(comm, size=max(round((1 - share) * comm.size), 4))
+        return (got, sent, rest) if at % 2 else (sent, got, rest)  # one at a time they do not wait in a ring
 
     for rank, comms in ranks.items():
         found = tuple(part for place, comm in _places(comms) for part in parts(place, comm, rank))
         ranks[rank] = replace(comms, found=found)
     note = (
-        f"work beside transfers takes {timeline.slowdown:.2f} times as long in this job: in the set it waits for a part "
-        f"of {len(slowing):,} collectives, which is a message of each rank to the next one"
+        f"work beside transfers takes {timeline.slowdown:.2f} times as long in this job: in the set it waits for a "
+        f"part of {len(slowing):,} collectives, which is a message of each rank to the next one"
     )
     return ranks, (note,) if slowing else ()
 
