@@ -1,7 +1,7 @@
 """Device and host memory over time: how much is allocated, the peak, who holds it there, what outlives its iteration.
 
 From the allocators' own events where they were recorded (`profile_memory=True`), else from the storages of the ET's
-tensors. docs/analysis.md defines the terms.
+tensors. docs/reference/analysis.md defines the terms.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What data frames and SQL show of each operator and each kernel: the columns, declared once.
 
 `trace.ops.to_pandas()` and `trace.kernels.to_pandas()` have them, the SQL tables `ops` and `kernels`, and the tables of
-docs/columns.md.
+docs/reference/columns.md.
 """
 
 from __future__ import annotations

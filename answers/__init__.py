@@ -1,4 +1,4 @@
-"""Questions about traces, answered in one versioned form for people, scripts and agents (docs/agents.md).
+"""Questions about traces, answered in one versioned form for people, scripts and agents (docs/reference/agents.md).
 
 The names below are public; each is imported when it is first asked for.
 """

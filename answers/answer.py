@@ -16,8 +16,8 @@ from .tokens import count_tokens
 SCHEMA_VERSION = "1.0"
 """Of the contract, schemas/answers.schema.json: the first number changes where a reader of the old form would err."""
 RECORDED, INFERRED, PREDICTED, BY_ROW = "recorded", "inferred", "predicted", "row"
-"""How sure a number is: in the files, or a sum, count or difference of what is; derived by a rule that docs/agents.md
-names; out of a replay; or as the `certainty` of its row says."""
+"""How sure a number is: in the files, or a sum, count or difference of what is; derived by a rule (named in
+docs/reference/agents.md); predicted by a replay; or as the `certainty` of its row says."""
 _MOST_NOTES = 6
 
 Value = str | int | float | bool | None

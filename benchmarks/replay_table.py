@@ -1,4 +1,4 @@
-"""Errors of the replay on every trace beside the repository, as the tables of docs/replay.md.
+"""Errors of the replay on every trace beside the repository, as the tables of docs/reference/replay.md.
 
     python benchmarks/replay_table.py [--traces FOLDER]
 

@@ -309,7 +309,7 @@ def _text(cell: Cell) -> str:
 
 
 def markdown(tables: Sequence[Table]) -> str:
-    """Tables as they stand in docs/linking.md."""
+    """Tables as they stand in docs/reference/linking.md."""
     parts = []
     for table in tables:
         head, *rows = table.texts()
@@ -340,7 +340,7 @@ def plain_text(tables: Sequence[Table]) -> str:
 def main() -> int:
     """Print the tables; 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--markdown", action="store_true", help="as in docs/linking.md")
+    parser.add_argument("--markdown", action="store_true", help="as in docs/reference/linking.md")
     parser.add_argument("--into", type=Path, metavar="FILE", help=f"write it into a file, between {BEGIN} and {END}")
     arguments = parser.parse_args()
     if not TRACES.is_dir():

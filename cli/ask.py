@@ -28,7 +28,8 @@ examples:
   etplus ask table trace.json --name kernels --where 'total_ns>1000000' --columns kernel --columns total_ns
 
 With --json an answer has the form of schemas/answers.schema.json and at most 2,000 tokens (--max-tokens); --cursor
-continues it. Several ranks of one job are asked together. `etplus mcp` answers the same to agents: docs/agents.md.
+continues it. Several ranks of one job are asked together. `etplus mcp` gives agents the same answers:
+docs/reference/agents.md.
 """
 _NAMES = {"max_tokens": "--max-tokens"}
 

@@ -66,7 +66,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_selection(parser, "fit on", steps=False)
     add("--keep-outliers", action="store_true", help="fit on iterations that are not like the others, too")
     add("--measured", metavar="MEASURED", help="what `etplus measure` wrote; its times come before all others")
-    add("--device-spec", metavar="FILE", help="records of further devices, JSON; see docs/analysis.md")
+    add("--device-spec", metavar="FILE", help="records of further devices, JSON; see docs/reference/analysis.md")
     add_json(parser, "the errors on what was held out")
     add("--explain", metavar="KERNEL",
         help="show how kernels whose name contains this are priced: formula, weights, neighbours")  # fmt: skip

@@ -14,7 +14,7 @@ _EPILOG = """\
 example:
   etplus mcp trace.json
 
-and of a client's configuration (docs/agents.md):
+and of a client's configuration (docs/reference/agents.md):
   {"mcpServers": {"etplus": {"command": "etplus", "args": ["mcp", "/path/to/trace.json"]}}}
 
 The server speaks on standard input and output, reads only the traces that are named here, once, and writes nothing.

@@ -79,7 +79,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--force", action="store_true", help="show what-ifs even if the replay without changes is off by over 5%%")
     add("--execute", action="store_true",
         help="call the operators on this machine in the recorded order, and show their times beside the recorded ones; "
-        "needs PyTorch (docs/measure.md)")  # fmt: skip
+        "needs PyTorch (docs/reference/measure.md)")  # fmt: skip
     add_execution(parser.add_argument_group("with --execute"))
     add("--chrome", metavar="FILE", help="write measured and predicted timelines for ui.perfetto.dev")
 

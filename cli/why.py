@@ -28,7 +28,7 @@ examples:
 
 The gain of a finding is what the replayed timeline is shorter by with its
 change, which `etplus replay FILE --what-if CHANGE` shows as well; see
-docs/findings.md.
+docs/reference/findings.md.
 
 Exit status: 0 looked, 2 bad input or usage, 5 there is a finding that
 --fail-on names.

@@ -1,7 +1,7 @@
 """ET+ to Chakra traces that ASTRA-sim can run to the end, and the file of process groups that it is started with.
 
-What it can and cannot run was observed by running it; see docs/converters.md. The ranks that it gets may be numbered
-anew, or all run one trace; of several traces each starts as much later than the first as it was measured.
+What it can and cannot run was observed by running it; see docs/reference/converters.md. Its ranks may be renumbered,
+or all run one trace; of several traces each starts as much later than the first as it was measured.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def write_et(
 
     `data_deps` are the edges and the order of threads and streams, `ctrl_deps` the caller; a file in which nodes come
     after what they wait for. Durations are what a node itself does (see `host_work`), so that callers and waiting
-    count once; measured times are in attributes. docs/converters.md lists all attributes.
+    count once; measured times are in attributes. docs/reference/converters.md lists all attributes.
 
     Args:
         comms: the rank's communications, if several ranks agreed on groups and tags.

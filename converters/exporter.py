@@ -49,8 +49,8 @@ class NoOptions:
 class Exporter(Protocol):
     """Writes traces in one format.
 
-    A class with these attributes and `write`; docs/converters.md has one. Modules of exporters are imported to list
-    the formats: what takes long to import belongs in `write`.
+    A class with these attributes and `write`; docs/reference/converters.md has one. Listing the formats imports the
+    modules of exporters: what takes long to import belongs in `write`.
     """
 
     @property

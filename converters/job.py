@@ -269,7 +269,7 @@ class Job(Suggests):
         return self._collectives[1]
 
     def replay(self, *what_ifs: str, network: str | None = None) -> Replay:
-        """Predict the timeline of all ranks together, with changes if any are given; see docs/replay.md.
+        """Predict the timeline of all ranks together, with changes if any are given; see docs/reference/replay.md.
 
         Args:
             what_ifs: such as "kernel*0.5", applied in order.
@@ -284,7 +284,7 @@ class Job(Suggests):
         return replay_ranks(list(self), what_ifs, network, lambda: row_bounds(list(self)))
 
     def findings(self) -> Findings:
-        """What is wrong on any rank or between them, the largest gain first; see docs/findings.md.
+        """What is wrong on any rank or between them, the largest gain first; see docs/reference/findings.md.
 
         All ranks are replayed together, so their traces are in memory at a time.
 
@@ -313,7 +313,7 @@ class Job(Suggests):
         return AskedTraces(dict(sorted(self.ranks.items())), job=True)
 
     def sql(self, query: str, *, memory: str = "2GB") -> QueryResult:
-        """The rows that a SELECT finds in the tables of all ranks; see docs/columns.md.
+        """The rows that a SELECT finds in the tables of all ranks; see docs/reference/columns.md.
 
         Raises:
             UsageError: an error in the query, or DuckDB is not installed.

@@ -47,7 +47,7 @@ def write_pftrace(traces: Mapping[int, Trace], path: str) -> Conversion:
 
     Times are wall-clock ns. Slices have Kineto's categories and arguments. For each stream there are an instant where
     each GPU event begins, at which the flow of its launch ends (render stages cannot have flows), and the number of
-    launched events that have not begun; for each device the rate of copies. See docs/converters.md.
+    launched events that have not begun; for each device the rate of copies. See docs/reference/converters.md.
 
     Returns:
         as nodes the slices (ops, annotations and runtime calls) and the render stages, one a GPU event.

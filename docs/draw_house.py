@@ -1,4 +1,4 @@
-"""Draws the two pictures of the house: `python docs/draw_house.py` writes docs/house.svg and docs/kernel.svg.
+"""Draws the two pictures of the house: `python docs/draw_house.py` writes house.svg and kernel.svg in docs/pictures.
 
 The folders and their order are those of the contract "layers" in pyproject.toml; what is written in them is said here.
 """
@@ -110,5 +110,5 @@ def svg(width: float, height: float, title: str, parts: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    (HERE / "house.svg").write_text(house(), encoding="utf-8")
-    (HERE / "kernel.svg").write_text(kernel(), encoding="utf-8")
+    (HERE / "pictures" / "house.svg").write_text(house(), encoding="utf-8")
+    (HERE / "pictures" / "kernel.svg").write_text(kernel(), encoding="utf-8")

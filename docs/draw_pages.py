@@ -1,4 +1,4 @@
-"""Draws the pictures of the HTML report, docs/report*.png: pages of real traces in Chromium, headless.
+"""Draws the pictures of the HTML report, docs/pictures/report*.png: pages of real traces in Chromium, headless.
 
     .venv/bin/python docs/draw_pages.py
 
@@ -61,7 +61,7 @@ def draw(browser: Page, folder: Path, name: str) -> None:
     browser.evaluate(
         "new Promise((done) => setTimeout(done, 500))"
     )  # what is drawn in frames, and marks of the section
-    browser.screenshot(ROOT / "docs" / name)
+    browser.screenshot(ROOT / "docs" / "pictures" / name)
 
 
 def main() -> None:

@@ -62,7 +62,7 @@ class Findings(Sequence[Finding]):
         return "" if self.all else f"nothing found; looked for {len(self.looked_for)} things"
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; keys as in docs/findings.md."""
+        """JSON-ready; keys as in docs/reference/findings.md."""
         return {
             "found": [finding.to_dict() for finding in self.all],
             "together": None if self.together is None else asdict(self.together),

@@ -85,7 +85,7 @@ def link_many(
     Args:
         source: folder with the traces, or its URL where fsspec is installed (s3://, gs://, ...).
         output: folder or URL for the results; "etplus" in `source` by default. One that ends in .parquet or .etplus
-            gets columns, see docs/columns.md.
+            gets columns, see docs/reference/columns.md.
         manifest: CSV or JSON file that lists rank, et, kineto; file names in it are relative to `source`.
         et, kineto: patterns like "*step_12*.json" of the files that alone are of that kind.
         ranks: link these only, and take them to be all that there should be; by default 0 to the highest one found.

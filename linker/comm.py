@@ -61,7 +61,7 @@ def comm_of_kernels(
         parents: int64, position in `nodes` of each one's parent.
 
     Returns:
-        By position in `rows`, the fields of docs/etplus.md; None where neither trace records them.
+        By position in `rows`, the fields of docs/reference/etplus.md; None where neither trace records them.
     """
     wanted = np.flatnonzero(matching(events.name[rows], events.names, is_comm_kernel))
     result = dict(zip(wanted.tolist(), map(kernel_comm, events.args_of(rows[wanted])), strict=True))

@@ -1,6 +1,6 @@
 """Data dependencies: for each read of a tensor's bytes the call that last wrote them, from the ET's storage ids.
 
-docs/data_dependencies.md has the rules, their reasons, and what an ET does not record.
+docs/reference/data_dependencies.md has the rules, their reasons, and what an ET does not record.
 """
 
 from __future__ import annotations

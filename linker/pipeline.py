@@ -132,9 +132,10 @@ def link(
         jobs: processes to read large files with; the result is the same for any number.
         progress: show bars on a terminal for what takes over two seconds.
         graph_captures: recordings of the capture phase, to whose operators kernels of replayed CUDA and HIP graphs are
-            linked: Kineto traces, tuples of an ET and a Kineto trace, or folders of these; see docs/captured_graphs.md.
-        provenance: what PyTorch's compiler says of its kernels, and annotations of graph nodes; see docs/compiled.md.
-            None for the files beside the Kineto trace that are named after it.
+            linked: Kineto traces, tuples of an ET and a Kineto trace, or folders of these; see
+            docs/reference/captured_graphs.md.
+        provenance: what PyTorch's compiler says of its kernels, and annotations of graph nodes; see
+            docs/reference/compiled.md. None for the files beside the Kineto trace that are named after it.
 
     Raises:
         TraceFormatError: a file that is not what it should be, or of another rank; a capture without graphs.

@@ -242,7 +242,7 @@ def record(
         compress: gzip the files (and ".gz" at the end of their names).
         graphs: record what runs before the first ``step()``, too, in which CUDA or HIP graphs are captured, as
             ``rank-0.graphs.et.json.gz`` and ``rank-0.graphs.kineto.json.gz``, and link the kernels of their replays to
-            the operators of the capture; see docs/captured_graphs.md.
+            the operators of the capture; see docs/reference/captured_graphs.md.
         provenance: save what Inductor says of the kernels of compiled code as ``rank-0.kernel_information.json.gz``, by
             which they get the lines of their source, where there is compiled code (PyTorch 2.14). Known is what is
             compiled inside the block, of functions for which ``torch.compile`` was called before it: without Inductor's

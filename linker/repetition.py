@@ -384,7 +384,7 @@ def _compare(events: _GpuSequences, pairs: _RunPairs, event: IntColumn, runs: _E
 
 
 def _report(events: _GpuSequences, found: _FoundCounterparts) -> dict[str, Any]:
-    """`gpu.repetition` of the link report; see docs/report.md."""
+    """`gpu.repetition` of the link report; see docs/reference/report.md."""
     unknown, paired = events.unknown, found.partner >= 0
     count = np.bincount(found.reason[unknown & ~paired], minlength=len(UNPAIRED_REASONS)).tolist()
     return {

@@ -88,7 +88,7 @@ class Execution:
     __repr__ = brief
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; keys as in docs/measure.md."""
+        """JSON-ready; keys as in docs/reference/measure.md."""
         where = self.conditions
         return {
             "file": self.file, "device": where.device, "threads": where.threads, "torch": where.torch,

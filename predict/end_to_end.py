@@ -113,7 +113,7 @@ class Prediction:
         return self.predicted_ns / self.measured_ns if self.measured_ns else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; keys as in docs/predict.md."""
+        """JSON-ready; keys as in docs/reference/predict.md."""
         return {
             "file": self.file, "engine": self.engine, "iterations": self.iterations,
             "predicted_ns": self.predicted_ns, "low_ns": self.low_ns, "high_ns": self.high_ns,

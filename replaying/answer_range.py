@@ -61,7 +61,7 @@ class AnswerRange:
         return lines
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; keys as in docs/replay.md."""
+        """JSON-ready; keys as in docs/reference/replay.md."""
         keys = ("low", "usual", "high")
         untraced = None if self.untraced_ns is None else dict(zip(keys, self.untraced_ns, strict=True))
         return {"low": self.low_ns, "high": self.high_ns, "untraced": untraced, "reasons": list(self.reasons)}

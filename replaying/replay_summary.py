@@ -69,7 +69,7 @@ class BaseError:
         return self.largest <= UNRELIABLE
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; keys as in docs/replay.md."""
+        """JSON-ready; keys as in docs/reference/replay.md."""
         return {
             "makespan": self.makespan,
             "kernel_starts": self.kernel_starts,
@@ -182,7 +182,7 @@ class Summary:
         return (self.start_error_ns or 0.0) / self.measured_ns if self.measured_ns else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; keys as in docs/replay.md."""
+        """JSON-ready; keys as in docs/reference/replay.md."""
         plain: dict[str, Any] = {
             "files": list(self.files), "rows": self.rows, "gpu_events": self.gpu_events,
             "constants": [asdict(constant) for constant in self.constants],

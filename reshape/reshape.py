@@ -82,7 +82,7 @@ class Reshaped:
     was, to = old_name_of("recorded_size"), old_name_of("new_size")
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; keys as in docs/predict.md."""
+        """JSON-ready; keys as in docs/reference/predict.md."""
         return {
             "dimension": self.sizes[0].dimension if self.sizes else None,
             "was": self.recorded_size, "to": self.new_size,

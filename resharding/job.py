@@ -192,7 +192,7 @@ class Resharded:
         return count
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; keys as in docs/reshard.md."""
+        """JSON-ready; keys as in docs/reference/reshard.md."""
         layout = self.layout
         return {
             "layout": {
@@ -287,7 +287,7 @@ class Scaled:
         return {k: list(range(k, self.layout.ranks, count)) for k in range(min(count, self.layout.ranks))}
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; keys as in docs/reshard.md."""
+        """JSON-ready; keys as in docs/reference/reshard.md."""
         return {
             "layout": {"tp": 1, "dp": self.layout.dp, "pp": 1, "zero": 0, "ranks": self.layout.ranks},
             "recorded": {"tp": 1, "dp": self.traces[0].world_size or len(self.traces), "pp": 1},

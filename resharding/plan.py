@@ -57,7 +57,7 @@ class Plan:
         return {division.extent for division in self.divisions}
 
     def to_dict(self, model: Model) -> dict[str, Any]:
-        """JSON-ready; keys as in docs/reshard.md."""
+        """JSON-ready; keys as in docs/reference/reshard.md."""
         return {
             "version": _VERSION, "batch": model.extents.value[model.batch] if model.batch >= 0 else None,
             "units": [

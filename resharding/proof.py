@@ -91,7 +91,7 @@ class SelfProof:
         return not (self.missing or self.extra or self.other_communications)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready; keys as in docs/reshard.md."""
+        """JSON-ready; keys as in docs/reference/reshard.md."""
         return {
             "equal": self.equal, "operators": self.operators, "communications": self.communications,
             "missing": _listed(self.missing), "extra": _listed(self.extra), "missing_share": self.share,

@@ -3,7 +3,7 @@
 Layout files have `node_feat`, `node_opcode`, `edge_index`, `node_config_ids`, `node_config_feat`, `config_runtime`,
 `node_splits`; tile files have `config_feat` (one row a configuration of the whole graph) and
 `config_runtime_normalizers` instead of the node configurations. etplus adds `node_runtime`, each node's own measured
-time in ns. See docs/predict.md.
+time in ns. See docs/reference/predict.md.
 """
 
 from __future__ import annotations

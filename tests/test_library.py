@@ -1,4 +1,4 @@
-"""The code of docs/library.md runs, task by task, each at most five lines; what users see of a trace is short."""
+"""The code of docs/reference/library.md runs, each task in at most five lines; a trace prints short."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import etplus
 import pytest
 from support import fixture_pair
 
-DOCS = Path(__file__).parents[1] / "docs" / "library.md"
+DOCS = Path(__file__).parents[1] / "docs" / "reference" / "library.md"
 GPU_PAIR = "pairs/gpu_shaped_from_cpu"
 MOST_LINES = 5
 _TASK = re.compile(r"^### (\d+\. .*?)$\n(.*?)(?=^### |\Z)", re.MULTILINE | re.DOTALL)
@@ -38,7 +38,7 @@ def test_the_tasks_of_the_page_run(task: str, names: dict[str, Any]) -> None:
     if any("to_pandas" in code for code in TASKS[task]) and find_spec("pandas") is None:
         pytest.skip("pandas is not installed")
     for code in TASKS[task]:
-        exec(compile(code, f"docs/library.md, {task}", "exec"), names)
+        exec(compile(code, f"docs/reference/library.md, {task}", "exec"), names)
 
 
 def test_public_names() -> None:

@@ -1,4 +1,4 @@
-"""The code of docs/from_hta.md and docs/from_tracelens.md runs, in one or two lines each, and gives what it says."""
+"""The code of docs/coming_from runs, in one or two lines each, and gives what it says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from etplus.trace.unattached import with_unattached
 from support import ROOT, fixture_pair, linked, read_json
 
-PAGES = ("from_hta", "from_tracelens")
+PAGES = ("hta", "tracelens")
 _SECTION = re.compile(r"^### (.*?)$\n+(.*?)(?=^### |\Z)", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 RANKS, LATE, LATENESS_US = 8, 5, 40.0
@@ -22,7 +22,7 @@ RANKS, LATE, LATENESS_US = 8, 5, 40.0
 
 def sections(page: str) -> dict[str, str]:
     """Titles and what is below each."""
-    return dict(_SECTION.findall((ROOT / "docs" / f"{page}.md").read_text("utf-8")))
+    return dict(_SECTION.findall((ROOT / "docs" / "coming_from" / f"{page}.md").read_text("utf-8")))
 
 
 def write_job(folder: Path) -> None:
@@ -108,9 +108,9 @@ def test_values_are_those_of_the_trace(results: dict[str, dict[str, Any]]) -> No
 
 
 def test_the_straggler_of_eight_ranks_is_found(results: dict[str, dict[str, Any]]) -> None:
-    first = results["from_hta"]["Stragglers"].iloc[0]
-    collectives = results["from_tracelens"]["NCCL summary"]
-    late = results["from_tracelens"]["Each collective, with its skew"]
+    first = results["hta"]["Stragglers"].iloc[0]
+    collectives = results["tracelens"]["NCCL summary"]
+    late = results["tracelens"]["Each collective, with its skew"]
     assert first["rank"] == LATE and first["last"] == first["collectives"] > 0
     assert first["caused_ns"] == pytest.approx((RANKS - 1) * LATENESS_US * 1000 * first["last"], rel=0.01)
     assert late.iloc[0]["rank"] == LATE and late["last"].sum() == first["last"]
@@ -118,7 +118,7 @@ def test_the_straggler_of_eight_ranks_is_found(results: dict[str, dict[str, Any]
 
 
 def test_tracelens_tables_agree_with_the_rows(results: dict[str, dict[str, Any]]) -> None:
-    lens = results["from_tracelens"]
+    lens = results["tracelens"]
     trace = lens["Load a trace"]["trace"]
     launching = lens["Operators that launch kernels"]
     assert len(launching) == sum(op.device_ns > 0 for op in trace.ops)
@@ -133,6 +133,6 @@ def test_tracelens_tables_agree_with_the_rows(results: dict[str, dict[str, Any]]
 def test_commands_of_the_pages_exist(page: str) -> None:
     from etplus.cli.parser import COMMANDS
 
-    text = (ROOT / "docs" / f"{page}.md").read_text("utf-8")
+    text = (ROOT / "docs" / "coming_from" / f"{page}.md").read_text("utf-8")
     used = set(re.findall(r"\betplus (\w+) ", text))
     assert used - {"s", "and"} <= set(COMMANDS), used

@@ -50,5 +50,5 @@ def test_ci_runs_every_test() -> None:
 def test_no_document_promises_a_package_that_is_not_published() -> None:
     """Extras (`pip install 'etplus[torch]'`) are added to an installed one. What publishes it drops this."""
     promise = re.compile(r"pip install '?etplus(?!\[)|uvx etplus|pipx run etplus")
-    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     assert [path.name for path in documents if promise.search(path.read_text())] == []

@@ -44,7 +44,7 @@ PYTHON_CATEGORY = "python_function"
 GPU_ANNOTATION_CATEGORY = "gpu_user_annotation"
 """From the first to the last event that was launched inside a user annotation, on each stream."""
 EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm", "graph")
-"""Kinds of `edges`; see docs/etplus.md."""
+"""Kinds of `edges`; see docs/reference/etplus.md."""
 UNATTACHED_REASONS = (
     "attached",
     "no launcher in the trace",

@@ -78,7 +78,7 @@ class Counterparts:
 
 
 class _RepetitionReport(msgspec.Struct):
-    """`gpu.repetition` of the link report; see docs/report.md."""
+    """`gpu.repetition` of the link report; see docs/reference/report.md."""
 
     events: int
     time_ns: int

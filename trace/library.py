@@ -69,7 +69,7 @@ class Library(Suggests):
         return analyse(cast("Trace", self), by_shape=by_shape, batch_size=batch_size, **options)
 
     def replay(self, *what_ifs: str, network: str | None = None) -> Replay:
-        """Predict the timeline, with changes if any are given; see docs/replay.md for their grammar.
+        """Predict the timeline, with changes if any are given; see docs/reference/replay.md for their grammar.
 
         Args:
             what_ifs: such as "kernel*0.5", applied in order.
@@ -91,7 +91,7 @@ class Library(Suggests):
 
     def findings(self) -> Findings:
         """What is wrong, what it costs and what fixing it is expected to gain, the largest gain first; see
-        docs/findings.md.
+        docs/reference/findings.md.
 
         Example:
             >>> [finding.id for finding in trace.findings() if not finding.evidence]
@@ -103,7 +103,7 @@ class Library(Suggests):
         return find_findings(Case([cast("Trace", self)]))
 
     def ask(self, question: str, /, **options: Any) -> Answer:
-        """The answer to a question, of bounded length and in the contract's form; see docs/agents.md.
+        """The answer to a question, of bounded length and in the contract's form; see docs/reference/agents.md.
 
         Args:
             question: "overview", "findings", "hot", "why", "path", "event", "whatif", "table" or "repro".
@@ -129,7 +129,7 @@ class Library(Suggests):
 
     def sql(self, query: str, *, memory: str = "2GB") -> QueryResult:
         """The rows that a SELECT finds in the tables `calls`, `device`, `runtime`, `edges`, `communications`, `memory`
-        and `steps`; see docs/sql.md for their columns.
+        and `steps`; see docs/reference/sql.md for their columns.
 
         Raises:
             UsageError: an error in the query, or DuckDB is not installed.

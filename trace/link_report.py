@@ -58,7 +58,7 @@ class Identity:
     __repr__ = brief
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready values, see docs/report.md."""
+        """JSON-ready values, see docs/reference/report.md."""
         fields: dict[str, Any] = asdict(self)
         return fields | {key: list(fields[key]) for key in ("proves", "refutes", "unknown")}
 
@@ -111,7 +111,7 @@ class LinkReport:
         return linked / total if total else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON-ready values; its keys are documented in docs/report.md."""
+        """The report as JSON-ready values; its keys are documented in docs/reference/report.md."""
         return {
             "et": self.et, "kineto": self.kineto, "ops": self.ops, "method": self.method,
             "considered": list(self.considered), "windows": self.windows,

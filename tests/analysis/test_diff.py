@@ -127,7 +127,7 @@ def test_real_iterations_against_a_brute_force(name: str) -> None:
 
 
 def test_the_example_of_the_docs() -> None:
-    """Public names as docs/analysis.md shows them: a trace is no slower than itself."""
+    """Public names as docs/reference/analysis.md shows them: a trace is no slower than itself."""
     import etplus.analysis as public
 
     trace = trace_of("linked " + GPU_SHAPED)

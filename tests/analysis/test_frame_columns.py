@@ -154,8 +154,8 @@ def test_sql_sees_the_same_table(table: str, columns: Any) -> None:
 
 @pytest.mark.parametrize(("table", "columns"), [("ops", OP_COLUMNS), ("kernels", EVENT_COLUMNS)])
 def test_the_docs_have_every_column(table: str, columns: Any) -> None:
-    """docs/columns.md has the declaration, word for word."""
-    text = (ROOT / "docs" / "columns.md").read_text("utf-8")
+    """docs/reference/columns.md has the declaration, word for word."""
+    text = (ROOT / "docs" / "reference" / "columns.md").read_text("utf-8")
     section = text.partition(f"### `{table}`")[2].partition("\n##")[0]
     found = re.findall(r"^\| `(\w+)` \| ([^|]*?) \| ([^|]*?) \|$", section, re.MULTILINE)
     assert [tuple(row) for row in found] == [(column.name, column.unit, column.about) for column in columns]

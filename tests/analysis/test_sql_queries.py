@@ -1,4 +1,4 @@
-"""Every query of docs/sql.md gives what the analysis tables or a count by hand give."""
+"""Every query of docs/reference/sql.md gives what the analysis tables or a count by hand give."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from etplus.trace.unattached import with_unattached
 from support import ROOT, linked
 
 _SECTION = re.compile(r"^### (.*?)$\n+```sql\n(.*?)```$", re.MULTILINE | re.DOTALL)
-QUERIES = dict(_SECTION.findall((ROOT / "docs" / "sql.md").read_text("utf-8")))
+QUERIES = dict(_SECTION.findall((ROOT / "docs" / "reference" / "sql.md").read_text("utf-8")))
 TRACES = ["pairs/gpu_shaped_from_cpu", "gpu-pairs/linear", "gpu-pairs/dlrm.rank0"]
 Answer = Callable[[Trace], Iterable[tuple[Any, ...]]]
 

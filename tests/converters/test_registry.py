@@ -55,8 +55,9 @@ def install(folder: Path, code: str, **points: str) -> dict[str, str]:
 
 
 def documented() -> str:
-    """The exporter of docs/converters.md."""
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "converters.md").read_text(encoding="utf-8"), re.S)
+    """The exporter of docs/reference/converters.md."""
+    page = ROOT / "docs" / "reference" / "converters.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)
     return str(code)
 
 

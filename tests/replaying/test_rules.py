@@ -1,4 +1,4 @@
-"""Each rule of docs/replay.md on a timeline small enough to be worked out by hand."""
+"""Each rule of docs/reference/replay.md on a timeline small enough to be worked out by hand."""
 
 from __future__ import annotations
 
