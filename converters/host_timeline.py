@@ -22,7 +22,7 @@ from ..replaying.graph_building import build_graph
 from ..replaying.graph_replay import Replay, replay
 from ..replaying.network import Network, on_network
 from ..replaying.rank_coupling import join_ranks
-from ..replaying.recorded_efficiency import as_recorded
+from ..replaying.recorded_efficiency import OWN_NS, as_recorded
 from ..replaying.replay_graph import COMM, HOST, ORDER, ReplayGraph
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND
@@ -170,7 +170,10 @@ def _rank(done: Replay, k: int) -> RankTimeline:
     releases[releases] = ~communicates[of[releases]]
     sent = [first + found.row for found in find_communications(trace) if found.kind == SEND]
     met = moves[np.isin(edges.owner[moves], sent) & (graph.row[edges.source[moves]] < 0)]
-    took = np.maximum(graph.measured[edges.target[moves]] - graph.measured[graph.start[edges.owner[moves]]], 0)
+    owner, there = edges.owner[moves], graph.measured[edges.target[moves]]
+    left = graph.measured[graph.end[owner]]
+    there = np.where(left - there > OWN_NS, left, there)  # see `left_together`
+    took = np.maximum(there - graph.measured[graph.start[owner]], 0)
     return RankTimeline(
         trace.with_(ts=as_column(ts), dur=as_column(dur)), start, end,
         np.stack([ended[edges.source[releases]], edges.target[releases]], axis=1),

