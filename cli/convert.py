@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shlex
 from typing import TYPE_CHECKING, Any
 
 from ..converters.convert import convert
@@ -15,6 +14,7 @@ from ..converters.registry import exporter_for, exporters, names_a_file, suffixe
 from ..schemas.parquet import is_stored
 from ..schemas.text.transaction import check_folder, check_outputs
 from ..trace.errors import UsageError
+from ..trace.printable import shell_word
 from .inputs import add_inputs, find_inputs, input_files, read_input
 from .options import add_selection, options_of, selection_of
 from .outputs import add_json, write_json
@@ -119,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
     say("\n".join(_lines(done)))
     if report is None:
         return 0
-    remedy = "" if report.ok else f"; etplus check {shlex.quote(output)} --profile {report.profile} lists them"
+    remedy = "" if report.ok else f"; etplus check {shell_word(output)} --profile {report.profile} lists them"
     say(f"check   {report.verdict}{remedy}")
     return 0 if report.ok else 1
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -15,6 +14,7 @@ from ..schemas.nsys import NsysRank, choose, find_ranks, is_nsys, only
 from ..schemas.parquet import StoredRank, is_stored
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
+from ..trace.printable import shell_word
 from ..trace.trace import Trace
 from .options import add_ranks
 from .terminal import print_warnings, warn_of_damage
@@ -233,7 +233,7 @@ def shell_of(given: TraceInput, arguments: argparse.Namespace) -> str:
         rank_of_file = getattr(given, "rank", None)
         words += [] if rank_of_file is None else [f"--rank={rank_of_file}"]
         words.append(str(given if isinstance(given, str) else os.fspath(given)))
-    return shlex.join(words)
+    return " ".join(shell_word(word) for word in words)
 
 
 def _listed(folder: str) -> Sequence[TraceInput]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -21,6 +20,7 @@ from ..replaying.rank_coupling import join_ranks
 from ..replaying.replay_graph import ReplayGraph
 from ..replaying.replay_summary import BaseError
 from ..trace.columns import IntColumn
+from ..trace.printable import shell_word
 from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
 from .profiler_cost import event_cost_ns, without_recording
@@ -56,7 +56,7 @@ class Case:
         """
         self.traces, self._devices = tuple(map(with_unattached, traces)), tuple(devices)
         self._made: dict[str, Any] = {}
-        self._shells = tuple(shells) or tuple(shlex.quote(trace.file) for trace in traces)
+        self._shells = tuple(shells) or tuple(shell_word(trace.file) for trace in traces)
         if analyses is not None:
             self.analyses = tuple(analyses)
             self.traces = tuple(analysis.trace for analysis in analyses)

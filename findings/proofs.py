@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from ..trace.columns import IntColumn
 from ..trace.kinds import CPU, GPU, PHASES
+from ..trace.printable import shell_word
 from ..trace.tables import OP
 from .finding import Evidence
 
@@ -33,7 +33,7 @@ def sql(shell: str, query: str) -> str:
     Args:
         shell: what names the trace in a shell; see `Case.shell`.
     """
-    return f"etplus sql {shell} {shlex.quote(query)}"
+    return f"etplus sql {shell} {shell_word(query)}"
 
 
 def time_of_work(items: WorkItems, text: str, at: Sequence[int]) -> Evidence:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from ..jobs.clocks import arrivals
 from ..trace.columns import IntColumn, matching
 from ..trace.intervals import sums
 from ..trace.kinds import CPU, GPU
-from ..trace.printable import shortened
+from ..trace.printable import shell_word, shortened
 from .case import Case
 from .finding import LIKELY, MEASURED, Candidate, Detector, Evidence, Intervention, Where
 from .places import where_of
@@ -217,9 +216,7 @@ def _candidates(name: str, case: Case, late: _Late, extras: list[_LongerOnRank],
         return
     rows = np.concatenate([extra.rows for extra in causes]) if causes else np.zeros(0, np.int64)
     own = rows - int(case.graph.first_row[late.k])
-    files = shlex.quote(
-        f"import etplus; print(etplus.load({[of.file for of in case.traces]!r}).stragglers.to_pandas())"
-    )
+    files = shell_word(f"import etplus; print(etplus.load({[of.file for of in case.traces]!r}).stragglers.to_pandas())")
     command = f"python -c {files}"
     since = late.since_ns - trace.row_span.start
     begun = "" if late.since == 0 else f" since {since / 1e6:,.1f} ms"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
@@ -17,7 +16,7 @@ from ..analysis.trace_diff import Difference, DiffRow, diff_text, difference, js
 from ..trace.brief import brief
 from ..trace.columns import IntColumn
 from ..trace.intervals import union
-from ..trace.printable import shortened
+from ..trace.printable import shell_word, shortened
 from ..trace.trace import Trace
 from .find import Findings
 from .finding import LIKELY, MEASURED, POSSIBLE, Evidence, Finding, Where
@@ -90,7 +89,7 @@ class _Compared:
 
     @property
     def command(self) -> str:
-        names = " ".join(shlex.quote(file) for file in (self.found.a, self.found.b))
+        names = " ".join(shell_word(file) for file in (self.found.a, self.found.b))
         return f"etplus diff {names}" + ("" if self.found.per_iteration else " --total")
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from ..analysis.devices import Device
 from ..analysis.summary import Analysis
 from ..findings import Case, Findings, find_findings
+from ..trace.printable import shell_word
 
 MOST_RANKS = 16
 """Ranks of a job whose traces are kept and replayed together for findings; of more `etplus why` tells."""
@@ -27,14 +27,14 @@ def cards_of(analyses: Sequence[Analysis], devices: Sequence[Device] = ()) -> di
     """
     traces = [analysis.trace for analysis in analyses]
     found = find_findings(Case(traces, analyses=analyses, devices=devices))
-    files = " ".join(shlex.quote(PurePath(trace.file).name) for trace in traces)
+    files = " ".join(shell_word(PurePath(trace.file).name) for trace in traces)
     plain = plain_cards(found)
     for one in plain["found"]:
         rank, where = one["where"].get("rank"), one["where"]
         own = next((trace for trace in traces if trace.rank == rank), traces[0])
         shift = own.row_span.start - own.span.start
         one["where"] = where | {key: where[key] + shift for key in ("start_ns", "end_ns") if key in where}
-        what_ifs = " ".join(f"--what-if {shlex.quote(text)}" for text in one["what_ifs"])
+        what_ifs = " ".join(f"--what-if {shell_word(text)}" for text in one["what_ifs"])
         one["command"] = f"etplus replay {files} {what_ifs}" if what_ifs else ""
     return plain
 

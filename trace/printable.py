@@ -4,6 +4,7 @@ spreadsheet runs."""
 from __future__ import annotations
 
 import re
+import shlex
 
 _OPENS_A_FORMULA = frozenset("=+-@|＝＋－＠｜﹢﹣﹦﹫−")
 """What formulas and commands begin with, as typed and as East Asian input methods and fonts have it."""
@@ -36,6 +37,29 @@ def escaped(text: str) -> str:
 def _escape(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))
+
+
+def shell_word(text: str) -> str:
+    """A text as one word of a shell's command line; what cannot be printed, such as a byte of a file's name that is not
+    UTF-8, as an escape in `$'…'`, which bash, zsh and ksh read.
+
+    Example:
+        >>> shell_word("a b.json"), shell_word("\\udcffa\\n'b'")
+        ("'a b.json'", "$'\\\\xffa\\\\x0a\\\\'b\\\\''")
+    """
+    if text.isprintable():
+        return shlex.quote(text)
+    return f"$'{''.join(_in_dollar_quotes(c) for c in text)}'"
+
+
+def _in_dollar_quotes(character: str) -> str:
+    if character in "'\\":
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    of_a_byte = "\udc80" <= character <= "\udcff"  # as Python has a byte of a name that is not UTF-8
+    byte_values = character.encode("utf-8", "surrogateescape" if of_a_byte else "surrogatepass")
+    return "".join(f"\\x{byte:02x}" for byte in byte_values)
 
 
 def is_formula(text: str) -> bool:

@@ -66,7 +66,19 @@ def folder(sources: Path, tmp_path: Path) -> Path:
 def without_names(value: Any) -> Any:
     """The numbers of an output: names of files differ from one way to the other, as does what a link says of itself."""
     if isinstance(value, dict):
-        names = {"file", "files", "identity", "link", "nodes_from", "outliers", "damage", "et", "kineto", "facts"}
+        names = {
+            "file",
+            "files",
+            "identity",
+            "link",
+            "nodes_from",
+            "outliers",
+            "damage",
+            "et",
+            "kineto",
+            "facts",
+            "command",
+        }
         return {key: without_names(of) for key, of in value.items() if key not in names}
     return [without_names(one) for one in value] if isinstance(value, list) else value
 

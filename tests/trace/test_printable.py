@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 from etplus.trace.errors import TraceFormatError
 from etplus.trace.printable import (
@@ -9,6 +11,7 @@ from etplus.trace.printable import (
     escaped,
     is_formula,
     printable,
+    shell_word,
     shortened,
     stream_label,
     text_of_cell,
@@ -75,6 +78,14 @@ def test_a_cell_is_read_back_and_no_part_of_it_is_a_formula(text: str) -> None:
 )  # fmt: skip
 def test_shortened(text: str, width: int, short: str) -> None:
     assert shortened(text, width) == short
+
+
+def test_the_shell_reads_a_word_back() -> None:
+    odd = ["a b", "\udcff\u00e9.json", "it's\n$HOME `x` \\", "\x1b[2J\udcfa", "", "-x"]
+    words = " ".join(shell_word(text) for text in odd)
+    assert words.isprintable()
+    said = subprocess.run(["bash", "-c", f"printf '%s\\0' {words}"], capture_output=True, check=True).stdout
+    assert said == b"".join(text.encode("utf-8", "surrogateescape") + b"\0" for text in odd)
 
 
 def test_labels() -> None:
