@@ -76,13 +76,24 @@ def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     yield f"```text\n{usage.rstrip()}\n```\n"
     yield "| option | what it does |\n|---|---|"
     formatter = argparse.HelpFormatter(parser.prog)
+    below: list[tuple[str, argparse.ArgumentParser]] = []
     for action in parser._actions:
-        if action.help is not argparse.SUPPRESS:
+        if isinstance(action, argparse._SubParsersAction):
+            below += action.choices.items()
+            for choice in action._choices_actions:
+                yield f"| {_cell(choice.dest, code=True)} | {_cell(choice.help or '')} |"
+        elif action.help is not argparse.SUPPRESS:
             text = formatter._expand_help(action) if action.help else ""
             yield f"| {_cell(_names(action, formatter), code=True)} | {_cell(text)} |"
     if parser.epilog:
         yield f"\n```text\n{parser.epilog.strip()}\n```\n"
     yield ""
+    for question, sub in below:
+        yield f"### etplus {name} {question}\n\n| option | what it does |\n|---|---|"
+        for action in sub._actions:
+            if action.help and action.help is not argparse.SUPPRESS and action.dest not in ("help", "log_level"):
+                yield f"| {_cell(_names(action, formatter), code=True)} | {_cell(formatter._expand_help(action))} |"
+        yield ""
 
 
 def _names(action: argparse.Action, formatter: argparse.HelpFormatter) -> str:
@@ -126,11 +137,17 @@ def _object(title: str, definition: dict[str, Any]) -> Iterator[str]:
     yield "| key | | type | meaning |\n|---|---|---|---|"
     for key, value in keys.items():
         must = "required" if key in required else ""
-        yield f"| `{key}` | {must} | {_cell(_type(value))} | {_cell(value.get('description', ''))} |"
+        yield f"| `{key}` | {must} | {_cell(_type(value))} | {_cell(_meaning(value))} |"
     yield ""
 
 
-def _type(value: dict[str, Any]) -> str:
+def _meaning(value: dict[str, Any] | bool) -> str:
+    return "" if isinstance(value, bool) else str(value.get("description", ""))
+
+
+def _type(value: dict[str, Any] | bool) -> str:
+    if isinstance(value, bool):
+        return "any" if value else "none"
     if "$ref" in value:
         return str(value["$ref"]).rpartition("/")[2]
     if "enum" in value:
