@@ -1,6 +1,6 @@
 """Draws the picture of the idea, docs/pictures/idea.svg: two traces are joined, and what drives from the result.
 
-    python docs/draw_idea.py
+python docs/draw_idea.py
 """
 
 from __future__ import annotations

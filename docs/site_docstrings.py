@@ -1,4 +1,4 @@
-"""For the API pages: `Example:` of docstrings is a section of code, as `Examples:` is to the parser of Google's style."""
+"""For the API page: `Example:` of a docstring becomes `Examples:`, which the parser of Google's style shows as code."""
 
 from __future__ import annotations
 

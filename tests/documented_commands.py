@@ -93,7 +93,7 @@ def _code_lines(text: str) -> Iterator[str]:
 
 def words_of(line: str) -> list[str]:
     """The words after the program's name; a comment is left out."""
-    program, *words = shlex.split(line, comments=True)
+    program, *words = shlex.split(re.sub(r"\s#.*", "", line))  # FILE#NAME is no comment
     for at, word in enumerate(words):  # a pipe or a redirection is the shell's
         if word in ("|", ">", "&&", "2>&1") or word.startswith((">", "2>")):
             words = words[:at]
