@@ -26,7 +26,7 @@ AREAS = (
     Area("Opening files", ("schemas/text/", "schemas/mapped", "jobs/patterns"),
          "The file is missing, empty, damaged, too large for the memory limit or not of a kind that the command reads.",
          "Check the path and permissions. Copy or record a damaged file again; without "
-         "`--strict` what can be recovered of a cut file is read. Raise `ETPLUS_MEMORY_LIMIT` only for files you trust."),
+         "`--strict` what can be recovered of a cut file is read. Raise `ETPLUS_MEMORY_LIMIT` for files you trust."),
     Area("Writing files", ("schemas/text/transaction.py", "schemas/parquet/parquet_writer.py", "cli/outputs.py",
                            "analysis/workbook.py", "analysis/csv"),
          "The output would replace an input, has an unknown extension, or its folder cannot be written.",
