@@ -35,6 +35,8 @@ class Division:
     unit: int
     words: bool = False
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class Plan:
