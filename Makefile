@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile
 # Empty, which allows bytecode: tests start hundreds of processes, and without it each compiles the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-all oldest peers lint bench score clean
+.PHONY: demo test test-all oldest peers lint docs bench score clean
 demo: $(VENV)/.installed
 	$(BIN)/etplus demo --output demo-out
 
@@ -26,6 +26,11 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p etplus
 	$(BIN)/lint-imports
+
+# The site, in site/: open site/index.html. Warnings, broken links among them, are errors.
+docs: $(VENV)/.installed
+	$(INSTALL) -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 bench: $(VENV)/.tests
 	$(BIN)/python benchmarks/bench_link.py
@@ -72,4 +77,4 @@ $(VENV)/.lint: $(VENV)/.tests
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info demo-out
+	rm -rf $(VENV) build dist site *.egg-info demo-out

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..schemas.execution_trace.tensor_uses import MAX_STORAGE, TensorUses, tensor_uses
 from ..trace.brief import brief
-from ..trace.columns import IntColumn, matching, run_starts
+from ..trace.columns import IntColumn, among, matching, run_starts
 from ..trace.index import CallIndex, Positions, as_positions
 from ..trace.tables import OP
 from ..trace.trace import Trace
@@ -104,7 +104,7 @@ def _uses(trace: Trace, call: IntColumn, tensors: TensorUses) -> tuple[IntColumn
     """
     calls, output = trace.calls, tensors.output
     key = call * MAX_STORAGE + tensors.storage
-    fresh = np.flatnonzero(output & ~np.isin(key, key[~output]))
+    fresh = np.flatnonzero(output & ~among(key, key[~output]))
     tensor = np.concatenate([np.arange(len(call)), fresh])
     rank = np.concatenate([np.where(output, 2, 1), np.zeros(len(fresh), np.int64)])
     call = call[tensor]

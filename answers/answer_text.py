@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from ..trace.text_tables import Cell, render
+from ..trace.text_tables import Cell, render, shorten
 from .answer import Answer, AnswerColumn, Value
 
 _MS = 1e6
+_INDENT = "    "
 
 
 def text_of(answer: Answer, width: int) -> str:
@@ -28,9 +29,10 @@ def text_of(answer: Answer, width: int) -> str:
 def _facts(answer: Answer) -> Iterator[str]:
     room = max((len(fact.name) for fact in answer.facts), default=0)
     for fact in answer.facts:
-        unit = "" if fact.unit in ("name", "text", "id", "number", "count", "yes/no") else f" {fact.unit}"
+        unit = "" if fact.unit in ("name", "text", "id", "number", "count", "yes/no", "share") else f" {fact.unit}"
         how = f" ({fact.certainty})" if fact.certainty else ""
-        yield f"{fact.name.ljust(room)}  {_shown(fact.value)}{unit}{how}"
+        percent = fact.unit == "share" and isinstance(fact.value, (int, float))
+        yield f"{fact.name.ljust(room)}  {f'{fact.value:.2%}' if percent else _shown(fact.value)}{unit}{how}"
 
 
 def _shown(value: Value) -> str:
@@ -50,7 +52,25 @@ def _table(answer: Answer, width: int) -> str:
     order = [first, *(at for at in used if at != first)]
     heads = [_heading(answer.columns[at]) for at in order]
     cells = [[_cell(row[at], answer.columns[at].unit) for at in order] for row in answer.rows]
-    return render("", heads, cells, width).lstrip("\n")
+    if sum(max(map(len, map(str, column))) + 2 for column in zip(heads, *cells, strict=True)) <= width:
+        return render("", heads, cells, width).lstrip("\n")
+    below = [place for place, at in enumerate(order) if place and answer.columns[at].unit in ("name", "text")]
+    beside = [place for place in range(len(order)) if place not in below]
+    rows = [[row[place] for place in beside] for row in cells]
+    texts = [_lines([(heads[place], str(row[place])) for place in below if row[place]], width) for row in cells]
+    return render("", [heads[place] for place in beside], rows, width, below=texts).lstrip("\n")
+
+
+def _lines(texts: Sequence[tuple[str, str]], width: int) -> list[str]:
+    """Names and texts, as many in a line as fit, long texts shortened to half a line."""
+    lines: list[str] = []
+    for name, text in texts:
+        part = f"{name}: {shorten(text, width // 2)}"
+        if lines and len(lines[-1]) + 2 + len(part) <= width:
+            lines[-1] += f"  {part}"
+        else:
+            lines.append(_INDENT + part)
+    return lines
 
 
 def _heading(column: AnswerColumn) -> str:

@@ -1,10 +1,11 @@
 """The same job recorded on links of several speeds: what each recording says of the others, and what they took.
 
-    python benchmarks/bench_rates.py [JOB …] [--networks FILE] [--before NUMBERS] [--json NUMBERS]
+    python benchmarks/bench_rates.py [JOB …] [--networks FILE | --calibration TIMES] [--before NUMBERS] [--json NUMBERS]
 
 A JOB is a folder with `times.json` and a folder a rate, as `record_network.py` beside the repository writes them; by
-default those of the shared traces. Networks are fitted to all-reduces alone (`gloo-2/times.json`); with --networks they
-are those of a file that `etplus fit --network` wrote, with what kinds take over the formula. For each pair of rates:
+default those of the shared traces. Networks are fitted to all-reduces alone (`gloo-2/times.json`, or the calibration
+given: that of as many ranks as the jobs have, which share the machine); with --networks they are those of a file that
+`etplus fit --network` wrote, with what kinds take over the formula. For each pair of rates:
 predicted and recorded step, ms, the error, the range and whether it holds the recorded time, and the step without
 recording beside the one that was timed without. --json writes the errors, --before prints those of another version
 beside them.
@@ -30,11 +31,13 @@ from etplus.replaying.rank_coupling import join_ranks
 FOLDER = Path(__file__).parents[2] / "shared" / "traces" / "network"
 
 
-def networks(file: str | None, rates: list[str]) -> dict[str, Network]:
+def networks(
+    file: str | None, rates: list[str], calibration: Path = FOLDER / "gloo-2" / "times.json"
+) -> dict[str, Network]:
     """By rate."""
     if file is not None:
         return {rate: read_network(file, rate) for rate in rates}
-    found = read_calibration(str(FOLDER / "gloo-2" / "times.json")) or {}
+    found = read_calibration(str(calibration)) or {}
     fitted = {rate: fit_network(samples) for rate, samples in found.items() if rate in rates}
     return {rate: Network(of.bandwidth, of.latency_ns) for rate, of in fitted.items()}
 
@@ -44,6 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("jobs", nargs="*", type=Path, metavar="JOB")
     parser.add_argument("--networks", metavar="FILE")
+    parser.add_argument("--calibration", type=Path, default=FOLDER / "gloo-2" / "times.json", metavar="TIMES")
     parser.add_argument("--before", type=Path, metavar="NUMBERS")
     parser.add_argument("--json", type=Path, metavar="NUMBERS")
     arguments = parser.parse_args()
@@ -56,7 +60,7 @@ def main() -> None:
     for job in arguments.jobs or [FOLDER / "ddp-1mb", FOLDER / "tp"]:
         times = json.loads((job / "times.json").read_bytes())["rates"]
         rates = list(times)
-        described = networks(arguments.networks, rates)
+        described = networks(arguments.networks, rates, arguments.calibration)
         took = {key: {rate: max(rank[f"{key}_ms"] for rank in times[rate].values()) for rate in rates}
                 for key in ("traced", "untraced")}  # fmt: skip
         for source in rates:

@@ -25,7 +25,8 @@ from pathlib import Path
 import etplus
 import orjson
 from etplus.resharding.job import Resharded, reshard
-from etplus.resharding.layout import Layout, recorded_layout
+from etplus.resharding.layout import Layout
+from etplus.resharding.recorded_job import recorded_layout
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
 

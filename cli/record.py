@@ -24,7 +24,9 @@ standard error. Output and exit status are the program's.
 _EPILOG = """\
 A step is a step of the optimizer, whatever the number of backward passes
 before it; in a program without an optimizer, a forward pass of an outermost
-module. Steps are counted from 0. Where there are neither, record by time.
+module. Steps are counted from 0. Where there are neither, --seconds records by
+time; without --steps and --seconds, seconds 10-15 are recorded if no step was
+seen by then, and kept if steps 10-12 never come.
 
 examples:
   etplus record -- python train.py --epochs 1
@@ -57,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not words:
         raise UsageError("no program was given; give it after --, as in: etplus record -- python train.py")
     folder = make_folder(arguments.output)
-    plan = arguments.seconds or arguments.steps or RecordingWindow(10, 12)
+    plan = arguments.seconds or arguments.steps or RecordingWindow(10, 12, otherwise=(10, 15))
     recorded = record_program(words, folder, plan)
     for note in recorded.notes:
         say(f"etplus record: {printable(note, ' ')}")

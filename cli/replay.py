@@ -16,7 +16,7 @@ from ..analysis.event_bounds import row_bounds
 from ..converters.chrome import write_chrome
 from ..replaying.answer_range import answer_range
 from ..replaying.constants import fit_constants
-from ..replaying.graph_building import build_graph, has_assumed_waits
+from ..replaying.graph_building import build_graph
 from ..replaying.graph_replay import Replay, predicted_traces, relative_error, replay
 from ..replaying.iterations import HeldOut, Outlier, find_iterations, outlier_lines, predict_iteration
 from ..replaying.network import on_network, parse_network
@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
             bounds = partial(row_bounds, graph.traces)
             after = replay(apply_what_ifs(priced, what_ifs, constants, bounds), constants)
             if network is not None:
-                span = answer_range(graph, network, what_ifs, constants, unassumed=_unassumed(graph), bounds=bounds)
+                span = answer_range(graph, network, what_ifs, constants, bounds)
         summary = summarize(after, constants, before=before if changes else None, what_ifs=changes, span=span)
         results.append((after, summary))
     if arguments.chrome is not None:
@@ -129,14 +129,6 @@ def _parts(inputs: Sequence[TraceInput], arguments: argparse.Namespace) -> Itera
     """The part of each trace that is to be replayed, under the name of its file."""
     parts = (without_enclosing(selected(trace, arguments)) for trace in read_inputs(inputs))
     return (part.with_(file=Path(part.file).name) for part in parts)
-
-
-def _unassumed(graph: ReplayGraph) -> ReplayGraph | None:
-    """The graph without waits of the host that nothing records, None if it has none."""
-    if not any(has_assumed_waits(trace) for trace in graph.traces):
-        return None
-    without = [build_graph(trace, assumed_waits=False) for trace in graph.traces]
-    return join_ranks(without) if len(without) > 1 else without[0]
 
 
 @dataclass(frozen=True)

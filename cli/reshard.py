@@ -16,7 +16,7 @@ from ..predict.model_file import read_model
 from ..replaying.network import Network, parse_network
 from ..resharding.explain import explain
 from ..resharding.job import Resharded, Scaled, reshard
-from ..resharding.layout import Layout, Schedule, TensorStyle, parse_layout
+from ..resharding.layout import Layout, Schedule, TensorStyle, VocabularyStyle, parse_layout
 from ..schemas.text.files import open_output
 from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.transaction import check_folder, check_outputs, make_folder
@@ -82,6 +82,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--schedule", choices=get_args(Schedule), default="1f1b", help="of the pipeline (default: 1f1b)")
     group.add_argument("--tp-style", choices=get_args(TensorStyle), default="dtensor",
         help="reduce the input gradient of each column layer, or once a block (default: dtensor)")  # fmt: skip
+    group.add_argument("--vocab-parallel", dest="vocabulary", choices=get_args(VocabularyStyle)[1:], default="whole",
+        help="divide embeddings and output layer by words, and gather the logits or compute the loss of parts of them "
+        "(default: whole on every tensor-parallel rank)")  # fmt: skip
     group.add_argument("--sequence-parallel", action="store_true",
         help="divide norms and residuals by the sequence; with --tp-style megatron")  # fmt: skip
     group.add_argument("--bucket-cap-mb", type=int, default=25, metavar="MIB",
@@ -116,7 +119,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Derive, write and print; returns the exit status."""
     sizes = options_of(
-        arguments, "tp dp pp zero batch microbatches schedule tp_style sequence_parallel fsdp_wrap no_sync"
+        arguments, "tp dp pp zero batch microbatches schedule tp_style sequence_parallel fsdp_wrap no_sync vocabulary"
     )
     layout = Layout(**sizes, bucket_mib=arguments.bucket_cap_mb)
     recorded = None if arguments.recorded is None else parse_layout(arguments.recorded)

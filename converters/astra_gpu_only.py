@@ -28,13 +28,17 @@ from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .astra_nodes import DELAY, SimNode
 from .collectives import Communication
+from .host_timeline import RankTimeline
 from .node_work import host_rows, waits
 
 _LAST = 2**63
 
 
 def fold(
-    trace: Trace, comms: Sequence[Communication], transferred: Mapping[int, int] | None = None
+    trace: Trace,
+    comms: Sequence[Communication],
+    transferred: Mapping[int, int] | None = None,
+    on_host: RankTimeline | None = None,
 ) -> Iterator[SimNode]:
     """The nodes; each comes after all that it waits for.
 
@@ -48,9 +52,10 @@ def fold(
         comms: the communications in the order in which the rank is to issue them.
         transferred: by id of a communication, when by the trace's clock its data was there, if before its end; see
             `JobTimes.transferred`. What the rank takes from then on is its own time, not the network's.
+        on_host: of a job whose communications run on the host, the rank that `trace` is of: what waits for them.
     """
     rows, ends = _computations(trace, np.array([comm.row for comm in comms], np.int64))
-    return _Folding(trace, rows, ends, comms, transferred or {}).nodes()
+    return _Folding(trace, rows, ends, comms, transferred or {}, on_host).nodes()
 
 
 def _computations(trace: Trace, communicating: IntColumn) -> tuple[IntColumn, IntColumn]:
@@ -82,6 +87,7 @@ class _Folding:
         ends: IntColumn,
         comms: Sequence[Communication],
         transferred: Mapping[int, int],
+        on_host: RankTimeline | None,
     ) -> None:
         self.trace, self.rows, self.ends, self.comms, self.transferred = trace, rows, ends, comms, transferred
         self.begin = trace.span[0]
@@ -92,12 +98,14 @@ class _Folding:
         self.comm_id: dict[int, int] = {}
         self.last_comm = 0  # row of the last one but receives
         self.on_stream: dict[int, tuple[int, int]] = {}  # id and end of the last node of each stream
-        self.waits = GpuWaits(trace, rows, comms)
+        self.waits = GpuWaits(trace, rows, comms) if on_host is None else HostWaits(*on_host.waits(rows))
+        self.measured_ns = {} if on_host is None else on_host.measured_ns
         self.submitted = submitted(trace)
         self.beside = bool(np.any(trace.kind[rows] == GPU))  # the host works beside the computations
         self.host_id = 0  # of the last delay that is the host's
         self.idle: list[tuple[int, int]] = []  # begin and end of each wait for a communication since then
         self.last: list[int] = []  # rows of the last two computations
+        self.slowing: list[int] = []  # communications that the next in the chain waits for, see `with_slowed_work`
 
     def nodes(self) -> Iterator[SimNode]:
         trace, rows = self.trace, self.rows
@@ -106,10 +114,13 @@ class _Folding:
         begun = {comm.row: (begin, int(trace.id[comm.row]) + 1) for begin, comm in pending}
         for row, begin, end in zip(rows.tolist(), trace.ts[rows].tolist(), self.ends.tolist(), strict=True):
             inside = [comm for comm in self.waits.inside.get(row, []) if comm in begun]
-            until = max([(begin, int(trace.id[row])), *(begun[comm] for comm in inside)])
+            before = [] if self.beside else [comm for comm in self.waits.through_host.get(row, []) if comm in begun]
+            until = max([(begin, int(trace.id[row])), *(begun[comm] for comm in (*inside, *before))])
             yield from self._communications(*until, row, pending)
             if inside:
                 yield from self._delay(self._micros(begin), [])
+            elif not self.beside:
+                yield from self._issuing(row, end, pending)
             yield from self._compute(row, self._micros(end), inside)
         yield from self._communications(trace.span[1], _LAST, DELAY, pending)
         yield from self._delay(self._micros(trace.span[1]), [])
@@ -134,6 +145,13 @@ class _Folding:
             issued = self._submitted(comm.row, started) if after else started
             yield from self._host(issued, row)
             yield self._communicate(comm, issued, after)
+
+    def _issuing(self, row: int, end: int, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
+        """An operator of the host up to the last communication that begins while it runs, each behind its part."""
+        while pending and pending[0][0] < end:
+            begin, comm = pending.popleft()
+            yield from self._compute(row, self._micros(begin), [])
+            yield self._communicate(comm, self._micros(begin), [])
 
     def _host(self, until: int, row: int) -> Iterator[SimNode]:
         """What the host takes until it has submitted a computation, or a communication before that.
@@ -210,6 +228,8 @@ class _Folding:
 
     def _link(self, row: int, end: int, micros: int, needs: list[int], stream: int = -1) -> SimNode:
         """The chain's next node."""
+        needs = [*needs, *self.slowing]
+        self.slowing = []
         node = SimNode(next(self.ids), row, micros, [i for i in dict.fromkeys(needs) if i], stream=stream)
         self.chain_end.append(end)
         self.chain_id.append(node.id)
@@ -230,7 +250,13 @@ class _Folding:
         ready = max([free, self.comm_end.get(turn, 0), *(self.chain_end[place] for place in (at, *after))])
         until = self.transferred.get(int(self.trace.id[row]), self.trace.finish[row])
         micros = max(int(self._micros(until)) - ready, 0)
-        node = SimNode(next(self.ids), row, micros, sorted(needs), comm=comm)
+        took = self.measured_ns.get(row, -1)
+        shown = micros if took < 0 else 0 if comm.aside else (took + 500) // 1000
+        node = SimNode(next(self.ids), row, shown, sorted(needs), comm=comm)
+        if comm.aside and comm.kind == RECV:
+            return node
+        if comm.aside:
+            self.slowing.append(node.id)
         self.comm_end[row] = ready + micros
         self.comm_id[row] = node.id
         if comm.kind != RECV:
@@ -244,6 +270,16 @@ _MAX_LATENCY_NS = 1_000_000
 """No device takes longer to begin what was launched to an idle stream: more is waiting for other work."""
 
 _Flags = npt.NDArray[np.bool_]
+
+
+class HostWaits:
+    """In place of `GpuWaits` what the operators of a job of the host wait for; see `RankTimeline.waits`."""
+
+    def __init__(self, before: dict[int, list[int]], inside: dict[int, list[int]]) -> None:
+        self.through_host, self.inside = before, inside
+        self.on_gpu: dict[int, list[int]] = {}
+        self.before_comm: dict[int, list[int]] = {}
+        self.asked: dict[int, int] = {}
 
 
 class GpuWaits:

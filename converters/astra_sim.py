@@ -31,6 +31,7 @@ from .astra_gpu_only import fold
 from .astra_nodes import after_start, write_nodes
 from .chakra import Written
 from .collectives import ALL_RANKS, Agreement, Communication, RankComms, RankRecording
+from .host_timeline import RankTimeline
 
 _LEAST_BYTES = 4
 _MAX_GBPS = 1e9
@@ -125,6 +126,7 @@ def write_astra_sim(
     transferred: Mapping[int, int] | None = None,
     roofline: float | None = None,
     memory: bool = False,
+    on_host: RankTimeline | None = None,
 ) -> Written:
     """Write one rank: GPU nodes, and the host's time as delays beside them.
 
@@ -135,6 +137,7 @@ def write_astra_sim(
         roofline: memory bandwidth of a roofline simulation, GB/s: all computations on the GPU get `num_ops` and
             `tensor_size`, see `roofline_work`.
         memory: all nodes get the tensors that they read and write, see `TensorLists`.
+        on_host: of a job whose communications run on the host, its times and waits in place of the trace's.
 
     Raises:
         UsageError: an invalid `roofline` bandwidth, or the file cannot be written.
@@ -146,7 +149,8 @@ def write_astra_sim(
         )
     if not trace.timed.any():
         raise ConvertError(f"{trace.file}: no node has a time, nothing to simulate; link the ET again")
-    nodes = fold(trace, comms.found, transferred)
+    trace = trace if on_host is None else on_host.trace
+    nodes = fold(trace, comms.found, transferred, on_host)
     if skew_ns >= 500:
         nodes = after_start(nodes, (skew_ns + 500) // 1000)
     return Written(write_nodes(trace, path, nodes, comms.rank, roofline, memory), comms.counts)

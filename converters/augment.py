@@ -25,7 +25,7 @@ from ..schemas.text.secrets import mask, warn_of_masks
 from ..schemas.text.transaction import transaction
 from ..trace.columns import IntColumn
 from ..trace.errors import UNREADABLE, TraceFormatError
-from ..trace.index import Column, GpuIndex
+from ..trace.index import ColumnOf, GpuIndex
 from ..trace.trace import Trace
 from .chrome import counter_events, program_of
 from .open import parse_trace
@@ -82,7 +82,7 @@ def augment(
         start, end = trace.texts.start, trace.texts.end
         body, rest = (int(start.min()), int(end.max())), int(end.max())
         between = _between(blob.data, start, end)
-        at: Column[GpuIndex, np.int64] = gpu.source
+        at: ColumnOf[GpuIndex, np.int64] = gpu.source
     else:
         if trace.damage:
             raise TraceFormatError(blob.name, "", f"cannot be augmented, it is broken: {trace.damage[0]}", _WHOLE)

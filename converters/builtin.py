@@ -173,34 +173,40 @@ class AstraSim:
         from ..replaying.network import parse_network
         from .astra_config import DEFAULT, write_astra_config
         from .astra_sim import JobTimes, for_simulator, simulated_ranks, write_astra_sim
-        from .collectives import agree, matched, survey
-        from .host_clocks import host_clocks, moved_times, on_clock, sized_by
+        from .collectives import agree, matched
+        from .host_timeline import host_timeline, sized_by, with_slowed_work
 
         network = DEFAULT if options.network is None else parse_network(options.network)
         surveyed, recorded = _survey(traces)
-        clocks, network = host_clocks(traces, recorded, network)
-        for k, (rank, clock) in enumerate(clocks.items()):
-            surveyed[k] = survey(on_clock(traces[rank], clock), rank, traces.unmatched(rank))
+        timeline = host_timeline(traces, recorded, network)
+        if timeline is not None:
+            network = timeline.network
+            surveyed = [of.survey(rank, traces.unmatched(rank)) for rank, of in timeline.ranks.items()]
         found, changes = matched(surveyed, recorded, degrade=options.degrade)
         ranks, sources, renamed = simulated_ranks(found, renumber=options.renumber_ranks, replicate=options.replicate)
         prefix = _is_prefix(len(ranks), options.as_prefix)
         job = JobTimes(recorded)
         skew, notes = job.start_skew() if options.skew else ({}, ())
-        transferred = job.transferred()
+        transferred = job.transferred() if timeline is None else {}
+        if timeline is not None and options.skew:
+            skew = timeline.start_skew()
 
         def write(trace: Trace, path: str, comms: RankComms) -> Written:
-            source = sources[comms.rank]
-            late, arrivals = skew.get(source, 0), transferred.get(source)
-            if (clock := clocks.get(source)) is not None:
-                trace, arrivals = on_clock(trace, clock), moved_times(arrivals or {}, clock)
-            return write_astra_sim(trace, path, comms, late, arrivals, options.roofline, options.memory)
+            source, own = sources[comms.rank], to_run[comms.rank]
+            on_host = None if timeline is None else timeline.ranks[source]
+            arrivals = transferred.get(source) if on_host is None else on_host.transferred
+            more = (options.roofline, options.memory)
+            return write_astra_sim(trace, path, own, skew.get(source, 0), arrivals, *more, on_host=on_host)
 
         agreement = sized_by(for_simulator(agree(ranks)), network)
+        to_run, slowed = agreement.ranks, tuple[str, ...]()
+        if timeline is not None:
+            to_run, slowed = with_slowed_work(agreement, timeline, sources)
         done = _write_ranks(traces, path, prefix, agreement, write, sources=sources, groups=prefix)
         if prefix:
             files, about = write_astra_config(path, network, len(ranks), groups=bool(agreement.groups))
             done = replace(done, files=(*done.files, *files), notes=(*done.notes, *about))
-        return replace(done, notes=(*done.notes, *renamed, *notes, *changes))
+        return replace(done, notes=(*done.notes, *renamed, *notes, *changes, *slowed))
 
 
 class Goal:

@@ -44,6 +44,7 @@ class Communication:
         seq: the trace's own number, −1 for none.
         named: the process group as the traces name it.
         start_ns: from when on its data can move, by the trace's clock; see `FoundComm`.
+        aside: whether it is a part of a collective that slows the work beside it; see `with_slowed_work`.
     """
 
     row: int
@@ -55,6 +56,7 @@ class Communication:
     seq: int = -1
     named: Group = WORLD
     start_ns: int = 0
+    aside: bool = False
 
 
 @dataclass(frozen=True)

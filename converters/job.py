@@ -273,7 +273,8 @@ class Job(Suggests):
 
         Args:
             what_ifs: such as "kernel*0.5", applied in order.
-            network: such as "bandwidth=25,latency=5us", what communications are priced on first.
+            network: such as "bandwidth=25,latency=5us", what communications are priced on first; the result then has an
+                `answer_range`.
 
         Raises:
             ConvertError: a trace without times.

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..analysis.launch_queues import idle_causes
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, distinct_rows, grouped, matching
+from ..trace.columns import IntColumn, distinct, distinct_rows, grouped, matching, without
 from ..trace.host_waits import SYNCHRONIZE, blocking_copies
 from ..trace.intervals import sums
 from ..trace.tables import OP
@@ -155,7 +155,7 @@ class LaunchBound:
         trace, makespan = of.trace, of.case.makespan_ns
         events, gaps = host_gaps(trace)
         waited = int(gaps.sum())
-        launches = len(np.unique(trace.gpu.runtime[trace.gpu.runtime >= 0]))
+        launches = len(distinct(trace.gpu.runtime[trace.gpu.runtime >= 0]))
         if waited < HOST_WAIT * makespan or launches < FEWEST_LAUNCHES or captures(trace):
             return
         busiest = max(idle_causes(trace), key=lambda idle: idle.host_waits)
@@ -213,7 +213,7 @@ class SynchronisingCalls:
     def _of_rank(self, of: RankOfCase) -> Iterator[Candidate]:
         trace = of.trace
         calls = waiting_calls(trace)
-        calls = np.setdiff1d(calls, waits_of_copies(trace, copies_to_device(trace)))  # `PageableCopies` reports them
+        calls = without(calls, waits_of_copies(trace, copies_to_device(trace)))  # `PageableCopies` reports them
         runtime = trace.runtime
         if not len(calls):
             return

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, grouped, matching
+from ..trace.columns import IntColumn, distinct, grouped, matching
 from ..trace.intervals import intersection, union
 from ..trace.kinds import DATA, FORWARD, UNKNOWN
 from ..trace.printable import shortened
@@ -56,7 +56,7 @@ class DataLoading:
         trace, calls = of.trace, of.trace.calls
         loading = trace.origin.phase == DATA
         roots = np.flatnonzero(loading & ~np.append(loading, False)[calls.parent])
-        working = np.unique(calls.thread[(calls.kind == OP) & ~loading])
+        working = distinct(calls.thread[(calls.kind == OP) & ~loading])
         roots = roots[np.isin(calls.thread[roots], working)]  # not on threads of its own
         taken = union(calls.ts[roots], calls.end[roots]).length
         makespan = of.case.makespan_ns

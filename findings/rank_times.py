@@ -13,7 +13,7 @@ from ..jobs.matching import Matched, match_collectives, match_messages
 from ..jobs.rank_communications import RankCommunications, communications
 from ..replaying.rank_coupling import ranks_of
 from ..schemas.communications import backend_rows, comm_rows, kind_name
-from ..trace.columns import IntColumn, matching, positions
+from ..trace.columns import IntColumn, distinct_rows, matching, positions
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.intervals import Intervals, intersection, union
 from ..trace.kinds import GPU
@@ -170,13 +170,12 @@ def work_keys(trace: Trace, rows: IntColumn, known: dict[tuple[str, bool], int])
         known: the numbers so far, to which new ones are added.
     """
     device, annotation = trace.kind[rows] == GPU, trace.scope[rows] == ANNOTATION_SCOPE
-    columns = np.stack([trace.name[rows], device, annotation], axis=1)
-    distinct, of = np.unique(columns, axis=0, return_inverse=True)
+    found, of = distinct_rows(trace.name[rows], device.astype(np.int8), annotation.astype(np.int8))
     names = [
         (family_of(trace.names[name]) if numbered else trace.names[name], bool(on_device))
-        for name, on_device, numbered in distinct.tolist()
+        for name, on_device, numbered in found.tolist()
     ]
-    return np.array([known.setdefault(key, len(known)) for key in names], np.int64)[of.reshape(-1)]
+    return np.array([known.setdefault(key, len(known)) for key in names], np.int64)[of]
 
 
 def group_label(times: RankTimes, group: int) -> str:

@@ -36,11 +36,13 @@ class RecordingWindow:
     Attributes:
         first, last: steps counted from 0, or seconds after PyTorch was imported.
         by_time: they are seconds.
+        otherwise: the first and last second to record of a program that has made no step until then; None: nothing.
     """
 
     first: float
     last: float
     by_time: bool = False
+    otherwise: tuple[float, float] | None = None
 
     @property
     def text(self) -> str:
@@ -90,7 +92,9 @@ def record_program(command: Sequence[str], folder: str | os.PathLike[str], plan:
 
 
 def _environment(scratch: Path, plan: RecordingWindow) -> dict[str, str]:
-    window = {"seconds" if plan.by_time else "steps": [plan.first, plan.last]}
+    window: dict[str, Any] = {"seconds" if plan.by_time else "steps": [plan.first, plan.last]}
+    if plan.otherwise is not None and not plan.by_time:
+        window["otherwise"] = plan.otherwise
     before = os.environ.get("PYTHONPATH")
     path = os.pathsep.join([str(_HOOK)] + ([before] if before else []))
     return {**os.environ, "PYTHONPATH": path, _VARIABLE: json.dumps({"folder": str(scratch), **window})}
@@ -179,20 +183,50 @@ def _pairs(scratch: Path, plan: RecordingWindow) -> tuple[dict[int, str], list[s
         with contextlib.suppress(ValueError):  # the process was killed as it wrote
             processes[path.name.partition(".")[0]] = json.loads(path.read_bytes())
     recorded = {int(state["rank"]): stem for stem, state in processes.items() if state["state"] == "recorded"}
-    notes: list[str] = []
-    for state in processes.values():
-        if state["state"] == "recorded" and state.get("cut") and not plan.by_time:
-            end = f"in step {state['steps']}, before step {plan.last:g} was over"
-            notes.append(f"rank {state['rank']}: the program ended {end}; what there is was kept")
-        elif state["state"] == "recorded" and state.get("cut"):
-            notes.append(f"rank {state['rank']}: the program ended before second {plan.last:g}; what there is was kept")
-        elif state["state"] == "recording":
-            notes.append(f"rank {state['rank']}: the process was killed in the window; its traces are lost")
-        elif state["state"] == "failed":
-            notes.append(f"rank {state['rank']}: {state['reason']}" if "rank" in state else state["reason"])
+    notes = [note for state in processes.values() if (note := _shortfall(state, plan))]
     if not recorded and not notes:
         notes.append(_nothing(scratch, list(processes.values()), plan))
+        recorded = _by_time(scratch, processes)
+        if recorded and plan.otherwise is not None:
+            first, last = plan.otherwise
+            notes[-1] = f"{notes[-1].partition('; ')[0]}; recorded were seconds {first:g}-{last:g}, as no step had been"
     return recorded, list(dict.fromkeys(notes))
+
+
+def _by_time(scratch: Path, processes: dict[str, dict[str, Any]]) -> dict[int, str]:
+    """Of each rank the process that ran most operators in the seconds recorded for want of steps.
+
+    A process that starts the ranks, or loads data for them, imports PyTorch as they do.
+    """
+    found: dict[int, tuple[int, str]] = {}
+    for stem, state in processes.items():
+        operators = _operators(scratch / f"{stem}.time.et.json") if state.get("otherwise") else 0
+        if operators > found.get(int(state.get("rank", 0)), (0, ""))[0]:
+            found[int(state["rank"])] = operators, f"{stem}.time"
+    return {rank: stem for rank, (_, stem) in found.items()}
+
+
+def _operators(path: Path) -> int:
+    """How many operators of PyTorch an Execution Trace has, about."""
+    with path.open("rb") as file:
+        return sum(line.count(b'"aten::') for line in file)
+
+
+def _shortfall(state: dict[str, Any], plan: RecordingWindow) -> str:
+    """What the process of a rank has less than it should, "" for nothing."""
+    ending = f"was stopped by signal {state['signal']}" if "signal" in state else "ended"
+    if state["state"] == "recorded" and state.get("cut") and not plan.by_time:
+        where = f"in step {state['steps']}, before step {plan.last:g} was over"
+        return f"rank {state['rank']}: the program {ending} {where}; what there is was kept"
+    if state["state"] == "recorded" and state.get("cut"):
+        return f"rank {state['rank']}: the program {ending} before second {plan.last:g}; what there is was kept"
+    if state["state"] == "recording" and "signal" in state:
+        return f"rank {state['rank']}: the process {ending} in a call that did not return; its traces are lost"
+    if state["state"] == "recording":
+        return f"rank {state['rank']}: the process was killed in the window; its traces are lost"
+    if state["state"] == "failed":
+        return f"rank {state['rank']}: {state['reason']}" if "rank" in state else str(state["reason"])
+    return ""
 
 
 def _nothing(scratch: Path, processes: Sequence[dict[str, Any]], plan: RecordingWindow) -> str:

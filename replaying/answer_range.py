@@ -18,13 +18,15 @@ from ..trace.brief import brief
 from ..trace.columns import matching
 from ..trace.kinds import GPU
 from .constants import Constants
+from .graph_building import build_graph, has_assumed_waits
 from .graph_replay import replay
 from .network import Network, on_network
+from .rank_coupling import join_ranks
 from .replay_graph import HOST, ReplayGraph
 from .whatif import Bounds, WhatIf, apply_what_ifs
 
 _BANDWIDTH = 0.1
-"""Transfers differ by so much from a fitted bandwidth where no calibration says by how much (Gloo's all-reduces)."""
+"""Transfers in a job differ by so much from those of a calibration, which has the processors to itself."""
 _HOST_WORK, _DEVICE_WORK = 0.15, 0.02
 """The same step computes for so much more or less when it is run again: on processors that others use, on a device."""
 _VIEW = "aten::as_strided"
@@ -68,15 +70,10 @@ class AnswerRange:
 
 
 def answer_range(
-    graph: ReplayGraph, network: Network, what_ifs: Sequence[WhatIf], constants: Constants | Sequence[Constants], *,
-    unassumed: ReplayGraph | None = None, bounds: Bounds | None = None,
+    graph: ReplayGraph, network: Network, what_ifs: Sequence[WhatIf], constants: Constants | Sequence[Constants],
+    bounds: Bounds | None = None,
 ) -> AnswerRange:  # fmt: skip
-    """The range of `replay(apply_what_ifs(on_network(graph, network), …))`.
-
-    Args:
-        unassumed: the same graph without waits that nothing records (`build_graph(trace, assumed_waits=False)`); None
-            if there are no such waits.
-    """
+    """The range of `replay(apply_what_ifs(on_network(graph, network), …))`."""
 
     def answer(graph: ReplayGraph, network: Network = network, at: Any = "times") -> int:
         return replay(
@@ -85,7 +82,7 @@ def answer_range(
 
     usual = answer(graph)
     moved: list[tuple[int, int, str]] = []
-    for low, high, reason in _alternatives(graph, network, answer, unassumed):
+    for low, high, reason in _alternatives(graph, network, answer):
         below, above = (sorted((low, usual, high))[end] for end in (0, 2))
         moved.append((usual - below, above - usual, f"{reason}: {below / 1e6:,.1f} to {above / 1e6:,.1f} ms"))
     moved = [one for one in sorted(moved, key=lambda one: -max(one[:2])) if max(one[:2]) > usual // 500]
@@ -95,18 +92,11 @@ def answer_range(
     )
 
 
-def _alternatives(
-    graph: ReplayGraph, network: Network, answer: Any, unassumed: ReplayGraph | None
-) -> Iterator[tuple[int, int, str]]:
+def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator[tuple[int, int, str]]:
     """Answers with one thing at either end, and what it is."""
-    if network.efficiency:
-        yield answer(graph, at="low"), answer(graph, at="high"), "what kinds of communication take over the formula"
-    else:
-        quick, slow = (
-            replace(network, bandwidth=network.bandwidth * by) for by in (1 + _BANDWIDTH, 1 / (1 + _BANDWIDTH))
-        )
-        reason = f"transfers {_BANDWIDTH:.0%} faster or slower"
-        yield answer(graph, quick, "low"), answer(graph, slow, "high"), reason
+    yield answer(graph, at="low"), answer(graph, at="high"), "what kinds of communication take over the formula"
+    quick, slow = (replace(network, bandwidth=network.bandwidth * by) for by in (1 + _BANDWIDTH, 1 / (1 + _BANDWIDTH)))
+    yield answer(graph, quick), answer(graph, slow), f"transfers {_BANDWIDTH:.0%} faster or slower"
     host = graph.edges.kind == HOST
     spread = _DEVICE_WORK if np.any(graph.column("kind") == GPU) else _HOST_WORK
     less, more = (answer(graph.scaled(host, 1 + by)) for by in (-spread, spread))
@@ -121,8 +111,9 @@ def _alternatives(
             reason = "work beside transfers takes up to twice as long, which this job does not show"
         less, more = (answer(replace(graph, shared=replace(shared, beside=of))) for of in beside)
         yield less, more, reason
-    if unassumed is not None:
-        free = answer(unassumed)
+    if any(has_assumed_waits(trace) for trace in graph.traces):
+        ranks = [build_graph(trace, assumed_waits=False) for trace in graph.traces]
+        free = answer(join_ranks(ranks) if len(ranks) > 1 else ranks[0])
         yield free, free, "nothing records what some synchronising calls wait for: nothing, or the latest work"
 
 

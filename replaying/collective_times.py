@@ -15,7 +15,8 @@ ASTRA-sim (astra-sim/system/collective/Ring.cc), whose default it is. Bandwidth 
 Communication Operations in MPICH", 2005.
 
 Gloo (pytorch/gloo): all-reduce, reduce and all-gather run on rings (allreduce.cc, reduce.cc, allgather.cc; a reduce is
-a reduce-scatter and a gather); a broadcast on a binomial tree, in which a rank sends to all its children at once and
+a reduce-scatter and a gather; PyTorch's reduce-scatter is an all-reduce, of which each rank keeps its part:
+ProcessGroupGloo.cpp); a broadcast on a binomial tree, in which a rank sends to all its children at once and
 passes nothing on before it has all (broadcast.cc), so that with d = log₂N the root's link is busy for d · S/B, its
 first child's for (d − 1) · S/B, …; all-to-all sends to all at once (alltoall.cc); a barrier takes log₂N steps
 (barrier.cc).
@@ -80,7 +81,7 @@ def _gloo_ns(kind: int, whole: int, ranks: int, bandwidth: float, latency_ns: fl
         return depth * latency_ns
     if kind == Type.ALL_TO_ALL:
         return passed + latency_ns
-    phases = 2 if kind in (Type.ALL_REDUCE, Type.REDUCE) else 1
+    phases = 2 if kind in (Type.ALL_REDUCE, Type.REDUCE, Type.REDUCE_SCATTER) else 1
     return phases * (passed + (ranks - 1) * latency_ns)
 
 

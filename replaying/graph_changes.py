@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, distinct, distinct_rows
 from ..trace.intervals import Span
 from ..trace.kinds import GPU, OPTIMIZER
 from ..trace.origin import origin_of_rows
@@ -49,7 +49,7 @@ def scale(
     which = (edges.owner >= 0) & mine[owner] & np.isin(edges.kind, (HOST, DURATION, COMM))
     if gaps is not False:
         target = graph.row[edges.target]
-        before = np.isin(graph.rank_of_row, np.unique(graph.rank_of_row[rows])) if gaps is True else gaps
+        before = np.isin(graph.rank_of_row, distinct(graph.rank_of_row[rows])) if gaps is True else gaps
         loose = (edges.owner < 0) & np.isin(edges.kind, (HOST, HANDOFF)) & (target >= 0)
         which |= loose & before[np.maximum(target, 0)]
     if during is not None:
@@ -151,16 +151,16 @@ def _between_launches(graph: ReplayGraph, call: IntColumn, step: IntColumn) -> R
     last one; the first call itself is left out."""
     edges = graph.edges
     thread = graph.column("thread")
-    lanes, lane = np.unique(np.stack([graph.rank_of_row[call], thread[call], step]), axis=1, return_inverse=True)
-    lane = lane.reshape(-1)
-    first, last = np.full(lanes.shape[1], np.iinfo(np.int64).max), np.zeros(lanes.shape[1], np.int64)
+    rows, lane = distinct_rows(graph.rank_of_row[call], thread[call], step)
+    lanes = rows.T
+    first, last = np.full(len(rows), np.iinfo(np.int64).max), np.zeros(len(rows), np.int64)
     np.minimum.at(first, lane, graph.measured[graph.end[call]])
     np.maximum.at(last, lane, graph.measured[graph.end[call]])
     at = np.flatnonzero(((edges.kind == HOST) | (edges.kind == HANDOFF)) & (graph.row[edges.target] >= 0))
     row, when = graph.row[edges.target[at]], graph.measured[edges.target[at]]
     found = np.zeros(len(edges), np.bool_)
     order = np.lexsort((first, lanes[1], lanes[0]))  # the spans of a thread do not overlap: steps follow each other
-    for rank, of_thread in np.unique(lanes[:2], axis=1).T.tolist():
+    for rank, of_thread in distinct_rows(*lanes[:2])[0].tolist():
         mine = order[(lanes[0, order] == rank) & (lanes[1, order] == of_thread)]
         here = (graph.rank_of_row[row] == rank) & (thread[row] == of_thread)
         span = np.searchsorted(first[mine], when[here], side="left") - 1

@@ -7,9 +7,10 @@ print(replay(graph, constants).makespan_ns)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from ..trace.trace import Trace
 from .constants import Constants, counted_lags
 from .replay_graph import UNKNOWN, ReplayGraph
 from .shared_links import shared_times
+
+if TYPE_CHECKING:
+    from .answer_range import AnswerRange
 
 _EARLIEST = -(1 << 62)
 
@@ -54,8 +58,15 @@ class Replay(Suggests):
     graph: ReplayGraph
     time: IntColumn
     lag: IntColumn
+    _range: Callable[[], AnswerRange] | None = None
 
     __repr__ = brief
+
+    @cached_property
+    def answer_range(self) -> AnswerRange | None:
+        """What the makespan may be, and what it would be untraced, of a job that `replay_ranks`, `trace.replay` or
+        `job.replay` put on another network; else None. Found when it is first asked for, by some more replays."""
+        return None if self._range is None else self._range()
 
     @cached_property
     def start(self) -> IntColumn:

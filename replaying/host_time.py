@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ..trace.columns import IntColumn
 from ..trace.host_waits import SYNCHRONIZE, named
 from ..trace.host_waits import blocking_copies as copies_that_block
-from ..trace.index import Column, as_column
+from ..trace.index import ColumnOf, as_column
 from ..trace.trace import Trace
 
 SYNC_COST_NS = 3_000
@@ -52,7 +52,7 @@ def without_waits(trace: Trace) -> Trace:
 
 def _earlier(
     at: IntColumn, thread: IntColumn, of: IntColumn, begin: IntColumn, rest: IntColumn
-) -> Column[Any, np.int64]:
+) -> ColumnOf[Any, np.int64]:
     """Times less what their threads had waited by then; waits do not overlap on a thread.
 
     Args:

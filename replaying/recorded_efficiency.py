@@ -63,7 +63,11 @@ def _over_sockets(graph: ReplayGraph) -> bool:
 
 
 def _late_kinds(graph: ReplayGraph) -> tuple[Efficiency, ...]:
-    """By how much the last rank of a slow collective on the host is done later than the first, by kind."""
+    """By how much the last rank of a slow collective on the host is done later than the first, by kind.
+
+    Not of all-reduces, to which bandwidths are fitted: where their ranks leave at different times they wait for a
+    processor (of 4 ranks on 2 processors by a fifth), which no link's speed changes.
+    """
     edges, shared = graph.edges, graph.shared
     if shared is None or len(graph.traces) < 2:
         return ()
@@ -83,7 +87,7 @@ def _late_kinds(graph: ReplayGraph) -> tuple[Efficiency, ...]:
     ratios: dict[int, list[float]] = {}
     for point, (lag, edge) in took.items():
         kind = kinds.get(int(edges.owner[edge]))
-        if kind is not None and kind >= 0 and lag > _SLOW_NS:
+        if kind is not None and kind >= 0 and kind != Type.ALL_REDUCE and lag > _SLOW_NS:
             own = most[point] if most[point] > OWN_NS else 0
             ratios.setdefault(kind, []).append(1 + own / lag)
     found = [(kind, *np.quantile(of, [0.5, 0.1, 0.9]).tolist()) for kind, of in sorted(ratios.items())]

@@ -88,6 +88,8 @@ class Edges:
 
     def take(self, which: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Edges:
         """Some of the edges."""
+        if which.dtype == np.bool_ and which.all():
+            return self
         return Edges(*(getattr(self, name)[which] for name in _COLUMNS))
 
 

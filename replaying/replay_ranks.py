@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 from ..trace.selection import without_enclosing
 from ..trace.trace import Trace
+from .answer_range import answer_range
 from .constants import fit_constants
 from .graph_building import build_graph
 from .graph_replay import Replay, replay
@@ -21,7 +24,8 @@ def replay_ranks(
 
     Args:
         what_ifs: such as "kernel*0.5", applied in order.
-        network: such as "bandwidth=25,latency=5us", what communications are priced on first.
+        network: such as "bandwidth=25,latency=5us", what communications are priced on first; the result then has an
+            `answer_range`.
         bounds: for changes to a share of the device's peaks, see `etplus.analysis.event_bounds.row_bounds`.
 
     Raises:
@@ -35,6 +39,9 @@ def replay_ranks(
     graphs = [build_graph(without_enclosing(trace)) for trace in traces]
     constants = [fit_constants(graph) for graph in graphs]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
-    if network is not None:
-        graph = on_network(graph, parse_network(network))
-    return replay(apply_what_ifs(graph, [parse_what_if(text) for text in what_ifs], constants, bounds), constants)
+    changes = [parse_what_if(text) for text in what_ifs]
+    if network is None:
+        return replay(apply_what_ifs(graph, changes, constants, bounds), constants)
+    described = parse_network(network)
+    done = replay(apply_what_ifs(on_network(graph, described), changes, constants, bounds), constants)
+    return replace(done, _range=partial(answer_range, graph, described, changes, constants, bounds))

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.communications import backend_rows, comm_rows
-from ..trace.columns import IntColumn, matching
+from ..trace.columns import IntColumn, distinct, matching, without
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.host_waits import LONG_PAUSE_NS
 from ..trace.index import as_column
@@ -49,7 +49,7 @@ def without_polling(trace: Trace) -> tuple[Trace, list[str]]:
         for pattern in (_BESIDE_QUERY, _QUERY)
     )
     polls = (np.bincount(lane[~beside], minlength=len(rows)) == 0) & (np.bincount(lane[query], minlength=len(rows)) > 0)
-    threads = np.unique(trace.thread[rows[polls[lane]]])
+    threads = distinct(trace.thread[rows[polls[lane]]])
     idle = trace.timed & (trace.kind != GPU) & np.isin(trace.thread, threads)
     if not idle.any() or not np.any(trace.timed & ~idle):
         return trace, []
@@ -68,7 +68,7 @@ def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
     first boundary follows the beginning of the window.
     """
     trace = points.trace
-    rows = np.setdiff1d(np.flatnonzero(trace.timed & (trace.kind != GPU)), points.host_comm)
+    rows = without(np.flatnonzero(trace.timed & (trace.kind != GPU)), points.host_comm)
     order, before = trace.lane_order(trace.thread, rows, nested=True)
     target, owners = _boundaries(points, order, before < 0)
     firsts = np.zeros(len(points.row), np.bool_)
@@ -196,7 +196,7 @@ class _Blocks:
         """Of all timed ops and runtime calls."""
         trace = points.trace
         rows = np.flatnonzero(trace.timed & (trace.kind != GPU) & (trace.scope != ANNOTATION_SCOPE))
-        rows = np.setdiff1d(rows, points.host_comm)
+        rows = without(rows, points.host_comm)
         rows = rows[np.lexsort((trace.ts[rows], trace.thread[rows]))]
         thread = trace.thread[rows]
         start, end = (points.measured[of[rows]] for of in (points.start, points.end))
@@ -211,7 +211,7 @@ class _Blocks:
     def first_in(self, block: IntColumn, begin: IntColumn, until: IntColumn) -> tuple[IntColumn, npt.NDArray[np.bool_]]:
         """The first block since `begin` on each block's thread; and whether the thread is idle at `begin`, begins a
         block after it, and is idle at `until` with that block as its last one."""
-        times = np.unique(np.concatenate([self.start, begin]))
+        times = distinct(np.concatenate([self.start, begin]))
         keys = self.thread * len(times) + np.searchsorted(times, self.start)
         first = np.searchsorted(keys, self.thread[block] * len(times) + np.searchsorted(times, begin))
         idle = (first == 0) | (self.thread[first - 1] != self.thread[block]) | (self.end[first - 1] <= begin)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, distinct
 from ..trace.conventions import NS_PER_UNIT
 from ..trace.errors import UsageError
 from ..trace.intervals import Span
@@ -195,7 +195,7 @@ def apply_what_if(
     if what_if.action == "scale":
         windows = [parse_window(part.value) for part in what_if.within if part.key == "window"]
         during = Span(max(one.start for one in windows), min(one.end for one in windows)) if windows else None
-        of_ranks = np.isin(graph.rank_of_row, np.unique(graph.rank_of_row[meant]))
+        of_ranks = np.isin(graph.rank_of_row, distinct(graph.rank_of_row[meant]))
         gaps = within & of_ranks if what_if.target == "cpu" else False
         return scale(graph, meant, what_if.value, gaps=gaps, during=during)
     return _changed(graph, what_if, meant, bounds)

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from ..trace.brief import brief
 from ..trace.dtypes import itemsize
 from .items import CommOp, Item, SyntheticOp
-from .step_calls import VIEWS, Call, tensor_values, walked
+from .step_calls import VIEWS, Call, is_tensor, tensor_values, walked
 from .weights import Weights, gradients_of, make_whole
 
 if TYPE_CHECKING:
     from ..reshape.shapes.followed_calls import Shapes
     from .structure import Model
+
+_FINITE = "aten::_amp_foreach_non_finite_check_and_unscale_"
 
 
 @dataclass(frozen=True)
@@ -25,11 +27,15 @@ class Clipping:
         storages: of the gradients. joined: rows of the topmost calls that take the norm of the gradients' norms.
         unknown: rows of calls whose result on parts of gradients would have to be summed over the ranks, but it is not
             known how.
+        scaled: rows of calls that look for infinite gradients, as gradient scaling does.
+        copies: storages of tensors that calls beside the optimizer take with a parameter, such as averaged weights.
     """
 
     storages: frozenset[int] = frozenset()
     joined: frozenset[int] = frozenset()
     unknown: frozenset[int] = field(default_factory=frozenset)
+    scaled: frozenset[int] = field(default_factory=frozenset)
+    copies: frozenset[int] = field(default_factory=frozenset)
 
     __repr__ = brief
 
@@ -55,9 +61,11 @@ def find_clipping(model: Model) -> Clipping:
     Anything else that makes one number of several elements of gradients is not known to be summed over ranks.
     """
     gradients = frozenset(storage for storage, _ in gradients_of(model.weights))
-    count, joined, unknown = len(model.parameters), set[int](), set[int]()
+    count, joined, unknown, scaled = len(model.parameters), set[int](), set[int](), set[int]()
     norms = False
     for call in model.after:
+        if any(inner.name == _FINITE for inner in call.walk()):
+            scaled.add(call.row)
         takes = {value[1] for inner in call.walk() for value in tensor_values(inner.record.get("inputs"))}
         if not takes.isdisjoint(gradients):
             norms |= any("norm" in inner.name for inner in call.walk())
@@ -65,7 +73,19 @@ def find_clipping(model: Model) -> Clipping:
                 unknown.add(call.row)
         elif norms and "norm" in call.name and _elements(call) == count:
             joined.add(call.row)
-    return Clipping(gradients, frozenset(joined), frozenset(unknown))
+    copies = frozenset(storage for call in walked(model.after) for storage in _with_parameters(call, model))
+    return Clipping(gradients, frozenset(joined), frozenset(unknown), frozenset(scaled), copies)
+
+
+def _with_parameters(call: Call, model: Model) -> Iterator[int]:
+    """Storages of parameters that a call takes, and of tensors with as many elements beside each in its arguments."""
+    given = [value for value in call.record.get("inputs", {}).get("values", []) if isinstance(value, list)]
+    single = [value for value in given if is_tensor(value)]
+    lists = [value for value in given if value and isinstance(value[0], list)]
+    rows = [single, *zip(*lists, strict=False)] if lists else [single]
+    for row in rows:
+        sizes = {value[3] for value in row if value[1] in model.weights.by_storage}
+        yield from (value[1] for value in row if value[3] in sizes)
 
 
 def _shrinks(call: Call, gradients: frozenset[int]) -> bool:
@@ -87,7 +107,7 @@ def whole_gradients(after: Sequence[Call], weights: Weights, shapes: Shapes) -> 
             continue
         for inner in call.walk():
             first = next(tensor_values(inner.record.get("inputs")), None)
-            owner = None if first is None else owners.get((first[1], first[2]))
+            owner = None if first is None else owners.get((first[1], first[2])) or weights.by_shard.get(first[1])
             listed = any(len(tensors) == count for tensors in inner.inputs)
             if listed or owner is not None:
                 make_whole(inner, None if listed else owner, weights, shapes)

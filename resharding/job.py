@@ -26,13 +26,14 @@ from ..trace.errors import UsageError
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .items import CommOp, RecordedOp
-from .layout import Layout, recorded_layout
+from .layout import Layout
 from .memory import Memory, memory_of
 from .not_derived import NotDerived, doubts, not_derived
 from .plan import make_plan, plan_from_dict
 from .proof import Gradients, SelfProof, gradients, prove, recorded_layout_of, scaling_in_words
 from .rank_program import Derivation
 from .rank_trace import build_trace
+from .recorded_job import recorded_layout
 from .resized_calls import ResizedCalls
 from .structure import read_model
 
@@ -199,7 +200,7 @@ class Resharded:
                 "tp": layout.tp, "dp": layout.dp, "pp": layout.pp, "zero": layout.zero, "batch": layout.batch,
                 "microbatches": self.derivation.parts, "schedule": layout.schedule, "tp_style": layout.tp_style,
                 "sequence_parallel": layout.sequence_parallel, "fsdp_wrap": layout.fsdp_wrap,
-                "no_sync": layout.no_sync, "ranks": layout.ranks,
+                "no_sync": layout.no_sync, "vocabulary": layout.vocabulary, "ranks": layout.ranks,
             },
             "recorded": {name: getattr(self.derivation.recorded, name) for name in ("tp", "dp", "pp")},
             "step_ns": self.step_ns,
@@ -336,7 +337,7 @@ def reshard(
     divided = any(name.startswith("FSDP::") for name in given[0].names)  # other ranks would have other parts
     if only_more and not divided and layout.dp > 1 and was.dp > 1 and was.tp == was.pp == 1 and plan is None:
         return Scaled(given, layout)
-    structure = read_model(given[0], step)
+    structure = read_model(given[0], step, was)
     if not structure.trains and (layout.dp > 1 or layout.pp > 1 or layout.zero or layout.sequence_parallel):
         raise UsageError(
             f"{given[0].file}: the step has no backward pass; of inference only --tp is derived (replicas, --dp, do not"

@@ -1,31 +1,24 @@
-"""A parallel layout: how many ranks each dimension has, which ranks form which groups, and that of a recording; what
-the stages of its pipeline do in which order, and how its gradients are put into buckets.
+"""A parallel layout: how many ranks each dimension has, which ranks form which groups; what the stages of its pipeline
+do in which order, and how its gradients are put into buckets.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 from ..trace.brief import brief
 from ..trace.conventions import MAX_RANKS
 from ..trace.errors import UsageError
-from ..trace.trace import Trace
 
 TensorStyle = Literal["dtensor", "megatron"]
 Schedule = Literal["1f1b", "gpipe"]
+VocabularyStyle = Literal["whole", "gather", "loss"]
 
 _PART = re.compile(r"(tp|dp|pp)=(\d+)", re.ASCII)
 _MICROBATCHES = 4
-_MARKS = {
-    "fsdp": ("FSDP::", "fsdp::"),
-    "fsdp1": ("FullyShardedDataParallel",),
-    "tp": ("Redistribute", "_ToTorchTensor"),
-    "pp": ("c10d::send", "c10d::recv_", "gloo:send", "gloo:recv", "nccl:send", "nccl:recv"),
-    "dp": ("DistributedDataParallel.forward", "torch::distributed::reducer"),
-}
 
 
 @dataclass(frozen=True)
@@ -56,6 +49,8 @@ class Layout:
         fsdp_wrap: what FSDP gathers together: None for the units of the recording, else each repeated block; "each" for
             each part that one activation enters and leaves; a number for each of those with so many elements; the
             class of a module for each such module. The rest is in the root.
+        vocabulary: embeddings and output layer over tensor-parallel ranks: "whole" on each, or divided by words, with
+            the logits gathered ("gather") or the loss computed of parts of them ("loss").
         no_sync: gradients of several microbatches are reduced after the last one only.
         bucket_mib: size of gradient buckets (the first one has 1 MiB), as DDP's `bucket_cap_mb`.
 
@@ -76,6 +71,7 @@ class Layout:
     bucket_mib: int = 25
     fsdp_wrap: str | None = None
     no_sync: bool = False
+    vocabulary: VocabularyStyle = "whole"
 
     __repr__ = brief
 
@@ -97,6 +93,10 @@ class Layout:
             raise UsageError("the schedule is 1f1b or gpipe, the style of tensor parallelism dtensor or megatron")
         if self.fsdp_wrap is not None and self.zero != 3:
             raise UsageError("fsdp_wrap is of FSDP: add zero=3 (--zero 3)")
+        if self.vocabulary not in get_args(VocabularyStyle):
+            raise UsageError("the vocabulary is whole, or divided with gather or loss")
+        if self.vocabulary != "whole" and (self.tp == 1 or self.sequence_parallel):
+            raise UsageError("a vocabulary is divided over tensor-parallel ranks, without sequence parallelism")
         if self.sequence_parallel and self.tp_style != "megatron":
             raise UsageError("sequence parallelism is derived in the style of Megatron only: add --tp-style megatron")
 
@@ -158,39 +158,6 @@ def parse_layout(text: str) -> Layout:
             raise UsageError(f"layout {text!r}: unexpected {part.strip()!r}; give for example tp=2,dp=4,pp=1")
         sizes[found[1]] = int(found[2])
     return Layout(sizes.get("tp", 1), sizes.get("dp", 1), sizes.get("pp", 1))
-
-
-def recorded_layout(traces: Sequence[Trace]) -> Layout:
-    """Recognise the layout of a recorded job: DTensor's wrappers are tensor parallel, DDP's reducer is data parallel.
-
-    Raises:
-        UsageError: it was recorded with FSDP or a pipeline, from which nothing is derived.
-
-    Example:
-        >>> recorded_layout([trace]).dp
-        2
-    """
-    trace = traces[0]
-    names = set(trace.names)
-    found = {kind for kind, marks in _MARKS.items() if any(name.startswith(marks) for name in names)}
-    world = trace.world_size or 1
-    if world == 1:
-        return Layout()
-    what = "FSDP1" if "fsdp1" in found else "a pipeline" if "pp" in found else "FSDP with tensor parallelism"
-    if "pp" in found or "fsdp1" in found or {"fsdp", "tp"} <= found:
-        raise UsageError(
-            f"{trace.file}: recorded with {what}, from which no layout is derived; "
-            "give a recording of one rank, or of tensor or data parallel ranks"
-        )
-    if "fsdp" in found:
-        return Layout(dp=world, zero=3)
-    if "tp" not in found:
-        return Layout(dp=world)
-    sizes = {len(ranks) for ranks in trace.process_groups.values() if len(ranks) > 1}
-    if "dp" not in found or len(sizes) < 2:
-        return Layout(tp=world)
-    tp = min(sizes)
-    return Layout(tp=tp, dp=world // tp)
 
 
 class Action(NamedTuple):

@@ -57,6 +57,8 @@ def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
     for call in model.calls():
         own = int(model.trace.self_ns[call.index])
         whole += own
+        if "::" not in call.name and call.children:
+            continue  # a node of autograd, whose work is in what it calls
         classes = {leaf for shape in call.shapes for leaf in leaves(shape)}
         reason = (
             _OF_DATA if not classes.isdisjoint(of_data)
@@ -104,7 +106,7 @@ def _whole_products(derivation: Derivation) -> set[int]:
         call.row for call in model.calls()
         if call.name in PRODUCTS
         and divided.isdisjoint(known := {leaf for shape in call.shapes for leaf in leaves(shape)})
-        and not batch.isdisjoint(known)
+        and (not batch or not batch.isdisjoint(known))
     }  # fmt: skip
 
 
@@ -137,6 +139,10 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
         yield row("clipping", "the sum of norms over tensor-parallel ranks or stages is left out", len(clipping.joined))
     if clipping.joined and layout.zero in (1, 2) and layout.dp > 1:
         yield row("clipping", "norms are taken of whole gradients", len(clipping.joined))
+    if clipping.scaled and (layout.tp > 1 or layout.pp > 1 or (layout.zero in (1, 2) and layout.dp > 1)):
+        yield row("gradient scaling", "whether gradients are finite is not shared over ranks", len(clipping.scaled))
+    if model.frozen and layout.zero == 3 and layout.dp > 1:
+        yield row("frozen weights", "FSDP gathers them with others, and it is not known with which", len(model.frozen))
     if clipping.unknown and (layout.zero == 3 or layout.tp > 1 or layout.pp > 1) and layout.ranks > 1:
         yield row("gradients", "what is made of them before the optimizer's step is not summed over ranks",
                   len(clipping.unknown))  # fmt: skip

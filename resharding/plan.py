@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..trace.brief import brief
 from ..trace.errors import UsageError
 from .step_calls import VIEWS, Call, walked
 from .structure import PRODUCTS, Model, Unit, contracted
+from .vocabulary import find_vocabulary
 from .weights import Parameter
 
 _VERSION = 1
@@ -24,7 +25,7 @@ class Division:
     Attributes:
         extent: its class. size: as recorded.
         columns: numbers of the parameters that have it in their first dimension; rows: in their second one.
-        unit: the unit that has it first.
+        unit: the unit that has it first. words: it is that of a vocabulary, which a layout may keep whole.
     """
 
     extent: int
@@ -32,6 +33,9 @@ class Division:
     columns: tuple[int, ...]
     rows: tuple[int, ...]
     unit: int
+    words: bool = False
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,15 @@ class Plan:
     stages: tuple[int, ...] | None = None
 
     __repr__ = brief
+
+    def without_words(self) -> Plan:
+        """The plan of a layout that keeps the vocabulary whole."""
+        return replace(self, divisions=tuple(division for division in self.divisions if not division.words))
+
+    @property
+    def words(self) -> list[Division]:
+        """The divisions of a vocabulary."""
+        return [division for division in self.divisions if division.words]
 
     @property
     def divided(self) -> set[int]:
@@ -76,7 +89,7 @@ class Plan:
             "tensor_parallel": [
                 {
                     "size": division.size, "unit": division.unit,
-                    "columns": list(division.columns), "rows": list(division.rows),
+                    "columns": list(division.columns), "rows": list(division.rows), "words": division.words,
                 }
                 for division in self.divisions
             ],
@@ -114,7 +127,12 @@ def make_plan(model: Model, recorded_tp: int = 1) -> Plan:
     Args:
         recorded_tp: tensor-parallel ranks of the recording. Where each has one head, its width is what they divide.
     """
-    return Plan(tuple(_divisions(model, recorded_tp)), tuple(_layers(model.units)))
+    divisions = _divisions(model, recorded_tp)
+    vocabulary = find_vocabulary(model)
+    known = {division.extent for division in divisions}
+    if vocabulary is not None and known.isdisjoint(vocabulary.extents):
+        divisions += [replace(_division(model, extent), words=True) for extent in vocabulary.extents]
+    return Plan(tuple(divisions), tuple(_layers(model.units)))
 
 
 def _layers(units: Sequence[Unit]) -> list[int]:
@@ -168,7 +186,7 @@ def _attention(model: Model) -> tuple[dict[int, int], set[int]]:
         if len(given) == 3 and all(len(shape) == 4 for shape in given):
             of = [model.extents.leaves(shape[1:2])[0] for shape in given]
             heads |= {other: of[0] for other in of[1:] if other != of[0]}
-            dims |= {leaf for shape in given for leaf in model.extents.leaves(shape[3:])}
+            dims |= {leaf for shape in given for leaf in model.leaves(shape[3:])}  # halves of rotary ones, too
     return heads, dims
 
 
@@ -234,7 +252,12 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
         layers = tuple(unit["number"] for unit in units if unit["layer"])
         stages = tuple(unit["stage"] for unit in units)
         divided = [
-            (tuple(map(int, division["columns"])), tuple(map(int, division["rows"])), int(division["size"]))
+            (
+                tuple(map(int, division["columns"])),
+                tuple(map(int, division["rows"])),
+                int(division["size"]),
+                bool(division.get("words")),
+            )
             for division in given["tensor_parallel"]
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -243,23 +266,29 @@ def plan_from_dict(given: Any, model: Model) -> Plan:
         ) from None
     if numbers != [[parameter.number for parameter in unit.parameters] for unit in model.units]:
         raise UsageError("the plan is of another model: its units have other parameters; write it anew with --plan")
-    found = tuple(_found(model, *names) for names in divided)
+    found = list[Division]()
+    for names in divided:
+        found.append(_found(model, *names, {division.extent for division in found}))
     if any(type(stage) is not int for stage in stages) and any(stage is not None for stage in stages):
         raise UsageError("the plan gives a stage to some of its units only; give one to all or to none")
     chosen = tuple(stage for stage in stages if type(stage) is int)
-    return Plan(found, layers, chosen or None)
+    return Plan(tuple(found), layers, chosen or None)
 
 
-def _found(model: Model, columns: tuple[int, ...], rows: tuple[int, ...], size: int) -> Division:
-    """The division that a plan names by its parameters and size."""
+def _found(
+    model: Model, columns: tuple[int, ...], rows: tuple[int, ...], size: int, words: bool, taken: Set[int]
+) -> Division:
+    """The division that a plan names by its parameters and size: of alike ones, such as the heads of queries and of
+    keys in one product, the next that is not taken."""
     by_number = {parameter.number: parameter for parameter in model.parameters}
-    leaves, value = model.extents.leaves, model.extents.value
     extents = [by_number[column].shape[0] for column in columns if column in by_number]
     extents += [by_number[row].shape[-1] for row in rows if row in by_number]
-    for extent in extents:
-        for leaf in leaves([extent]):
-            if value[leaf] == size:
-                return _division(model, leaf)
+    value = model.extents.value
+    leaves = dict.fromkeys(leaf for leaf in model.leaves(extents) if value[leaf] == size and leaf not in taken)
+    alike = [replace(_division(model, leaf), words=words) for leaf in leaves]
+    exact = [division for division in alike if (division.columns, division.rows) == (columns, rows)]
+    if alike:
+        return (exact or alike)[0]
     raise UsageError(f"the plan divides an extent of {size}, which none of the parameters {[*columns, *rows]} has")
 
 

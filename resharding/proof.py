@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..trace.brief import brief
 from ..trace.index import CallIndex
 from .items import CommOp, RecordedOp, SyntheticOp
 from .layout import Layout
+from .recorded_job import recorded_issues
 from .step_calls import VIEWS, Call, walked
 
 if TYPE_CHECKING:
@@ -30,10 +28,10 @@ _BOOKKEEPING = frozenset({
 })  # fmt: skip
 """Copies and scalars, of which layouts have their own."""
 _ISSUED = {
+    "allgather_into_tensor_coalesced_": "all_gather",
     "allreduce_": "all_reduce", "allreduce_coalesced_": "all_reduce", "_allgather_base_": "all_gather",
     "_reduce_scatter_base_": "reduce_scatter", "broadcast_": "broadcast", "send": "send", "recv_": "recv",
 }  # fmt: skip
-_ISSUE = re.compile(r"c10d::(\w+)")
 _NAMED = 8
 """So many differences are named; all are counted."""
 
@@ -176,22 +174,12 @@ def _recorded_comms(model: Model) -> list[_Comm]:
     return [_communication(trace, call) for call in recorded_issues(trace, *model.window)]
 
 
-def recorded_issues(trace: Trace, begin: int, end: int) -> Iterator[CallIndex]:
-    """The calls with which a step issues communication, in order."""
-    calls, names = trace.calls, trace.names
-    codes = [code for code, name in enumerate(names) if _ISSUE.fullmatch(name)]
-    chosen = np.flatnonzero(np.isin(calls.name, codes) & (calls.ts >= begin) & (calls.end <= end))
-    for call in chosen[np.argsort(calls.ts[chosen], kind="stable")].tolist():
-        if not names[calls.name[call]].startswith(("c10d::barrier", "c10d::monitored")):
-            yield CallIndex(call)
-
-
 def _communication(trace: Trace, call: CallIndex) -> _Comm:
-    issued = _ISSUE.fullmatch(trace.names[trace.calls.name[call]])
-    name = issued[1] if issued is not None else ""
+    name = trace.names[trace.calls.name[call]].removeprefix("c10d::")
     signature = trace.signature_of(call)
     tensors = signature.tensors if signature is not None else ()
-    takes = tensors[1:] if name in ("_allgather_base_", "_reduce_scatter_base_") else tensors
+    gives = name in ("_allgather_base_", "_reduce_scatter_base_", "allgather_into_tensor_coalesced_")
+    takes = tensors[1:] if gives else tensors
     return _ISSUED.get(name, name), sum(tensor.numel for tensor in takes)
 
 

@@ -23,6 +23,7 @@ from .plan import Partial, Plan, partial_results, single_heads
 from .sequence_regions import SequenceRegions
 from .step_calls import VIEWS, Call, walked
 from .structure import Model, Unit
+from .vocabulary import VocabularyRegions, find_vocabulary
 from .weights import ACCUMULATE, Buffer, Parameter
 from .wraps import Wrap, chosen_wraps
 
@@ -46,7 +47,9 @@ class Derivation:
     __repr__ = brief
 
     def __post_init__(self) -> None:
-        _ = self.changed, self.stages, self.wraps, self.regions is None or self.regions.outside
+        if self.layout.vocabulary == "whole":
+            object.__setattr__(self, "plan", self.plan.without_words())
+        _ = self.changed, self.stages, self.wraps, self.regions is None or self.regions.outside, self.vocabulary
 
     @cached_property
     def recorded_calls(self) -> Mapping[CallIndex, RecordedCall]:
@@ -85,7 +88,9 @@ class Derivation:
                 f"{model.trace.file}: no pair of products is found that tensor parallelism can divide; choose tp=1"
             )
         for division in self.plan.divisions:
-            whole = division.size * self.recorded.tp
+            whole = division.size * (1 if division.words else self.recorded.tp)
+            if division.words and whole % layout.tp:
+                raise UsageError(f"a vocabulary of {whole} words does not divide over tp={layout.tp} ranks")
             if whole % layout.tp:
                 heads = [shape[1:2] for given in model.attentions() for shape in given if len(shape) == 4]
                 of_heads = any(division.extent in model.extents.leaves(extents) for extents in heads)
@@ -276,6 +281,19 @@ class Derivation:
         partial = {result.call.row for result in self._partial if not result.forward}
         return SequenceRegions(self.model, self.layout, self.plan.divided, partial, self.changed)
 
+    @cached_property
+    def vocabulary(self) -> VocabularyRegions | None:
+        """What divided words change, None where the vocabulary is whole."""
+        if self.layout.vocabulary == "whole":
+            return None
+        found = find_vocabulary(self.model)
+        if found is None or self.recorded.tp > 1 or not self.plan.words:
+            why = "in it: no output layer has as many rows as an embedding" if found is None else (
+                "whole in the plan" if self.recorded.tp == 1 else "divided from recordings of one tensor-parallel rank"
+            )  # fmt: skip
+            raise UsageError(f"{self.model.trace.file}: no vocabulary is {why}; leave --vocab-parallel out")
+        return VocabularyRegions(self.model, self.layout, found, self.changed)
+
     def program(self, rank: int) -> list[Item]:
         """What a rank runs, in the order of its host."""
         return list(_Rank(self, self.layout.coordinates(rank)).items())
@@ -326,8 +344,9 @@ class _Rank:
             yield from self.of.regions.sum_of_gradients(self.of.parameters(self.at.pp))
         if self.buckets:
             yield CommWait(tuple(f"bucket {k}" for k in range(len(self.buckets))))
-        yield from self._between()
+        yield from self._beside(behind=False)
         yield from self._optimizer()
+        yield from self._beside(behind=True)
 
     def _reduces(self, microbatch: int) -> bool:
         """Gradients are communicated after the backward of a microbatch."""
@@ -343,8 +362,8 @@ class _Rank:
         return [unit for unit, stage in zip(units, self.of.stages, strict=True) if stage == self.at.pp]
 
     def _recorded(self, calls: Iterable[Call], microbatch: int) -> Iterator[Item]:
-        for call in calls:
-            yield RecordedOp(call, self.of.changed, microbatch, self.of._after(call))
+        items = (RecordedOp(call, self.of.changed, microbatch, self.of._after(call)) for call in calls)
+        yield from items if self.of.vocabulary is None else self.of.vocabulary.apply(items)
 
     def _within(self, items: Iterator[Item], unit: Unit | None, *, forward: bool) -> Iterator[Item]:
         """Items of a unit, or of the loss, with the sequence divided where the layout wants that."""
@@ -486,11 +505,13 @@ class _Rank:
             assert self.shard is not None
             yield dtype, size, own, [self.shard.padded(sizes) for sizes in own]
 
-    def _between(self) -> Iterator[Item]:
-        """What runs between backward and the optimizer, such as clipping: with FSDP on parts of the gradients."""
+    def _beside(self, *, behind: bool) -> Iterator[Item]:
+        """What runs between backward and the optimizer, such as clipping, or behind it, such as averages of weights:
+        with FSDP on parts of gradients and parameters."""
         clipping = self.of.clipping
+        first = min((step.ts for step, _ in self.model.optimizer), default=0)
         for call in self.model.after:
-            if all(inner.name in VIEWS for inner in call.walk()):
+            if all(inner.name in VIEWS for inner in call.walk()) or (call.ts > first > 0) != behind:
                 continue
             if not self.gathers:
                 yield from self._recorded([call], 0)
@@ -498,7 +519,10 @@ class _Rank:
             assert self.shard is not None
             if call.row in clipping.joined:
                 yield from clipping.reduced(call, self.layout.dp)
-            yield RecordedOp(call, self.of.changed, shard=self.shard, divided=clipping.storages)
+            divided = clipping.storages | clipping.copies
+            yield RecordedOp(call, self.of.changed, shard=self.shard, divided=divided)
+            if call.row in clipping.scaled:
+                yield CommOp("all_reduce", "dp", (1,), 1, "float32", 4, functional=True)
 
     def _message(self, action: Action) -> CommOp:
         forward = action.what.endswith("forward")

@@ -63,6 +63,9 @@ _KINDS = {
     "send": _Kind(SEND, "c10d::send", "send", "ncclDevKernel_SendRecv"),
     "recv": _Kind(RECV, "c10d::recv_", "recv", "ncclDevKernel_SendRecv"),
 }  # fmt: skip
+_GATHERED = "c10d::allgather_into_tensor_coalesced_"
+"""By which functional collectives issue an all-gather."""
+_FUNCTIONAL = {"all_gather": "all_gather_into_tensor"}
 _GLOO = {"reduce_scatter": "all_reduce"}
 """Collectives that Gloo runs as others."""
 _ET_TYPES = {
@@ -316,10 +319,14 @@ class _Builder:
         own = _arguments([tensor], [shape], [kind])
         outer = None
         if item.functional:
-            inputs = _arguments([tensor, "sum", name], [shape, [], []], [kind, "String", "String"])
-            outer = self._node(f"_c10d_functional::{item.kind}", parent, 1, (inputs, None))
+            how: tuple[Any, str] = ("sum", "String") if item.kind == "all_reduce" else (len(group), "Int")
+            inputs = _arguments([tensor, how[0], name], [shape, [], []], [kind, how[1], "String"])
+            called = _FUNCTIONAL.get(item.kind, item.kind)
+            outer = self._node(f"_c10d_functional::{called}", parent, 1, (inputs, None))
         issued = self._issued(item, tensor, kind)
-        issue = self._node(_KINDS[item.kind].issue, parent if outer is None else outer.id, 1, (issued, None))
+        gathers = item.functional and item.kind == "all_gather"
+        name_of_issue = _GATHERED if gathers else _KINDS[item.kind].issue
+        issue = self._node(name_of_issue, parent if outer is None else outer.id, 1, (issued, None))
         self.now += _ISSUE_NS
         end, run = self._run(item, issue.id, own, self._metadata(item, group, name))
         issue.close(begin, self.now, self.now - begin)

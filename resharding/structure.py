@@ -23,6 +23,7 @@ from .clipping import whole_gradients
 from .data_parallel import recorded_buffers, trace_is_ddp, without_buffers
 from .gradients import assign_gradients
 from .items import Shard
+from .layout import Layout
 from .passes import split_step
 from .step_calls import COMMUNICATES, Call, check_eager, read_step, step_window, tensor_values, walked
 from .weights import ACCUMULATE, Buffer, Parameter, Weights, find_buffers, find_weights
@@ -87,6 +88,7 @@ class Model:
         further: passes after the first one, whose gradients are added to its own.
         weights: how parameters were found. buffers: other tensors of the model.
         wraps: units of FSDP as recorded, empty for other recordings. blocks: those that follow from repeated calls.
+        frozen: weights of layers that the optimizer does not change.
         own_buffers: a data-parallel recording shows the buffers; else they are inferred.
         optimizer_parts: of how many parts of parameters the recorded optimizer had one.
         unmatched: gradients that no parameter is known for.
@@ -112,6 +114,7 @@ class Model:
     wraps: list[Wrap] = field(default_factory=list)
     blocks: list[Wrap] = field(default_factory=list)
     own_buffers: bool = False
+    frozen: list[Buffer] = field(default_factory=list)
     optimizer_parts: int = 1
     unmatched: int = 0
     data: list[Shape] = field(default_factory=list)
@@ -199,12 +202,15 @@ def contracted(call: Call) -> tuple[int, ...]:
     return shape[-1:] if shape else ()
 
 
-def read_model(trace: Trace, step: int | None = None) -> Model:
+def read_model(trace: Trace, step: int | None = None, layout: Layout | None = None) -> Model:
     """Recognise the structure of a recorded step of training, or of inference, which has a forward pass alone.
 
     Units are cut where one single activation is alive, as between residual blocks, and where a repeated block begins.
     Calls of backward belong to the unit whose forward has their sequence numbers; gradients are those of parameters by
     memory, where that is not known by shape, last used first.
+
+    Args:
+        layout: that of the recorded job; None for data parallelism over all ranks.
 
     Raises:
         UsageError: no parameters, or no tensors are recorded, passes differ, or a step of inference replays graphs.
@@ -224,8 +230,8 @@ def read_model(trace: Trace, step: int | None = None) -> Model:
     buffered = recorded_buffers(trace, *window)
     passes = [(without_buffers(forward) if buffered else forward, backward) for forward, backward in recorded.passes]
     forward = [call for part, _ in passes for call in part]
-    world = trace.world_size or 1
-    part = Shard(world, trace.rank or 0, flat=False) if gathered else None
+    parts, index = _place_in_data_parallel(trace, layout)
+    part = Shard(parts, index, flat=False) if gathered else None
     weights = find_weights(recorded.steps, shapes, forward, gathered, part)
     extents = shapes.extents
     sizes = {parameter.number: prod(extents.sizes(parameter.shape)) for parameter in weights.parameters}
@@ -247,19 +253,26 @@ def read_model(trace: Trace, step: int | None = None) -> Model:
         trace, extents, units, weights.parameters, recorded.before, loss, loss_backward, after,
         weights.optimizer, batches[0], given, further, weights,
         wraps=wraps, blocks=block_wraps, own_buffers=bool(buffered) or trace_is_ddp(trace),
-        optimizer_parts=world if gathered else 1,
+        optimizer_parts=parts if gathered else 1,
         data=[source.shape for source in shapes.sources if source.data],
         step=top, window=window,
         left_out=_without(recorded.after, after),
     )  # fmt: skip
-    model.buffers = buffered or (
-        [] if model.own_buffers else find_buffers(weights, forward, set(model.batches), shapes)
-    )
+    inferred, model.frozen = find_buffers(weights, forward, set(model.batches), shapes)
+    model.buffers = buffered or ([] if model.own_buffers else inferred)
     _relate_inner(model)
     model.unmatched = assign_gradients(model, gathered)
     for wrap in (*wraps, *block_wraps):
         wrap.units = _span(wrap, units, weights)
     return model
+
+
+def _place_in_data_parallel(trace: Trace, layout: Layout | None) -> tuple[int, int]:
+    """Over how many ranks FSDP divides, and which of them the recorded one is."""
+    world, rank = trace.world_size or 1, trace.rank or 0
+    if layout is None or layout.ranks != world:
+        return world, rank
+    return layout.dp, layout.coordinates(min(max(rank, 0), world - 1)).dp
 
 
 def _without(calls: Sequence[Call], kept: Sequence[Call]) -> list[Call]:
@@ -328,21 +341,23 @@ def _first_use(calls: Sequence[Call], weights: Weights) -> int:
 def _batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
     """Of each pass the class that is the first extent of most of what operators with weights take as data, −1 for none.
 
-    Extents along which operators mix elements count where there are no others: a sequence may come first.
+    Extents along which operators mix elements count where there are no others: a sequence may come first. Where most
+    such data has one sample, none is found: its extent is not told from others of one, and the next is a sequence.
     """
     pass_of = {call.row: k for k, part in enumerate(passes) for call in walked(part)}
     fixed, leaves = shapes.extents.fixed(), shapes.extents.leaves
     mixed = set(leaves(shapes.mixed))
     found = []
     for k in range(len(passes)):
-        votes = Counter[int]()
+        votes, single = Counter[int](), Counter[bool]()
         for row, outer in zip(shapes.voters, shapes.votes, strict=True):
             if pass_of.get(row, 0 if len(passes) == 1 else -1) == k:
                 classes = leaves(outer)
+                single.update([shapes.extents.sizes(outer)[0] == 1] if len(outer) > 1 else ())
                 apart = [root for root in classes if root not in mixed and root not in fixed]
                 votes.update((apart or classes)[:1])
         ranked = [root for root, _ in votes.most_common() if root not in fixed and shapes.extents.value[root] > 1]
-        found.append(ranked[0] if ranked else -1)
+        found.append(ranked[0] if ranked and single[True] <= single[False] else -1)
     return found
 
 
@@ -384,9 +399,11 @@ def _alive(trace: Trace, forward: Sequence[Call], weights: Weights) -> Iterator[
     """How many activations are alive after each call of forward: results that later calls take, and what the model is
     given.
 
-    What is made before the first call with parameters is data; a number that is given again is another tensor.
+    What is made before the first call with parameters is data; a number that is given again is another tensor. One that
+    no call has returned, in the memory of an activation, is that under another number (FSDP's hooks make such ones).
     """
     alias = _aliases(trace)
+    made_in: dict[int, list[int]] = {}  # by storage the last activation that was made there
     lives: dict[int, list[int]] = {}
     ended: list[list[int]] = []
     begin = next((at for at, call in enumerate(forward) if _takes(call, weights)), 0)
@@ -396,9 +413,12 @@ def _alive(trace: Trace, forward: Sequence[Call], weights: Weights) -> Iterator[
     outside = set[int]()
     for place, call in enumerate(forward):
         for inner in call.walk():
-            taken = set[int]()
+            taken, storages = set[int](), set[int]()
             for value in tensor_values(inner.record.get("inputs")):
+                storages.add(value[1])
                 number = alias.get(value[0], value[0])
+                if number not in lives and number not in outside and made_in.get(value[1], [])[1:] == value[2:4]:
+                    number = alias[value[0]] = made_in[value[1]][0]
                 taken.add(number)
                 if number in lives:
                     lives[number][1] = place
@@ -410,6 +430,8 @@ def _alive(trace: Trace, forward: Sequence[Call], weights: Weights) -> Iterator[
                 if place >= begin and not known and number not in outside and weights.of(value) is None:
                     ended += [lives[number]] if number in lives else []
                     lives[number] = [place, place]
+                    if value[1] not in storages:
+                        made_in[value[1]] = [number, *value[2:4]]
     change = [0] * len(forward)
     for first, last in (*ended, *lives.values()):
         if last > first:

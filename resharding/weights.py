@@ -407,11 +407,16 @@ def _of_lists(call: Call, parameters: Sequence[Parameter]) -> Iterator[tuple[Seq
 
 def find_buffers(
     weights: Weights, forward: Sequence[Call], batch: set[int], shapes: Shapes
-) -> list[Buffer]:  # fmt: skip
+) -> tuple[list[Buffer], list[Buffer]]:  # fmt: skip
     """Tensors from outside that are neither parameters nor of a sample: what forward writes (running statistics), and
-    constants without an extent of the batch, in order of use."""
+    constants without an extent of the batch, in order of use.
+
+    Returns:
+        the buffers; and frozen weights, which are what layers take as weights.
+    """
     written = _written(forward)
-    found: list[Buffer] = []
+    found, frozen = list[Buffer](), list[Buffer]()
+    of_layers = _frozen_weights(forward)
     made = {
         number for call in walked(forward)
         for number in set(call.tensor_ids("outputs")) - set(call.tensor_ids("inputs"))
@@ -424,7 +429,18 @@ def find_buffers(
             continue
         of_samples = not batch.isdisjoint(shapes.extents.leaves(given.shape)) or (sizes[:1] and sizes[0] in recorded)
         if storage in written or (sizes and not of_samples):
-            found.append(Buffer(sizes, given.dtype, given.itemsize, storage in written))
+            buffer = Buffer(sizes, given.dtype, given.itemsize, storage in written)
+            (frozen if not buffer.written and storage in of_layers else found).append(buffer)
+    return found, frozen
+
+
+def _frozen_weights(forward: Sequence[Call]) -> set[int]:
+    """Storages of the weights and biases of layers; a batch norm's statistics are none."""
+    found = set[int]()
+    for call in walked(forward):
+        values = call.record.get("inputs", {}).get("values", [])
+        for place in (1, 2) if "batch_norm" in call.name else _weight_places(call.name):
+            found |= {tensor[1] for tensor in tensor_values(values[place : place + 1])}
     return found
 
 

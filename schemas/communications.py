@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, matching, positions
+from ..trace.columns import IntColumn, matching, positions, without
 from ..trace.comm_kernels import Comm
 from ..trace.conventions import MAX_RANKS
 from ..trace.kinds import CPU, GPU
@@ -164,7 +164,7 @@ def backend_rows(trace: Trace, communicating: IntColumn) -> IntColumn:
     Gloo copies a collective's buffers in and out on its threads; the time is the collective's.
     """
     runs = communicating[trace.kind[communicating] != GPU]
-    rows = np.setdiff1d(np.flatnonzero((trace.kind == CPU) & trace.timed), runs)
+    rows = without(np.flatnonzero((trace.kind == CPU) & trace.timed), runs)
     runs = runs[np.argsort(trace.ts[runs], kind="stable")]
     until = np.maximum.accumulate(trace.finish[runs])
     at = np.searchsorted(trace.ts[runs], trace.ts[rows], side="right") - 1

@@ -19,7 +19,7 @@ from .conventions import EDGE_KINDS, MAX_NS, STRUCTURAL
 from .counterparts import Counterparts
 from .errors import TraceFormatError
 from .generated import GeneratedKernels
-from .index import Column, Positions, Row, as_column, as_positions
+from .index import ColumnOf, Positions, Row, as_column, as_positions
 from .kinds import CPU, GPU, RUNTIME
 from .stacks import Stacks
 from .tables import MemoryEvents, UnattachedEvents
@@ -136,7 +136,7 @@ class TraceBuilder:
         generated: GeneratedKernels | None = None,
         captured: CapturedGraphs | None = None,
         counterparts: Counterparts | None = None,
-        thread: Column[Row, np.int64] | None = None,
+        thread: ColumnOf[Row, np.int64] | None = None,
         notes: tuple[str, ...] = (),
     ) -> Trace:
         """The trace of the rows, with what follows from all of them.
@@ -221,7 +221,7 @@ def parent_rows(ids: IntColumn, parent: IntColumn) -> Positions[Row, Row]:
 def threads_of_rows(
     kind: npt.NDArray[np.int8], tid: IntColumn, parent_row: IntColumn, codes: npt.NDArray[np.integer],
     tids: Sequence[int | str], *, same_tids: bool,
-) -> Column[Row, np.int64]:  # fmt: skip
+) -> ColumnOf[Row, np.int64]:  # fmt: skip
     """`Trace.thread`: that of a runtime call is the one of most of the ops that call from its Kineto thread.
 
     Args:

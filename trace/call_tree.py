@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from .brief import brief
 from .columns import IntColumn, distinct_rows, run_starts
-from .index import CallIndex, Column, Positions, as_column, as_positions
+from .index import CallIndex, ColumnOf, Positions, as_column, as_positions
 
 Mask = npt.NDArray[np.bool_]
 
@@ -47,8 +47,8 @@ class CallTree:
         return as_positions(np.concatenate(found))
 
     def totals(
-        self, parent: Positions[CallIndex, CallIndex], values: Column[CallIndex, np.int64]
-    ) -> Column[CallIndex, np.int64]:
+        self, parent: Positions[CallIndex, CallIndex], values: ColumnOf[CallIndex, np.int64]
+    ) -> ColumnOf[CallIndex, np.int64]:
         """Of each call the sum of the values of it and of all calls below it."""
         total = values.copy()
         for rows in reversed(levels(parent)[1:]):
@@ -72,7 +72,7 @@ class Hierarchy:
     """
 
     top: Positions[CallIndex, CallIndex]
-    path: Column[CallIndex, np.int64]
+    path: ColumnOf[CallIndex, np.int64]
     tree_parent: IntColumn
     tree_name: IntColumn
 

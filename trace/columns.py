@@ -91,6 +91,24 @@ def distinct(values: IntColumn) -> IntColumn:
     return ordered[run_starts(ordered)]
 
 
+def without(values: IntColumn, gone: IntColumn) -> IntColumn:
+    """Those of some values that are not among others; sorted, without repetitions. What `np.setdiff1d` does, which
+    hashes, too."""
+    left: IntColumn = distinct(values)
+    return left[~among(left, gone)]
+
+
+def among(values: IntColumn, others: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+    """Which values are among others; bool, one entry a value. For numbers far apart, where `np.isin` hashes and sorts
+    both; for small ones it is as good."""
+    known: IntColumn = distinct(np.asarray(others, np.int64))
+    if not len(known):
+        return np.zeros(len(values), np.bool_)
+    at = np.minimum(np.searchsorted(known, values), len(known) - 1)
+    found: npt.NDArray[np.bool_] = known[at] == values
+    return found
+
+
 def distinct_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
     """The distinct rows of some columns of one length, ascending, int64 (k, columns); and of each row which one it is.
 

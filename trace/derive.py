@@ -12,7 +12,7 @@ from .call_tree import nearest
 from .captured import CaptureLinks, captured_calls
 from .columns import IntColumn, distinct, inverse_positions, mask_at, matching, scatter
 from .conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
-from .index import CallIndex, Column, GpuIndex, Positions, Row, RuntimeIndex, as_column, as_positions
+from .index import CallIndex, ColumnOf, GpuIndex, Positions, Row, RuntimeIndex, as_column, as_positions
 from .kinds import CPU, GPU, RUNTIME
 from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Tables, reasons
 from .tensors import SignatureTable, numbers_matter
@@ -44,7 +44,7 @@ def tables_of(trace: Trace) -> Tables:
     return Tables(signatures.values, calls, runtime, gpu, captured_calls(trace, signatures))
 
 
-def _in_order(wanted: npt.NDArray[np.bool_], key: Column[Row, np.int64]) -> Positions[Any, Row]:
+def _in_order(wanted: npt.NDArray[np.bool_], key: ColumnOf[Row, np.int64]) -> Positions[Any, Row]:
     rows = np.flatnonzero(wanted)
     return as_positions(rows[np.argsort(key[rows], kind="stable")])
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from .columns import IntColumn
 
-__all__ = ["CallIndex", "Column", "GpuIndex", "Positions", "Row", "RuntimeIndex", "as_column", "as_positions"]
+__all__ = ["CallIndex", "ColumnOf", "GpuIndex", "Positions", "Row", "RuntimeIndex", "as_column", "as_positions"]
 
 Row = NewType("Row", int)
 """Row of a `Trace`."""
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     class WrongIndex:
         """What a column gives for an index into another table."""
 
-    class Column(np.ndarray[Any, np.dtype[Scalar]], Generic[Source, Scalar]):
-        """A column of one table: `Column[CallIndex, np.int64]` has one entry a call."""
+    class ColumnOf(np.ndarray[Any, np.dtype[Scalar]], Generic[Source, Scalar]):
+        """A column of one table: `ColumnOf[CallIndex, np.int64]` has one entry a call."""
 
         @overload  # type: ignore[override]
         def __getitem__(self, at: Source) -> Any: ...
@@ -48,14 +48,14 @@ if TYPE_CHECKING:
         @overload
         def __getitem__(self, at: int) -> Any: ...
         @overload
-        def __getitem__(self, at: Positions[_Other, Source]) -> Column[_Other, Scalar]: ...
+        def __getitem__(self, at: Positions[_Other, Source]) -> ColumnOf[_Other, Scalar]: ...
         @overload
         def __getitem__(self, at: Positions[Any, Any]) -> WrongIndex: ...
         @overload
         def __getitem__(self, at: slice | list[int] | npt.NDArray[Any]) -> npt.NDArray[Scalar]: ...
         def __getitem__(self, at: Any) -> Any: ...
 
-    class Positions(Column[Source, np.int64], Generic[Source, Target]):
+    class Positions(ColumnOf[Source, np.int64], Generic[Source, Target]):
         """A column of positions: `Positions[GpuIndex, CallIndex]` has for each GPU event a position in the calls."""
 
         @overload  # type: ignore[override]
@@ -74,12 +74,12 @@ if TYPE_CHECKING:
         def tolist(self) -> list[Target]: ...  # type: ignore[override]
 
 else:
-    Column = Positions = np.ndarray
+    ColumnOf = Positions = np.ndarray
 
 
-def as_column(values: npt.NDArray[Scalar]) -> Column[Any, Scalar]:
+def as_column(values: npt.NDArray[Scalar]) -> ColumnOf[Any, Scalar]:
     """A computed array as a column of whichever table it is put into."""
-    return cast("Column[Any, Scalar]", values)
+    return cast("ColumnOf[Any, Scalar]", values)
 
 
 def as_positions(values: IntColumn) -> Positions[Any, Any]:

@@ -73,7 +73,8 @@ class Library(Suggests):
 
         Args:
             what_ifs: such as "kernel*0.5", applied in order.
-            network: such as "bandwidth=25,latency=5us", what communications are priced on first.
+            network: such as "bandwidth=25,latency=5us", what communications are priced on first; the result's
+                `answer_range` says how far the makespan may be off, and why.
 
         Raises:
             ConvertError: no row of the trace has a time.

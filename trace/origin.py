@@ -13,7 +13,7 @@ from .brief import brief
 from .call_tree import nearest
 from .columns import IntColumn, distinct_rows, matching, run_starts, scatter
 from .comm_kernels import is_comm_kernel
-from .index import CallIndex, Column, GpuIndex, Positions, as_column, as_positions
+from .index import CallIndex, ColumnOf, GpuIndex, Positions, as_column, as_positions
 from .kinds import (
     ACCUMULATION,
     BACKWARD,
@@ -80,15 +80,15 @@ class Origin:
             known, the one that launched its counterpart in another iteration; −1 for none.
     """
 
-    phase: Column[CallIndex, np.int8]
+    phase: ColumnOf[CallIndex, np.int8]
     forward: Positions[CallIndex, CallIndex]
-    through: Column[CallIndex, np.int8]
-    entry: Column[CallIndex, np.int64]
-    module: Column[CallIndex, np.int64]
+    through: ColumnOf[CallIndex, np.int8]
+    entry: ColumnOf[CallIndex, np.int64]
+    module: ColumnOf[CallIndex, np.int64]
     modules: list[tuple[str, ...]]
-    gpu_phase: Column[GpuIndex, np.int8]
-    gpu_entry: Column[GpuIndex, np.int64]
-    gpu_module: Column[GpuIndex, np.int64]
+    gpu_phase: ColumnOf[GpuIndex, np.int8]
+    gpu_entry: ColumnOf[GpuIndex, np.int64]
+    gpu_module: ColumnOf[GpuIndex, np.int64]
     gpu_call: Positions[GpuIndex, CallIndex]
 
     __repr__ = brief

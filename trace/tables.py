@@ -13,7 +13,7 @@ from .brief import brief
 from .columns import IntColumn, grouped
 from .comm_kernels import Comm
 from .conventions import UNATTACHED_REASONS
-from .index import CallIndex, Column, GpuIndex, Positions, Row, RuntimeIndex, as_column, as_positions
+from .index import CallIndex, ColumnOf, GpuIndex, Positions, Row, RuntimeIndex, as_column, as_positions
 from .tensors import Signature
 
 T = TypeVar("T", bound="_Table")
@@ -59,13 +59,13 @@ class Calls(_Table):
         source: int64, row of the `Trace`.
     """
 
-    name: Column[CallIndex, np.int32]
-    kind: Column[CallIndex, np.int8]
+    name: ColumnOf[CallIndex, np.int32]
+    kind: ColumnOf[CallIndex, np.int8]
     parent: Positions[CallIndex, CallIndex]
-    thread: Column[CallIndex, np.int64]
-    ts: Column[CallIndex, np.int64]
-    end: Column[CallIndex, np.int64]
-    signature: Column[CallIndex, np.int32]
+    thread: ColumnOf[CallIndex, np.int64]
+    ts: ColumnOf[CallIndex, np.int64]
+    end: ColumnOf[CallIndex, np.int64]
+    signature: ColumnOf[CallIndex, np.int32]
     source: Positions[CallIndex, Row]
 
     __repr__ = brief
@@ -90,12 +90,12 @@ class RuntimeCalls(_Table):
         source: int64, as in `Calls`.
     """
 
-    name: Column[RuntimeIndex, np.int32]
-    thread: Column[RuntimeIndex, np.int64]
-    ts: Column[RuntimeIndex, np.int64]
-    end: Column[RuntimeIndex, np.int64]
+    name: ColumnOf[RuntimeIndex, np.int32]
+    thread: ColumnOf[RuntimeIndex, np.int64]
+    ts: ColumnOf[RuntimeIndex, np.int64]
+    end: ColumnOf[RuntimeIndex, np.int64]
     call: Positions[RuntimeIndex, CallIndex]
-    launches: Column[RuntimeIndex, np.bool_]
+    launches: ColumnOf[RuntimeIndex, np.bool_]
     source: Positions[RuntimeIndex, Row]
 
     __repr__ = brief
@@ -123,28 +123,28 @@ class GpuEvents(_Table):
             none; see `trace.counterparts`. same_module: bool, whether that is at the same place of the model.
     """
 
-    name: Column[GpuIndex, np.int32]
-    category: Column[GpuIndex, np.int32]
-    ts: Column[GpuIndex, np.int64]
-    dur: Column[GpuIndex, np.int64]
-    device: Column[GpuIndex, np.int64]
-    stream: Column[GpuIndex, np.int64]
+    name: ColumnOf[GpuIndex, np.int32]
+    category: ColumnOf[GpuIndex, np.int32]
+    ts: ColumnOf[GpuIndex, np.int64]
+    dur: ColumnOf[GpuIndex, np.int64]
+    device: ColumnOf[GpuIndex, np.int64]
+    stream: ColumnOf[GpuIndex, np.int64]
     call: Positions[GpuIndex, CallIndex]
     runtime: Positions[GpuIndex, RuntimeIndex]
-    reason: Column[GpuIndex, np.int8]
-    bytes: Column[GpuIndex, np.int64]
+    reason: ColumnOf[GpuIndex, np.int8]
+    bytes: ColumnOf[GpuIndex, np.int64]
     comm: dict[int, Comm]
     source: Positions[GpuIndex, Row]
-    captured_by: Column[GpuIndex, np.int64]
-    captured_link: Column[GpuIndex, np.int8]
-    graph_replay: Column[GpuIndex, np.int64]
+    captured_by: ColumnOf[GpuIndex, np.int64]
+    captured_link: ColumnOf[GpuIndex, np.int8]
+    graph_replay: ColumnOf[GpuIndex, np.int64]
     counterpart: Positions[GpuIndex, Row]
-    same_module: Column[GpuIndex, np.bool_]
+    same_module: ColumnOf[GpuIndex, np.bool_]
 
     __repr__ = brief
 
     @property
-    def end(self) -> Column[GpuIndex, np.int64]:
+    def end(self) -> ColumnOf[GpuIndex, np.int64]:
         """int64 ns, ts + dur."""
         return as_column(self.ts + self.dur)
 

@@ -20,12 +20,18 @@ def terminal_width() -> int:
 
 
 def render(
-    title: str, heads: Sequence[str], rows: Sequence[Sequence[Cell]], width: int, above: Sequence[str] | None = None
+    title: str,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    width: int,
+    above: Sequence[str] | None = None,
+    below: Sequence[Sequence[str]] | None = None,
 ) -> str:
     """A table: the first column holds names and takes the room that is left, the others are set to the right.
 
     Where they do not fit side by side, a row and the heads take several lines, with as many columns in each. Cells of
-    None are left empty; `above` has a line for each row, shown above it.
+    None are left empty; `above` has a line for each row, shown above it, `below`
+    lines for each.
 
     Example:
         >>> print(render("kernels", ["name", "count", "mean µs"], [["gemm", 12, "3.40"]], 80))
@@ -46,6 +52,8 @@ def render(
             right = (cell.rjust(room) for cell, room in zip(cells[first:], slots, strict=False))
             line = "  ".join([shorten("" if first else name, names).ljust(names), *right]).rstrip()
             lines += [line] if line or not first else []
+        if below is not None and at:
+            lines += (shorten(line, width) for line in below[at - 1])
     return "\n".join(lines)
 
 

@@ -104,7 +104,16 @@ def running_max(values: IntColumn, first: npt.NDArray[np.bool_]) -> IntColumn:
         >>> running_max(np.array([3, 1, 2, 1]), np.array([True, False, True, False]))
         array([3, 3, 2, 2])
     """
+    if not len(values):
+        return values
+    group: IntColumn = np.cumsum(first)
+    least = int(values.min())
+    room = int(values.max()) - least + 1
+    if room * (int(group[-1]) + 1) < 2**62:
+        shift = group * room - least
+        result: IntColumn = np.maximum.accumulate(values + shift) - shift
+        return result
     ordered, rank = np.unique(values, return_inverse=True)
-    group = np.cumsum(first) * len(ordered)
-    result: IntColumn = ordered[np.maximum.accumulate(group + rank.reshape(-1)) - group]
+    group = group * len(ordered)
+    result = ordered[np.maximum.accumulate(group + rank.reshape(-1)) - group]
     return result

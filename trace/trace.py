@@ -24,7 +24,7 @@ from .derive import device_properties, tables_of
 from .errors import ConvertError
 from .generated import GeneratedKernels
 from .host_waits import MAX_SKEW_NS
-from .index import CallIndex, Column, GpuIndex, Positions, Row, as_column, as_positions
+from .index import CallIndex, ColumnOf, GpuIndex, Positions, Row, as_column, as_positions
 from .inferred_steps import repeated_steps
 from .intervals import Span
 from .kernel_kinds import is_device_copy, is_device_wait
@@ -141,42 +141,42 @@ class Trace(Library):
     summary: dict[str, Any]
     flat: bool
     texts: RecordStore
-    kind: Column[Row, np.int8] = field(metadata=_row(np.int8, None, "CPU, GPU or RUNTIME"))
-    structural: Column[Row, np.bool_] = field(metadata=_row(np.bool_, None, "process and thread nodes, no calls"))
-    id: Column[Row, np.int64] = field(metadata=_row(np.int64, None, "unique"))
-    parent: Column[Row, np.int64] = field(metadata=_row(np.int64, -1, "the caller's id as the file has it"))
+    kind: ColumnOf[Row, np.int8] = field(metadata=_row(np.int8, None, "CPU, GPU or RUNTIME"))
+    structural: ColumnOf[Row, np.bool_] = field(metadata=_row(np.bool_, None, "process and thread nodes, no calls"))
+    id: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, None, "unique"))
+    parent: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "the caller's id as the file has it"))
     parent_row: Positions[Row, Row] = field(
         metadata=_row(np.int64, -1, "row of the caller; none if it is not in the file, or a node calls itself")
     )
-    name: Column[Row, np.int32] = field(metadata=_row(np.int32, None, "code into `names`"))
+    name: ColumnOf[Row, np.int32] = field(metadata=_row(np.int32, None, "code into `names`"))
     names: list[str]
-    category: Column[Row, np.int32] = field(
+    category: ColumnOf[Row, np.int32] = field(
         metadata=_row(np.int32, 0, 'code into `categories`; that of "" for rows that are not GPU events')
     )
     categories: list[str]
-    ts: Column[Row, np.int64] = field(metadata=_row(np.int64, -1, "start; none for a node that is not linked", "ns"))
-    dur: Column[Row, np.int64] = field(metadata=_row(np.int64, 0, "0 without a time", "ns"))
-    exclusive: Column[Row, np.int64] = field(
+    ts: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "start; none for a node that is not linked", "ns"))
+    dur: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "0 without a time", "ns"))
+    exclusive: ColumnOf[Row, np.int64] = field(
         metadata=_row(np.int64, 0, "the part of `dur` outside the calls of the same thread in it", "ns")
     )
-    rf_id: Column[Row, np.int64] = field(metadata=_row(np.int64, 0, "the ET's number of the call"))
-    fw_parent: Column[Row, np.int64] = field(metadata=_row(np.int64, 0, "the ET's id of the forward operator"))
-    seq_id: Column[Row, np.int64] = field(metadata=_row(np.int64, -1, "the ET's sequence number"))
-    scope: Column[Row, np.int64] = field(metadata=_row(np.int64, 0, "the ET's at::RecordScope"))
-    fw_tid: Column[Row, np.int64] = field(metadata=_row(np.int64, 0, "the ET's thread of the forward operator"))
-    thread: Column[Row, np.int64] = field(
+    rf_id: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "the ET's number of the call"))
+    fw_parent: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "the ET's id of the forward operator"))
+    seq_id: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "the ET's sequence number"))
+    scope: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "the ET's at::RecordScope"))
+    fw_tid: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "the ET's thread of the forward operator"))
+    thread: ColumnOf[Row, np.int64] = field(
         metadata=_row(
             np.int64, -1,
             "of a CPU node the ET's `tid`, of a runtime call that of the ops that its thread runs (a negative number of"
             " its own for a thread that runs none); none for GPU events",
         )
     )  # fmt: skip
-    link: Column[Row, np.int8] = field(metadata=_row(np.int8, 0, "UNLINKED, EQUIVALENT or CERTAIN; of ET nodes"))
-    stream: Column[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event"))
-    device: Column[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event"))
-    correlation: Column[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event or runtime call"))
-    kineto_event: Column[Row, np.int64] = field(metadata=_row(np.int64, -1, "index in Kineto's `traceEvents`"))
-    inter_thread_dep: Column[Row, np.int64] = field(
+    link: ColumnOf[Row, np.int8] = field(metadata=_row(np.int8, 0, "UNLINKED, EQUIVALENT or CERTAIN; of ET nodes"))
+    stream: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event"))
+    device: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event"))
+    correlation: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "of a GPU event or runtime call"))
+    kineto_event: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "index in Kineto's `traceEvents`"))
+    inter_thread_dep: ColumnOf[Row, np.int64] = field(
         metadata=_row(np.int64, -1, "id of the operator on another thread that it waits for")
     )
     sync_dep: dict[int, list[int]]
@@ -196,12 +196,12 @@ class Trace(Library):
         return len(self.id)
 
     @cached_property
-    def timed(self) -> Column[Row, np.bool_]:
+    def timed(self) -> ColumnOf[Row, np.bool_]:
         """Rows that ran at a known time: linked ops, GPU events, runtime calls."""
         return as_column((self.ts >= 0) & ~self.structural)
 
     @cached_property
-    def finish(self) -> Column[Row, np.int64]:
+    def finish(self) -> ColumnOf[Row, np.int64]:
         """int64 ns, ts + dur."""
         return as_column(self.ts + self.dur)
 
@@ -301,7 +301,7 @@ class Trace(Library):
         return CallTree.of(self.calls.parent)
 
     @cached_property
-    def self_ns(self) -> Column[CallIndex, np.int64]:
+    def self_ns(self) -> ColumnOf[CallIndex, np.int64]:
         """int64 ns, one entry a call: its duration without the calls directly below it on the same thread."""
         calls = self.calls
         own = calls.end - calls.ts
@@ -310,7 +310,7 @@ class Trace(Library):
         return as_column(np.maximum(own, 0))
 
     @cached_property
-    def device_ns(self) -> Column[CallIndex, np.int64]:
+    def device_ns(self) -> ColumnOf[CallIndex, np.int64]:
         """int64 ns, one entry a call: the durations of the device events launched by it or below it."""
         launched = self.gpu.call >= 0
         direct = np.zeros(len(self.calls), np.int64)
@@ -347,7 +347,7 @@ class Trace(Library):
         return origin_of(self)
 
     @cached_property
-    def generated_of_call(self) -> Column[CallIndex, np.int64]:
+    def generated_of_call(self) -> ColumnOf[CallIndex, np.int64]:
         """int64, by call the position in `generated.kernels` of the one that it is or is called by, −1 for none."""
         own, calls = self.generated.at(self.calls.source), self.calls
         at = nearest(np.arange(len(calls)), calls.parent, own >= 0)
@@ -402,7 +402,7 @@ class Trace(Library):
         return Steps(as_positions(marked), calls.ts[marked], end, labels, calls.thread[marked], found.batches)
 
     @cached_property
-    def launched_ns(self) -> Column[GpuIndex, np.int64]:
+    def launched_ns(self) -> ColumnOf[GpuIndex, np.int64]:
         """int64 ns, when each GPU event was launched; its own start where that is not known."""
         gpu = self.gpu
         at = gpu.ts.copy()
@@ -412,7 +412,7 @@ class Trace(Library):
         return at
 
     @cached_property
-    def step_of_event(self) -> Column[GpuIndex, np.int64]:
+    def step_of_event(self) -> ColumnOf[GpuIndex, np.int64]:
         """int64, for each GPU event the ordinal of the step in which it was launched (`launched_ns`), −1 for none.
 
         The kernels of a replayed graph are in the step that replays it.
@@ -424,33 +424,33 @@ class Trace(Library):
         return as_column(self.steps.of(self.launched_ns, thread))
 
     @cached_property
-    def step_of_call(self) -> Column[CallIndex, np.int64]:
+    def step_of_call(self) -> ColumnOf[CallIndex, np.int64]:
         """int64, for each call the ordinal of the step that it begins in, −1 for none."""
         return as_column(self.steps.of(self.calls.ts, self.calls.thread))
 
     @cached_property
-    def communicates(self) -> Column[Row, np.bool_]:
+    def communicates(self) -> ColumnOf[Row, np.bool_]:
         """Which rows are communication kernels: by their names, or since the file says what they communicate."""
         communicating = matching(self.name, self.names, is_comm_kernel)
         communicating[list(self.comm)] = True
         return as_column(communicating & (self.kind == GPU))
 
     @cached_property
-    def is_comm(self) -> Column[GpuIndex, np.bool_]:
+    def is_comm(self) -> ColumnOf[GpuIndex, np.bool_]:
         """Which GPU events are communication kernels, those without a row included; else as `communicates`."""
         communicating = matching(self.gpu.name, self.names, is_comm_kernel)
         communicating[list(self.gpu.comm)] = True
         return as_column(communicating)
 
     @property
-    def is_kernel(self) -> Column[GpuIndex, np.bool_]:
+    def is_kernel(self) -> ColumnOf[GpuIndex, np.bool_]:
         """Which GPU events are kernels, communication included; the others are copies and memsets (`is_copy`), and
         MTIA's waits."""
         kernels = matching(self.gpu.category, self.categories, KERNEL_CATEGORIES.__contains__)
         return as_column(kernels & ~self._gpu_events_that(is_device_copy) & ~self._gpu_events_that(is_device_wait))
 
     @property
-    def is_copy(self) -> Column[GpuIndex, np.bool_]:
+    def is_copy(self) -> ColumnOf[GpuIndex, np.bool_]:
         """Which GPU events are copies and memsets."""
         return as_column(self._gpu_events_that(is_device_copy))
 

@@ -1,7 +1,8 @@
 """The recorder inside of a program: finds its steps and records a window of them with both of PyTorch's observers.
 
 What it is to do is in the variable ETPLUS_RECORD, a JSON object: `folder` for the files, and `steps` or `seconds`, each
-the first and the last. It leaves `PID.et.json`, `PID.kineto.json` and `PID.status.json`, which says how far it came.
+the first and the last. `otherwise` are seconds to record if no step was seen until then. It leaves `PID.et.json`,
+`PID.kineto.json` (`PID.time.…` of `otherwise`) and `PID.status.json`, which says how far it came.
 Nothing in here raises into the program or prints.
 """
 
@@ -25,11 +26,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from .fatal_signals import FatalSignals
+from .observers import device_options, make_observer, make_profiler, without_notices
+
 VARIABLE = "ETPLUS_RECORD"
 _LAUNCHERS = re.compile(r"(?:^|[/\\])(?:torchrun|accelerate|deepspeed)$|^torch\.distributed\.(?:run|launch)$")
-_NOTICE = re.compile(
-    rb"abling Execution Trace Observer|^USDT:.*profiler_st(?:art|op)|^STAGE:.*ActivityProfilerController"
-)
 _OF_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks on modules"
 OPTIMIZER, FORWARD, TIME = "optimizer steps", "forward passes", "seconds"
 
@@ -99,6 +100,10 @@ class StepRecorder:
         self._profiler: Any = None
         self._observer: Any = None
         self._pid = 0
+        self._otherwise: list[float] | None = plan.get("otherwise")
+        self._provisional = False  # what is being recorded is `otherwise`
+        self._callbacks: list[Any] = []
+        self._signals = FatalSignals(self._interrupted, self._lost)
         self._over = self._complete = False
         self._status: dict[str, Any] = {"state": "waiting", "reason": ""}
 
@@ -129,6 +134,8 @@ class StepRecorder:
                     optimizer.register_optimizer_step_post_hook(self._after_step),
                 ]
                 self._add_module_hooks()
+                if self._otherwise is not None:
+                    self._wait(self._otherwise[0], self._begin_otherwise)
             self._write()
 
     def _add_module_hooks(self) -> None:
@@ -214,11 +221,17 @@ class StepRecorder:
         """One step is over and the next begins."""
         if self._over or (self._profiler is not None and threading.get_ident() != self._thread):
             return
+        with self._signals.deferred():
+            self._step_over(kind)
+
+    def _step_over(self, kind: str) -> None:
+        if self._provisional:  # there are steps after all
+            self._end_provisional()
         if kind != self._kind:
             self._kind, self._done = kind, 0
         self._done += 1
         if self._profiler is not None:
-            with _without_notices(self._folder):
+            with without_notices(self._folder):
                 self._profiler.step()
             if self._done == self._first:
                 self._mark()
@@ -238,8 +251,36 @@ class StepRecorder:
 
     def _end_window(self) -> None:
         if self._profiler is not None and not self._over:
-            with self._reporting():
+            with self._reporting(), self._signals.deferred():
                 self._end()
+
+    def _begin_otherwise(self) -> None:
+        """No step was seen for a while: record by time, which is kept unless steps come and their window is reached."""
+        import torch
+
+        if self._over or self._done or self._profiler is not None or torch.utils.data.get_worker_info() is not None:
+            return
+        assert self._otherwise is not None
+        self._provisional = True
+        with self._reporting():
+            self._begin()
+            self._wait(self._otherwise[1] - self._otherwise[0], self._end_otherwise)
+
+    def _end_otherwise(self) -> None:
+        if self._provisional:
+            with self._reporting(), self._signals.deferred():
+                self._end_provisional()
+
+    def _end_provisional(self) -> None:
+        """Keep what was recorded by time, and wait for steps again."""
+        try:
+            self._stop()
+            self._status["otherwise"] = self._complete
+        finally:
+            self._provisional = self._complete = False
+            self._thread = None
+            self._status |= {"state": "waiting", "marked": False}
+            self._write()
 
     def _wait(self, seconds: float, then: Callable[[], None]) -> None:
         """Call `then` later on the main thread, which alone PyTorch's profiler sees if it starts there."""
@@ -248,7 +289,8 @@ class StepRecorder:
             then()
             return 0
 
-        self._callback = call = _CALLBACK(call_back)  # kept as long as it can be called
+        call = _CALLBACK(call_back)
+        self._callbacks.append(call)  # kept as long as it can be called
 
         def later() -> None:
             time.sleep(seconds)
@@ -261,8 +303,10 @@ class StepRecorder:
         import torch
 
         self._status["rank"] = rank = _rank(torch)
+        by_time = self._by_time or self._provisional
         try:
-            Path(self._folder, f"rank-{rank}.claim").touch(exist_ok=False)
+            if not self._provisional:
+                Path(self._folder, f"rank-{rank}.claim").touch(exist_ok=False)
         except FileExistsError:
             self._fail(f"another process has recorded as rank {rank}")
             return
@@ -270,13 +314,13 @@ class StepRecorder:
             self._fail("the program itself was profiling when the window began")
             return
         self._pid, self._thread = os.getpid(), threading.get_ident()
-        self._observer = _observer(torch, self._path("et"))
+        self._observer = make_observer(torch, self._path("et"))
         if self._observer is None:
             self._fail("the program itself records an Execution Trace")
             return
         options: dict[str, Any] = {"record_shapes": True, "with_stack": True, "on_trace_ready": self._window_over}
-        options |= _device_options(torch)
-        if not self._by_time:
+        options |= device_options(torch)
+        if not by_time:
             done, first, last, action = self._done, self._first, self._last, torch.profiler.ProfilerAction
 
             def schedule(number: int) -> Any:
@@ -286,14 +330,15 @@ class StepRecorder:
                 return action.RECORD if step < last else action.RECORD_AND_SAVE if step == last else action.NONE
 
             options["schedule"] = schedule
-        self._profiler = _profiler(torch, self._observer, options)
-        if not self._by_time:
+        self._profiler = make_profiler(torch, self._observer, options)
+        if not by_time:
             self._profiler.step_num = self._done  # so that its annotations have the numbers of the steps
-        with _without_notices(self._folder):
+        self._signals.watch()
+        with self._signals.deferred(), without_notices(self._folder):
             self._profiler.start()
         self._status["state"] = "recording"
         self._write()
-        if self._by_time or self._done >= self._first:
+        if by_time or self._done >= self._first:
             self._mark()
 
     def _mark(self) -> None:
@@ -310,37 +355,69 @@ class StepRecorder:
     def _end(self) -> None:
         """Stop for good, and write both traces if there was a window."""
         self._over = True
+        try:
+            self._stop()
+            if self._complete:
+                self._status["state"] = "recorded"
+            elif self._status["state"] == "recording":  # the program ended while the profiler warmed up
+                self._status["state"] = "waiting"
+        finally:
+            self._drop_module_hooks()
+            self._drop(self._hooks)
+            self._write()
+
+    def _stop(self) -> None:
+        """Stop both observers, and write both traces if there is something in them."""
         profiler, self._profiler = self._profiler, None
         observer, self._observer = self._observer, None
         try:
-            with _without_notices(self._folder):
+            with without_notices(self._folder):
                 if profiler is not None:
                     profiler.stop()
                 if observer is not None:
                     observer.unregister_callback()  # completes the file
             if self._complete:
                 profiler.export_chrome_trace(str(self._path("kineto")))
-                self._status["state"] = "recorded"
         finally:
-            self._drop_module_hooks()
-            self._drop(self._hooks)
-            self._write()
+            self._signals.unwatch()
 
     def _at_exit(self) -> None:
         """The program ends: what there is of the window is kept."""
         if self._pid not in (0, os.getpid()):  # a fork of the process that recorded
             return
+        with self._reporting(), self._signals.deferred():
+            self._end_early()
+
+    def _interrupted(self, number: int) -> None:
+        """A signal ends the program as soon as this returns."""
         with self._reporting():
-            if not self._over:
-                self._status["cut"] = self._profiler is not None
-                self._end()
+            self._status["signal"] = number
+            self._end_early()
+
+    def _lost(self, number: int) -> None:
+        """A signal ends the program, which is in a call that does not return."""
+        with contextlib.suppress(Exception):
+            self._status["signal"] = number
+            self._write()
+
+    def _end_early(self) -> None:
+        if self._over:
+            return
+        if self._provisional:
+            self._end_provisional()
+        self._status["cut"] = self._profiler is not None
+        self._end()
 
     # What is left behind
 
     def _path(self, what: str) -> Path:
-        return self._folder / f"{os.getpid()}.{what}.json"
+        time = ".time" if self._provisional and what in ("et", "kineto") else ""
+        return self._folder / f"{os.getpid()}{time}.{what}.json"
 
     def _fail(self, reason: str) -> None:
+        if self._provisional:  # no more than an offer
+            self._end_provisional()
+            return
         self._status |= {"state": "failed", "reason": reason}
         self._end()
 
@@ -368,30 +445,6 @@ class StepRecorder:
 _CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
-@contextlib.contextmanager
-def _without_notices(folder: Path) -> Iterator[None]:
-    """Keep what PyTorch's observers say of starting and stopping out of standard error; anything else is handed on."""
-    try:
-        sys.stderr.flush()
-        before = os.dup(2)
-    except (OSError, AttributeError, ValueError):  # closed
-        yield
-        return
-    with open(folder / f"{os.getpid()}.stderr", "w+b") as kept:  # noqa: PTH123
-        os.dup2(kept.fileno(), 2)
-        try:
-            yield
-        finally:
-            with contextlib.suppress(Exception):
-                sys.stderr.flush()
-            os.dup2(before, 2)
-            os.close(before)
-            kept.seek(0)
-            for line in kept:
-                if not _NOTICE.search(line):
-                    os.write(2, line)
-
-
 def _is_compiling(torch: Any) -> bool:
     compiler = getattr(torch, "compiler", None)
     return bool(getattr(compiler, "is_compiling", torch.jit.is_scripting)())
@@ -414,45 +467,3 @@ def _rank(torch: Any) -> int:
         return int(distributed.get_rank())
     rank = os.environ.get("RANK", "0")
     return int(rank) if rank.isdecimal() else 0
-
-
-def _device_options(torch: Any) -> dict[str, Any]:
-    """What is recorded of a GPU, where there is one."""
-    activity = torch.profiler.ProfilerActivity
-    if not torch.cuda.is_available():
-        return {"activities": [activity.CPU]}
-    options: dict[str, Any] = {"activities": [activity.CPU, activity.CUDA]}
-    config = torch._C._profiler._ExperimentalConfig
-    if "enable_cuda_sync_events" in (config.__init__.__doc__ or ""):  # pybind11 puts the signature here
-        options["experimental_config"] = config(enable_cuda_sync_events=True)
-    return options
-
-
-def _observer(torch: Any, path: Path) -> Any:
-    """An observer that will write to `path`; None where the process has one already."""
-    observer = torch.profiler.ExecutionTraceObserver()
-    observer.register_callback(str(path))
-    if path.exists():
-        return observer
-    observer._registered = False  # else its end would unregister the one that is at work
-    return None
-
-
-def _profiler(torch: Any, observer: Any, options: dict[str, Any]) -> Any:
-    """A profiler that starts and stops `observer` with itself, so that both see the same calls."""
-    profile: Any = torch.profiler.profile
-    if "execution_trace_observer" in inspect.signature(profile.__init__).parameters:
-        return profile(execution_trace_observer=observer, **options)
-
-    class Coupled(profile):  # type: ignore[misc]
-        """For versions whose own cannot."""
-
-        def start_trace(self) -> None:
-            observer.start()
-            super().start_trace()
-
-        def stop_trace(self) -> None:
-            observer.stop()
-            super().stop_trace()
-
-    return Coupled(**options)

@@ -9,15 +9,15 @@ _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 (no i
 
 
 def _load_recorder() -> None:
-    """Load `recorder.py` by its path, under a name that no program has; whatever fails must not stop the program."""
+    """Load this folder as a package of a name that no program has; whatever fails must not stop the program."""
     try:
-        path = os.path.join(_HERE, "recorder.py")  # noqa: PTH118
-        spec = importlib.util.spec_from_file_location("_etplus_recorder", path)
+        path = os.path.join(_HERE, "__init__.py")  # noqa: PTH118
+        spec = importlib.util.spec_from_file_location("_etplus_hook", path, submodule_search_locations=[_HERE])
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
-        module.install()
+        importlib.import_module("_etplus_hook.recorder").install()
     except Exception as error:
         sys.stderr.write(f"etplus record: cannot record this process ({type(error).__name__}: {error})\n")
 

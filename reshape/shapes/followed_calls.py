@@ -28,6 +28,8 @@ _OF_PARAMETERS = "Optimizer.", "torch::distributed::reducer", "torch.distributed
 """Beginnings of the names of calls within which all tensors are parameters, gradients, or what belongs to those."""
 _REDUCTIONS = "c10d::allreduce", "c10d::reduce", "c10d::_reduce_scatter"
 """Collectives that, where gradients are accumulated, are those of data-parallel training."""
+_DIVIDES = "FSDP::"
+"""Beginnings of the names of FSDP2's annotations."""
 LOADER = "DataLoader"
 """In the name of what PyTorch marks the making of a batch with."""
 
@@ -134,6 +136,8 @@ class _Open:
         basis: extents of the inputs of the nearest call that has some and decides sizes, itself included.
         gathers: gradients of parameters are accumulated. parameters: all tensors are parameters or theirs.
         loads: a data loader makes a batch.
+        divides: FSDP gathers parameters or reduces gradients: how it divides them over ranks is no extent of the model,
+            as it would seem where there are as many ranks as heads.
         taken: numbers of the tensors among its inputs. temporaries: tensors of free sizes that were made within.
     """
 
@@ -146,6 +150,7 @@ class _Open:
     parameters: bool
     loads: bool
     taken: frozenset[int]
+    divides: bool = False
     temporaries: list[Shape] = field(default_factory=list)
 
 
@@ -171,6 +176,11 @@ class _Walk:
             gathers, parameters = name == _ACCUMULATION, False
         else:
             gathers, parameters = above.gathers, above.parameters
+        if name.startswith(_DIVIDES) or (above is not None and above.divides and not name.startswith(_BACKWARD)):
+            self._open[row] = _Open(
+                name, (), self._time, (), backward, gathers, parameters, loads=False, taken=frozenset(), divides=True
+            )
+            return
         parameters |= name.startswith(_OF_PARAMETERS) or (gathers and name.startswith(_REDUCTIONS))
         arguments, given = list[Operand](), _arguments(record.inputs)
         taken = frozenset(tensor.id for tensors, _ in given for tensor in tensors if tensor is not None)
@@ -192,6 +202,11 @@ class _Walk:
     def end(self, row: Row, record: CallRecord) -> None:
         """The results of a call are tensors that were seen since it began, or new ones."""
         call = self._open.pop(row)
+        if call.divides:
+            for tensors, _ in _arguments(record.outputs):
+                for tensor in tensors:
+                    self._by_id.pop(tensor.id if tensor is not None else -1, None)
+            return
         results = []
         for tensors, _ in _arguments(record.outputs):
             results.append(tuple(self._result(row, tensor, call) for tensor in tensors))

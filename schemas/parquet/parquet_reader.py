@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.build import GIVEN_COLUMNS, TraceBuilder
-from ...trace.columns import IntColumn, StringTable
+from ...trace.columns import IntColumn, StringTable, run_starts
 from ...trace.comm_kernels import Comm
 from ...trace.errors import UNREADABLE, TraceFormatError, UsageError
 from ...trace.frames import library
@@ -275,12 +275,13 @@ class _Text:
         """Many parts of it, int64 positions each."""
         first = np.searchsorted(self._begin, begin, side="right") - 1
         last = np.searchsorted(self._begin, np.maximum(end - 1, begin), side="right") - 1
-        offset = self._begin[first]
-        spans = zip(first.tolist(), last.tolist(), (begin - offset).tolist(), (end - offset).tolist(), strict=True)
-        return [
-            (self._piece(k) if k == until else b"".join(map(self._piece, range(k, until + 1))))[b:e]
-            for k, until, b, e in spans
-        ]
+        begin, end = begin - self._begin[first], end - self._begin[first]
+        heads = np.flatnonzero(run_starts(first, last)) if len(first) else np.zeros(0, np.int64)
+        found: list[bytes] = []
+        for at, until in zip(heads.tolist(), [*heads[1:].tolist(), len(first)], strict=False):
+            text = b"".join(map(self._piece, range(first[at], last[at] + 1)))
+            found += [text[b:e] for b, e in zip(begin[at:until].tolist(), end[at:until].tolist(), strict=True)]
+        return found
 
     def pieces(self) -> Iterator[bytes]:
         """All of it, in order."""

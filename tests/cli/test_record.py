@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from etplus import link
+from etplus.recording import RecordingWindow, record_program
+from etplus.trace.kinds import CERTAIN
 
 from ..support import assert_valid, call, command, read_json, run
 
@@ -115,6 +118,87 @@ def test_a_window_by_time(tmp_path: Path) -> None:
     assert done.returncode == 0 and b"(100.00%)" in done.stderr
     done = recorded(tmp_path, "--", PYTHON, file)
     assert done.stderr.startswith(b"etplus record: no step was seen")
+
+
+FUNCTIONS = """
+import sys, time, torch
+end = time.time() + 1
+while time.time() < end:
+    torch.ones(4).mul(2)
+    time.sleep(.01)
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(int(sys.argv[1])):
+    model(torch.ones(4)).sum().backward()
+    optimizer.step()
+"""
+
+
+@needs_torch
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("steps", "until", "note"),
+    [
+        (0, 0.6, "no step was seen: no step() of a torch.optim optimizer, no call of a module; recorded were"),
+        (
+            2,
+            0.6,
+            "the window was not reached: the program ended after 2 optimizer steps and the window is 4-5; recorded",
+        ),
+        (8, 0.6, None),
+        (8, 60, None),
+        (3, 60, "the window was not reached"),
+    ],
+)
+def test_a_program_without_steps_is_recorded_by_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, until: float, note: str | None
+) -> None:
+    """Steps that come after all take the place of what was recorded by time, within its seconds and after them."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    window = RecordingWindow(4, 5, otherwise=(0.2, until))
+    words = [PYTHON, str(program(tmp_path, FUNCTIONS)), str(steps)]
+    done = record_program(words, tmp_path, window)
+    assert (done.status, done.ranks) == (0, (0,))
+    assert len(done.notes) == (note is not None) and all(one.startswith(note or "") for one in done.notes)
+    kineto = tmp_path / "rank-0.kineto.json.gz"
+    assert steps_of(kineto) == ([] if note else ["ProfilerStep#4", "ProfilerStep#5"])
+    trace = link(tmp_path / "rank-0.et.json.gz", kineto)
+    assert trace.report.linked_share == 1
+    assert set(trace.link[trace.link > 0].tolist()) == {int(CERTAIN)}
+
+
+STOPPED = TRAIN.replace(
+    "    for _ in range(accumulate):",
+    """    import os, signal, time
+    if step == 5 and stop and os.environ.get("RANK", "0") == "0":
+        os.kill(os.getppid() if ranks else os.getpid(), signal.SIGTERM)
+    for _ in range(accumulate):
+        time.sleep(0.2 if step > 4 else 0)""",
+).replace('ranks = kind == "ddp"', 'ranks = kind == "ddp"\nstop = sys.argv[5:] == ["stop"]')
+
+
+@needs_torch
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["train", "ddp", "failed"])
+def test_sigterm_in_the_window_loses_no_trace(tmp_path: Path, kind: str) -> None:
+    """Sent to the program; to torchrun, which sends it to its ranks; and by torchrun when another rank has failed."""
+    words = [PYTHON]
+    if kind != "train":
+        words += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    text = STOPPED
+    if kind == "failed":
+        text = text.replace("step == fail_at", "step == fail_at and torch.distributed.get_rank() == 1")
+    words += [str(program(tmp_path, text)), "ddp" if kind == "failed" else kind, "9", "1"]
+    words += ["5"] if kind == "failed" else ["-1", "stop"]
+    alone = subprocess.run(words, capture_output=True, env=ONE_THREAD, check=False)
+    done = recorded(tmp_path, "--steps", "4-7", "--", *words)
+    assert alone.returncode != 0
+    assert done.returncode == (128 + signal.SIGTERM if kind == "train" else alone.returncode)
+    for rank in range(1 + (kind != "train")):
+        trace = link(*(tmp_path / "traces" / f"rank-{rank}.{what}.json.gz" for what in ("et", "kineto")))
+        assert trace.report.linked_share > 0.99
+        assert f"rank {rank}: the program" in done.stderr.decode()
+    assert b"signal 15 in step 5" in done.stderr or kind == "failed"
 
 
 @needs_torch

@@ -183,7 +183,7 @@ def test_a_kernel_without_metadata_is_found_by_both() -> None:
 
 
 MADE = [
-    "fc50d5c9", "5b07c098", "9258e8d5", "53c4f04b", "50c4bb62", "e5cbdec1", "36b4db2e", "0bfa1c76",
+    "ea839cf7", "a7f0bc85", "4829763e", "1701ef75", "af9658da", "0db9c2a0", "fd556d8e", "cc4edc6a",
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from statistics import median
 
 import numpy as np
 import pytest
+from etplus import load
 from etplus.linker import link
 from etplus.replaying.answer_range import answer_range
 from etplus.replaying.constants import fit_constants
@@ -120,3 +121,18 @@ def test_the_command_prints_the_range() -> None:
     found = json.loads(done.stdout)["what_if"]
     assert found["range_ns"]["low"] < found["after_ns"] < found["range_ns"]["high"]
     assert found["range_ns"]["untraced"]["usual"] < found["after_ns"] and found["range_ns"]["reasons"]
+
+
+def test_the_library_has_the_commands_range() -> None:
+    """`answer_range` of a replay on another network is what `replay --network` prints; without a network None."""
+    first = shared_trace("network/tp/500mbit/rank0.et.json.gz")
+    network = "bandwidth=0.1476,latency=847us"
+    job = load(Path(first).parent)
+    done = job.replay(network=network)
+    found = done.answer_range
+    assert found is not None and found.low_ns < done.makespan_ns < found.high_ns
+    printed = json.loads(call("replay", Path(first).parent, "--network", network, "--json", "-").stdout)
+    assert found.to_dict() == printed["what_if"]["range_ns"]
+    assert job.replay().answer_range is None
+    alone = job.ranks[0].replay(network=network)
+    assert alone.answer_range is not None and alone.answer_range.reasons

@@ -7,8 +7,10 @@ from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-from etplus.resharding.layout import Coordinates, Layout, actions, fill_buckets, parse_layout, recorded_layout
+from etplus.resharding.layout import Coordinates, Layout, actions, fill_buckets, parse_layout
+from etplus.resharding.recorded_job import recorded_layout
 from etplus.trace.errors import UsageError
 
 CUBE = Layout(tp=2, dp=3, pp=2)
@@ -137,12 +139,17 @@ def test_buckets_are_closed_as_soon_as_they_are_full() -> None:
 
 
 def recording(names: list[str], world: int | None, *groups: int) -> Any:
-    """A trace as far as its layout is recognised."""
+    """A trace as far as its layout is recognised; FSDP gathers from two ranks where it has the call."""
+    of = [names.index(name) for name in ("FSDP::all_gather", GATHER) if GATHER in names]
     return SimpleNamespace(
-        names=names, world_size=world, file="x", process_groups={str(k): range(n) for k, n in enumerate(groups)}
-    )
+        names=names, world_size=world, file="x",
+        process_groups={str(k): range(n) for k, n in enumerate(groups)},
+        calls=SimpleNamespace(name=np.array(of, np.int64), parent=np.arange(len(of)) - 1),
+        signature_of=lambda _: SimpleNamespace(tensors=[SimpleNamespace(numel=8), SimpleNamespace(numel=4)]),
+    )  # fmt: skip
 
 
+GATHER = "c10d::_allgather_base_"
 DTENSOR, DDP = "Redistribute", "DistributedDataParallel.forward"
 
 
@@ -154,9 +161,10 @@ def test_a_recorded_layout_is_recognised() -> None:
     assert recorded_layout([recording([DTENSOR], 4, 4, 2)]) == Layout(tp=4)
     assert recorded_layout([recording([DTENSOR, DDP], 8, 8, 1, 2, 4)]) == Layout(tp=2, dp=4)
     assert recorded_layout([recording(["FSDP::all_gather"], 4, 4)]) == Layout(dp=4, zero=3)
+    assert recorded_layout([recording(["FSDP::all_gather", GATHER, DTENSOR], 8)]) == Layout(tp=4, dp=2, zero=3)
     for names, what in (
         (["FullyShardedDataParallel.forward"], "FSDP1"), (["c10d::send"], "a pipeline"),
-        (["FSDP::all_gather", DTENSOR], "FSDP with tensor parallelism"),
+        (["FSDP::all_gather", GATHER], "FSDP over 2 of 8 ranks"),
     ):  # fmt: skip
         with pytest.raises(UsageError, match=f"x: recorded with {what}"):
-            recorded_layout([recording(names, 2)])
+            recorded_layout([recording(names, 8)])

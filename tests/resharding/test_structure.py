@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from etplus.reshape.shapes.extents import Extents
+from etplus.reshape.shapes.followed_calls import Shapes
 from etplus.resharding import structure
 from etplus.resharding.structure import (
     Unit,
@@ -267,3 +269,18 @@ def test_vectors_within_a_loss_stay_as_they_are(made: Made) -> None:
     loss = made.call("aten::nll_loss", [(1, "n"), (2, "cc")], [], *inner)
     _relate_inner(made_model(made, [], loss_backward=[loss]))
     assert extents.root(loose) == loose and extents.root(firm) == firm
+
+
+@pytest.mark.parametrize(("sizes", "batch"), [((1, 16), False), ((4, 16), True), ((4, 1), True)])
+def test_of_one_sample_no_batch_is_found(sizes: tuple[int, int], batch: bool) -> None:
+    """Else the sequence would be taken for it, and divided."""
+    extents = Extents()
+    votes = [tuple(extents.new(size) for size in sizes) for _ in range(3)]
+    first = votes[0]
+    for vote in votes[1:]:
+        for left, right in zip(first, vote, strict=True):
+            extents.same(left, right)
+    rows = extents.new(sizes[0] * sizes[1])  # of a product of both, which is the sequence itself where one sample is
+    extents.same(rows, first[1]) if sizes[0] == 1 else extents.same(rows, first[0]) if sizes[1] == 1 else None
+    shapes = Shapes(extents, votes=[*votes, (rows,)], voters=[1, 2, 3, 4], mixed=[first[1]])
+    assert _batches(shapes, [[]]) == [extents.root(first[0]) if batch else -1]

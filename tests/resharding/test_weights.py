@@ -201,10 +201,12 @@ def test_buffers_are_written_or_have_no_sample(made: Made) -> None:
         made.call("aten::batch_norm", [(1, "na"), (21, "a"), (22, "a"), (61, "a"), (62, "a")], [(2, "na")]),
         made.call("aten::mul", [(2, "na"), (63, "ca")], [(3, "na")]), made.call("aten::add", [(3, "na"), (64, "")]),
         made.call("aten::add", [(3, "na"), (65, "na")]),
+        made.call("aten::linear", [(3, "na"), (66, "ca")], [(4, "nc")]),
     ]  # fmt: skip
     weights = Weights(by_storage=regions({121: parameter(made, 0, "a"), 122: parameter(made, 1, "a")}))
-    found = find_buffers(weights, forward, {made.of["n"]}, shapes)
+    found, frozen = find_buffers(weights, forward, {made.of["n"]}, shapes)
     assert [(one.sizes, one.written) for one in found] == [((), True), ((3,), True), ((3,), True), ((5, 3), False)]
+    assert [one.sizes for one in frozen] == [(5, 3)]
 
 
 def test_parts_of_parameters_become_whole(made: Made) -> None:

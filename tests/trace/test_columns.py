@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from etplus.trace.columns import (
     StringTable,
+    among,
     decimal_ns,
+    distinct,
     distinct_rows,
     exact_ns,
     grouped,
@@ -20,6 +22,7 @@ from etplus.trace.columns import (
     positions,
     run_starts,
     scatter,
+    without,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +38,14 @@ def test_distinct_rows(rows: list[tuple[int, int, int]]) -> None:
     assert found[inverse].tolist() == table.tolist()
     positions = {key: [at for at, row in enumerate(rows) if row == key] for key in rows}
     assert {key: at.tolist() for key, at in grouped(*table.T)} == positions
+
+
+@given(st.lists(NUMBERS, max_size=20), st.lists(NUMBERS, max_size=20))
+def test_numbers_with_and_without_others(some: list[int], others: list[int]) -> None:
+    values, gone = np.array(some, np.int64), np.array(others, np.int64)
+    assert distinct(values).tolist() == sorted(set(some))
+    assert among(values, gone).tolist() == [value in others for value in some]
+    assert without(values, gone).tolist() == sorted(set(some) - set(others))
 
 
 def test_positions_of_sparse_values() -> None:

@@ -12,7 +12,7 @@ from support import run
 PROGRAM = """
 import numpy as np
 from etplus import Trace
-from etplus.trace.index import CallIndex, Column, GpuIndex, Positions, Row, RuntimeIndex
+from etplus.trace.index import CallIndex, ColumnOf, GpuIndex, Positions, Row, RuntimeIndex
 from etplus.trace.views import DeviceEvent, Op
 
 def of_columns(trace: Trace) -> None:
@@ -58,8 +58,8 @@ def of_indices(trace: Trace, call: CallIndex, event: GpuIndex, launch: RuntimeIn
 def of_computed(trace: Trace) -> None:
     right: Positions[CallIndex, CallIndex] = trace.hierarchy.top
     wrong: Positions[CallIndex, CallIndex] = trace.gpu.runtime  # wrong
-    own: Column[CallIndex, np.int64] = trace.device_ns
-    other: Column[GpuIndex, np.int64] = trace.device_ns  # wrong
+    own: ColumnOf[CallIndex, np.int64] = trace.device_ns
+    other: ColumnOf[GpuIndex, np.int64] = trace.device_ns  # wrong
 """
 
 

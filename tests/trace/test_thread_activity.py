@@ -74,6 +74,15 @@ def test_busy_time_by_hand() -> None:
     assert empty.total.tolist() == [0]
 
 
+@given(st.lists(st.tuples(st.integers(-5, 5) | st.sampled_from([2**60, -(2**60)]), st.booleans()), max_size=30))
+def test_running_maximum_against_brute_force(rows: list[tuple[int, bool]]) -> None:
+    expected: list[int] = []
+    for value, first in rows:
+        expected.append(value if first or not expected else max(value, expected[-1]))
+    values, first_of = np.array([value for value, _ in rows], np.int64), np.array([new for _, new in rows], np.bool_)
+    assert running_max(values, first_of).tolist() == expected
+
+
 def test_running_maximum_by_hand() -> None:
     first = np.array([True, False, False, True, True, False])
     assert running_max(np.array([3, 1, 4, -2, 1, 0]), first).tolist() == [3, 3, 4, -2, 1, 1]

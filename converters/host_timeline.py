@@ -1,0 +1,284 @@
+"""Jobs of the host in simulated sets: the timeline that the replay gives them on the set's network, and its waits.
+
+A simulator gives a computation its time, whatever runs beside it, and has one row of computations a rank, no threads.
+So the ranks' times are those of the replay on the network that the set is written for: there the simulated job ends as
+the replayed one does. What waits for a communication is what waits for it in the replay. What transfers take of the
+processors of the work beside them (`beside_transfers`) is not in these times: that work waits for a part of the
+collective instead (`with_slowed_work`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ..replaying.beside_transfers import plain_work, transfer_edges
+from ..replaying.constants import fit_constants
+from ..replaying.graph_building import build_graph
+from ..replaying.graph_replay import Replay, replay
+from ..replaying.network import Network, on_network
+from ..replaying.rank_coupling import join_ranks
+from ..replaying.recorded_efficiency import OWN_NS, as_recorded
+from ..replaying.replay_graph import COMM, HOST, ORDER, ReplayGraph
+from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
+from ..schemas.comm_types import RECV, SEND
+from ..schemas.communications import find_communications
+from ..trace.columns import IntColumn, lists_by, mask_at
+from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.errors import UsageError
+from ..trace.index import as_column
+from ..trace.intervals import union
+from ..trace.trace import Trace
+from .collectives import Agreement, Communication, RankComms, RankRecording, survey
+
+
+@dataclass(frozen=True)
+class RankTimeline:
+    """One rank of a job on a network.
+
+    Attributes:
+        trace: with the times of the replay, ns after the job's start; what the collectives' backend runs has none.
+        start, end: int64, of each row its points, which are numbered in the order of each thread; −1 without.
+        released: int64 (n, 2), a communication and a point that waits for it.
+        transferred: by id of a communication, when its data is there, ns.
+        met_ns: by row of a message that is sent, when both its ranks are there, ns.
+        measured_ns: by row of a communication how long after its start its data was there when it was recorded.
+        beside: rows of the communications during which the rank works, as their transfer begins.
+    """
+
+    trace: Trace
+    start: IntColumn
+    end: IntColumn
+    released: IntColumn
+    transferred: dict[int, int]
+    met_ns: dict[int, int]
+    measured_ns: dict[int, int]
+    beside: frozenset[int]
+
+    def survey(self, rank: int, unmatched: Container[int]) -> RankComms:
+        """As `collectives.survey`; a message begins when its receiver is there, which a simulator does not ask for."""
+        comms = survey(self.trace, rank, unmatched)
+        found = [replace(comm, start_ns=max(comm.start_ns, self.met_ns.get(comm.row, 0))) for comm in comms.found]
+        return replace(comms, found=tuple(found))
+
+    def waits(self, rows: IntColumn) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+        """Computations to the communications that they wait for, rows: before they begin, and while they run.
+
+        Args:
+            rows: the computations.
+        """
+        before, inside = list[tuple[int, int]](), list[tuple[int, int]]()
+        by_end = dict(zip(self.end[rows].tolist(), rows.tolist(), strict=True))
+        threads: dict[int, tuple[IntColumn, IntColumn]] = {}
+        order = rows[np.argsort(self.start[rows], kind="stable")]
+        for thread in np.unique(self.trace.thread[rows]).tolist():
+            of = order[self.trace.thread[order] == thread]
+            threads[thread] = of, self.start[of]
+        row_of_point = dict(zip(self.start.tolist(), range(len(self.start)), strict=True))
+        row_of_point |= dict(zip(self.end.tolist(), range(len(self.end)), strict=True))
+        for comm, point in self.released.tolist():
+            if point in by_end:
+                inside.append((comm, by_end[point]))
+                continue
+            of, starts = threads.get(int(self.trace.thread[row_of_point[point]]), (rows[:0], rows[:0]))
+            at = int(np.searchsorted(starts, point))
+            if at < len(of):
+                before.append((comm, int(of[at])))
+        return _by_target(before), _by_target(inside)
+
+
+def _by_target(pairs: list[tuple[int, int]]) -> dict[int, list[int]]:
+    unique = np.unique(np.array(pairs, np.int64).reshape(-1, 2), axis=0)
+    return lists_by(unique[:, 1].tolist(), unique[:, 0].tolist())
+
+
+@dataclass(frozen=True)
+class HostTimeline:
+    """A job of the host on a network.
+
+    Attributes:
+        ranks: by rank.
+        network: with what the job says of it, see `as_recorded`.
+        slowdown: see `SharedTransfers.slowdown`.
+    """
+
+    ranks: dict[int, RankTimeline]
+    network: Network
+    slowdown: float
+
+    def start_skew(self) -> dict[int, int]:
+        """By rank, ns from the first start of the job to its own."""
+        starts = {rank: int(of.trace.span[0]) for rank, of in self.ranks.items()}
+        return {rank: start - min(starts.values()) for rank, start in starts.items()}
+
+
+def host_timeline(
+    traces: Mapping[int, Trace], recorded: Mapping[int, RankRecording], network: Network
+) -> HostTimeline | None:
+    """The timeline of a job whose communications run on the host; None for other jobs, and for one rank.
+
+    Args:
+        recorded: how each of several ranks was recorded.
+    """
+    if not recorded or not any(np.any(recording.comms.on_host == 1) for recording in recorded.values()):
+        return None
+    try:
+        graphs = [build_graph(traces[rank]) for rank in recorded]
+        graph = join_ranks(graphs)
+        network = as_recorded(graph, network)[0]
+        constants = [fit_constants(one) for one in graphs]
+        slowdown = 1.0 if graph.shared is None else graph.shared.slowdown
+        done = replay(on_network(_without_slowdown(graph), network), constants)
+    except UsageError:  # orders that contradict each other, which `check` names; or nothing that a network prices
+        return None
+    return HostTimeline({rank: _rank(done, k) for k, rank in enumerate(recorded)}, network, slowdown)
+
+
+def _without_slowdown(graph: ReplayGraph) -> ReplayGraph:
+    """The graph in which work beside transfers takes as long as without them."""
+    shared = graph.shared
+    if shared is None or shared.slowdown == 1:
+        return graph
+    lag = graph.edges.lag.astype(np.float64)
+    plain = plain_work(graph)
+    at = np.fromiter(plain, np.int64, len(plain))
+    lag[at] *= np.fromiter(plain.values(), np.float64, len(plain))
+    return replace(graph.with_latencies(np.rint(lag)), shared=replace(shared, beside=(0, 0)))
+
+
+def _rank(done: Replay, k: int) -> RankTimeline:
+    """One rank of a replay."""
+    graph, edges = done.graph, done.graph.edges
+    trace, first = graph.traces[k], int(graph.first_row[k])
+    here = slice(first, int(graph.first_row[k + 1]))
+    start, end, timed = graph.start[here], graph.end[here], trace.timed
+    ts = np.where(timed, done.start[here], trace.ts)
+    dur = np.where(timed, (done.end - done.start)[here], trace.dur)
+    moves = transfer_edges(graph)
+    moves = moves[graph.rank_of_row[edges.owner[moves]] == k]
+    rows = np.unique(edges.owner[moves] - first)
+    communicates = mask_at(len(trace), rows)
+    ended = np.full(len(graph), -1, np.int64)  # by point the communication that ends with it
+    ended[end[rows]] = rows
+    releases = np.isin(edges.kind, (COMM, ORDER)) & (ended[edges.source] >= 0) & (graph.row[edges.target] >= 0)
+    of = np.maximum(graph.row[edges.target] - first, 0)
+    releases &= graph.rank_of_row[np.maximum(graph.row[edges.target], 0)] == k
+    releases[releases] = ~communicates[of[releases]]
+    sent = [first + found.row for found in find_communications(trace) if found.kind == SEND]
+    met = moves[np.isin(edges.owner[moves], sent) & (graph.row[edges.source[moves]] < 0)]
+    owner, there = edges.owner[moves], graph.measured[edges.target[moves]]
+    left = graph.measured[graph.end[owner]]
+    there = np.where(left - there > OWN_NS, left, there)  # see `left_together`
+    took = np.maximum(there - graph.measured[graph.start[owner]], 0)
+    return RankTimeline(
+        trace.with_(ts=as_column(ts), dur=as_column(dur)), start, end,
+        np.stack([ended[edges.source[releases]], edges.target[releases]], axis=1),
+        dict(zip(trace.id[edges.owner[moves] - first].tolist(), done.time[edges.target[moves]].tolist(), strict=True)),
+        dict(zip((edges.owner[met] - first).tolist(), done.time[edges.source[met]].tolist(), strict=True)),
+        dict(zip((edges.owner[moves] - first).tolist(), took.tolist(), strict=True)),
+        frozenset((edges.owner[moves][_works(done, k, done.time[edges.source[moves]])] - first).tolist()),
+    )  # fmt: skip
+
+
+_MOMENT_NS = 100_000
+
+
+def _works(done: Replay, k: int, times: IntColumn) -> npt.NDArray[np.bool_]:
+    """Whether a rank's operators take most of the moment after each time."""
+    graph, edges = done.graph, done.graph.edges
+    work = np.flatnonzero((edges.kind == HOST) & (edges.owner >= 0) & (done.lag > 0))
+    work = work[graph.rank_of_row[edges.owner[work]] == k]
+    work = work[graph.column("scope")[edges.owner[work]] != ANNOTATION_SCOPE]
+    until = done.time[edges.target[work]]
+    busy = union(until - done.lag[work], until)
+    length = np.concatenate([[0], np.cumsum(busy.end - busy.start)])
+
+    def before(ns: IntColumn) -> IntColumn:
+        at = np.searchsorted(busy.start, ns, side="right")
+        over = np.where(at > 0, busy.end[np.maximum(at - 1, 0)] - ns, 0)
+        found: IntColumn = length[at] - np.maximum(over, 0)
+        return found
+
+    if not len(work):
+        return np.zeros(len(times), np.bool_)
+    return before(times + _MOMENT_NS) - before(times) > _MOMENT_NS // 2
+
+
+def sized_by(agreement: Agreement, network: Network) -> Agreement:
+    """The communications with sizes that take on a plain network what theirs take on this one: times its efficiency."""
+    if not network.efficiency:
+        return agreement
+
+    def sized(comm: Communication) -> Communication:
+        of = network.efficiency_of(SEND if comm.kind == RECV else comm.kind, comm.size)
+        return comm if of is None or comm.size == 0 else replace(comm, size=max(round(comm.size * of.times), 1))
+
+    ranks = {rank: replace(of, found=tuple(sized(comm) for comm in of.found)) for rank, of in agreement.ranks.items()}
+    note = "sizes of kinds that take longer than the formula are as many times larger, so that their times agree"
+    return replace(agreement, ranks=ranks, notes=(*agreement.notes, note))
+
+
+def with_slowed_work(
+    agreement: Agreement, timeline: HostTimeline, sources: Mapping[int, int]
+) -> tuple[dict[int, RankComms], tuple[str, ...]]:
+    """By rank its communications, those that slow the work beside them in two parts; and a note.
+
+    While a transfer of T is under way the work beside it advances by T / `slowdown`. So it does if it waits for a part
+    of T − T / `slowdown` and runs beside the rest. The first part is a message to the next rank of the group, since the
+    rank that comes last to a collective in one step finds the others' data there; the rest is the collective.
+
+    Args:
+        sources: rank of the set to that of the timeline.
+    """
+    if timeline.slowdown <= 1:
+        return agreement.ranks, ()
+    share, ranks = 1 - 1 / timeline.slowdown, dict(agreement.ranks)
+    everyone = sorted(ranks)
+    slowing = set[tuple[int, int]]()  # group, and the collective's place in it
+    for rank, comms in ranks.items():
+        beside = timeline.ranks[sources[rank]].beside
+        slowing |= {place for place, comm in _places(comms) if comm.row in beside}
+    tag = max((comm.tag for comms in ranks.values() for comm in comms.found), default=0) + 1
+    tags = dict(zip(sorted(slowing), range(tag, tag + len(slowing)), strict=True))
+
+    def parts(place: tuple[int, int], comm: Communication, rank: int) -> tuple[Communication, ...]:
+        members = agreement.groups.get(comm.group, everyone)
+        if place not in slowing or comm.kind not in _ON_WIRE or len(members) < 2:
+            return (comm,)
+        at, of = members.index(rank), len(members)
+        size = max(round(share * _ON_WIRE[comm.kind](of) * comm.size), 1)
+        sent, got = (
+            replace(comm, kind=kind, size=size, peer=members[(at + step) % of], tag=tags[place], aside=True)
+            for kind, step in ((SEND, 1), (RECV, -1))
+        )
+        rest = replace(comm, size=max(round((1 - share) * comm.size), 4))
+        return (got, sent, rest) if at % 2 else (sent, got, rest)  # one at a time they do not wait in a ring
+
+    for rank, comms in ranks.items():
+        found = tuple(part for place, comm in _places(comms) for part in parts(place, comm, rank))
+        ranks[rank] = replace(comms, found=found)
+    note = (
+        f"work beside transfers takes {timeline.slowdown:.2f} times as long in this job: in the set it waits for a "
+        f"part of {len(slowing):,} collectives, which is a message of each rank to the next one"
+    )
+    return ranks, (note,) if slowing else ()
+
+
+_ON_WIRE: Mapping[int, Callable[[int], float]] = {
+    Type.ALL_REDUCE: lambda ranks: 2 * (ranks - 1) / ranks,
+    Type.REDUCE_SCATTER: lambda ranks: (ranks - 1) / ranks,
+    Type.ALL_GATHER: lambda ranks: ranks - 1,
+}
+"""Bytes that a rank sends on a ring of so many, over a collective's bytes (`message_bytes`)."""
+
+
+def _places(comms: RankComms) -> Iterator[tuple[tuple[int, int], Communication]]:
+    """Each communication, with its group and how many collectives of that group precede it."""
+    count = Counter[int]()
+    for comm in comms.found:
+        yield (comm.group, count[comm.group]) if comm.kind >= 0 else (-1, -1), comm
+        count[comm.group] += comm.kind >= 0

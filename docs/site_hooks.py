@@ -1,0 +1,162 @@
+"""Pages of the site that are made of the code: commands of their parsers, JSON of the schemas, messages of the sources.
+
+MkDocs calls `on_files` and `on_page_markdown`; `make docs` builds the site.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from etplus.cli.parser import COMMANDS, etplus_parser
+
+sys.path.insert(0, str(Path(__file__).parent))
+from site_messages import messages_page
+
+ROOT = Path(__file__).parent.parent
+_SCHEMAS = {"etplus.schema.json": "ET+", "answers.schema.json": "Answers"}
+_OUTSIDE = re.compile(r"\]\((?:\.\./)+(schemas|examples|fixtures|CONTRIBUTING\.md)([^)\s]*)\)")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the generated pages, and the schemas as files."""
+    from mkdocs.structure.files import File
+
+    pages = {
+        "reference/commands.md": commands_page(),
+        "reference/schemas.md": schemas_page(),
+        "messages.md": messages_page(),
+    }
+    for path, text in pages.items():
+        files.append(File.generated(config, path, content=text))
+    for name in _SCHEMAS:
+        files.append(File.generated(config, f"reference/{name}", content=(ROOT / "schemas" / name).read_bytes()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Links to files of the repository that the site lacks become their names; schemas are part of the site."""
+
+    def inside(match: re.Match[str]) -> str:
+        name = match[2].strip("/")
+        if match[1] == "schemas" and name in _SCHEMAS:
+            return f"]({os.path.relpath(f'reference/{name}', Path(page.file.src_uri).parent)})"
+        return "]"
+
+    return re.sub(r"\[([^\]]*)\]\Z", r"\1", _OUTSIDE.sub(inside, markdown))
+
+
+def commands_page() -> str:
+    """Each command with its options, as its parser has them."""
+    os.environ["COLUMNS"] = "100"
+    _, parsers = etplus_parser()
+    parts = [
+        "# Commands\n",
+        "Each command has `--help` with an example; this page is made of the same texts. Wrong usage and bad input "
+        "print one line and exit with status 2.\n",
+        "| command | what it does |\n|---|---|",
+        *(f"| [`etplus {name}`](#etplus-{name}) | {summary} |" for name, summary in COMMANDS.items()),
+        "",
+    ]
+    for name in COMMANDS:
+        parts += _command(name, parsers[name])
+    return "\n".join(parts)
+
+
+def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    yield f"## etplus {name}\n"
+    yield (parser.description or COMMANDS[name]) + "\n"
+    usage = parser.format_usage().removeprefix("usage: ")
+    yield f"```text\n{usage.rstrip()}\n```\n"
+    yield "| option | what it does |\n|---|---|"
+    formatter = argparse.HelpFormatter(parser.prog)
+    below: list[tuple[str, argparse.ArgumentParser]] = []
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            below += action.choices.items()
+            for choice in action._choices_actions:
+                yield f"| {_cell(choice.dest, code=True)} | {_cell(choice.help or '')} |"
+        elif action.help is not argparse.SUPPRESS:
+            text = formatter._expand_help(action) if action.help else ""
+            yield f"| {_cell(_names(action, formatter), code=True)} | {_cell(text)} |"
+    if parser.epilog:
+        yield f"\n```text\n{parser.epilog.strip()}\n```\n"
+    yield ""
+    for question, sub in below:
+        yield f"### etplus {name} {question}\n\n| option | what it does |\n|---|---|"
+        for action in sub._actions:
+            if action.help and action.help is not argparse.SUPPRESS and action.dest not in ("help", "log_level"):
+                yield f"| {_cell(_names(action, formatter), code=True)} | {_cell(formatter._expand_help(action))} |"
+        yield ""
+
+
+def _names(action: argparse.Action, formatter: argparse.HelpFormatter) -> str:
+    value = formatter._format_args(action, formatter._get_default_metavar_for_optional(action))
+    if not action.option_strings:
+        return formatter._format_args(action, action.dest)
+    return ", ".join(action.option_strings) + (f" {value}" if value else "")
+
+
+def _cell(text: str, *, code: bool = False) -> str:
+    flat = " ".join(text.split()).replace("|", "\\|")
+    return f"`{flat}`" if code else flat.replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
+
+
+def schemas_page() -> str:
+    """Keys of the published JSON schemas, with their descriptions."""
+    parts = [
+        "# JSON schemas\n",
+        "What etplus writes and answers is held against these schemas by its tests. "
+        "This page lists their keys; the files themselves: "
+        + ", ".join(f"[{title}]({name})" for name, title in _SCHEMAS.items())
+        + ".\n",
+    ]
+    for name, title in _SCHEMAS.items():
+        schema = json.loads((ROOT / "schemas" / name).read_text("utf-8"))
+        parts.append(f"## {title}\n\n{schema['description']}\n")
+        parts += _object("The document", schema)
+        for part, definition in schema["$defs"].items():
+            parts += _object(f"{title}: {part}", definition)
+    return "\n".join(parts)
+
+
+def _object(title: str, definition: dict[str, Any]) -> Iterator[str]:
+    keys = definition.get("properties")
+    if not keys:
+        return
+    yield f"### {title}\n"
+    if title != "The document" and "description" in definition:
+        yield definition["description"] + "\n"
+    required = set(definition.get("required", ()))
+    yield "| key | | type | meaning |\n|---|---|---|---|"
+    for key, value in keys.items():
+        must = "required" if key in required else ""
+        yield f"| `{key}` | {must} | {_cell(_type(value))} | {_cell(_meaning(value))} |"
+    yield ""
+
+
+def _meaning(value: dict[str, Any] | bool) -> str:
+    return "" if isinstance(value, bool) else str(value.get("description", ""))
+
+
+def _type(value: dict[str, Any] | bool) -> str:
+    if isinstance(value, bool):
+        return "any" if value else "none"
+    if "$ref" in value:
+        return str(value["$ref"]).rpartition("/")[2]
+    if "enum" in value:
+        return " or ".join(json.dumps(one) for one in value["enum"])
+    if "const" in value:
+        return json.dumps(value["const"])
+    for several in ("oneOf", "anyOf"):
+        if several in value:
+            return " or ".join(_type(one) for one in value[several])
+    kind = value.get("type", "any")
+    kind = " or ".join(kind) if isinstance(kind, list) else str(kind)
+    return f"array of {_type(value['items'])}" if kind == "array" and isinstance(value.get("items"), dict) else kind

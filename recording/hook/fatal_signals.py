@@ -1,0 +1,150 @@
+"""Signals that would end the program within its window: the traces are written first, then the signal does what it did.
+
+Without a handler of the program, SIGTERM ends Python at once, and what runs at exit does not run. torchrun sends it to
+all ranks when one has failed or when it is stopped itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+GRACE_SECONDS = 20
+"""How long the traces may take; launchers kill 30 seconds after SIGTERM."""
+_FATAL = ("SIGTERM", "SIGHUP")
+
+
+class FatalSignals:
+    """Takes the signals that the program leaves to the system, from `watch` to `unwatch`.
+
+    A handler of Python runs on the main thread between two instructions. A call that does not return (a collective
+    whose peers are gone) would keep it from running, so that a thread ends the process after `GRACE_SECONDS`.
+
+    Args:
+        save: writes the traces; is given the signal and runs on the main thread.
+        lost: is told the signal when there was no time to.
+    """
+
+    def __init__(self, save: Callable[[int], None], lost: Callable[[int], None]) -> None:
+        self._save, self._lost = save, lost
+        self._watched: list[int] = []
+        self._arrived = 0
+        self._depth = 0
+        self._pid = 0
+        self._wakeup = -1
+        self._knows_forks = False
+
+    def watch(self) -> None:
+        """Take the signals; on another thread than the main one, which cannot, nothing is done."""
+        if os.name != "posix" or threading.current_thread() is not threading.main_thread():
+            return
+        self._pid = os.getpid()
+        for number in (getattr(signal, name) for name in _FATAL if hasattr(signal, name)):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, self._handle)
+                self._watched.append(number)
+        if self._watched:
+            self._limit_time()
+
+    def unwatch(self) -> None:
+        """Leave the signals to the system again, but for those that the program handles by now."""
+        with contextlib.suppress(ValueError):  # not the main thread, where the signals were never taken
+            while self._watched:
+                number = self._watched.pop()
+                if signal.getsignal(number) == self._handle:
+                    signal.signal(number, signal.SIG_DFL)
+            self._drop_wakeup()
+
+    @contextlib.contextmanager
+    def deferred(self) -> Iterator[None]:
+        """A signal waits until the block is over, in which the profiler changes its state."""
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if self._arrived and not self._depth:
+                self._finish()
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        self._arrived = number
+        if not self._depth:
+            self._finish()
+
+    def _finish(self) -> None:
+        number = self._arrived
+        try:
+            self._save(number)
+        finally:
+            self.unwatch()
+            os.kill(os.getpid(), number)
+
+    def _limit_time(self) -> None:
+        """Have a thread see the signal as soon as the process has it, whatever the main thread does."""
+        read_end, write_end = os.pipe()
+        os.set_blocking(write_end, False)
+        before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+        if before != -1:  # the program's own event loop wakes up by it, so that it is not stuck
+            signal.set_wakeup_fd(before, warn_on_full_buffer=False)
+            os.close(read_end)
+            os.close(write_end)
+            return
+        self._wakeup = write_end
+        if not self._knows_forks and hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._in_child)
+            self._knows_forks = True
+        threading.Thread(target=self._end_late, args=(read_end,), daemon=True, name="etplus-record").start()
+
+    def _end_late(self, read_end: int) -> None:
+        """Wait for one of the signals, then for the traces, then end the process as the signal would have."""
+        watched = set(self._watched)
+        try:
+            while True:
+                numbers = os.read(read_end, 64)
+                if 0 in numbers or not numbers:
+                    return
+                if arrived := watched & set(numbers):
+                    break
+            number = arrived.pop()
+            deadline = time.monotonic() + GRACE_SECONDS
+            while (left := deadline - time.monotonic()) > 0:
+                if select.select([read_end], [], [], left)[0] and (
+                    0 in (numbers := os.read(read_end, 64)) or not numbers
+                ):
+                    return
+            self._lost(number)
+            ctypes.CDLL(None).signal(number, None)  # Python sets handlers on the main thread only
+            os.kill(os.getpid(), number)
+        finally:
+            os.close(read_end)
+
+    def _drop_wakeup(self) -> None:
+        if self._wakeup < 0:
+            return
+        now = signal.set_wakeup_fd(-1)
+        if now != self._wakeup:  # the program has set its own meanwhile
+            signal.set_wakeup_fd(now)
+        with contextlib.suppress(OSError):
+            os.write(self._wakeup, b"\0")  # closing is no end as long as a fork has it open
+        os.close(self._wakeup)
+        self._wakeup = -1
+
+    def _in_child(self) -> None:
+        """A fork of the process records nothing, and shares the pipe."""
+        if not self._watched:
+            return
+        with contextlib.suppress(ValueError):
+            now = signal.set_wakeup_fd(-1)
+            if now != self._wakeup:
+                signal.set_wakeup_fd(now)
+            for number in self._watched:
+                if signal.getsignal(number) == self._handle:
+                    signal.signal(number, signal.SIG_DFL)
+        self._watched, self._wakeup = [], -1

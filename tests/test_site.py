@@ -1,0 +1,90 @@
+"""Pages of the site that are made of the code have all of it; the site's list of pages is complete."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from typing import Any
+
+import etplus
+import orjson
+import pytest
+from etplus.cli.parser import COMMANDS, etplus_parser
+from support import ROOT
+
+
+def module_of(name: str) -> Any:
+    """A script of docs/."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def hooks() -> Any:
+    return module_of("site_hooks")
+
+
+@pytest.fixture(scope="module")
+def texts() -> Any:
+    return module_of("site_messages")
+
+
+def test_the_page_of_commands_has_every_option(hooks: Any) -> None:
+    page = hooks.commands_page()
+    _, parsers = etplus_parser()
+    for name in COMMANDS:
+        part = page.partition(f"\n## etplus {name}\n")[2].partition("\n## ")[0]
+        options = re.findall(r"^ +(--[a-z-]+)", parsers[name].format_help(), re.MULTILINE)
+        assert part and all(f"{option}" in part for option in options), name
+
+
+def test_every_question_is_on_the_page(hooks: Any) -> None:
+    page = hooks.commands_page()
+    assert all(f"### etplus ask {name}\n" in page for name in ("overview", "hot", "why", "whatif", "table"))
+
+
+def test_the_page_of_schemas_has_every_key(hooks: Any) -> None:
+    page = hooks.schemas_page()
+    for name in ("etplus", "answers"):
+        schema = orjson.loads((ROOT / "schemas" / f"{name}.schema.json").read_bytes())
+        for part in [schema, *schema["$defs"].values()]:
+            assert all(f"| `{key}` |" in page for key in part.get("properties", ()))
+
+
+def test_every_message_has_an_area_a_cause_and_a_remedy(texts: Any) -> None:
+    found = texts.messages()
+    assert len(found) > 400
+    for message in found:
+        area = texts.area_of(message.path)
+        assert area.cause and area.remedy
+    page = texts.messages_page()
+    assert "no such file" in page and "give one pair" in page
+
+
+def test_a_file_in_no_area_is_an_error(texts: Any) -> None:
+    with pytest.raises(LookupError, match="nowhere"):
+        texts.area_of("nowhere/file.py")
+
+
+def test_the_api_page_has_every_public_name() -> None:
+    page = (ROOT / "docs" / "reference" / "api.md").read_text("utf-8")
+    named = set(re.findall(r"^::: etplus\.\S*?(\w+)$", page, re.MULTILINE))
+    assert {name for name in etplus.__all__ if not name.startswith("__")} <= named
+
+
+def test_every_page_is_in_the_site() -> None:
+    listed = set(re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE))
+    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    assert pages <= listed and listed - pages == {"reference/commands.md", "reference/schemas.md", "messages.md"}
+
+
+def test_the_site_fetches_nothing() -> None:
+    settings = (ROOT / "mkdocs.yml").read_text("utf-8")
+    assert "font: false" in settings and "assets/iframe-worker.js" in settings and "http" not in settings
+    pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs").rglob("*.md"))
+    assert "```mermaid" not in pages and not re.search(r"!\[[^\]]*\]\(https?:|<(?:img|script)\b", pages)
