@@ -91,6 +91,7 @@ def jobs_of(traces: Sequence[Sequence[MeasuredTask]]) -> list[int]:
     ranks of a job and repeated recordings of it have.
 
     Example:
+        >>> from etplus.predict.costs.task import Task
         >>> first, second = [MeasuredTask(Task("a"), 1.0, 1)], [MeasuredTask(Task("b"), 1.0, 1)]
         >>> jobs_of([first, second, first])
         [0, 1, 0]
