@@ -21,6 +21,7 @@ from site_messages import messages_page
 
 ROOT = Path(__file__).parent.parent
 _SCHEMAS = {"etplus.schema.json": "ET+", "answers.schema.json": "Answers"}
+_USAGE_WIDTH = 98
 _OUTSIDE = re.compile(r"\]\((?:\.\./)+(schemas|examples|fixtures|CONTRIBUTING\.md)([^)\s]*)\)")
 
 
@@ -54,7 +55,6 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 def commands_page() -> str:
     """Each command with its options, as its parser has them."""
-    os.environ["COLUMNS"] = "100"
     _, parsers = etplus_parser()
     parts = [
         "# Commands\n",
@@ -72,10 +72,11 @@ def commands_page() -> str:
 def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     yield f"## etplus {name}\n"
     yield (parser.description or COMMANDS[name]) + "\n"
-    usage = parser.format_usage().removeprefix("usage: ")
+    formatter = argparse.HelpFormatter(parser.prog, width=_USAGE_WIDTH)  # whatever the terminal's is
+    formatter.add_usage(parser.usage, parser._actions, parser._mutually_exclusive_groups)
+    usage = formatter.format_help().removeprefix("usage: ")
     yield f"```text\n{usage.rstrip()}\n```\n"
     yield "| option | what it does |\n|---|---|"
-    formatter = argparse.HelpFormatter(parser.prog)
     below: list[tuple[str, argparse.ArgumentParser]] = []
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
