@@ -28,7 +28,7 @@ from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .astra_nodes import DELAY, SimNode
 from .collectives import Communication
-from .host_timeline import RankTimeline
+from .host_timeline import ReplayedRank
 from .node_work import host_rows, waits
 
 _LAST = 2**63
@@ -38,7 +38,7 @@ def fold(
     trace: Trace,
     comms: Sequence[Communication],
     transferred: Mapping[int, int] | None = None,
-    on_host: RankTimeline | None = None,
+    on_host: ReplayedRank | None = None,
 ) -> Iterator[SimNode]:
     """The nodes; each comes after all that it waits for.
 
@@ -87,7 +87,7 @@ class _Folding:
         ends: IntColumn,
         comms: Sequence[Communication],
         transferred: Mapping[int, int],
-        on_host: RankTimeline | None,
+        on_host: ReplayedRank | None,
     ) -> None:
         self.trace, self.rows, self.ends, self.comms, self.transferred = trace, rows, ends, comms, transferred
         self.begin = trace.span[0]
@@ -273,7 +273,7 @@ _Flags = npt.NDArray[np.bool_]
 
 
 class HostWaits:
-    """In place of `GpuWaits` what the operators of a job of the host wait for; see `RankTimeline.waits`."""
+    """In place of `GpuWaits` what the operators of a job of the host wait for; see `ReplayedRank.waits`."""
 
     def __init__(self, before: dict[int, list[int]], inside: dict[int, list[int]]) -> None:
         self.through_host, self.inside = before, inside

@@ -31,7 +31,7 @@ from .astra_gpu_only import fold
 from .astra_nodes import after_start, write_nodes
 from .chakra import Written
 from .collectives import ALL_RANKS, Agreement, Communication, RankComms, RankRecording
-from .host_timeline import RankTimeline
+from .host_timeline import ReplayedRank
 
 _LEAST_BYTES = 4
 _MAX_GBPS = 1e9
@@ -126,7 +126,7 @@ def write_astra_sim(
     transferred: Mapping[int, int] | None = None,
     roofline: float | None = None,
     memory: bool = False,
-    on_host: RankTimeline | None = None,
+    on_host: ReplayedRank | None = None,
 ) -> Written:
     """Write one rank: GPU nodes, and the host's time as delays beside them.
 

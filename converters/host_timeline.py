@@ -10,13 +10,14 @@ collective instead (`with_slowed_work`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from ..replaying.beside_transfers import plain_work, transfer_edges
+from ..replaying.collective_times import collective_ns
 from ..replaying.constants import fit_constants
 from ..replaying.graph_building import build_graph
 from ..replaying.graph_replay import Replay, replay
@@ -37,13 +38,13 @@ from .collectives import Agreement, Communication, RankComms, RankRecording, sur
 
 
 @dataclass(frozen=True)
-class RankTimeline:
+class ReplayedRank:
     """One rank of a job on a network.
 
     Attributes:
         trace: with the times of the replay, ns after the job's start; what the collectives' backend runs has none.
         start, end: int64, of each row its points, which are numbered in the order of each thread; −1 without.
-        released: int64 (n, 2), a communication and a point that waits for it.
+        released: int64 (n, 3), a communication, a point that waits for it, and the row that this is a point of.
         transferred: by id of a communication, when its data is there, ns.
         met_ns: by row of a message that is sent, when both its ranks are there, ns.
         measured_ns: by row of a communication how long after its start its data was there when it was recorded.
@@ -78,13 +79,11 @@ class RankTimeline:
         for thread in np.unique(self.trace.thread[rows]).tolist():
             of = order[self.trace.thread[order] == thread]
             threads[thread] = of, self.start[of]
-        row_of_point = dict(zip(self.start.tolist(), range(len(self.start)), strict=True))
-        row_of_point |= dict(zip(self.end.tolist(), range(len(self.end)), strict=True))
-        for comm, point in self.released.tolist():
+        for comm, point, row in self.released.tolist():
             if point in by_end:
                 inside.append((comm, by_end[point]))
                 continue
-            of, starts = threads.get(int(self.trace.thread[row_of_point[point]]), (rows[:0], rows[:0]))
+            of, starts = threads.get(int(self.trace.thread[row]), (rows[:0], rows[:0]))
             at = int(np.searchsorted(starts, point))
             if at < len(of):
                 before.append((comm, int(of[at])))
@@ -106,7 +105,7 @@ class HostTimeline:
         slowdown: see `SharedTransfers.slowdown`.
     """
 
-    ranks: dict[int, RankTimeline]
+    ranks: dict[int, ReplayedRank]
     network: Network
     slowdown: float
 
@@ -150,7 +149,7 @@ def _without_slowdown(graph: ReplayGraph) -> ReplayGraph:
     return replace(graph.with_latencies(np.rint(lag)), shared=replace(shared, beside=(0, 0)))
 
 
-def _rank(done: Replay, k: int) -> RankTimeline:
+def _rank(done: Replay, k: int) -> ReplayedRank:
     """One rank of a replay."""
     graph, edges = done.graph, done.graph.edges
     trace, first = graph.traces[k], int(graph.first_row[k])
@@ -174,9 +173,9 @@ def _rank(done: Replay, k: int) -> RankTimeline:
     left = graph.measured[graph.end[owner]]
     there = np.where(left - there > OWN_NS, left, there)  # see `left_together`
     took = np.maximum(there - graph.measured[graph.start[owner]], 0)
-    return RankTimeline(
+    return ReplayedRank(
         trace.with_(ts=as_column(ts), dur=as_column(dur)), start, end,
-        np.stack([ended[edges.source[releases]], edges.target[releases]], axis=1),
+        np.stack([ended[edges.source[releases]], edges.target[releases], of[releases]], axis=1),
         dict(zip(trace.id[edges.owner[moves] - first].tolist(), done.time[edges.target[moves]].tolist(), strict=True)),
         dict(zip((edges.owner[met] - first).tolist(), done.time[edges.source[met]].tolist(), strict=True)),
         dict(zip((edges.owner[moves] - first).tolist(), took.tolist(), strict=True)),
@@ -247,10 +246,11 @@ def with_slowed_work(
 
     def parts(place: tuple[int, int], comm: Communication, rank: int) -> tuple[Communication, ...]:
         members = agreement.groups.get(comm.group, everyone)
-        if place not in slowing or comm.kind not in _ON_WIRE or len(members) < 2:
+        if place not in slowing or comm.kind not in _ON_RINGS or len(members) < 2:
             return (comm,)
         at, of = members.index(rank), len(members)
-        size = max(round(share * _ON_WIRE[comm.kind](of) * comm.size), 1)
+        passed = collective_ns(comm.kind, comm.size, of, 1.0, 0.0, "ring", None)  # at a byte a ns: what a rank sends
+        size = max(round(share * passed), 1)
         sent, got = (
             replace(comm, kind=kind, size=size, peer=members[(at + step) % of], tag=tags[place], aside=True)
             for kind, step in ((SEND, 1), (RECV, -1))
@@ -268,12 +268,7 @@ def with_slowed_work(
     return ranks, (note,) if slowing else ()
 
 
-_ON_WIRE: Mapping[int, Callable[[int], float]] = {
-    Type.ALL_REDUCE: lambda ranks: 2 * (ranks - 1) / ranks,
-    Type.REDUCE_SCATTER: lambda ranks: (ranks - 1) / ranks,
-    Type.ALL_GATHER: lambda ranks: ranks - 1,
-}
-"""Bytes that a rank sends on a ring of so many, over a collective's bytes (`message_bytes`)."""
+_ON_RINGS = frozenset({Type.ALL_REDUCE, Type.REDUCE_SCATTER, Type.ALL_GATHER})
 
 
 def _places(comms: RankComms) -> Iterator[tuple[tuple[int, int], Communication]]:

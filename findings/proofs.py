@@ -45,7 +45,7 @@ def time_of_work(items: WorkItems, text: str, at: Sequence[int]) -> Evidence:
     gpu, origin = trace.gpu, trace.origin
     name = np.where(gpu.call >= 0, np.append(trace.calls.name, -1)[gpu.call], -1)
     named = name[events] >= 0
-    if named.any():  # what no operator launched is not told apart by name
+    if named.any():  # names do not distinguish what no operator launched
         return _claim(items, text, events[named], "op", name, origin.gpu_phase, gpu.dur, "dur_ns", "device")
     return _claim(items, text, events, "name", gpu.name, origin.gpu_phase, gpu.dur, "dur_ns", "device")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import json
 import os
 import shutil
@@ -15,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..recording.hook.observers import make_observer, make_profiler
 from ..schemas.text.files import open_output
 from ..schemas.text.transaction import transaction
 from ..trace.errors import UsageError
@@ -322,35 +322,15 @@ def _rank() -> int:
 
 def _observer(path: Path) -> Any:
     """An ExecutionTraceObserver that will write to `path`; a process can have only one at a time."""
-    from torch.profiler import ExecutionTraceObserver
+    import torch
 
-    observer = ExecutionTraceObserver()
-    observer.register_callback(str(path))
-    if not path.exists():  # PyTorch opens the file when it registers, and only warns when it cannot register
-        observer._registered = False  # else its end would unregister the one that is at work
+    observer = make_observer(torch, path)
+    if observer is None:
         raise UsageError("another ExecutionTraceObserver is registered in this process; unregister it first")
     return observer
 
 
 def _profiler(observer: Any, options: dict[str, Any]) -> Any:
-    """A profiler that starts and stops `observer` with itself, so that both see the same calls."""
-    from torch.profiler import profile
+    import torch
 
-    if "execution_trace_observer" in inspect.signature(profile.__init__).parameters:
-        return profile(execution_trace_observer=observer, **options)
-    return _coupled(profile, observer)(**options)
-
-
-def _coupled(base: Any, observer: Any) -> Any:
-    """A subclass of PyTorch's profiler for versions whose own cannot drive an observer."""
-
-    class Coupled(base):  # type: ignore[misc]
-        def start_trace(self) -> None:
-            observer.start()
-            super().start_trace()
-
-        def stop_trace(self) -> None:
-            observer.stop()
-            super().stop_trace()
-
-    return Coupled
+    return make_profiler(torch, observer, options)

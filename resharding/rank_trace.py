@@ -41,6 +41,20 @@ from .resized_calls import ResizedCalls
 from .step_calls import Call
 
 
+class _Functional(NamedTuple):
+    """A functional collective: its name, the call that issues it, and its argument (None: the number of ranks)."""
+
+    name: str
+    issue: str
+    argument: str | None
+
+
+_FUNCTIONAL = {
+    "all_reduce": _Functional("all_reduce", "c10d::allreduce_", "sum"),
+    "all_gather": _Functional("all_gather_into_tensor", "c10d::allgather_into_tensor_coalesced_", None),
+}
+
+
 class _Kind(NamedTuple):
     """A kind of communication: the call by which PyTorch issues it, Kineto's name for it, and the kernel of NCCL."""
 
@@ -63,9 +77,6 @@ _KINDS = {
     "send": _Kind(SEND, "c10d::send", "send", "ncclDevKernel_SendRecv"),
     "recv": _Kind(RECV, "c10d::recv_", "recv", "ncclDevKernel_SendRecv"),
 }  # fmt: skip
-_GATHERED = "c10d::allgather_into_tensor_coalesced_"
-"""By which functional collectives issue an all-gather."""
-_FUNCTIONAL = {"all_gather": "all_gather_into_tensor"}
 _GLOO = {"reduce_scatter": "all_reduce"}
 """Collectives that Gloo runs as others."""
 _ET_TYPES = {
@@ -317,16 +328,14 @@ class _Builder:
         begin, shape, kind = self.now, list(item.shape), _tensor_type(item.dtype)
         tensor = self._tensor(shape, item.itemsize)
         own = _arguments([tensor], [shape], [kind])
-        outer = None
+        outer, issuing = None, _KINDS[item.kind].issue
         if item.functional:
-            how: tuple[Any, str] = ("sum", "String") if item.kind == "all_reduce" else (len(group), "Int")
+            called, issuing, argument = _FUNCTIONAL[item.kind]
+            how: tuple[Any, str] = (len(group), "Int") if argument is None else (argument, "String")
             inputs = _arguments([tensor, how[0], name], [shape, [], []], [kind, how[1], "String"])
-            called = _FUNCTIONAL.get(item.kind, item.kind)
             outer = self._node(f"_c10d_functional::{called}", parent, 1, (inputs, None))
         issued = self._issued(item, tensor, kind)
-        gathers = item.functional and item.kind == "all_gather"
-        name_of_issue = _GATHERED if gathers else _KINDS[item.kind].issue
-        issue = self._node(name_of_issue, parent if outer is None else outer.id, 1, (issued, None))
+        issue = self._node(issuing, parent if outer is None else outer.id, 1, (issued, None))
         self.now += _ISSUE_NS
         end, run = self._run(item, issue.id, own, self._metadata(item, group, name))
         issue.close(begin, self.now, self.now - begin)

@@ -6,14 +6,17 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import cache
 
 import numpy as np
+from etplus import link
 from etplus.resharding.step_calls import COMMUNICATES, VIEWS
 from etplus.trace.conventions import PROFILER_STEP
 from etplus.trace.tables import OP
 from etplus.trace.trace import Trace
+from support import FIXTURES
 
-__all__ = ["Differences", "WholeRun", "differences", "whole_run"]
+__all__ = ["Differences", "WholeRun", "differences", "recording", "whole_run"]
 
 _BOOKKEEPING = {
     "aten::to", "aten::_to_copy", "aten::copy_", "aten::zero_", "aten::fill_", "aten::zeros", "aten::zeros_like",
@@ -22,6 +25,13 @@ _BOOKKEEPING = {
 }  # fmt: skip
 """Copies, scalars and allocations, of which layouts have their own."""
 Operator = tuple[str, tuple[tuple[int, ...], ...]]
+
+
+@cache
+def recording(name: str) -> Trace:
+    """The first rank of a recorded family in fixtures/families, such as "gpt.single1"."""
+    folder = FIXTURES / "families" / name
+    return link(folder / "rank0.et.json.gz", folder / "rank0.kineto.json.gz")
 
 
 @dataclass(frozen=True)

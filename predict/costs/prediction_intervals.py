@@ -104,15 +104,13 @@ def fit_intervals(
 def _spread(events: list[tuple[float, int]]) -> Spread:
     """Of log ratios, each with its job."""
     ordered, tail = sorted(events), (1 - COVERAGE) / 2
-    each = Counter(job for _, job in ordered)
+    each, most = Counter(job for _, job in ordered), len(events) - 1
     if len(each) == 1:
-        most = len(ordered) - 1
         high = min(ceil((len(ordered) + 1) * (1 - tail)) - 1, most)
         low = max(floor((len(ordered) + 1) * tail) - 1, 0)
     else:
         tail = max(tail - _NEXT_JOB * (1 - tail) / len(each), 0.0)
         below = np.cumsum([1 / each[job] for _, job in ordered]) / len(each)
-        most = len(ordered) - 1
         low = min(int(np.searchsorted(below, tail + _ROUNDING, side="right")), most)
         high = min(int(np.searchsorted(below, 1 - tail - _ROUNDING, side="left")), most)
     return Spread(len(ordered), round(exp(ordered[low][0]), 4), round(exp(ordered[high][0]), 4))

@@ -29,7 +29,7 @@ class FatalSignals:
 
     Args:
         save: writes the traces; is given the signal and runs on the main thread.
-        lost: is told the signal when there was no time to.
+        lost: is given the signal when the traces could not be written in time.
     """
 
     def __init__(self, save: Callable[[int], None], lost: Callable[[int], None]) -> None:
@@ -56,10 +56,7 @@ class FatalSignals:
     def unwatch(self) -> None:
         """Leave the signals to the system again, but for those that the program handles by now."""
         with contextlib.suppress(ValueError):  # not the main thread, where the signals were never taken
-            while self._watched:
-                number = self._watched.pop()
-                if signal.getsignal(number) == self._handle:
-                    signal.signal(number, signal.SIG_DFL)
+            self._drop_handlers()
             self._drop_wakeup()
 
     @contextlib.contextmanager
@@ -125,12 +122,21 @@ class FatalSignals:
         finally:
             os.close(read_end)
 
-    def _drop_wakeup(self) -> None:
-        if self._wakeup < 0:
-            return
+    def _drop_handlers(self) -> None:
+        while self._watched:
+            number = self._watched.pop()
+            if signal.getsignal(number) == self._handle:
+                signal.signal(number, signal.SIG_DFL)
+
+    def _leave_wakeup(self) -> None:
         now = signal.set_wakeup_fd(-1)
         if now != self._wakeup:  # the program has set its own meanwhile
             signal.set_wakeup_fd(now)
+
+    def _drop_wakeup(self) -> None:
+        if self._wakeup < 0:
+            return
+        self._leave_wakeup()
         with contextlib.suppress(OSError):
             os.write(self._wakeup, b"\0")  # closing is no end as long as a fork has it open
         os.close(self._wakeup)
@@ -141,10 +147,6 @@ class FatalSignals:
         if not self._watched:
             return
         with contextlib.suppress(ValueError):
-            now = signal.set_wakeup_fd(-1)
-            if now != self._wakeup:
-                signal.set_wakeup_fd(now)
-            for number in self._watched:
-                if signal.getsignal(number) == self._handle:
-                    signal.signal(number, signal.SIG_DFL)
+            self._leave_wakeup()
+            self._drop_handlers()
         self._watched, self._wakeup = [], -1

@@ -13,29 +13,22 @@ from etplus.resharding.job import Resharded, reshard
 from etplus.resharding.layout import Layout
 from etplus.resharding.recorded_job import recorded_layout
 from etplus.trace.errors import UsageError
-from etplus.trace.trace import Trace
-from reshard_families_truth import differences, whole_run
+from reshard_families_truth import differences, recording, whole_run
 from support import FIXTURES, SHARED, call, run, shared_pair
 
 _DDP, _FSDP = Layout(dp=2, batch=8), Layout(dp=2, batch=8, zero=3)
 
 
 @cache
-def _recording(name: str) -> Trace:
-    folder = FIXTURES / "families" / name
-    return etplus.link(folder / "rank0.et.json.gz", folder / "rank0.kineto.json.gz")
-
-
-@cache
 def _derived(family: str, layout: Layout) -> Resharded:
-    job = reshard(_recording(f"{family}.single1"), layout)
+    job = reshard(recording(f"{family}.single1"), layout)
     assert isinstance(job, Resharded)
     return job
 
 
 def test_buffers_and_gradients_of_a_network_with_batch_norm() -> None:
     job = _derived("cnn", _DDP)
-    recorded = whole_run(_recording("cnn.ddp2"))
+    recorded = whole_run(recording("cnn.ddp2"))
     found = differences(recorded, whole_run(job.trace(0)))
     assert found.equal and found.order and len(recorded.comms) == 3 and not job.doubts
     report = job.to_dict()
@@ -51,16 +44,16 @@ def _explained(job: Resharded) -> str:
 
 def test_recurrent_layers_have_parameters_and_a_reserve_that_is_not_derived() -> None:
     job = _derived("lstm", _DDP)
-    recorded = whole_run(_recording("lstm.ddp2"))
+    recorded = whole_run(recording("lstm.ddp2"))
     found = differences(recorded, whole_run(job.trace(0)))
     assert not found.comms and recorded.comms == [("allreduce_", (70_720,), (0, 1))]
     assert {name for name, _ in found.work} == {"aten::mkldnn_rnn_layer_backward"}
     assert len(job.doubts) == 1 and "aten::mkldnn_rnn_layer_backward" in job.doubts[0]
 
 
-def test_the_same_layout_is_equal_from_a_data_parallel_recording() -> None:
+def test_the_same_layout_is_equal_from_a_data_parallelrecording() -> None:
     for name in ("cnn.ddp2", "lstm.ddp2"):
-        job = reshard(_recording(name), Layout(batch=8))
+        job = reshard(recording(name), Layout(batch=8))
         assert isinstance(job, Resharded) and job.proof.equal and job.proof.communications > 0
 
 
@@ -98,7 +91,7 @@ def test_blocks_are_gathered_and_the_rest_in_the_root() -> None:
 
 def test_a_wrong_reading_is_not_silent() -> None:
     """Calls that are lost, gradients of no known parameter, recorded communication that is not derived."""
-    job = reshard(_recording("cnn.single1"), _DDP)
+    job = reshard(recording("cnn.single1"), _DDP)
     assert isinstance(job, Resharded)
     model = job.derivation.model
     convolution = next(call for call in model.units[0].forward if call.name == "aten::conv2d")
@@ -108,7 +101,7 @@ def test_a_wrong_reading_is_not_silent() -> None:
     lost, unknown = sorted(job.doubts)[::-1]
     assert "derived from itself lacks" in lost
     assert unknown == "communication is not derived: gradients: no parameter is known for them (2)"
-    job = reshard(_recording("cnn.ddp2"), Layout(batch=8))
+    job = reshard(recording("cnn.ddp2"), Layout(batch=8))
     assert isinstance(job, Resharded)
     job.derivation.model.buffers.clear()
     assert job.doubts == [

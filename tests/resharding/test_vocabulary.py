@@ -15,7 +15,7 @@ from etplus.resharding.job import Resharded, reshard
 from etplus.resharding.layout import Layout, VocabularyStyle
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
-from reshard_families_truth import Operator, whole_run
+from reshard_families_truth import Operator, recording, whole_run
 from support import FIXTURES, assert_valid, call
 
 _AROUND = {
@@ -29,14 +29,8 @@ _COPIES = {"aten::clone", "aten::div", "aten::add", "aten::add_", "aten::where",
 
 
 @cache
-def _recording(name: str) -> Trace:
-    folder = FIXTURES / "families" / name
-    return etplus.link(folder / "rank0.et.json.gz", folder / "rank0.kineto.json.gz")
-
-
-@cache
 def _derived(family: str, style: VocabularyStyle) -> Resharded:
-    job = reshard(_recording(f"{family}.single1"), Layout(tp=2, vocabulary=style))
+    job = reshard(recording(f"{family}.single1"), Layout(tp=2, vocabulary=style))
     assert isinstance(job, Resharded)
     return job
 
@@ -50,7 +44,7 @@ def _work(trace: Trace) -> list[Operator]:
 
 @pytest.mark.parametrize(("family", "style"), [("tiedgpt", "gather"), ("tiedgpt", "loss"), ("llama", "gather")])
 def test_a_divided_vocabulary_is_as_recorded(family: str, style: VocabularyStyle) -> None:
-    recorded, job = _recording(f"{family}.{style}2"), _derived(family, style)
+    recorded, job = recording(f"{family}.{style}2"), _derived(family, style)
     derived = job.trace(0)
     assert Counter(_work(derived)) == Counter(_work(recorded))
     assert _work(derived) == _work(recorded)
@@ -79,9 +73,9 @@ def test_what_does_not_divide_is_refused() -> None:
     plan = _derived("tiedgpt", "gather").plan
     plan["tensor_parallel"] = [entry for entry in plan["tensor_parallel"] if entry["words"]]
     with pytest.raises(UsageError, match="a vocabulary of 64 words does not divide over tp=3 ranks"):
-        reshard(_recording("tiedgpt.single1"), Layout(tp=3, vocabulary="gather"), plan=plan)
+        reshard(recording("tiedgpt.single1"), Layout(tp=3, vocabulary="gather"), plan=plan)
     with pytest.raises(UsageError, match="no vocabulary is in it"):
-        reshard(_recording("accum.single1"), Layout(tp=2, vocabulary="gather"))
+        reshard(recording("accum.single1"), Layout(tp=2, vocabulary="gather"))
     with pytest.raises(UsageError, match="without sequence parallelism"):
         Layout(vocabulary="loss")
 
@@ -100,7 +94,7 @@ def test_the_command_divides_the_vocabulary(tmp_path: Path) -> None:
     assert done.returncode in (0, 3), done.stderr
     derived = tmp_path / "out" / "rank_1.etplus.json.gz"
     assert_valid(orjson.loads(gzip.decompress(derived.read_bytes())))
-    assert whole_run(etplus.load(derived)).comms == whole_run(_recording("tiedgpt.loss2")).comms
+    assert whole_run(etplus.load(derived)).comms == whole_run(recording("tiedgpt.loss2")).comms
     again = call("reshard", *files, *wanted, "-o", tmp_path / "more", "--use", tmp_path / "p")
     assert again.returncode == done.returncode
     assert (tmp_path / "more" / "rank_1.etplus.json.gz").read_bytes() == derived.read_bytes()
