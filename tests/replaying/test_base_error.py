@@ -137,7 +137,7 @@ def test_predictions_show_it_and_changes_are_refused(files: dict[str, Path], tmp
     model = tmp_path / "m.json"
     assert call("fit", "--no-table", files["refused"], "-o", model).returncode == 0
     done = call("predict", files["refused"], "--model", model, "--json", tmp_path / "p.json")
-    assert done.returncode == 0 and b"base error" in done.stdout and b"UNRELIABLE" in done.stdout
+    assert done.returncode == 3 and b"base error" in done.stdout and b"UNRELIABLE" in done.stdout
     assert max(map(len, done.stdout.decode().splitlines())) <= 80
     assert read_json(tmp_path / "p.json")["base_error"] == base
     other = ("predict", files["refused"], "--model", model, "--gpu", "H100 SXM")
