@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from heapq import merge
+from itertools import compress
 from operator import itemgetter
 
 import numpy as np
@@ -97,11 +98,10 @@ def augment(
         added = _counter_texts(trace, counted)
         body, rest = (int(start[0]), int(end[_last_recorded(found.texts, counted)])), int(end[-1])
         at = trace.kineto_event[gpu.source]
-    values = _values(trace, own_devices)
+    start, end, values = start[at], end[at], _values(trace, own_devices)
     if shown is not None:
         chosen = np.isin(trace.id[gpu.source], shown.id[shown.gpu.source[shown.gpu.source >= 0]])
-        at, values = at[chosen], [value for value, inside in zip(values, chosen.tolist(), strict=True) if inside]
-    start, end = start[at], end[at]
+        start, end, values = start[chosen], end[chosen], list(compress(values, chosen.tolist()))
     (before, masked), (after, more) = mask(blob.data[: body[0]]), mask(blob.data[rest:])
     inside = [(begin, stop, *mask(text)) for begin, stop, text in between]
     warn_of_masks(blob.name, masked + more + sum(count for *_, count in inside))
