@@ -35,7 +35,7 @@ _NAMES = {"max_tokens": "--max-tokens"}
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Ask one question of traces."
+    parser.description = "Ask one question about traces."
     parser.epilog = _EPILOG
     questions = parser.add_subparsers(dest="question", metavar="QUESTION", required=True)
     for question in QUESTIONS.values():

@@ -18,21 +18,21 @@ examples:
   etplus augment kineto.json.gz -o augmented.json     # open it in Perfetto or chrome://tracing
   etplus augment et_plus.json.gz -o et_plus.augmented.json.gz
 
-Into the args of kernels, copies and memsets, where they are known, are written:
+Adds these to the args of kernels, copies and memsets, where they are known:
   {arguments}
-A Kineto trace also gets counters: launch queues, memory bandwidth, allocated memory. All else keeps its bytes, and
-augmenting twice changes nothing more. A pair or a Chakra trace becomes ET+.
+A Kineto trace also gets counters: launch queues, memory bandwidth, allocated memory. All other bytes stay as they
+are; augmenting again changes nothing. A pair or a Chakra trace becomes ET+.
 
 Exit status: 0 written, 2 bad input or usage, nothing written.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Write FLOPs, bytes and shares of the device's peaks into a Kineto trace or ET+."
+    parser.description = "Add FLOPs, bytes and shares of the device's peaks to a Kineto trace or ET+."
     parser.epilog = _EPILOG.format(arguments=", ".join(ARGUMENTS))
     add = parser.add_argument
     add_inputs(parser, "one")
-    add("-o", "--output", metavar="OUT", help="the trace with more arguments; gzipped if it ends in .gz")
+    add("-o", "--output", metavar="OUT", help="the augmented trace; gzipped if it ends in .gz")
     add_json(parser, "the counts of events")
     add_device_spec(parser)
 

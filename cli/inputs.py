@@ -41,7 +41,7 @@ def add_inputs(
     parser.add_argument("files", nargs="*", metavar="FILE",
         help=f"ET+, Kineto trace, Nsight Systems export (.sqlite), Chakra trace (.et), or a folder of these, such as "
         f"the output of etplus batch; - for standard input{several}")  # fmt: skip
-    group = parser.add_argument_group("a pair to link in place of a FILE")
+    group = parser.add_argument_group("a pair to link, in place of a FILE")
     group.add_argument("--et-file", metavar="FILE", help="Execution Trace; - for standard input")
     group.add_argument("--kineto-file", metavar="FILE",
         help="Kineto trace or Nsight Systems export; - for standard input")  # fmt: skip
@@ -52,15 +52,16 @@ def add_inputs(
 
 
 def add_nsys_ranks(parser: argparse.ArgumentParser, *, rank: bool, gpu: bool = True) -> None:
-    """Add the options that choose among the ranks of a Nsight Systems export.
+    """Add the options that choose among the ranks of an Nsight Systems export.
 
     Args:
         rank: add --rank, gpu: add --gpu, which the command does not have yet.
     """
-    group = parser.add_argument_group("of a Nsight Systems export with several processes or GPUs (default: all)")
+    group = parser.add_argument_group("which ranks of an Nsight Systems export (default: all)")
     if rank:
         group.add_argument("--rank", type=int, metavar="N",
-            help="only this one, from 0, by GPU and process id; with --et-file: the rank of the pair")  # fmt: skip
+            help="only this one, counted from 0 by GPU and process id; with --et-file: the rank of the "
+            "pair")  # fmt: skip
     group.add_argument("--pid", type=int, metavar="PID", help="only this process")
     parser.set_defaults(gpu=None)
     if gpu:
@@ -105,7 +106,7 @@ def find_inputs(
     chosen = [arguments.pid, arguments.gpu, None if rank_of_job else arguments.rank]
     if chosen != [None] * 3 and not any(isinstance(given, (NsysRank, StoredRank, InputPair)) for given in found):
         raise UsageError(
-            "--rank, --pid and --gpu choose among the ranks of a Nsight Systems export, and no FILE has several; "
+            "--rank, --pid and --gpu choose among the ranks of an Nsight Systems export, and no FILE has several; "
             "leave them out"
         )
     if input_files(found).count(_STDIN) > 1:

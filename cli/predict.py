@@ -40,10 +40,10 @@ examples:
   etplus predict job.json --set seq=2048 --set dtype=bfloat16 --model model.json
   etplus predict job.json --set batch=128 --model model.json --measured here.json
 
-Make the model with `etplus fit`. It prices the work; times of the host are
-those of the file, or with --host model transferred. The measured time
-is shown for comparison. Exit status 3: a prediction is marked UNCERTAIN;
-2: it is refused, since its interval is wider than a factor of 2.
+The model comes from `etplus fit` and prices GPU work; host times are those of the
+file, or, with --host model, those of the model's host. The measured time is shown
+for comparison. Exit status: 0 predicted; 3 a prediction is marked UNCERTAIN;
+2 bad input, or refused, since an interval is wider than a factor of 2.
 """
 
 
@@ -63,36 +63,36 @@ class _Gpu(argparse.Action):
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Predict the time of a linked trace with durations from a fitted model."
+    parser.description = "Predict how long a linked trace takes, with durations from a fitted model."
     parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "each is predicted by itself, or with --rank-couple as the ranks of a job", gpu=False)
     add_tables(parser)
-    add("--model", required=True, metavar="MODEL", help="what `etplus fit` wrote")
+    add("--model", required=True, metavar="MODEL", help="output of `etplus fit`")
     add("--engine", choices=("replay", "overheads"), default="replay",
-        help="replay of the graph, or the walk over operators and their overheads (default: replay)")  # fmt: skip
+        help="replay the graph, or sum operators and their overheads (default: replay)")  # fmt: skip
     add(
         "--steps",
         metavar="A-B",
-        help="predict only these iterations, from 0, such as 3 or 30-39, or a phase such as decode",
+        help="predict only these iterations, counted from 0, such as 3 or 30-39, or a phase such as decode",
     )
     hidden_alias(parser, "--iterations", "--steps")
     add_selection(parser, "predict only", steps=False)
     add("--gpu", dest="gpu_model", action=_Gpu, metavar="NAME",
-        help="predict for another GPU, such as 'H100 SXM'; a whole number chooses among the GPUs of a Nsight Systems "
-        "export")  # fmt: skip
+        help="predict for another GPU, such as 'H100 SXM'; a whole number chooses among the GPUs of an Nsight "
+        "Systems export")  # fmt: skip
     add("--device", dest="gpu_model", action=_Gpu, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     add("--set", dest="changes", action="append", metavar="NAME=VALUE",
         help="predict for another size of batch, seq or hidden, or another dtype: batch=128, dtype=bfloat16; "
         "batch=32:128 gives the recorded size, too; repeatable")  # fmt: skip
     add("--also", metavar="FILE",
         help="with --set: a recording of the same program at another size, which shows what changes")  # fmt: skip
-    add("--measured", metavar="MEASURED", help="what `etplus measure` wrote; its times come before the model's")
+    add("--measured", metavar="MEASURED", help="output of `etplus measure`; its times take precedence over the model's")
     add("--keep-outliers", action="store_true",
-        help="of the iterations asked for also those that are not like the others")  # fmt: skip
+        help="also predict chosen iterations that are unlike the others")  # fmt: skip
     add("--host", choices=get_args(Host), default="trace",
-        help="whose times the host's work has: the trace's own, or those on the host that the model was fitted on "
-        "(default: trace)")  # fmt: skip
+        help="host times: those of the trace, or of the host that the model was fitted on (default: "
+        "trace)")  # fmt: skip
     add("--force", action="store_true",
         help="predict even if the interval is wider than a factor of 2, and a change even if the replay without it is "
         "off by over 5%%")  # fmt: skip

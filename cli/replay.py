@@ -38,13 +38,13 @@ from .parser import hidden_alias
 from .terminal import all_damage, warn_of_damage
 
 _DESCRIPTION = """\
-Replay the dependency graph of ET+ files: when every call and kernel starts and
-ends if work takes as long as measured, with launch latency, stream gap and
-launch queue limit fitted once for the whole trace. Shows the error against
-what was measured, the critical path, and what a change would bring.
+Predict when every call and kernel starts and ends, by replaying the dependency
+graph: work takes as long as measured, and launch latency, stream gap and launch
+queue limit are fitted once for the whole trace. Shows the error against the
+measured timeline, the critical path, and what a change would gain.
 """
 _EPILOG = """\
-what-ifs (--what-if, can be given several times, applied in order):
+what-ifs (--what-if; repeatable, applied in order):
 {grammar}
 examples:
   etplus replay et_plus.json
@@ -54,7 +54,7 @@ examples:
   etplus replay et_plus.json --steps 3
   etplus replay et_plus.json --execute --threads 1
 
-A Chakra trace has to be one that etplus wrote. Of a Kineto trace alone its own
+A Chakra trace must be one that etplus wrote. In a Kineto trace without an ET, the
 CPU calls are the operators.
 """
 
@@ -65,18 +65,18 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_inputs(parser, "each is replayed by itself, or with --rank-couple as the ranks of a job")
     add_tables(parser)
-    add("--rank-couple", action="store_true", help="replay the ranks as one: collectives wait for the last rank")
+    add("--rank-couple", action="store_true", help="replay the ranks together: collectives wait for the last rank")
     add("--network", metavar="SPEC",
         help="price communications on another network: bandwidth=GB/s, latency=us of a step, algorithm=ring, direct or "
         "halving-doubling; several traces are the ranks of one job")  # fmt: skip
     add_steps(
-        parser, "predict from the times of the others each of", "such as 3, 2-5 or all, or of a phase such as decode"
+        parser, "predict from the other iterations each of", "such as 3, 2-5 or all, or of a phase such as decode"
     )
     hidden_alias(parser, "--predict-iteration", "--steps")
     add_selection(parser, "replay only", steps=False)
     add("--what-if", action="append", default=[], metavar="CHANGE", help="see below")
-    add("--keep-outliers", action="store_true", help="predict iterations from those that are not like the others, too")
-    add("--force", action="store_true", help="show what-ifs even if the replay without changes is off by over 5%%")
+    add("--keep-outliers", action="store_true", help="also predict from iterations that are unlike the others")
+    add("--force", action="store_true", help="show what-ifs even if the unchanged replay is off by over 5%%")
     add("--execute", action="store_true",
         help="call the operators on this machine in the recorded order, and show their times beside the recorded ones; "
         "needs PyTorch (docs/reference/measure.md)")  # fmt: skip
