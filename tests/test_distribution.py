@@ -17,9 +17,10 @@ from support import ROOT, assert_valid, fixture_pair, plain
 
 pytestmark = pytest.mark.slow
 
+PAIRS = ("gpu_shaped_from_cpu", "one_of_n", "two_threads")
 PACKAGED = [
     f"fixtures/{name}.{kind}.json.gz"
-    for name in ("demo/train_cpu", "pairs/gpu_shaped_from_cpu", "pairs/one_of_n", "pairs/two_threads")
+    for name in ("demo/train_cpu", *(f"pairs/{one}" for one in PAIRS), "findings/attention/before")
     for kind in ("et", "kineto")
 ]
 NOT_SOURCE = (".*", "__pycache__", "build", "dist", "*.egg-info", "demo-out")
