@@ -17,7 +17,7 @@ from ..trace.errors import UsageError
 from ..trace.printable import shell_word
 from ..trace.trace import Trace
 from .options import add_ranks
-from .terminal import print_warnings, warn_of_damage
+from .terminal import print_warnings
 
 _STDIN = "-"
 _LONG = 60
@@ -191,11 +191,18 @@ def read_inputs(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
     return map(read_input, inputs)
 
 
+def read_each(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
+    """`read_inputs`, with a warning of what is damaged, each once."""
+    known: set[str] = set()
+    for trace in read_inputs(inputs):
+        print_warnings(sentence for sentence in trace.damage if sentence not in known)
+        known.update(trace.damage)
+        yield trace
+
+
 def read_all(inputs: Sequence[TraceInput]) -> list[Trace]:
     """Read or link all traces, and warn of what is damaged."""
-    traces = list(read_inputs(inputs))
-    warn_of_damage(traces)
-    return traces
+    return list(read_each(inputs))
 
 
 def read_input(one: TraceInput) -> Trace:
