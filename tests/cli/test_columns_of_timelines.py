@@ -34,5 +34,4 @@ def test_of_every_job(job: str, tmp_path: Path) -> None:
     for et in sorted(folder.glob("rank*.et.json*")):
         name = et.name.partition(".")[0]
         traces[f"{name}.json"] = link(*shared_pair(f"{job}/{name}"))
-    same_program = job.startswith("network/")  # on four rates
-    assert_equal(traces, tmp_path, some_of(JOB_COMMANDS, job, 2) if same_program else JOB_COMMANDS)
+    assert_equal(traces, tmp_path, some_of(JOB_COMMANDS, job, 2))
