@@ -1,4 +1,4 @@
-"""Speed of `etplus analyze` against Holistic Trace Analysis (HTA, `traceinsight` on PyPI) on the same Kineto trace: bar three times as fast.
+"""Speed of `etplus analyze` against HTA (`traceinsight` on PyPI) on the same Kineto trace: bar three times as fast.
 
     python benchmarks/bench_hta.py [--times N] [--hta PYTHON] [KINETO]
 
