@@ -6,9 +6,9 @@
     python benchmarks/gpu_session.py OUT --python PYTHON      # PyTorch is in another environment
 
 Parts: programs recorded by `etplus record` (training, mixed precision, compiled, CUDA graphs, DDP and FSDP with one
-rank, inference, families of programs.py), a capture of CUDA graphs, operators measured again, and changes: steps
-recorded and timed before and after, against what the findings say. A part that fails, or has no time left
-(`--minutes`), is in the report with its reason, and the others go on. OUT gets report.md, report.json, a file a part, and the traces.
+rank, inference, families of programs.py), a capture of CUDA graphs, operators measured again, and changes: recorded and
+timed before and after, against what the findings say. A part that fails, or has no time left (`--minutes`), is in the
+report with its reason, and the others go on. OUT gets report.md, report.json, a file a part, and the traces.
 
 Works from a checkout; etplus need not be installed, only its dependencies. Exit status: 0, 1 if a part failed.
 """
