@@ -30,6 +30,8 @@ from .terminal import print_text, say
 _REPORT = "reshard.json"
 _MOST = 64
 """So many ranks are written unless --ranks or --representative says which."""
+_NAMED = 4
+"""So many ranks that differ from what is derived for them are named; the report has all."""
 _DOUBTFUL = 3
 """Exit status where something that matters is not derived."""
 _EPILOG = """\
@@ -244,11 +246,19 @@ def _evidence(report: dict[str, Any]) -> list[str]:
         f"model   {found['count']:,} parameters of {found['elements']:,} elements, {how[found['found_by']]}{buffers}"
     )
     what = f"{proof['operators']:,} operators and {proof['communications']:,} communications"
-    lines.append(
-        f"proof   the recorded layout derived from itself is equal: {what}" if proof["equal"]
-        else f"proof   the recorded layout derived from itself is NOT equal: {proof['missing_share']:.1%} of the time "
-        f"of {what} is missing" + "".join(f"; {other}" for other in proof["other_communications"][:1])
+    several = len(proof["ranks"]) > 1
+    of = f"{len(proof['ranks'])} recorded ranks derived from themselves are" if several else (
+        "the recorded layout derived from itself is"
     )  # fmt: skip
+    lines.append(
+        f"proof   {of} equal: {what}" if proof["equal"]
+        else f"proof   {of} NOT equal: {proof['missing_share']:.1%} of the time of {what} is missing"
+        + "".join(f"; {other}" for other in proof["other_communications"][:1])
+    )  # fmt: skip
+    lines += [
+        f"proof   rank {one['rank']} differs from what is derived for it in {one['operators']:,} operators and "
+        f"{one['communications']:,} communications" for one in proof["different"][:_NAMED] if several
+    ]  # fmt: skip
     for one in report["gradients"]:
         stage = f" of stage {one['stage']}" if len(report["gradients"]) > 1 else ""
         padding = f" and {one['padding']:,} of padding" if one["padding"] else ""

@@ -561,10 +561,23 @@ def _of_lists(call: Call, places: Sequence[int], count: int) -> Call:
     record = {**call.record}
     for side in ("inputs", "outputs"):
         if side in record:
-            record[side] = {key: [_chosen(entry, places, count) for entry in value] if key != "types" else value
-                            for key, value in record[side].items()}  # fmt: skip
-    return replace(call, inputs=inputs, results=results, record=record,
-                   children=[_of_lists(child, places, count) for child in call.children])  # fmt: skip
+            record[side] = {
+                key: [(_chosen_types if key == "types" else _chosen)(entry, places, count) for entry in value]
+                for key, value in record[side].items()
+            }
+    children = [_of_lists(child, places, count) for child in call.children]
+    each = len(children) // count
+    names = [child.name for child in children]
+    if children and names == names[:each] * count:  # what is called for each parameter apart
+        children = [child for k in places for child in children[k * each : (k + 1) * each]]
+    return replace(call, inputs=inputs, results=results, record=record, children=children)
+
+
+def _chosen_types(kind: str, places: Sequence[int], count: int) -> str:
+    """The type of a list with one entry a parameter as that of some of them."""
+    outer, _, inner = kind.partition("[")
+    kinds = inner.removesuffix("]").split(",")
+    return f"{outer}[{','.join(kinds[k] for k in places)}]" if inner and len(kinds) == count else kind
 
 
 def _chosen(value: Any, places: Sequence[int], count: int) -> Any:
