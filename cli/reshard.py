@@ -75,7 +75,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--batch", type=int, metavar="GLOBAL",
         help="global batch (default: each data-parallel rank keeps its own)")  # fmt: skip
     group.add_argument("--microbatches", "--accumulate", type=int, metavar="N",
-        help="of a step (default: those recorded, with a pipeline 4, or as many as stages)")  # fmt: skip
+        help="of a step (default: those recorded; from one rank to a pipeline 4, or as many as stages)")  # fmt: skip
     group.add_argument("--no-sync", action="store_true",
         help="reduce gradients after the last microbatch only, as DDP's no_sync does")  # fmt: skip
     group.add_argument("--fsdp-wrap", metavar="WHAT",
@@ -91,7 +91,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="divide norms and residuals by the sequence; with --tp-style megatron")  # fmt: skip
     group.add_argument("--bucket-cap-mb", type=int, default=25, metavar="MIB",
         help="size of DDP's buckets after the first one, which has 1 MiB (default: 25)")  # fmt: skip
-    group.add_argument("--from", dest="recorded", metavar="tp=N,dp=N",
+    group.add_argument("--from", dest="recorded", metavar="tp=N,dp=N,pp=N",
         help="layout of the recorded job (default: recognised)")  # fmt: skip
     group.add_argument("--step", type=int, metavar="N", help="ProfilerStep to take (default: the median one)")
     group = parser.add_argument_group("which ranks")

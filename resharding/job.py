@@ -60,8 +60,8 @@ class Resharded:
     Attributes:
         derivation: what is divided how. network: the links. model: prices kernels, None to scale recorded times.
         measured: operators that were called on this machine (`etplus measure`), whose times come before scaled ones.
-        ranks: the recorded ranks that are given, which have to be what is derived for them; the model's own where None
-            is said. stages: of each unit the recorded stage of a pipeline.
+        ranks: recorded ranks, which have to be what is derived for them; none for the model's own. stages: of each unit
+            the recorded stage of a pipeline.
     """
 
     derivation: Derivation
@@ -150,9 +150,10 @@ class Resharded:
     def proof(self) -> SelfProof:
         """The recorded layout derived from itself."""
         derivation = self.derivation
+        ranks = self.ranks or (own_rank(derivation.model),)
         plan = replace(derivation.plan, stages=self.stages)
-        itself = replace(derivation, layout=recorded_layout_of(derivation), plan=plan)
-        return prove_all(itself, ResizedCalls(itself), self.ranks or (own_rank(derivation.model),))
+        itself = replace(derivation, layout=recorded_layout_of(derivation, ranks[0]), plan=plan)
+        return prove_all(itself, ResizedCalls(itself), ranks)
 
     @cached_property
     def gradients(self) -> list[Gradients]:
@@ -375,7 +376,7 @@ def reshard(
     dropped = pipeline.dropped if pipeline is not None else {}
     others = [trace for trace in given if trace is not structure.trace]
     ranks = [other_rank(trace, step, structure, dropped.get(trace.rank or 0, frozenset())) for trace in others]
-    ranks = [own_rank(structure), *ranks] if pipeline is None else ranks
+    ranks = [own_rank(structure, step), *ranks] if pipeline is None else ranks
     derivation = Derivation(structure, chosen, layout, was)
     return Resharded(derivation, network or _NETWORK, model, measured, tuple(ranks), stages)
 

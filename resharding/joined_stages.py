@@ -19,6 +19,7 @@ from .layout import Layout
 from .stage_steps import StageStep, read_stage
 from .step_calls import Call, is_tensor, tensor_values
 
+_SIDES = "inputs", "outputs"
 _APART = 32
 """Bits of the numbers that join forward and backward within a stage."""
 
@@ -68,7 +69,7 @@ def join_stages(traces: Sequence[Trace], layout: Layout, step: int | None = None
         if rank not in dropped:
             at = layout.coordinates(rank).pp
             dropped[rank] = frozenset(read_stage(trace, at, layout.pp, step, numbers, parts).dropped)
-    writer = _Writer(chosen[0], _joined_tensors(stages))
+    writer = _StageWriter(chosen[0], _joined_tensors(stages))
     writer.write(stages)
     one_by_one = stages[-1].interleaved or parts == 1
     layout = replace(layout, microbatches=parts, schedule="1f1b" if one_by_one else "gpipe")
@@ -237,7 +238,7 @@ def _resize(call: _StageCall, whole: Mapping[int, list[int]]) -> None:
                 side["shapes"][place], value[3] = whole[value[0]], whole[value[0]][0]
 
 
-class _Writer:
+class _StageWriter:
     """Writes the calls of all stages in the order of one rank, one after the other."""
 
     def __init__(self, source: Trace, same: dict[int, int]) -> None:
@@ -319,8 +320,8 @@ class _Writer:
 
     def _tensors(self, sides: Mapping[str, Any]) -> NodeTensors:
         """Inputs and outputs with the numbers that tensors have in all stages."""
-        given, made = (sides.get(name) for name in ("inputs", "outputs"))
-        return tuple(side and side | {"values": self._renamed(side["values"])} for side in (given, made))
+        found = [side and side | {"values": self._renamed(side["values"])} for side in map(sides.get, _SIDES)]
+        return found[0], found[1]
 
     def _renamed(self, value: Any) -> Any:
         if not isinstance(value, list):

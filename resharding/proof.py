@@ -68,14 +68,15 @@ class RecordedRank:
     """A recorded rank, which a derivation of its layout is held against.
 
     Attributes:
-        step: its topmost calls. window: when the step begins and ends, ns.
+        number: of the ProfilerStep, None for the one of median duration. known: the topmost calls of the step; None to
+            read them.
         left_out: rows of calls that the recorded layout adds. works_left_out: operators that are left out of another
             rank, by which those of this one are found.
     """
 
     trace: Trace
-    step: Sequence[Call]
-    window: tuple[int, int]
+    number: int | None = None
+    known: Sequence[Call] | None = None
     left_out: Set[int] = frozenset()
     works_left_out: tuple[_Work, ...] = ()
 
@@ -86,10 +87,16 @@ class RecordedRank:
         """Its number in the job."""
         return max(self.trace.rank or 0, 0)
 
+    @property
+    def window(self) -> tuple[int, int]:
+        """When the step begins and ends, ns."""
+        return step_window(self.trace, self.number)
+
     def work(self) -> list[Call]:
         """The operators that compute, in order."""
-        known = {call.row for top in self.step if top.name in _OWN for call in top.walk()} | self.left_out
-        calls = [call for call in walked(self.step) if _works(call) and call.row not in known]
+        step = last_step(read_step(self.trace, Shapes(), self.number)) if self.known is None else self.known
+        known = {call.row for top in step if top.name in _OWN for call in top.walk()} | self.left_out
+        calls = [call for call in walked(step) if _works(call) and call.row not in known]
         calls.sort(key=lambda call: call.ts)
         left = Counter(self.works_left_out)
         found = []
@@ -102,9 +109,9 @@ class RecordedRank:
         return found
 
 
-def own_rank(model: Model) -> RecordedRank:
+def own_rank(model: Model, step: int | None = None) -> RecordedRank:
     """The rank that a model was read of."""
-    return RecordedRank(model.trace, model.step, model.window, {call.row for call in model.left_out})
+    return RecordedRank(model.trace, step, model.step, {call.row for call in model.left_out})
 
 
 def other_rank(trace: Trace, step: int | None, model: Model, left_out: Set[int]) -> RecordedRank:
@@ -115,7 +122,7 @@ def other_rank(trace: Trace, step: int | None, model: Model, left_out: Set[int])
             found by what they take.
     """
     works = tuple((call.name, _recorded_sizes(call)) for call in model.left_out if _works(call))
-    return RecordedRank(trace, last_step(read_step(trace, Shapes(), step)), step_window(trace, step), left_out, works)
+    return RecordedRank(trace, step, None, left_out, works)
 
 
 @dataclass(frozen=True)
@@ -303,8 +310,8 @@ def gradients(derivation: Derivation, stage: int) -> Gradients | None:
     return Gradients(stage, found, whole, padding)
 
 
-def recorded_layout_of(derivation: Derivation) -> Layout:
-    """The recorded layout as one to be derived, with its gradients communicated as often as recorded."""
+def recorded_layout_of(derivation: Derivation, rank: RecordedRank) -> Layout:
+    """The recorded layout as one to be derived, with its gradients communicated as often as in a recorded rank."""
     recorded, model = derivation.recorded, derivation.model
     if recorded.pp > 1:
         return recorded
@@ -314,7 +321,7 @@ def recorded_layout_of(derivation: Derivation) -> Layout:
     if passes > 1 and recorded.dp > 1:
         kind = "reduce_scatter" if zero else "all_reduce"
         whole = sum(prod(model.extents.sizes(parameter.shape)) for parameter in model.parameters)
-        reduced = sum(elements for name, elements in _recorded_comms(own_rank(model)) if name == kind)
+        reduced = sum(elements for name, elements in _recorded_comms(rank) if name == kind)
         no_sync = reduced < 1.5 * whole
     return Layout(tp=recorded.tp, dp=recorded.dp, zero=zero, no_sync=no_sync)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -16,13 +17,13 @@ from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .passes import last_step
 from .recorded_job import recorded_issues
-from .step_calls import VIEWS, Call, read_step, step_window, tensor_values, walked
+from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, read_step, step_window, tensor_values, walked
 from .weights import ACCUMULATE
 
 _MESSAGES = {"c10d::send": True, "c10d::recv_": False}
 
 
-class Message(NamedTuple):
+class StageMessage(NamedTuple):
     """A tensor that a stage sends or receives.
 
     Attributes:
@@ -60,8 +61,8 @@ class StageStep:
     after: list[Call] = field(default_factory=list)
     steps: list[Call] = field(default_factory=list)
     same: dict[int, int] = field(default_factory=dict)
-    sent: dict[bool, list[list[Message]]] = field(default_factory=dict)
-    received: dict[bool, list[list[Message]]] = field(default_factory=dict)
+    sent: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
+    received: dict[bool, list[list[StageMessage]]] = field(default_factory=dict)
     dropped: set[int] = field(default_factory=set)
     interleaved: bool = False
 
@@ -93,6 +94,11 @@ def read_stage(
         what = "no backward pass" if not backward else "no messages"
         raise UsageError(f"{trace.file}: the step of this stage of a pipeline has {what}; give the trace of a step")
     moments = parts or _moments([message for message in messages if message.sent and message.onward], inner)
+    if not moments:
+        raise UsageError(
+            f"{trace.file}: the first of {stages} stages sends nothing to the next one; give the layout of the job with"
+            " --from, such as tp=1,dp=2,pp=4"
+        )
     for sent, sides in ((True, found.sent), (False, found.received)):
         for onward in (True, False):
             some = [message for message in messages if (message.sent, message.onward) == (sent, onward)]
@@ -105,13 +111,13 @@ def read_stage(
     return found
 
 
-def _moments(messages: Sequence[Message], calls: Sequence[Call]) -> int:
+def _moments(messages: Sequence[StageMessage], calls: Sequence[Call]) -> int:
     """How often messages are sent, those with no call between counted once."""
     starts = np.array([call.ts for call in calls], np.int64)
     return len(np.unique(np.searchsorted(starts, [message.ts for message in messages])))
 
 
-def _by_microbatch(messages: Sequence[Message], parts: int, trace: Trace) -> list[list[Message]]:
+def _by_microbatch(messages: Sequence[StageMessage], parts: int, trace: Trace) -> list[list[StageMessage]]:
     """As many of them for each."""
     if len(messages) % max(parts, 1):
         raise UsageError(
@@ -122,7 +128,7 @@ def _by_microbatch(messages: Sequence[Message], parts: int, trace: Trace) -> lis
     return [list(messages[k * each : (k + 1) * each]) for k in range(parts)] if each else []
 
 
-def _messages(trace: Trace, stage: int, stages: int, step: int | None) -> list[Message]:
+def _messages(trace: Trace, stage: int, stages: int, step: int | None) -> list[StageMessage]:
     """What a step sends and receives, in order of issue; peers are numbered within their group, or within the job."""
     calls = trace.calls
     issues = list(recorded_issues(trace, *step_window(trace, step)))
@@ -136,15 +142,15 @@ def _messages(trace: Trace, stage: int, stages: int, step: int | None) -> list[M
     for call, given, peer in zip(issued, values, peers, strict=True):
         sent = _MESSAGES[trace.names[calls.name[call]]]
         found += [
-            Message(int(calls.ts[call]), sent, (peer > mine) == sent, tensor) for tensor in tensor_values(given[0])
+            StageMessage(int(calls.ts[call]), sent, (peer > mine) == sent, tensor) for tensor in tensor_values(given[0])
         ]
     return found
 
 
-def _renumber(top: Sequence[Call], messages: Sequence[Message], numbers: count[int]) -> None:
+def _renumber(top: Sequence[Call], messages: Sequence[StageMessage], numbers: count[int]) -> None:
     """Give tensors and storages numbers that are used once, in place."""
     naming = _Naming(numbers)
-    events: list[tuple[int, int, Call | Message]] = [(call.ts, 1, call) for call in top]
+    events: list[tuple[int, int, Call | StageMessage]] = [(call.ts, 1, call) for call in top]
     events += [(message.ts, 0, message) for message in messages]
     for _, _, event in sorted(events, key=lambda one: one[:2]):
         if isinstance(event, Call):
@@ -288,7 +294,10 @@ def _drop_schedule(found: StageStep) -> None:
         found.forward[k] = _without(calls, of_schedule, found)
     for k, calls in enumerate(found.backward):
         back = {message.tensor[1] for messages in found.sent[False][k : k + 1] for message in messages}
-        found.backward[k] = _without(calls, lambda call, back=back: _leaves(call, back, everything), found)
+        found.backward[k] = _without(calls, partial(_leaves, back=back, everything=everything), found)
+        arrived = {message.tensor[0] for messages in found.received[False][k : k + 1] for message in messages}
+        for call in found.backward[k]:
+            _add_in_place(call, arrived, found.same)
     parts = len(found.forward)
     found.after = _without(found.after, lambda call: _joins(call, parts), found)
     found.after = [call for call in found.after if not _scales(call)]
@@ -305,6 +314,16 @@ def _leaves(call: Call, back: set[int], everything: set[int]) -> bool:
         return any(value[1] in back for one in call.walk() for value in tensor_values(one.record.get("outputs")))
     allocates = call.name.startswith("aten::empty") and everything.isdisjoint(call.tensor_ids("outputs"))
     return call.name == "aten::detach_" or allocates
+
+
+def _add_in_place(call: Call, arrived: set[int], same: dict[int, int]) -> None:
+    """Autograd adds to a gradient in place unless others hold it, as a schedule does with what arrives."""
+    for child in call.children:
+        values = list(tensor_values(child.record.get("inputs")))
+        if child.name == SUM.name and values and values[0][0] in arrived:
+            child.name, child.schema = SUM_IN_PLACE
+            for made in tensor_values(child.record.get("outputs")):
+                same |= dict(zip(made[:2], values[0][:2], strict=True))
 
 
 def _joins(call: Call, parts: int) -> bool:
