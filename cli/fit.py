@@ -24,10 +24,10 @@ from ..replaying.job_samples import job_samples
 from ..replaying.network_file import fit_network, read_calibration, write_networks
 from ..schemas.text.transaction import check_outputs
 from ..trace.printable import shortened
-from ..trace.selection import without_enclosing
+from ..trace.selection import part_of, without_enclosing
 from ..trace.text_tables import Cell, render, rewrap, share, terminal_width
 from .inputs import add_inputs, find_inputs, read_all
-from .options import add_selection, selected
+from .options import add_selection, selected, selection_of
 from .outputs import add_json, write_json
 from .parser import hidden_alias
 from .terminal import print_text, say
@@ -172,7 +172,9 @@ def _fit_network(arguments: argparse.Namespace) -> int:
         check_outputs([of for of in outputs if of != "-"], files)
         samples = read_calibration(files[0])
     if samples is None:
-        samples = {"job": job_samples(read_all(find_inputs(arguments, outputs=outputs)))}
+        chosen = selection_of(arguments) | ({} if arguments.steps is None else {"steps": arguments.steps})
+        traces = read_all(find_inputs(arguments, outputs=outputs))
+        samples = {"job": job_samples([part_of(trace, **chosen) for trace in traces])}
     fitted = {name: fit_network(of) for name, of in samples.items()}
     write_networks(fitted, arguments.output)
     plain = {name: msgspec.to_builtins(of) for name, of in fitted.items()}

@@ -38,10 +38,11 @@ def rank_list(text: str) -> list[int]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def add_ranks(parser: argparse._ActionsContainer) -> None:
-    """Add --ranks, which `find_inputs` obeys."""
-    parser.add_argument("--ranks", dest="chosen_ranks", type=rank_list, metavar="LIST",
-        help="only these ranks of a job, such as 0,3-7")  # fmt: skip
+def add_ranks(
+    parser: argparse._ActionsContainer, option: str = "--ranks", about: str = "only these ranks of a job, such as 0,3-7"
+) -> None:
+    """Add --ranks, which `find_inputs` obeys, or an option that does the same where --ranks has another meaning."""
+    parser.add_argument(option, dest="chosen_ranks", type=rank_list, metavar="LIST", help=about)
 
 
 def add_engine(parser: argparse._ActionsContainer) -> None:

@@ -23,7 +23,7 @@ from ..schemas.text.transaction import check_folder, check_outputs, make_folder
 from ..trace.errors import UsageError
 from ..trace.text_tables import number, render, rewrap, share, terminal_width
 from .inputs import add_inputs, find_inputs, input_files, read_all
-from .options import options_of
+from .options import add_ranks, add_selection, options_of, selected
 from .outputs import write_json
 from .terminal import print_text, say
 
@@ -57,6 +57,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "the ranks of one job", ranks=False)
+    add_ranks(parser, "--source-ranks", "read only these ranks of the recorded job, such as 0,3-7")
+    add_selection(parser, "derive from")
     add("-o", "--output", metavar="FOLDER", help="write the traces of ranks here; with --to a prefix")
     add("--json", metavar="FILE", help="write the report as JSON; - for standard output")
     add(
@@ -138,7 +140,7 @@ def run(arguments: argparse.Namespace) -> int:
     model = None if arguments.model is None else read_model(arguments.model)
     measured = None if arguments.measured is None else read_measured(arguments.measured)
     plan = None if arguments.use is None else _read_plan(arguments.use)
-    traces = read_all(inputs)
+    traces = [selected(trace, arguments) for trace in read_all(inputs)]
     job = reshard(
         traces, layout, model=model, measured=measured, network=network, recorded=recorded, plan=plan,
         step=arguments.step,
