@@ -53,10 +53,10 @@ oldest: $(VENV)/.tests
 	PYTHONPATH=$(VENV)/oldest $(BIN)/python -m pytest -q tests/schemas/test_stream.py \
 	    tests/converters/test_chakra.py tests/schemas/test_chakra_reader.py -k 'not gpu-pairs'
 
-# HTA, with which tests/conformance compares values, in an environment of its own; without it those tests skip.
+# HTA (traceinsight on PyPI), with which tests/conformance compares values, in an environment of its own; without it those tests skip.
 peers: $(BIN)/python
 	$(BIN)/python -m venv $(VENV)/peers
-	$(VENV)/peers/bin/python -m pip install --quiet --disable-pip-version-check HolisticTraceAnalysis
+	$(VENV)/peers/bin/python -m pip install --quiet --disable-pip-version-check traceinsight
 
 score: $(VENV)/.installed
 	$(BIN)/python benchmarks/score_table.py
