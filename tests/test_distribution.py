@@ -8,7 +8,6 @@ import sys
 import tarfile
 import zipfile
 from email.parser import Parser
-from importlib.util import find_spec
 from pathlib import Path
 
 import orjson
@@ -121,7 +120,7 @@ def test_pipx_installs_the_wheel(wheel: Path, elsewhere: Path, monkeypatch: pyte
     assert "(100.00%)" in execute(elsewhere / "pipx" / "bin" / "etplus", "demo", "-o", "pipx-out", cwd=elsewhere)
 
 
-@pytest.mark.skipif(find_spec("twine") is None, reason="twine is not installed")
+@pytest.mark.skipif(shutil.which("twine") is None, reason="twine is not installed")
 def test_the_registry_would_take_both(built: Path) -> None:
     execute(
         sys.executable, "-m", "twine", "check", "--strict", *built.glob("*.whl"), *built.glob("*.tar.gz"), cwd=built
@@ -150,12 +149,10 @@ def test_the_library(scripts: Path, elsewhere: Path) -> None:
 
 
 def test_every_module_can_be_imported(scripts: Path, elsewhere: Path) -> None:
-    """Nothing needs a package that the distribution does not ask for, but the script that records the fixtures and
+    """Nothing needs a package that the distribution does not ask for, but the scripts that record fixtures and
     what the extras are for."""
     optional = (
-        "fixtures.record_findings",
-        "fixtures.record_fixtures",
-        "fixtures.record_origin",
+        *(f"fixtures.{path.stem}" for path in (ROOT / "fixtures").glob("record_*.py")),
         "report.plots",
         "predict.learned.networks",
         "predict.learned.training",
