@@ -122,9 +122,7 @@ def test_pipx_installs_the_wheel(wheel: Path, elsewhere: Path, monkeypatch: pyte
 
 @pytest.mark.skipif(shutil.which("twine") is None, reason="twine is not installed")
 def test_the_registry_would_take_both(built: Path) -> None:
-    execute(
-        sys.executable, "-m", "twine", "check", "--strict", *built.glob("*.whl"), *built.glob("*.tar.gz"), cwd=built
-    )
+    execute("twine", "check", "--strict", *built.glob("*.whl"), *built.glob("*.tar.gz"), cwd=built)
 
 
 def test_the_source_distribution_installs(built: Path, elsewhere: Path) -> None:
