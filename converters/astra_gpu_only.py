@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..replaying.host_backends import long_pauses
-from ..schemas.comm_types import RECV
+from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import backend_rows, blocking_calls, issue_times
 from ..trace.columns import IntColumn, lists_by, mask_at
 from ..trace.host_waits import LONG_PAUSE_NS, ROUNDING_NS
@@ -148,14 +148,14 @@ class _Folding:
             started = int(self._micros(begin))
             issued = self._submitted(comm.row, started) if after else started
             yield from self._host(issued, row)
-            yield self._communicate(comm, issued, after)
+            yield from self._communicate(comm, issued, after)
 
     def _issuing(self, row: int, end: int, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
         """An operator of the host up to the last communication that begins while it runs, each behind its part."""
         while pending and pending[0][0] < end:
             begin, comm = pending.popleft()
             yield from self._compute(row, self._micros(begin), [])
-            yield self._communicate(comm, self._micros(begin), [])
+            yield from self._communicate(comm, self._micros(begin), [])
 
     def _host(self, until: int, row: int) -> Iterator[SimNode]:
         """What the host takes until it has submitted a computation, or a communication before that.
@@ -250,8 +250,10 @@ class _Folding:
         self.chain_id.append(node.id)
         return node
 
-    def _communicate(self, comm: Communication, issued: int, after: list[int]) -> SimNode:
+    def _communicate(self, comm: Communication, issued: int, after: list[int]) -> Iterator[SimNode]:
         """A communication behind the computation or delay that ended last before the host had issued it.
+
+        Behind nothing it is behind a delay of no time: ASTRA-sim aborts on a collective that begins at time 0.
 
         Args:
             issued: when; its start where no computation is known that it waits for on the GPU.
@@ -262,14 +264,18 @@ class _Folding:
         before, free = self.on_stream.get(stream, (0, 0))
         turn = 0 if comm.kind == RECV else self.last_comm  # a receive waits beside what the rank sends
         needs = {*(self.chain_id[place] for place in (at, *after)), self.comm_id.get(turn, 0), before} - {0}
+        if not needs and comm.kind not in (SEND, RECV):
+            yield (start := SimNode(next(self.ids), DELAY, 0, []))
+            needs = {start.id}
         ready = max([free, self.comm_end.get(turn, 0), *(self.chain_end[place] for place in (at, *after))])
         until = self.transferred.get(int(self.trace.id[row]), self.trace.finish[row])
         micros = max(int(self._micros(until)) - ready, 0)
         took = self.measured_ns.get(row, -1)
         shown = micros if took < 0 else 0 if comm.aside else (took + 500) // 1000
         node = SimNode(next(self.ids), row, shown, sorted(needs), comm=comm)
+        yield node
         if comm.aside and comm.kind == RECV:
-            return node
+            return
         if comm.aside:
             self.slowing.append(node.id)
         self.comm_end[row] = ready + micros
@@ -278,7 +284,6 @@ class _Folding:
             self.last_comm = row
         if stream >= 0:
             self.on_stream[stream] = node.id, ready + micros
-        return node
 
 
 _MAX_LATENCY_NS = 1_000_000
