@@ -26,7 +26,7 @@ from ..schemas.text.transaction import check_outputs
 from ..trace.printable import shortened
 from ..trace.selection import part_of, without_enclosing
 from ..trace.text_tables import Cell, render, rewrap, share, terminal_width
-from .inputs import add_inputs, find_inputs, read_all
+from .inputs import ReadAnew, add_inputs, find_inputs, read_all
 from .options import add_selection, selected, selection_of
 from .outputs import add_json, write_json
 from .parser import hidden_alias
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     outputs, reads = [arguments.output, arguments.json], [arguments.device_spec, arguments.measured]
     inputs = find_inputs(arguments, outputs=outputs, reads=reads)
     own = read_devices(arguments.device_spec) if arguments.device_spec is not None else ()
-    traces = [without_enclosing(selected(trace, arguments)) for trace in read_all(inputs)]
+    traces = ReadAnew(inputs, lambda trace: without_enclosing(selected(trace, arguments)))
     keep = arguments.keep_outliers
     model = fit(traces, iterations=arguments.steps, devices=own, keep_outliers=keep)
     model = calibrated(model, traces, arguments.steps, keep_outliers=keep)

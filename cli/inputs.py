@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import overload
 
 from ..converters.folder import InputPair, stored_in, traces_in
 from ..converters.traces import known_rank, rank_of
@@ -17,9 +18,11 @@ from ..trace.errors import UsageError
 from ..trace.printable import shell_word
 from ..trace.trace import Trace
 from .options import add_ranks
-from .terminal import print_warnings, warn_of_damage
+from .terminal import print_warnings
 
 _STDIN = "-"
+_KEPT = 16
+"""Traces that are kept in memory where they are needed more than once; more are read again."""
 _LONG = 60
 """Letters of a list of ranks in a message."""
 
@@ -168,7 +171,7 @@ def _few(ranks: list[int]) -> str:
 
 
 def chosen_file(arguments: argparse.Namespace, file: str) -> str | NsysRank:
-    """A file, or the rank of a Nsight Systems export that --pid and --gpu choose.
+    """A file, or the rank of an Nsight Systems export that --pid and --gpu choose.
 
     Raises:
         UsageError: not such an export; or no such rank, or several.
@@ -176,7 +179,7 @@ def chosen_file(arguments: argparse.Namespace, file: str) -> str | NsysRank:
     if arguments.pid is None and arguments.gpu is None:
         return file
     if not is_nsys(file):
-        raise UsageError(f"{file}: not a Nsight Systems export, of which --pid and --gpu choose a rank; leave them out")
+        raise UsageError(f"{file}: not an Nsight Systems export, of which --pid and --gpu choose a rank; leave them out")
     return only(choose(find_ranks(file), file, pid=arguments.pid, device=arguments.gpu), file)
 
 
@@ -191,11 +194,49 @@ def read_inputs(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
     return map(read_input, inputs)
 
 
+def read_each(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
+    """`read_inputs`, with a warning of what is damaged, each once."""
+    known: set[str] = set()
+    for trace in read_inputs(inputs):
+        print_warnings(sentence for sentence in trace.damage if sentence not in known)
+        known.update(trace.damage)
+        yield trace
+
+
+class ReadAnew(Sequence[Trace]):
+    """Traces in order. Of many none is kept: each is read when it is looked at, and again the next time.
+
+    Args:
+        choose: gives the part of each that is meant.
+    """
+
+    def __init__(self, inputs: Sequence[TraceInput], choose: Callable[[Trace], Trace]) -> None:
+        self._inputs, self._choose = inputs, choose
+        again = len(inputs) > _KEPT and _STDIN not in input_files(inputs)
+        self._kept = None if again else [choose(trace) for trace in read_each(inputs)]
+        self._known: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+    @overload
+    def __getitem__(self, at: int) -> Trace: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Trace]: ...
+    def __getitem__(self, at: int | slice) -> Trace | Sequence[Trace]:
+        if self._kept is not None:
+            return self._kept[at]
+        if isinstance(at, slice):
+            return [self[k] for k in range(*at.indices(len(self)))]
+        trace = read_input(self._inputs[at])
+        print_warnings(sentence for sentence in trace.damage if sentence not in self._known)
+        self._known.update(trace.damage)
+        return self._choose(trace)
+
+
 def read_all(inputs: Sequence[TraceInput]) -> list[Trace]:
     """Read or link all traces, and warn of what is damaged."""
-    traces = list(read_inputs(inputs))
-    warn_of_damage(traces)
-    return traces
+    return list(read_each(inputs))
 
 
 def read_input(one: TraceInput) -> Trace:

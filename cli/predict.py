@@ -18,7 +18,7 @@ from ..reshape.shape_change import parse_changes
 from ..trace.errors import UsageError
 from ..trace.selection import without_enclosing
 from ..trace.text_tables import number, render, rewrap, share, shorten, terminal_width
-from .inputs import add_inputs, find_inputs, read_all, read_input
+from .inputs import add_inputs, find_inputs, read_each, read_input
 from .options import add_selection, options_of, selected
 from .outputs import add_tables, one_or_all, write_tables
 from .parser import hidden_alias
@@ -112,22 +112,23 @@ def run(arguments: argparse.Namespace) -> int:
     if shape is not None and arguments.also is not None:
         shape = replace(shape, also=read_input(arguments.also))
     measured = None if arguments.measured is None else read_measured(arguments.measured)
-    traces = [without_enclosing(selected(trace, arguments)) for trace in read_all(inputs)]
+    traces = (without_enclosing(selected(trace, arguments)) for trace in read_each(inputs))
     common = options_of(arguments, "engine force host")
     common |= {"device": arguments.gpu_model, "shape": shape, "measured": measured}
-    if arguments.rank_couple:
-        done = [predict_ranks(traces, model, **common)]
-    else:
+    if not arguments.rank_couple:
         common |= {"iterations": arguments.steps, "keep_outliers": arguments.keep_outliers}
-        done = [predict(trace, model, **common) for trace in traces]
-    made_of = [traces] if arguments.rank_couple else [[trace] for trace in traces]
-    plain = [found.to_dict() | {"damage": all_damage(of)} for found, of in zip(done, made_of, strict=True)]
-    text = "\n\n".join(_text(found, terminal_width()) for found in done)
-    write_tables(arguments, text, one_or_all(plain))
-    doubtful = [found for found in done if not found.reliable and not arguments.force]
-    for found in doubtful:
-        say(f"{shorten(found.file, _FILE)}: uncertain; weakest link: {found.weakest_link}")
-    return _UNCERTAIN if doubtful else 0
+    plain: list[Any] = []
+    texts, doubts = [], []
+    for ranks in [list(traces)] if arguments.rank_couple else ([trace] for trace in traces):
+        found = predict_ranks(ranks, model, **common) if arguments.rank_couple else predict(ranks[0], model, **common)
+        plain.append(found.to_dict() | {"damage": all_damage(ranks)})
+        texts.append(_text(found, terminal_width()))
+        if not found.reliable and not arguments.force:
+            doubts.append(f"{shorten(found.file, _FILE)}: uncertain; weakest link: {found.weakest_link}")
+    write_tables(arguments, "\n\n".join(texts), one_or_all(plain))
+    for doubt in doubts:
+        say(doubt)
+    return _UNCERTAIN if doubts else 0
 
 
 def _text(one: Prediction, width: int) -> str:

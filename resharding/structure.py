@@ -202,7 +202,9 @@ def contracted(call: Call) -> tuple[int, ...]:
     return shape[-1:] if shape else ()
 
 
-def read_model(trace: Trace, step: int | None = None, layout: Layout | None = None) -> Model:
+def read_model(
+    trace: Trace, step: int | None = None, layout: Layout | None = None, begins: Sequence[int] = ()
+) -> Model:
     """Recognise the structure of a recorded step of training, or of inference, which has a forward pass alone.
 
     Units are cut where one single activation is alive, as between residual blocks, and where a repeated block begins.
@@ -211,6 +213,7 @@ def read_model(trace: Trace, step: int | None = None, layout: Layout | None = No
 
     Args:
         layout: that of the recorded job; None for data parallelism over all ranks.
+        begins: rows of calls with which a unit begins: the stages of a recorded pipeline.
 
     Raises:
         UsageError: no parameters, or no tensors are recorded, passes differ, or a step of inference replays graphs.
@@ -241,6 +244,7 @@ def read_model(trace: Trace, step: int | None = None, layout: Layout | None = No
     label_of = {number: wrap.label for wrap in wraps or block_wraps for number in wrap.parameters}
     cuts = boundaries(passes[0][0], weights, label_of)
     cuts |= set() if wraps else {edge for block in blocks for edge in block}
+    cuts |= {at for at, call in enumerate(passes[0][0]) if call.row in begins}
     units, loss = _units(trace, passes[0][0], weights, shapes, alive, cuts)
     loss_backward = _assign_backward(units, loss, passes[0][1])
     batches = _batches(shapes, [part for part, _ in passes])

@@ -163,3 +163,13 @@ def test_coverage_of_work_prints_its_table() -> None:
     assert heading.split() == ["trace", "FLOPs", "or", "bytes", "operators"]
     assert line.startswith("sglang_decode.replay.json.gz") and line.count("%") == 3
     assert longest and all("without:" in one for one in longest)
+
+
+def test_steps_are_told_from_the_edges_of_the_window_that_is_recorded() -> None:
+    """Of steps of 10 ns that take 50 more in the window, 1000 once at its start and 500 at its end."""
+    bench = importlib.import_module("bench_record")
+    first, last = bench.FIRST, bench.LAST
+    times = [10 + 50 * (first <= step <= last) for step in range(bench.STEPS)]
+    times[first - 2] += 1000
+    times[last + 1] += 500
+    assert bench.phases(times) == {"before": 10, "in": 60, "after": 10, "start": 1000, "end": 500 + 50}

@@ -134,15 +134,24 @@ def _parallel() -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", _parallel())
 def test_a_recorded_layout_is_derived_from_itself(name: str) -> None:
-    trace = etplus.link(*shared_pair(f"parallel/{name}/rank0"))
-    try:
-        was = recorded_layout([trace])
-    except UsageError:
-        assert name == "block.pp2"
-        return
-    other = Layout(tp=was.tp) if was.dp == 1 else Layout(batch=16)
-    job = reshard(trace, other, recorded=was)
-    assert isinstance(job, Resharded) and job.proof.equal, job.proof
+    """Each given rank is held against what is derived for it."""
+    ranks = len(list((SHARED / "traces" / "parallel" / name).glob("rank*.et.json.gz")))
+    traces = [etplus.link(*shared_pair(f"parallel/{name}/rank{rank}")) for rank in range(ranks)]
+    was = recorded_layout(traces)
+    assert was.ranks == ranks
+    job = reshard(traces, Layout(tp=was.tp, batch=16), recorded=was)
+    assert isinstance(job, Resharded) and job.proof.equal and job.proof.in_order, job.proof
+    assert job.proof.ranks == tuple(range(ranks)) and not job.doubts
+
+
+@pytest.mark.slow
+def test_a_rank_that_differs_is_said() -> None:
+    traces = [etplus.link(*shared_pair(f"parallel/block.{name}")) for name in ("ddp2/rank0", "ddp4/rank1")]
+    job = reshard(traces, Layout(batch=16), recorded=Layout(dp=2))
+    assert isinstance(job, Resharded) and list(job.proof.different) == [1]
+    operators, communications = job.proof.different[1]
+    assert operators > 50 and communications == 0  # of half the batch; the gradients are the same
+    assert job.doubts and job.proof.to_dict()["different"][0]["rank"] == 1
 
 
 @pytest.mark.slow
