@@ -249,7 +249,8 @@ def read_model(
     loss_backward = _assign_backward(units, loss, passes[0][1])
     batches = _batches(shapes, [part for part, _ in passes])
     further = [
-        _further_pass(trace, units, weights, part, batch) for part, batch in zip(passes[1:], batches[1:], strict=True)
+        _further_pass(trace, units, weights, shapes, part, batch)
+        for part, batch in zip(passes[1:], batches[1:], strict=True)
     ]
     given = tuple(extent for source in shapes.sources for extent in source.shape)
     after = whole_gradients(recorded.after, weights, shapes) if gathered else recorded.after
@@ -312,8 +313,9 @@ def _span(wrap: Wrap, units: Sequence[Unit], weights: Weights) -> tuple[int, int
 
 
 def _further_pass(
-    trace: Trace, units: Sequence[Unit], weights: Weights, part: tuple[list[Call], list[Call]], batch: int
-) -> Pass:
+    trace: Trace, units: Sequence[Unit], weights: Weights, shapes: Shapes, part: tuple[list[Call], list[Call]],
+    batch: int,
+) -> Pass:  # fmt: skip
     """Another pass over the same units: the same operators in the same order.
 
     Raises:
@@ -332,6 +334,7 @@ def _further_pass(
     for unit in units:
         first = 0 if not found else at
         found.append(replace(unit, forward=forward[first : at + len(unit.forward)], backward=[], ready={}))
+        _describe(found[-1], shapes)
         at += len(unit.forward)
     return Pass(found, forward[at:], _assign_backward(found, forward[at:], backward), batch)
 

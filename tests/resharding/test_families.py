@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import etplus
 import pytest
 from etplus.resharding.explain import explain
+from etplus.resharding.items import CommOp, RecordedOp
 from etplus.resharding.job import Resharded, reshard
 from etplus.resharding.layout import Layout
 from etplus.resharding.recorded_job import recorded_layout
@@ -72,6 +74,21 @@ def test_microbatches_are_passes_of_the_step() -> None:
     assert all(job.gradients[0].whole and not job.doubts for job in (halves, _derived("accum", _FSDP)))
     with pytest.raises(UsageError, match="a batch of 8 per rank does not divide into 3 microbatches"):
         _derived("accum", Layout(microbatches=3))
+
+
+@pytest.mark.parametrize("layout", [Layout(tp=2), Layout(tp=2, tp_style="megatron"), Layout(tp=2, dp=2, zero=3)])
+def test_every_recorded_pass_reduces_over_tensor_parallel_ranks(layout: Layout) -> None:
+    """As often in both of the recorded passes: twice what the first one alone does in a step of one microbatch."""
+    twice, once = (_tensor_parallel(_derived("accum", replace(layout, microbatches=parts))) for parts in (2, 1))
+    assert once and sorted(twice) == sorted([(kind, elements // 2) for kind, elements in once] * 2)
+
+
+def _tensor_parallel(job: Resharded) -> list[tuple[str, int]]:
+    found = []
+    for item in job.derivation.program(0):
+        comms = [c for of in item.after.values() for c in of] if isinstance(item, RecordedOp) else [item]
+        found += [(c.kind, c.elements) for c in comms if isinstance(c, CommOp) and c.dimension == "tp"]
+    return found
 
 
 def _comms(job: Resharded) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -68,6 +69,19 @@ def test_microbatches_accumulate_gradients_unless_another_number_is_asked_for() 
     found = _derived("gpt.pp3", Layout(dp=2, batch=12))
     assert found.derivation.parts == 3 and found.gradients[0].whole and not found.doubts
     assert found.scaling.startswith("another batch") or "3 microbatches of 2" in found.scaling
+
+
+def test_every_microbatch_is_divided_by_its_sequence() -> None:
+    layout = Layout(tp=2, tp_style="megatron", sequence_parallel=True)
+    found = _derived("gpt.pp3", layout)
+    comms = [comm for comm in ran(found.trace(0)).comms if comm[0] in ("_allgather_base_", "_reduce_scatter_base_")]
+    once = [
+        comm for comm in ran(_derived("gpt.pp3", replace(layout, microbatches=1, batch=2)).trace(0)).comms
+        if comm[0] in ("_allgather_base_", "_reduce_scatter_base_")
+    ]  # fmt: skip
+    assert once and comms == once * 3
+    norms = [shapes[0] for name, shapes in ran(found.trace(0)).work if name == "aten::native_layer_norm"]
+    assert set(norms) == {(2, 8, 32)} and len(norms) == 3 * 5
 
 
 def test_the_joined_program_follows_tensors_from_stage_to_stage() -> None:
