@@ -6,12 +6,13 @@ from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import etplus
 import pytest
 from etplus.reshape.shapes.followed_calls import Shapes, shapes_of
 from etplus.resharding.job import Resharded, reshard
-from etplus.resharding.joined_stages import _StageWriter, join_stages
+from etplus.resharding.joined_stages import _merged, _StageCall, _StageWriter, join_stages
 from etplus.resharding.layout import Layout
 from etplus.resharding.passes import split_step
 from etplus.resharding.stage_steps import StageStep
@@ -153,6 +154,47 @@ def test_device_events_come_along() -> None:
                     if at == stream)  # fmt: skip
         assert all(end <= ts for (_, end), (ts, _) in pairwise(of))
     assert (made.edges[:, 2] == EDGE_KINDS.index("launch")).sum() == len(found)
+
+
+def _listed(tensors: list[int], numbers: list[float], total: int) -> _StageCall:
+    """A call on a list of tensors of one element and a list of numbers, which returns one tensor with as many."""
+    side = {
+        "values": [[[number, number, 0, 1, 4, "cpu"] for number in tensors], numbers, 7],
+        "shapes": [[[1]] * len(tensors), [[]] * len(numbers), []],
+        "types": [f"GenericList[{','.join(['Tensor(float)'] * len(tensors))}]",
+                  f"GenericList[{','.join(['Double'] * len(numbers))}]", "Int"],
+    }  # fmt: skip
+    made = {
+        "values": [[total, total, 0, len(tensors), 4, "cpu"]], "shapes": [[len(tensors)]], "types": ["Tensor(float)"],
+    }  # fmt: skip
+    call = SimpleNamespace(name="aten::stack")
+    return _StageCall(call, SimpleNamespace(), {"inputs": side, "outputs": made}, own=5)  # type: ignore[arg-type]
+
+
+def test_lists_of_all_stages_are_one() -> None:
+    """With the numbers that belong to their tensors; a tensor made of a list is as long as the whole one."""
+    calls = [_listed([1, 2], [0.1, 0.2], 50), _listed([3], [0.3], 60)]
+    after = [_listed([50], [1.0], 70), _listed([60], [1.0], 80)]
+    for one, number in zip(after, (50, 60), strict=True):
+        one.call.name = "aten::norm"
+        one.sides["inputs"] = {
+            "values": [[number, number, 0, 9, 4, "cpu"]],
+            "shapes": [[9]],
+            "types": ["Tensor(float)"],
+        }
+    same: dict[int, int] = {}
+    merged = _merged([[calls[0], after[0]], [calls[1], after[1]]], same)
+    assert [one.call.name for one in merged] == ["aten::stack", "aten::norm"] and merged[0].own == 10
+    given = merged[0].sides["inputs"]
+    assert [value[0] for value in given["values"][0]] == [1, 2, 3] and given["values"][1:] == [[0.1, 0.2, 0.3], 7]
+    assert given["shapes"][:2] == [[[1]] * 3, [[]] * 3]
+    assert given["types"][0] == "GenericList[Tensor(float),Tensor(float),Tensor(float)]"
+    assert given["types"][1] == "GenericList[Double,Double,Double]"
+    assert merged[0].sides["outputs"]["shapes"] == [[3]] == merged[1].sides["inputs"]["shapes"]
+    assert same[60] == 50
+    other = _listed([4], [0.4], 90)
+    other.sides["inputs"]["values"].pop()  # of another form: not merged
+    assert len(_merged([[_listed([1], [0.1], 50)], [other]], {})) == 2
 
 
 @pytest.mark.slow
