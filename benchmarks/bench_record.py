@@ -64,7 +64,9 @@ def step_times(python: str, kind: str, *, recorded: bool) -> list[int]:
                 "--",
                 *words,
             ]
-        subprocess.run(words, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        if done.returncode:
+            raise SystemExit(f"{kind}: {done.stderr.strip().splitlines()[-1]}; --python names a Python with PyTorch")
         if recorded and not (folder / "out" / "rank-0.kineto.json.gz").exists():
             raise SystemExit(f"{kind}: nothing was recorded")
         times: list[int] = json.loads((folder / "times.json").read_text())
