@@ -51,7 +51,7 @@ def test_every_stage_is_derived_from_the_joined_program(job: str, schedule: str,
     recorded = found.derivation.recorded
     assert (recorded.pp, recorded.schedule, recorded.microbatches) == (3, schedule, parts)
     assert found.proof.equal and found.proof.in_order and found.proof.ranks == (0, 1, 2) and not found.doubts
-    assert found.proof.communications == 8 * parts and found.proof.operators > 300
+    assert found.proof.communications == 8 * parts and found.proof.operators > 200
     own = _derived(job, Layout(pp=3, schedule=recorded.schedule))
     for rank in range(3):
         expected, made = ran(_rank(job, rank)), ran(own.trace(rank))
@@ -82,7 +82,7 @@ def test_every_microbatch_is_divided_by_its_sequence() -> None:
     ]  # fmt: skip
     assert once and comms == once * 3
     norms = [shapes[0] for name, shapes in ran(found.trace(0)).work if name == "aten::native_layer_norm"]
-    assert set(norms) == {(2, 8, 32)} and len(norms) == 3 * 5
+    assert set(norms) == {(2, 6, 32)} and len(norms) == 3 * 3
 
 
 def test_the_joined_program_follows_tensors_from_stage_to_stage() -> None:
@@ -104,8 +104,8 @@ def test_the_joined_program_follows_tensors_from_stage_to_stage() -> None:
             made |= {value[0] for inner in call.walk() for value in tensor_values(inner.record.get("outputs"))}
     sizes = [value[3] for forward, _ in step.passes for call in walked(forward)
              for value in tensor_values(call.record.get("inputs")) if value[0] in outside]  # fmt: skip
-    # Ids of words, targets, and the weights of the loss: no activations (2 x 16 x 32).
-    assert sizes and max(sizes) == 2 * 16
+    # Ids of words, targets, and the weights of the loss: no activations (2 x 12 x 32).
+    assert sizes and max(sizes) == 2 * 12
     assert len(joined.begins) == 2 and joined.trace.world_size == 1
     lists = [call for call in walked(step.steps) if "_fused_adamw" in call.name]
     assert len(lists[0].record["inputs"]["values"][0]) == len(_derived("gpt.pp3", Layout()).derivation.model.parameters)
