@@ -143,6 +143,9 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
         yield row("gradient scaling", "whether gradients are finite is not shared over ranks", len(clipping.scaled))
     if model.frozen and layout.zero == 3 and layout.dp > 1:
         yield row("frozen weights", "FSDP gathers them with others, and it is not known with which", len(model.frozen))
+    if model.unreached and layout.dp > 1 and derivation.recorded.dp == 1:
+        yield row("weights without a gradient", "what their layers compute does not reach the loss: if they are "
+                  "parameters, they are reduced with the others", model.unreached)  # fmt: skip
     if clipping.unknown and (layout.zero == 3 or layout.tp > 1 or layout.pp > 1) and layout.ranks > 1:
         yield row("gradients", "what is made of them before the optimizer's step is not summed over ranks",
                   len(clipping.unknown))  # fmt: skip
