@@ -96,7 +96,7 @@ def _comms(job: Resharded) -> list[str]:
 
 
 def test_weights_that_do_not_reach_the_loss_are_doubted() -> None:
-    """DDP reduces those of the second output layer, too, and a map of the parameters in use; one rank does not show it."""
+    """DDP reduces those of the second output layer, too, and a map of parameters in use; one rank does not show it."""
     recorded = whole_run(recording("twohead.ddp2"))
     assert recorded.comms == [("allreduce_", (218_400,), (0, 1)), ("allreduce_", (16,), (0, 1))]
     for layout in (_DDP, _FSDP):
