@@ -42,6 +42,7 @@ bench: $(VENV)/.tests
 	$(BIN)/python benchmarks/bench_job.py
 	$(BIN)/python benchmarks/bench_replay.py
 	-$(BIN)/python benchmarks/bench_hta.py
+	-$(BIN)/python benchmarks/bench_record.py
 	$(BIN)/python benchmarks/bench_network.py
 	$(BIN)/python benchmarks/bench_rates.py --before benchmarks/rates_before.json
 	$(BIN)/python benchmarks/findings.py

@@ -171,7 +171,7 @@ def _few(ranks: list[int]) -> str:
 
 
 def chosen_file(arguments: argparse.Namespace, file: str) -> str | NsysRank:
-    """A file, or the rank of a Nsight Systems export that --pid and --gpu choose.
+    """A file, or the rank of an Nsight Systems export that --pid and --gpu choose.
 
     Raises:
         UsageError: not such an export; or no such rank, or several.
@@ -179,7 +179,9 @@ def chosen_file(arguments: argparse.Namespace, file: str) -> str | NsysRank:
     if arguments.pid is None and arguments.gpu is None:
         return file
     if not is_nsys(file):
-        raise UsageError(f"{file}: not a Nsight Systems export, of which --pid and --gpu choose a rank; leave them out")
+        raise UsageError(
+            f"{file}: not an Nsight Systems export, of which --pid and --gpu choose a rank; leave them out"
+        )
     return only(choose(find_ranks(file), file, pid=arguments.pid, device=arguments.gpu), file)
 
 

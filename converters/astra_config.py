@@ -3,7 +3,9 @@
 Bandwidths of its network files are in 2^30 bytes a second and link, latencies in ns a link. The analytical backend
 without congestion gives collectives what `Network` does:
 
-- ring: on a topology `Ring` of links of the rank's bandwidth; all-to-all passes through the ranks between.
+- ring: on `FullyConnected` with links of the rank's bandwidth, of which a collective uses one a rank: on the topology
+  `Ring` messages, and groups of ranks that are not neighbours, would take the latency of each rank between. All-to-all
+  passes through the ranks between all the same.
 - direct: on `FullyConnected`, where a rank has a link to each other one, so that each has its part of the rank's
   bandwidth. That part is right for collectives of all ranks; smaller groups and messages take longer there.
 - halving-doubling: on a `Switch`, which takes two links from rank to rank. Its all-to-all is that of a ring.
@@ -21,7 +23,7 @@ from ..schemas.text.files import open_output
 DEFAULT = Network(25.0, 5000.0)
 """Where none is given: one NIC of 200 Gbit/s a rank."""
 _TOPOLOGIES: Mapping[str, tuple[str, str, str]] = {
-    "ring": ("Ring", "ring", "ring"),
+    "ring": ("FullyConnected", "ring", "ring"),
     "direct": ("FullyConnected", "direct", "direct"),
     "halving-doubling": ("Switch", "halvingDoubling", "ring"),
 }
@@ -41,7 +43,7 @@ def write_astra_config(prefix: str, network: Network, ranks: int, *, groups: boo
     algorithm = "ring" if network.library is not None else network.algorithm
     topology, of_collectives, of_exchanges = _TOPOLOGIES[algorithm]
     bandwidth, latency = network.bandwidth * 1e9 / 2**30, network.latency_ns
-    if topology == "FullyConnected":
+    if algorithm == "direct":
         bandwidth /= max(ranks - 1, 1)
     elif topology == "Switch":
         latency /= 2

@@ -249,13 +249,13 @@ class Derivation:
 
     def _gap(self, result: Partial, following: Partial) -> bool:
         """Between two partial gradients a row layer's backward makes a divided one: they are of different inputs."""
-        if result.unit != following.unit:
+        if (result.number, result.unit) != (following.number, following.unit):
             return True
-        leaves, divided = self.model.leaves, self.plan.divided
-        between = list(walked(self.model.units[result.unit].backward))[result.place + 1 : following.place]
+        leaves, divided, one = self.model.leaves, self.plan.divided, self.model.passes[result.number]
+        between = list(walked(one.units[result.unit].backward))[result.place + 1 : following.place]
         products = (call for call in between if call.name.startswith("aten::") and "mm" in call.name)
         return any(
-            not divided.isdisjoint(leaves(shape[-1:])) and self.model.batch in leaves(shape[:1])
+            not divided.isdisjoint(leaves(shape[-1:])) and one.batch in leaves(shape[:1])
             for call in products for shape in call.output_shapes
         )  # fmt: skip
 
