@@ -22,7 +22,7 @@ from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.transaction import check_folder, check_outputs, make_folder
 from ..trace.errors import UsageError
 from ..trace.text_tables import number, render, rewrap, share, terminal_width
-from .inputs import add_inputs, find_inputs, input_files, read_all
+from .inputs import ReadAnew, add_inputs, find_inputs, input_files
 from .options import add_ranks, add_selection, options_of, selected
 from .outputs import write_json
 from .terminal import print_text, say
@@ -140,7 +140,7 @@ def run(arguments: argparse.Namespace) -> int:
     model = None if arguments.model is None else read_model(arguments.model)
     measured = None if arguments.measured is None else read_measured(arguments.measured)
     plan = None if arguments.use is None else _read_plan(arguments.use)
-    traces = [selected(trace, arguments) for trace in read_all(inputs)]
+    traces = ReadAnew(inputs, lambda trace: selected(trace, arguments))
     job = reshard(
         traces, layout, model=model, measured=measured, network=network, recorded=recorded, plan=plan,
         step=arguments.step,

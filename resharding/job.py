@@ -349,22 +349,23 @@ def reshard(
         >>> reshard([trace], Layout(dp=1024)).trace(1000).world_size
         1024
     """
-    given: Sequence[Trace] = [traces] if isinstance(traces, Trace) else list(traces)
+    given: Sequence[Trace] = [traces] if isinstance(traces, Trace) else traces  # which may be read when looked at
     if not given:
         raise UsageError("nothing to reshard; give the trace of a rank")
-    was = recorded if recorded is not None else recorded_layout(given)
+    first = given[0]
+    was = recorded if recorded is not None else recorded_layout([first])
     only_more = layout.tp == layout.pp == 1 and not layout.zero and layout.batch is None and layout.microbatches is None
-    divided = any(name.startswith("FSDP::") for name in given[0].names)  # other ranks would have other parts
+    divided = any(name.startswith("FSDP::") for name in first.names)  # other ranks would have other parts
     if only_more and not divided and layout.dp > 1 and was.dp > 1 and was.tp == was.pp == 1 and plan is None:
         return Scaled(given, layout)
     pipeline = join_stages(given, was, step) if was.pp > 1 else None
     if pipeline is not None:
         was, structure = pipeline.layout, read_model(pipeline.trace, None, pipeline.layout, pipeline.begins)
     else:
-        structure = read_model(given[0], step, was)
+        structure = read_model(first, step, was)
     if not structure.trains and (layout.dp > 1 or layout.pp > 1 or layout.zero or layout.sequence_parallel):
         raise UsageError(
-            f"{given[0].file}: the step has no backward pass; of inference only --tp is derived (replicas, --dp, do not"
+            f"{first.file}: the step has no backward pass; of inference only --tp is derived (replicas, --dp, do not"
             " communicate)"
         )
     stages = None
@@ -374,7 +375,7 @@ def reshard(
     if plan is None and layout.pp == was.pp:
         chosen = replace(chosen, stages=stages)
     dropped = pipeline.dropped if pipeline is not None else {}
-    others = [trace for trace in given if trace is not structure.trace]
+    others = (given[k] for k in range(1 if structure.trace is first else 0, len(given)))
     ranks = [other_rank(trace, step, structure, dropped.get(trace.rank or 0, frozenset())) for trace in others]
     ranks = [own_rank(structure, step), *ranks] if pipeline is None else ranks
     derivation = Derivation(structure, chosen, layout, was)

@@ -50,6 +50,15 @@ class Library(Suggests):
         "query": '`sql("select … from device")`', "filter": '`step(1)`, `between("forward")`, `window("1ms", "2ms")`',
         "duration": "`span.length` (ns)", "duration_ns": "`span.length`", "start_ns": "`span.start`",
         "stragglers": "`etplus.load([…]).stragglers`, of several ranks",
+        "ranks": "`rank`, or `etplus.load([…]).ranks` of several", "world_ranks": "`world_size`",
+        "idle": "`analyze().idle_causes`", "streams": "`analyze().streams`", "queues": "`analyze().queues`",
+        "df": "`kernels.to_pandas()` or `ops.to_pandas()`", "head": "`kernels.to_pandas().head()`",
+        "get_temporal_breakdown": "`analyze().device_use`", "get_idle_time_breakdown": "`analyze().idle_causes`",
+        "get_gpu_kernel_breakdown": "`analyze().kernels`", "get_comm_comp_overlap": "`analyze().device_use`",
+        "get_profiler_steps": "`steps`", "get_queue_length_summary": "`analyze().queues`",
+        "get_cuda_kernel_launch_stats": "`analyze().launches`", "get_memory_bw_summary": "`analyze().copies`",
+        "critical_path_analysis": "`critical_path()`",
+        "get_potential_stragglers": "`etplus.load([…]).stragglers`, of several ranks",
     }  # fmt: skip
 
     def analyze(self, *, by_shape: bool = False, batch_size: int | None = None, **options: Any) -> Analysis:

@@ -29,7 +29,8 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 GUESSES = {
-    "trace": "operators to_pandas iterations what_if plot events modules memory_timeline key_averages kernel",
+    "trace": "operators to_pandas iterations what_if plot events modules memory_timeline key_averages kernel "
+    "ranks idle streams df head get_temporal_breakdown get_potential_stragglers",
     "op": "duration input_shapes input_types cuda_time parents durations",
     "kernel": "duration operator shapes flops dur",
     "ops": "groupby columns name", "kernels": "groupby sort_values duration_ns", "step": "duration kernal",
