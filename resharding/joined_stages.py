@@ -169,9 +169,10 @@ def _merged(stages: Sequence[Sequence[_StageCall]], same: dict[int, int]) -> lis
     for some in zip(*runs, strict=True):
         parts = [calls for _, calls in some]
         aligned = len({len(calls) for calls in parts}) == 1
-        if aligned and any(call.listed for call in parts[0]):
+        listed = any(call.listed for calls in parts for call in calls)
+        if aligned and listed and all(map(_are_alike, zip(*parts, strict=True))):
             found += [_on_longer_lists(calls, whole, same) for calls in zip(*parts, strict=True)]
-        elif aligned and len(parts[0]) == 1 and all(_of_made(calls[0], made) for calls in parts):
+        elif aligned and not listed and len(parts[0]) == 1 and all(_of_made(calls[0], made) for calls in parts):
             found.append(parts[0][0])
             _resize(parts[0][0], whole)
             _unite(parts, same)
@@ -180,6 +181,22 @@ def _merged(stages: Sequence[Sequence[_StageCall]], same: dict[int, int]) -> lis
             continue
         made |= {value[0] for calls in parts for one in calls for value in tensor_values(one.sides.get("outputs"))}
     return found
+
+
+def _are_alike(calls: Sequence[_StageCall]) -> bool:
+    """Calls have as many arguments and results, with lists in the same places, and tensors of as many dimensions."""
+
+    def form(call: _StageCall) -> list[list[tuple[bool, int]]]:
+        return [
+            [
+                (_is_list(value), len(shape) if isinstance(value, list) and is_tensor(value) and shape else -1)
+                for value, shape in zip(side.get("values", ()), side.get("shapes", ()), strict=False)
+            ]
+            for side in map(call.sides.get, _SIDES) if side is not None
+        ]  # fmt: skip
+
+    first = form(calls[0])
+    return all(form(call) == first for call in calls[1:])
 
 
 def _of_made(call: _StageCall, made: set[int]) -> bool:
@@ -216,11 +233,16 @@ def _on_longer_lists(
 
 
 def _longer(sides: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Inputs or outputs with the lists of tensors of all of them."""
+    """Inputs or outputs with the lists of tensors, and of numbers for them, of all."""
     first = sides[0]
     found = {key: list(values) for key, values in first.items()}
+    counts = [[len(value) for value in side.get("values", []) if _is_list(value)] for side in sides]
     for place, value in enumerate(first.get("values", [])):
-        if not _is_list(value):
+        numbers = isinstance(value, list) and not is_tensor(value) and all(
+            isinstance(one := side["values"][place], list) and len(one) in known
+            for side, known in zip(sides, counts, strict=True)
+        )  # fmt: skip
+        if not _is_list(value) and not numbers:  # `numbers`: one for each tensor
             continue
         for key in ("values", "shapes", "strides"):
             if key in found and all(isinstance(side[key][place], list) for side in sides):

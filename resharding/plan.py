@@ -227,7 +227,7 @@ def _biases(model: Model) -> set[Parameter]:
         added = {
             model.parts(shape)
             for call in walked(unit.forward) if call.name in ("aten::addmm", "aten::linear")
-            for tensors in call.inputs[:: 2 if call.name == "aten::linear" else len(call.inputs)]
+            for tensors in call.inputs[:: 2 if call.name == "aten::linear" else max(len(call.inputs), 1)]
             for shape in tensors if shape is not None and len(shape) == 1
         }  # fmt: skip
         found |= {

@@ -252,8 +252,11 @@ def _bounds(found: StageStep, calls: Sequence[Call], *, last: bool) -> list[tupl
     for messages in known:
         wanted = {message.tensor[0] for message in messages}
         side = "inputs" if last else "outputs"
-        places = (at for at, call in enumerate(calls) if any(wanted & set(one.tensor_ids(side)) for one in call.walk()))
-        at = next(places, -1) if last else max(places, default=-1)
+        first: dict[int, int] = {}
+        for at, call in enumerate(calls):
+            for number in wanted & {number for one in call.walk() for number in one.tensor_ids(side)}:
+                first.setdefault(number, at)
+        at = (min if last else max)(first.values(), default=-1) if last or len(first) == len(wanted) else -1
         if at <= (found_at[-1] if found_at else -1):
             raise UsageError(
                 f"{found.trace.file}: cannot tell which calls make the activations of microbatch {len(found_at)} that"

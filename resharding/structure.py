@@ -26,7 +26,7 @@ from .items import Shard
 from .layout import Layout
 from .passes import split_step
 from .step_calls import COMMUNICATES, Call, check_eager, read_step, step_window, tensor_values, walked
-from .weights import ACCUMULATE, Buffer, Parameter, Weights, find_buffers, find_weights
+from .weights import ACCUMULATE, Buffer, Parameter, Weights, find_buffers, find_weights, unreached_weights
 from .wraps import CallRange, RecordedWrap, Wrap, boundaries, recorded_wraps, repeated_blocks
 
 PRODUCTS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}
@@ -89,6 +89,7 @@ class Model:
         weights: how parameters were found. buffers: other tensors of the model.
         wraps: units of FSDP as recorded, empty for other recordings. blocks: those that follow from repeated calls.
         frozen: weights of layers that the optimizer does not change.
+        unreached: how many of these, or of parameters without a gradient, are in layers that do not reach the loss.
         own_buffers: a data-parallel recording shows the buffers; else they are inferred.
         optimizer_parts: of how many parts of parameters the recorded optimizer had one.
         unmatched: gradients that no parameter is known for.
@@ -115,6 +116,7 @@ class Model:
     blocks: list[Wrap] = field(default_factory=list)
     own_buffers: bool = False
     frozen: list[Buffer] = field(default_factory=list)
+    unreached: int = 0
     optimizer_parts: int = 1
     unmatched: int = 0
     data: list[Shape] = field(default_factory=list)
@@ -264,6 +266,7 @@ def read_model(
         left_out=_without(recorded.after, after),
     )  # fmt: skip
     inferred, model.frozen = find_buffers(weights, forward, set(model.batches), shapes)
+    model.unreached = len(unreached_weights(passes, weights))
     model.buffers = buffered or ([] if model.own_buffers else inferred)
     _relate_inner(model)
     model.unmatched = assign_gradients(model, gathered)
