@@ -39,6 +39,22 @@ def networks() -> dict[str, Network]:
     return {rate: Network(of.bandwidth, of.latency_ns) for rate, of in fitted.items()}
 
 
+def test_other_work_on_the_machine_does_not_make_small_transfers_slow(tmp_path: Path) -> None:
+    """A calibration in which something else ran beside all-reduces of 256 KB is that without the disturbance."""
+    took = {1 << power: {"ms": 2 + (1 << power) / 1e6, "least_ms": 1 + (1 << power) / 1e6} for power in range(17, 24)}
+    fits = []
+    for name, times in (("quiet", took), ("noisy", {**took, 1 << 18: {"ms": 90.0, "least_ms": 80.0}})):
+        file = tmp_path / name
+        rates = {"any": {"all_reduce": {str(size): of for size, of in times.items()}}}
+        file.write_text(json.dumps({"settings": {"ranks": 4}, "rates": rates}))
+        found = read_calibration(str(file))
+        assert found is not None
+        fits.append(fit_network(found["any"]))
+    quiet, noisy = fits
+    assert noisy.bandwidth == pytest.approx(quiet.bandwidth, rel=0.05)
+    assert noisy.latency_ns == pytest.approx(quiet.latency_ns, rel=0.1)
+
+
 @cache
 def traces(job: str, rate: str) -> tuple[Trace, ...]:
     ets = [shared_trace(f"network/{job}/{rate}/rank{rank}.et.json.gz") for rank in range(2)]
