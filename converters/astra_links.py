@@ -6,8 +6,8 @@ What was observed by running the analytical backend without congestion (`tests/c
 - On a `Switch` each rank reaches each other in two links, by the full bandwidth. On `FullyConnected`, taken where a
   level's algorithm is direct, it has a link to each other one, which has its part of the rank's bandwidth.
 - A process group that is not of all ranks runs on a ring of its ranks, whatever the algorithm (CommunicatorGroup.cc),
-  in steps as long as the slowest of them. A step, and a message, takes a link of the innermost dimension in which the
-  two ranks' places differ, also if they differ in an outer one, too.
+  whose ranks send on what came as soon as it is there. A step, and a message, takes a link of the innermost dimension
+  in which the two ranks' places differ, also if they differ in an outer one, too.
 - All dimensions have the same ranks in each unit, and halving and doubling needs a power of two.
 
 What it cannot express otherwise (libraries, trees, algorithms by size, networks of groups, measured efficiencies) is in
@@ -77,10 +77,11 @@ class AstraLinks:
             return collective_ns(kind, size, spans)
         count = len(ranks)
         whole = size * count if kind in SHARDS else size
-        links = {self._link(one, other) for one, other in zip(ranks, [*ranks[1:], ranks[0]], strict=True)}
-        step = max(whole / count / bandwidth + latency for bandwidth, latency in links)
-        by_kind: dict[int, float] = {Type.ALL_REDUCE: 2 * (count - 1), Type.ALL_TO_ALL: count * (count - 1) / 2}
-        return by_kind.get(kind, count - 1) * step
+        links = [self._link(one, other) for one, other in zip(ranks, [*ranks[1:], ranks[0]], strict=True)]
+        steps = [whole / count / bandwidth + latency for bandwidth, latency in links]
+        of_kind = {Type.ALL_REDUCE: 2 * (count - 1), Type.ALL_TO_ALL: count * (count - 1) // 2}
+        rounds, rest = divmod(of_kind.get(kind, count - 1), count)
+        return rounds * sum(steps) + max(sum((steps * 2)[at : at + rest]) for at in range(count))
 
     def size_of(self, kind: int, ranks: Sequence[int], ns: float) -> int:
         """The bytes with which a communication takes so long there; the least possible where none takes as little."""
