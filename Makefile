@@ -42,6 +42,7 @@ bench: $(VENV)/.tests
 	$(BIN)/python benchmarks/bench_job.py
 	$(BIN)/python benchmarks/bench_replay.py
 	-$(BIN)/python benchmarks/bench_hta.py
+	-$(BIN)/python benchmarks/bench_record.py
 	$(BIN)/python benchmarks/bench_network.py
 	$(BIN)/python benchmarks/bench_rates.py --before benchmarks/rates_before.json
 	$(BIN)/python benchmarks/findings.py
@@ -53,10 +54,10 @@ oldest: $(VENV)/.tests
 	PYTHONPATH=$(VENV)/oldest $(BIN)/python -m pytest -q tests/schemas/test_stream.py \
 	    tests/converters/test_chakra.py tests/schemas/test_chakra_reader.py -k 'not gpu-pairs'
 
-# HTA, with which tests/conformance compares values, in an environment of its own; without it those tests skip.
+# HTA (traceinsight on PyPI), with which tests/conformance compares values, in an environment of its own; without it those tests skip.
 peers: $(BIN)/python
 	$(BIN)/python -m venv $(VENV)/peers
-	$(VENV)/peers/bin/python -m pip install --quiet --disable-pip-version-check HolisticTraceAnalysis
+	$(VENV)/peers/bin/python -m pip install --quiet --disable-pip-version-check traceinsight
 
 score: $(VENV)/.installed
 	$(BIN)/python benchmarks/score_table.py

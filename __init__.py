@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .trace.errors import EtplusError
     from .trace.trace import Trace
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "EtplusError", "Job", "Layout", "Measured", "Trace", "__version__", "build_graph", "convert", "diff",

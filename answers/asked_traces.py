@@ -18,6 +18,7 @@ from ..replaying.graph_replay import Replay, replay
 from ..replaying.whatif import apply_what_ifs, parse_what_if
 from ..trace.columns import StringTable
 from ..trace.errors import UsageError
+from ..trace.printable import shell_word
 from ..trace.selection import part_of
 from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
@@ -71,30 +72,37 @@ class AskedTraces:
 
     Args:
         traces: by number. job: they are the ranks of one job, so that questions are about all of them together.
+        shells: what names each in a command line, see `Case`.
 
     Example:
         >>> AskedTraces({0: trace}).analysis(0).trace.file == trace.file
         True
     """
 
-    def __init__(self, traces: Mapping[int, Trace], *, job: bool = False) -> None:
+    def __init__(
+        self, traces: Mapping[int, Trace], *, job: bool = False, shells: Mapping[int, str] | None = None
+    ) -> None:
         if not traces:
             raise UsageError("no trace was given to ask about")
         self.traces = dict(traces)
         self.job = job and len(self.traces) > 1
+        self._shells = shells or {number: shell_word(trace.file) for number, trace in self.traces.items()}
         self._parts: dict[tuple[object, ...], object] = {}
 
     @staticmethod
-    def of(traces: Sequence[Trace]) -> AskedTraces:
+    def of(traces: Sequence[Trace], shells: Sequence[str] = ()) -> AskedTraces:
         """Traces as they were given: the ranks of a job if they say so and nothing contradicts it."""
+        named = dict(enumerate(shells))
         ranks = {trace.rank: trace for trace in traces if trace.rank is not None}
         if len(traces) > 1 and len(ranks) == len(traces):
             try:
                 check_job([job_trace(trace) for trace in traces])
             except UsageError:
-                return AskedTraces(dict(enumerate(traces)))
-            return AskedTraces({rank: ranks[rank] for rank in sorted(ranks)}, job=True)
-        return AskedTraces(dict(enumerate(traces)))
+                return AskedTraces(dict(enumerate(traces)), shells=named)
+            in_order = sorted(ranks)
+            of_rank = {rank: shells[traces.index(ranks[rank])] for rank in in_order if shells}
+            return AskedTraces({rank: ranks[rank] for rank in in_order}, job=True, shells=of_rank)
+        return AskedTraces(dict(enumerate(traces)), shells=named)
 
     # --- which traces -------------------------------------------------------------------------------------------
 
@@ -143,7 +151,8 @@ class AskedTraces:
         def made() -> Case:
             analyses = [self.analysis(number, steps) for number in numbers] if len(numbers) > 1 else None
             traces = [self.traces[number] if steps is None else self.part(number, steps) for number in numbers]
-            return Case(traces, analyses=analyses)
+            part = "" if steps is None else f"--steps={shell_word(steps)} "
+            return Case(traces, analyses=analyses, shells=[part + self._shells[number] for number in numbers])
 
         return self._kept(("case", *numbers, steps), made)
 

@@ -1,4 +1,4 @@
-"""Speed of `etplus analyze` against Holistic Trace Analysis (HTA) on the same Kineto trace: bar three times as fast.
+"""Speed of `etplus analyze` against HTA (`traceinsight` on PyPI) on the same Kineto trace: bar three times as fast.
 
     python benchmarks/bench_hta.py [--times N] [--hta PYTHON] [KINETO]
 
@@ -44,7 +44,7 @@ def hta_python(given: str | None) -> str | None:
     python = str(folder / "bin" / "python")
     if not Path(python).exists():
         venv.create(folder, with_pip=True)
-    install = [python, "-m", "pip", "install", "-q", "HolisticTraceAnalysis"]
+    install = [python, "-m", "pip", "install", "-q", "traceinsight"]
     return python if subprocess.run(install, check=False).returncode == 0 else None
 
 

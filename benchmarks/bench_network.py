@@ -84,7 +84,9 @@ def rows(subject: Subject, folder: Path) -> Iterator[Row]:
     graphs = [build_graph(trace) for trace in subject.traces]
     constants = [fit_constants(graph) for graph in graphs]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
-    job, world = converted(subject.traces, folder / "set"), subject.traces[0].world_size
+    job = converted(subject.traces, folder / "set")
+    # groups of a job are cut to the ranks at hand; a file that is alone has the groups of the job
+    world = subject.traces[0].world_size if len(subject.traces) == 1 else None
     made = subject.made
     yield Row(
         None, made and made.makespan_ns(RECORDED) / 1e6, replay(graph, constants).makespan_ns / 1e6,

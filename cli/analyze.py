@@ -57,7 +57,7 @@ examples:
 
 Shapes (and so FLOPs and bytes) are known from ET+, and from a Kineto trace that was recorded with record_shapes.
 
-Exit status: 0 analysed, 2 bad input or usage, nothing written, 4 slower than --fail-over allows.
+Exit status: 0 analysed; 2 bad input or usage, nothing written; 4 slower than --fail-over allows.
 """
 
 
@@ -65,22 +65,22 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Show where the time goes in a trace: streams, modules, operators, kernels, overheads."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add_inputs(parser, "overheads are pooled over all")
+    add_inputs(parser, "overheads are pooled over several")
     add_graph_captures(parser)
     add_tables_and_switch(parser)
     add("--csv", metavar="DIR", help="write each table as DIR/<table>.csv")
     add("--plots", metavar="DIR", help="write figures to DIR (needs matplotlib: pip install 'etplus[plots]')")
     add("--plot-format", choices=("png", "svg", "pdf"), default="png", help="of the figures (default: png)")
-    add("--overheads", metavar="OUT", help="write the host's overheads, pooled over all FILEs, as JSON")
-    add("--by-shape", action="store_true", help="separate rows for operators with different shapes")
+    add("--overheads", metavar="OUT", help="write the host's overheads, pooled over all FILEs, to OUT as JSON")
+    add("--by-shape", action="store_true", help="one row per operator and shapes")
     add_top(parser)
     add_analysis(parser, "analyse only")
     add("--cpu-event-overhead", type=_microseconds, default=2.0, metavar="US",
-        help="the host's cost of one profiler event, taken off overheads (default: 2 µs)")  # fmt: skip
-    add("--baseline", metavar="FILE", help="compare the one input with this trace, as `etplus diff FILE INPUT` does")
+        help="host time that one profiler event costs, subtracted from overheads (default: 2 µs)")  # fmt: skip
+    add("--baseline", metavar="FILE", help="compare the input with this trace, as `etplus diff FILE INPUT` does")
     add_limit(parser, "the input", "the baseline")
     add("--summary", action=argparse.BooleanOptionalAction, default=None,
-        help=f"all traces together as the ranks of a job: what differs, which stand out, kernels and operators of all "
+        help=f"show all traces together as the ranks of a job: how they differ, outliers, kernels and operators of all "
         f"(default: from {MOST_IN_FULL + 1} traces on)")  # fmt: skip
     add_engine(parser)
     add_device_spec(parser)

@@ -12,7 +12,8 @@ from ..answers.tokens import MOST_TOKENS
 from ..schemas.text.files import open_output
 from ..trace.printable import escaped
 from ..trace.text_tables import terminal_width
-from .inputs import add_inputs, find_inputs, read_inputs
+from .inputs import add_inputs, find_inputs, read_inputs, shell_of
+from .options import add_selection, selected
 from .outputs import add_tables_and_switch
 from .parser import add_log_level
 from .terminal import print_text, warn_of_damage
@@ -35,7 +36,7 @@ _NAMES = {"max_tokens": "--max-tokens"}
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Ask one question of traces."
+    parser.description = "Ask one question about traces."
     parser.epilog = _EPILOG
     questions = parser.add_subparsers(dest="question", metavar="QUESTION", required=True)
     for question in QUESTIONS.values():
@@ -55,6 +56,7 @@ def _prepare(question: Question, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             _NAMES.get(option.name, f"--{option.name}"), dest=f"option_{option.name}", help=about, **shape
         )
+    add_selection(parser, "ask of", steps=False)  # most questions have steps themselves
     add_tables_and_switch(parser)
     add_log_level(parser, argparse.SUPPRESS)
 
@@ -62,15 +64,16 @@ def _prepare(question: Question, parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Ask and print; returns the exit status."""
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output])
-    traces = list(read_inputs(inputs))
+    traces = [selected(trace, arguments) for trace in read_inputs(inputs)]
     warn_of_damage(traces)
+    shells = [shell_of(given, arguments) for given in inputs]
     question = QUESTIONS[arguments.question]
     options = {option.name: getattr(arguments, f"option_{option.name}") for option in question.all_options}
     as_text = arguments.json != _STDOUT
     if as_text and arguments.json is None and options["max_tokens"] is None:
         options["max_tokens"] = MOST_TOKENS  # people have a screen that scrolls
         options["limit"] = options["limit"] or "30"
-    answer = ask(AskedTraces.of(traces), question.name, **options)
+    answer = ask(AskedTraces.of(traces, shells), question.name, **options)
     if arguments.json is not None:
         with open_output(arguments.json) as out:
             out.write(answer.to_json() + b"\n")

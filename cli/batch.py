@@ -26,10 +26,10 @@ from .terminal import say
 _SOME_FAILED = 3
 
 _DESCRIPTION = """\
-Link all ranks of a job: for every pair of an Execution Trace and a Kineto trace
-in DIR (and below) rank_N.etplus.json.gz, and one report on the job: failures,
-collectives matched over the ranks, clock offsets, stragglers. What an earlier
-run has done is checked and kept. The report goes to standard error.
+Link all ranks of a job. Writes rank_N.etplus.json.gz for every pair of an
+Execution Trace and a Kineto trace in DIR and its subfolders, and one report on
+the job: failures, collectives matched over the ranks, clock offsets, stragglers.
+Results of an earlier run are checked and kept. The report goes to standard error.
 """
 _EPILOG = """\
 Pairs are found by names (rank-3.et.json, worker3_step_12.*.pt.trace.json,
@@ -44,7 +44,7 @@ examples:
                --engine dask --scheduler tcp://head:8786
 
 Exit status: 0 all ranks linked; 3 some failed or are missing, the others are
-linked; 2 wrong usage, or nothing to link.
+linked; 2 bad usage, or nothing to link.
 """
 
 
@@ -56,21 +56,26 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         metavar="DIR",
-        help="folder or URL for the results (default: DIR/etplus); columns for *.etplus",
+        help="folder or URL for the results (default: DIR/etplus); columns if it ends in .etplus",
     )
     add_json(parser, "the job's report")
-    add("--manifest", metavar="FILE", help="CSV or JSON list of rank, et, kineto; file names relative to DIR")
-    add("--et", metavar="GLOB", help="files that match are the ETs, and no others")
-    add("--kineto", metavar="GLOB", help="files that match are the Kineto traces, and no others")
-    add("--ranks", type=rank_list, metavar="LIST", help="these ranks only, such as 0-7,12; each should be there")
-    add("--dry-run", action="store_true", help="print which files belong together, link nothing")
+    add("--manifest", metavar="FILE", help="CSV or JSON list of rank, et, kineto, with file names relative to DIR")
+    add("--et", metavar="GLOB", help="only files that match are Execution Traces")
+    add("--kineto", metavar="GLOB", help="only files that match are Kineto traces")
+    add(
+        "--ranks",
+        type=rank_list,
+        metavar="LIST",
+        help="link only these ranks, such as 0-7,12; a missing one is reported",
+    )
+    add("--dry-run", action="store_true", help="print which files belong together, without linking")
     add("--engine", choices=ENGINES, default="processes", help="where to link (default: processes)")
-    add("--scheduler", metavar="ADDRESS", help="of Dask: tcp://host:8786, or the path of its scheduler file")
-    add("--jobs", type=int, metavar="N", help="processes (default: the cores)")
+    add("--scheduler", metavar="ADDRESS", help="the Dask scheduler: tcp://host:8786, or its scheduler file")
+    add("--jobs", type=int, metavar="N", help="processes (default: one per core)")
     add("--apply-clock-offsets", action="store_true",
         help="write the estimated clock offsets into the ET+ files; converters then align the ranks")  # fmt: skip
     add("--min-match", type=share, default=0.95, metavar="SHARE",
-        help="a rank with a smaller share of its ET's ops linked has failed (default: 0.95)")  # fmt: skip
+        help="a rank fails if a smaller share of its ET's ops is linked (default: 0.95)")  # fmt: skip
     add_graph_captures(parser)
     add_provenance(parser)
     group = parser.add_argument_group("as in etplus link")

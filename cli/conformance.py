@@ -21,24 +21,24 @@ examples:
   etplus conformance train_cpu.json gpu_shaped_from_cpu.0.et
   etplus conformance --case one_of_n linked.json
 
-Outputs are ET+ (JSON) or Chakra traces (.et) that keep the ids of the ET's nodes; their case is that which their names
-begin with. What an output does not record is not tested.
+Outputs are ET+ (JSON) or Chakra traces (.et) that keep the ids of the ET's nodes; a name begins with that of its case.
+What an output does not record is not tested.
 
-Exit status: 0 all tests passed, 1 some failed, 2 wrong usage or unreadable output.
+Exit status: 0 all tests passed, 1 some failed, 2 bad usage or unreadable output.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Hold what a linker wrote against pairs whose links are known: operators and their times, device events and "
+        "Test the output of a linker against pairs whose links are known: operators and their times, device events and "
         "the operators that launched them, what waits for them, time between operators."
     )
     listed = "\n".join(f"  {case.name:{max(len(one.name) for one in cases())}}  {case.what}" for case in cases())
     parser.epilog = _EPILOG.format(cases=listed)
     add = parser.add_argument
-    add("files", nargs="*", metavar="TOOL_OUTPUT", help="ET+ or .et that a linker wrote of a case")
-    add("--case", metavar="NAME", help="the case that the outputs are of (default: by their names)")
-    add("--pairs", metavar="FOLDER", help="write the pairs of all cases and their index there, for linkers to run on")
+    add("files", nargs="*", metavar="TOOL_OUTPUT", help="ET+ or .et that a linker wrote for a case")
+    add("--case", metavar="NAME", help="the case of the outputs (default: by their names)")
+    add("--pairs", metavar="FOLDER", help="write the pairs of all cases and their index to FOLDER, as input of linkers")
     add_tables(parser)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..converters.preflight_findings import PreflightReport, Profile
 
 _EPILOG = """\
-formats (--to), and the extensions that stand for them:
+formats (--to), and the extensions that select them:
 {formats}
 
 examples:
@@ -38,10 +38,10 @@ examples:
   etplus convert job.0.et --to json -o job.0.json
   etplus convert runs/*.json.gz --to npz -o dataset       # train/, valid/, test/
 
-ET+ may be of trace-link or of Chakra's linker.
-Without -o there may be two FILEs, the second of which is written and must not exist yet.
+ET+ may come from trace-link or from Chakra's linker. Without -o, the second of two FILEs is the output; it must not
+exist yet.
 
-Exit status: 0 written, 1 written, but etplus check finds errors in it, 2 bad input or usage, nothing written.
+Exit status: 0 written; 1 written, but `etplus check` finds errors in it; 2 bad input or usage, nothing written.
 """
 
 _OPTIONS = "host memory_nodes network skew renumber_ranks replicate roofline schema split subtree max_nodes degrade"
@@ -51,7 +51,7 @@ _SETS: dict[str, Profile] = {"chakra": "chakra", "astra-sim": "astra-sim"}
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Convert ET+ to what simulators and viewers read, and Chakra traces back."
+    parser.description = "Convert ET+ to the formats of simulators and viewers, and Chakra traces back to ET+."
     parser.epilog = _EPILOG.format(formats="\n".join(_formats()))
     add = parser.add_argument
     add_inputs(parser, "several are the ranks of one job", rank=False)
@@ -62,30 +62,37 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_json(parser, "what was written and changed")
     add_selection(parser, "convert only")
     add("--to", choices=tuple(exporters()), metavar="FORMAT", help="see below (default: by OUTPUT's extension)")
-    add("--host", metavar="MODE", help="astra-sim: fold, the only mode: the host's time as delays beside GPU nodes")
+    add(
+        "--host",
+        metavar="MODE",
+        help="astra-sim: how the host's time is kept; fold, the only mode, turns it into delays between GPU nodes",
+    )
     add("--memory-nodes", action="store_const", const=True,
-        help="chakra: copies and fills as MEM_LOAD and MEM_STORE nodes")  # fmt: skip
+        help="chakra: write copies and fills as MEM_LOAD and MEM_STORE nodes")  # fmt: skip
     add("--no-skew", dest="skew", action="store_const", const=False,
         help="astra-sim: start all ranks at once (default: as far apart as measured)")  # fmt: skip
     add("--renumber-ranks", action="store_const", const=True,
-        help="astra-sim: number the ranks from 0 on in their order, such as 4-7 as 0-3")  # fmt: skip
+        help="astra-sim: number the ranks from 0, such as 4-7 as 0-3")  # fmt: skip
     add("--replicate", type=int, metavar="N",
-        help="astra-sim: N ranks that all run the one trace given, its process groups laid out over them")  # fmt: skip
+        help="astra-sim: run the one given trace on N ranks, its process groups laid out over them")  # fmt: skip
     add("--roofline", type=float, metavar="GB/S",
-        help="astra-sim: num_ops and tensor_size for a roofline simulation with this local-mem-bw")  # fmt: skip
+        help="astra-sim: write num_ops and tensor_size for a roofline simulation with this local-mem-bw")  # fmt: skip
     add_network(parser, "astra-sim: what the network file beside the set says (default: bandwidth=25,latency=5us)")
     add("--rank", type=int, metavar="N",
-        help="of the inputs, or of an export of several ranks, only this rank of the job; with --et-file: the rank "
-        "that the pair is of")  # fmt: skip
+        help="only this rank of the inputs or of an export of several ranks; with --et-file: the rank of the "
+        "pair")  # fmt: skip
     add("--job", metavar="FILE",
-        help="job_report.json of etplus batch: aligns clocks, makes unmatched collectives computations")  # fmt: skip
+        help="job_report.json of `etplus batch`: align clocks by it, and turn unmatched collectives into "
+        "computations")  # fmt: skip
     add("--degrade", action="store_const", const=True,
-        help="chakra, astra-sim, goal: keep communications that not all ranks have alike as computations of their "
-        "measured duration (default: refuse them, since a simulator would wait for ever)")  # fmt: skip
+        help="chakra, astra-sim, goal: turn communications that do not match on all ranks into "
+        "computations (default: refuse them, since a simulator would wait for ever)")  # fmt: skip
     add("--schema", choices=("1.1.1",),
-        help="etplus: lift nodes of older schemas to this one's layout, which Chakra's converter reads")  # fmt: skip
+        help="etplus: rewrite nodes of older schemas in the layout of this one, which Chakra's converter "
+        "reads")  # fmt: skip
     add("--split", choices=("model", "graph"),
-        help="npz: what of a dataset stays together; files of a model are MODEL__VARIANT (default: model)")  # fmt: skip
+        help="npz: what a split of the dataset keeps together; files of one model are named MODEL__VARIANT "
+        "(default: model)")  # fmt: skip
     add("--config", action="append", metavar="NAME=NUMBER", help="npz: threads or batch of the job")
     add("--subtree", metavar="NODE", help="graphs: only this node (id or name) and what it calls and launches")
     add("--max-nodes", type=int, metavar="N", help="graphs: only the first N nodes")

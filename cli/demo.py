@@ -1,8 +1,9 @@
-"""`etplus demo`: link a bundled pair, show GPU kernels under their operators, leave a report and a simulator's file."""
+"""`etplus demo`: GPU kernels under their operators, what is wrong in a recorded step, and what to run next."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterator, Sequence
 from importlib.resources import as_file, files
 from itertools import groupby
@@ -11,21 +12,28 @@ from pathlib import Path
 from ..linker import link
 from ..schemas.text.transaction import make_folder
 from ..trace.printable import shortened
+from ..trace.trace import Trace
 from ..trace.views import DeviceEvent, Op
 from .link import report_text
 
-_PAIR = "gpu_shaped_from_cpu"
+_PAIR = "pairs/gpu_shaped_from_cpu"
 _RANK = 0
 """The pair is of one rank of two, and its file names do not say which."""
+_STEPS = "findings/attention/before"
+"""Recorded on a CPU, with Python stacks: training steps with attention written out."""
+_MEASURED = "Measured without the profiler: scaled_dot_product_attention makes the step 35.8%\nshorter."
+"""As fixtures/findings/measured.json has it."""
 _SHOWN = 10
-_WIDTH = 72
+_FINDINGS = 3
+_WIDTH = 66
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Link the training step that comes with etplus, show the GPU kernels under their operators, and write ET+, an "
-        "HTML report, a Chakra trace and a trace for Perfetto. The operators were recorded on a CPU; the GPU is "
-        "synthetic, so no performance can be read from its times."
+        "Link two pairs of traces that come with etplus. Of a step recorded on a CPU, with a synthetic GPU (no "
+        "performance can be read from its times), show the GPU kernels under the operators that "
+        "launched them; of steps recorded on a CPU, show what is wrong, on which line, and what fixing it would gain. "
+        "Write ET+, HTML reports, a Chakra trace and a trace for Perfetto, and name three commands to go on with."
     )
     parser.epilog = "example:\n  etplus demo --output demo-out"
     parser.add_argument(
@@ -34,23 +42,62 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Link the bundled pair, print the report and what was launched, write the files; returns the exit status."""
+    """Link the bundled pairs, print what they show, write the files; returns the exit status."""
     folder = make_folder(arguments.output)
-    bundle = files("etplus.fixtures") / "pairs"
-    with as_file(bundle / f"{_PAIR}.et.json.gz") as et, as_file(bundle / f"{_PAIR}.kineto.json.gz") as kineto:
-        trace = link(et, kineto, rank=_RANK)
     etplus, chakra = folder / "train.etplus.json", folder / f"train.{_RANK}.et"
     page, timeline = folder / "report.html", folder / "train.perfetto.json"
+    trace = _bundled(_PAIR, rank=_RANK)
     for path in (etplus, chakra, timeline):
         trace.save(path)
     trace.write_report(page, title="etplus demo: synthetic GPU")
     print(report_text(trace, str(etplus)))
-    print("\nGPU work under the operators that launched it (synthetic GPU on a recorded CPU step):\n")
+    print("\nGPU work under the operators that launched it (synthetic GPU on a CPU step):\n")
     events = trace.device_events
     print("\n".join(kernel_tree(events[:_SHOWN])))
-    print(f"  … {len(events) - _SHOWN} more in the report\n")
-    print("\n".join(_how_to_open(page, timeline, chakra, etplus)))
+    print(f"  … {len(events) - _SHOWN} more in the report\n", flush=True)
+    steps, steps_page = folder / "steps.etplus.json", folder / "findings.html"
+    recorded = _bundled(_STEPS)
+    recorded.save(steps)
+    recorded.write_report(steps_page, title="etplus demo: attention written out, on a CPU")
+    print(_findings(recorded))
+    print("\nOpen what was written:")
+    print("\n".join(f"  {path}: {how}" for path, how in {
+        steps_page: "the recorded steps, in a browser",
+        page: "the step with the synthetic GPU, in a browser",
+        timeline: "that step, at https://ui.perfetto.dev",
+        chakra: "that step for Chakra simulators",
+        etplus: "that step as ET+, as etplus.load reads it",
+        steps: "the recorded steps as ET+",
+    }.items()))  # fmt: skip
+    print(f"\n{_next(steps, chakra)}")
     return 0
+
+
+def _bundled(name: str, rank: int | None = None) -> Trace:
+    """A pair of the package, linked."""
+    folder, _, stem = name.rpartition("/")
+    bundle = files("etplus.fixtures").joinpath(folder)
+    with as_file(bundle / f"{stem}.et.json.gz") as et, as_file(bundle / f"{stem}.kineto.json.gz") as kineto:
+        return link(et, kineto, rank=rank)
+
+
+def _findings(trace: Trace) -> str:
+    """What is wrong in the recorded steps, without proofs, and what fixing the first finding was measured to gain."""
+    found = trace.findings().to_summary(_FINDINGS)
+    return f"What is wrong in training steps recorded on a CPU:\n\n{found}\n\n{_MEASURED}"
+
+
+def _next(steps: Path, chakra: Path) -> str:
+    """Commands that go on from here, each with what it answers."""
+    linked, simulated = shlex.quote(str(steps)), shlex.quote(str(chakra))
+    return f"""Next; each command takes your own traces, too:
+
+  # which line of the model costs most
+  etplus ask hot {linked} --by line
+  # every finding with its proofs
+  etplus why {linked}
+  # what a simulator reads
+  etplus convert {simulated} --to jsonl -o -"""
 
 
 def kernel_tree(events: Sequence[DeviceEvent]) -> Iterator[str]:
@@ -88,14 +135,3 @@ def _path(op: Op | None) -> list[Op]:
         path.insert(0, op)
         op = op.parent
     return path
-
-
-def _how_to_open(page: Path, timeline: Path, chakra: Path, etplus: Path) -> list[str]:
-    """A line a file: where it is, and what opens it."""
-    return [
-        "Open what was written:",
-        f"  {page}: in a browser, {page.absolute().as_uri()}",
-        f"  {timeline}: at https://ui.perfetto.dev with “Open trace file”",
-        f"  {chakra}: with a Chakra simulator; look into it with `etplus convert {chakra} --to jsonl -o -`",
-        f"  {etplus}: `etplus analyze {etplus}`, or in Python `etplus.load({str(etplus)!r})`",
-    ]

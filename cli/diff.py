@@ -32,11 +32,11 @@ examples:
   etplus diff before.json after.json -o diff.html       # a page: call tree, iterations, what got slower
   etplus diff main.json branch.json --fail-over 5%      # in continuous integration
 
-The first trace is A, the second B, of whatever devices; a pair (--et-file, --kineto-file) is A. What became slower
-comes first, and why, as far as the traces show it. What only one of them has is shown with dashes. Where both have
-iterations, means of an iteration are compared; else, and with --total, the whole traces.
+The first trace is A, the second B; their devices may differ; a pair (--et-file, --kineto-file) is A. What became
+slower comes first, and why, as far as the traces show. Dashes stand for what one of them lacks. Where both have
+iterations, means per iteration are compared; otherwise, and with --total, the whole traces.
 
-Exit status: 0 compared, 2 bad input or usage, 4 B takes longer than --fail-over allows.
+Exit status: 0 compared; 2 bad input or usage; 4 B takes longer than --fail-over allows.
 """
 
 
@@ -47,7 +47,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser, "two, A and B")
     add_tables_and_switch(parser)
     add("--by-shape", action="store_true", help="match operators by name and shapes")
-    add("--total", action="store_true", help="compare the whole traces, not an iteration of each on average")
+    add("--total", action="store_true", help="compare whole traces, not means per iteration")
     add_selection(parser, "compare only")
     add_annotation(parser)
     add_own(parser)

@@ -33,10 +33,10 @@ def add_execution(parser: argparse._ActionsContainer) -> None:
     """Add the options of commands that call operators."""
     add = parser.add_argument
     add("--device", default="cpu", metavar="DEVICE", help="cpu or cuda:N (default: cpu)")
-    add("--threads", type=int, default=0, metavar="N", help="threads of torch (default: its own choice)")
-    add("--timeout", type=float, default=30.0, metavar="SECONDS", help="for one operator (default: 30)")
+    add("--threads", type=int, default=0, metavar="N", help="number of PyTorch's threads (default: its own choice)")
+    add("--timeout", type=float, default=30.0, metavar="SECONDS", help="limit for one operator (default: 30)")
     add("--max-bytes", default=f"{MAX_BYTES >> 30}G", metavar="SIZE",
-        help="call no operator whose tensors take more memory (default: %(default)s)")  # fmt: skip
+        help="skip operators whose tensors take more memory (default: %(default)s)")  # fmt: skip
 
 
 def execution_options(arguments: argparse.Namespace) -> Options:

@@ -24,10 +24,10 @@ from ..replaying.job_samples import job_samples
 from ..replaying.network_file import fit_network, read_calibration, write_networks
 from ..schemas.text.transaction import check_outputs
 from ..trace.printable import shortened
-from ..trace.selection import without_enclosing
+from ..trace.selection import part_of, without_enclosing
 from ..trace.text_tables import Cell, render, rewrap, share, terminal_width
-from .inputs import add_inputs, find_inputs, read_all
-from .options import add_selection, selected
+from .inputs import ReadAnew, add_inputs, find_inputs, read_all
+from .options import add_selection, selected, selection_of
 from .outputs import add_json, write_json
 from .parser import hidden_alias
 from .terminal import print_text, say
@@ -42,17 +42,17 @@ examples:
   etplus fit traces/ -o model.json --compare
   etplus fit --network calibration.json -o network.json
 
-The table shows errors on GPU events of traces that were held out, by which
-the order of models is chosen: the factor that predictions are off by and the
-total. With --compare a second one shows errors of all models on groups of work
-(operator and shapes) that were held out, in five folds: geometric mean and median
-of |predicted/measured - 1|, the factor, and the bias of the total time.
-ExtraTrees is in it if scikit-learn is installed (pip install 'etplus[learn]').
+The table shows errors on GPU events of held-out traces, by which the order of
+models is chosen: the factor by which predictions are off, and the total. With
+--compare, a second table shows errors of all models on held-out groups of work
+(operator and shapes), in five folds: geometric mean and median of
+|predicted/measured - 1|, the factor, and the bias of the total time. It includes
+ExtraTrees if scikit-learn is installed (pip install 'etplus[learn]').
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Fit a model of what work takes on linked traces."
+    parser.description = "Fit a model of how long work takes to linked traces."
     parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "the model is fitted on all")
@@ -60,18 +60,18 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add(
         "--steps",
         metavar="A-B",
-        help="take only these iterations of each trace, from 0, such as 0-19, or a phase such as decode",
+        help="use only these iterations of each trace, counted from 0, such as 0-19, or a phase such as decode",
     )
     hidden_alias(parser, "--iterations", "--steps")
     add_selection(parser, "fit on", steps=False)
-    add("--keep-outliers", action="store_true", help="fit on iterations that are not like the others, too")
-    add("--measured", metavar="MEASURED", help="what `etplus measure` wrote; its times come before all others")
-    add("--device-spec", metavar="FILE", help="records of further devices, JSON; see docs/reference/analysis.md")
-    add_json(parser, "the errors on what was held out")
+    add("--keep-outliers", action="store_true", help="also fit on iterations that are unlike the others")
+    add("--measured", metavar="MEASURED", help="output of `etplus measure`; its times take precedence over all others")
+    add("--device-spec", metavar="FILE", help="JSON file with further devices; see docs/reference/analysis.md")
+    add_json(parser, "the errors on held-out traces")
     add("--explain", metavar="KERNEL",
-        help="show how kernels whose name contains this are priced: formula, weights, neighbours")  # fmt: skip
+        help="show how kernels whose names contain KERNEL are priced: formula, weights, neighbours")  # fmt: skip
     add("--compare", action="store_true",
-        help="compare all models and baselines by cross-validation, which takes a while")  # fmt: skip
+        help="compare all models and baselines by cross-validation (slow)")  # fmt: skip
     add("--network", action="store_true",
         help="fit a network instead: from a calibration (times of collectives by kind and size, JSON) or from the "
         "collectives of a job's ranks; --network of other commands takes the file")  # fmt: skip
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     outputs, reads = [arguments.output, arguments.json], [arguments.device_spec, arguments.measured]
     inputs = find_inputs(arguments, outputs=outputs, reads=reads)
     own = read_devices(arguments.device_spec) if arguments.device_spec is not None else ()
-    traces = [without_enclosing(selected(trace, arguments)) for trace in read_all(inputs)]
+    traces = ReadAnew(inputs, lambda trace: without_enclosing(selected(trace, arguments)))
     keep = arguments.keep_outliers
     model = fit(traces, iterations=arguments.steps, devices=own, keep_outliers=keep)
     model = calibrated(model, traces, arguments.steps, keep_outliers=keep)
@@ -172,7 +172,9 @@ def _fit_network(arguments: argparse.Namespace) -> int:
         check_outputs([of for of in outputs if of != "-"], files)
         samples = read_calibration(files[0])
     if samples is None:
-        samples = {"job": job_samples(read_all(find_inputs(arguments, outputs=outputs)))}
+        chosen = selection_of(arguments) | ({} if arguments.steps is None else {"steps": arguments.steps})
+        traces = read_all(find_inputs(arguments, outputs=outputs))
+        samples = {"job": job_samples([part_of(trace, **chosen) for trace in traces])}
     fitted = {name: fit_network(of) for name, of in samples.items()}
     write_networks(fitted, arguments.output)
     plain = {name: msgspec.to_builtins(of) for name, of in fitted.items()}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import overload
 
 from ..converters.folder import InputPair, stored_in, traces_in
 from ..converters.traces import known_rank, rank_of
@@ -17,9 +18,11 @@ from ..trace.errors import UsageError
 from ..trace.printable import shell_word
 from ..trace.trace import Trace
 from .options import add_ranks
-from .terminal import print_warnings, warn_of_damage
+from .terminal import print_warnings
 
 _STDIN = "-"
+_KEPT = 16
+"""Traces that are kept in memory where they are needed more than once; more are read again."""
 _LONG = 60
 """Letters of a list of ranks in a message."""
 
@@ -41,7 +44,7 @@ def add_inputs(
     parser.add_argument("files", nargs="*", metavar="FILE",
         help=f"ET+, Kineto trace, Nsight Systems export (.sqlite), Chakra trace (.et), or a folder of these, such as "
         f"the output of etplus batch; - for standard input{several}")  # fmt: skip
-    group = parser.add_argument_group("a pair to link in place of a FILE")
+    group = parser.add_argument_group("a pair to link, in place of a FILE")
     group.add_argument("--et-file", metavar="FILE", help="Execution Trace; - for standard input")
     group.add_argument("--kineto-file", metavar="FILE",
         help="Kineto trace or Nsight Systems export; - for standard input")  # fmt: skip
@@ -52,15 +55,16 @@ def add_inputs(
 
 
 def add_nsys_ranks(parser: argparse.ArgumentParser, *, rank: bool, gpu: bool = True) -> None:
-    """Add the options that choose among the ranks of a Nsight Systems export.
+    """Add the options that choose among the ranks of an Nsight Systems export.
 
     Args:
         rank: add --rank, gpu: add --gpu, which the command does not have yet.
     """
-    group = parser.add_argument_group("of a Nsight Systems export with several processes or GPUs (default: all)")
+    group = parser.add_argument_group("which ranks of an Nsight Systems export (default: all)")
     if rank:
         group.add_argument("--rank", type=int, metavar="N",
-            help="only this one, from 0, by GPU and process id; with --et-file: the rank of the pair")  # fmt: skip
+            help="only this one, counted from 0 by GPU and process id; with --et-file: the rank of the "
+            "pair")  # fmt: skip
     group.add_argument("--pid", type=int, metavar="PID", help="only this process")
     parser.set_defaults(gpu=None)
     if gpu:
@@ -105,7 +109,7 @@ def find_inputs(
     chosen = [arguments.pid, arguments.gpu, None if rank_of_job else arguments.rank]
     if chosen != [None] * 3 and not any(isinstance(given, (NsysRank, StoredRank, InputPair)) for given in found):
         raise UsageError(
-            "--rank, --pid and --gpu choose among the ranks of a Nsight Systems export, and no FILE has several; "
+            "--rank, --pid and --gpu choose among the ranks of an Nsight Systems export, and no FILE has several; "
             "leave them out"
         )
     if input_files(found).count(_STDIN) > 1:
@@ -167,7 +171,7 @@ def _few(ranks: list[int]) -> str:
 
 
 def chosen_file(arguments: argparse.Namespace, file: str) -> str | NsysRank:
-    """A file, or the rank of a Nsight Systems export that --pid and --gpu choose.
+    """A file, or the rank of an Nsight Systems export that --pid and --gpu choose.
 
     Raises:
         UsageError: not such an export; or no such rank, or several.
@@ -175,7 +179,9 @@ def chosen_file(arguments: argparse.Namespace, file: str) -> str | NsysRank:
     if arguments.pid is None and arguments.gpu is None:
         return file
     if not is_nsys(file):
-        raise UsageError(f"{file}: not a Nsight Systems export, of which --pid and --gpu choose a rank; leave them out")
+        raise UsageError(
+            f"{file}: not an Nsight Systems export, of which --pid and --gpu choose a rank; leave them out"
+        )
     return only(choose(find_ranks(file), file, pid=arguments.pid, device=arguments.gpu), file)
 
 
@@ -190,11 +196,49 @@ def read_inputs(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
     return map(read_input, inputs)
 
 
+def read_each(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
+    """`read_inputs`, with a warning of what is damaged, each once."""
+    known: set[str] = set()
+    for trace in read_inputs(inputs):
+        print_warnings(sentence for sentence in trace.damage if sentence not in known)
+        known.update(trace.damage)
+        yield trace
+
+
+class ReadAnew(Sequence[Trace]):
+    """Traces in order. Of many none is kept: each is read when it is looked at, and again the next time.
+
+    Args:
+        choose: gives the part of each that is meant.
+    """
+
+    def __init__(self, inputs: Sequence[TraceInput], choose: Callable[[Trace], Trace]) -> None:
+        self._inputs, self._choose = inputs, choose
+        again = len(inputs) > _KEPT and _STDIN not in input_files(inputs)
+        self._kept = None if again else [choose(trace) for trace in read_each(inputs)]
+        self._known: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+    @overload
+    def __getitem__(self, at: int) -> Trace: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Trace]: ...
+    def __getitem__(self, at: int | slice) -> Trace | Sequence[Trace]:
+        if self._kept is not None:
+            return self._kept[at]
+        if isinstance(at, slice):
+            return [self[k] for k in range(*at.indices(len(self)))]
+        trace = read_input(self._inputs[at])
+        print_warnings(sentence for sentence in trace.damage if sentence not in self._known)
+        self._known.update(trace.damage)
+        return self._choose(trace)
+
+
 def read_all(inputs: Sequence[TraceInput]) -> list[Trace]:
     """Read or link all traces, and warn of what is damaged."""
-    traces = list(read_inputs(inputs))
-    warn_of_damage(traces)
-    return traces
+    return list(read_each(inputs))
 
 
 def read_input(one: TraceInput) -> Trace:

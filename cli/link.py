@@ -28,7 +28,7 @@ _WIDTH = 79
 
 _DESCRIPTION = """\
 Join a PyTorch Execution Trace with a Kineto trace of the same job into ET+:
-every operator with its measured times, every GPU event below the operator that
+every operator with its measured time, every GPU event under the operator that
 launched it. The report goes to standard error.
 """
 _EPILOG = """\
@@ -49,7 +49,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("files", nargs="*", metavar="FILE",
         help="an Execution Trace and a Kineto trace (.json, .json.gz) or Nsight Systems export (.sqlite), in either "
-        "order; or one of the latter alone: the nodes are then made of its own CPU calls; - for standard "
+        "order; or a Kineto trace or export alone: its CPU calls then become the nodes; - for standard "
         "input")  # fmt: skip
     group = parser.add_argument_group("in place of FILEs")
     group.add_argument("--et-file", metavar="FILE", help="Execution Trace; - for standard input")
@@ -69,11 +69,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     hidden_alias(parser, "--chakra-host-trace", "--et-file")
     hidden_alias(parser, "--chakra-device-trace", "--kineto-file")
     add("--rank", type=int, metavar="N",
-        help="rank of the job that both files are of, where their names do not say it: what contradicts it is refused, "
-        "but it proves nothing; also put into the default output name")  # fmt: skip
+        help="rank of both files, if their names do not say it; files that contradict it are refused, but it proves "
+        "nothing; also part of the default output name")  # fmt: skip
     add_nsys_ranks(parser, rank=False)
     add("--jobs", type=int, default=os.cpu_count() or 1, metavar="N",
-        help="processes to read and write large files with (default: the cores)")  # fmt: skip
+        help="processes that read and write large files (default: one per core)")  # fmt: skip
     add("--no-progress", action="store_true",
         help="no progress bars (there are none when standard error is not a terminal)")  # fmt: skip
 
@@ -82,20 +82,21 @@ def add_link_options(parser: argparse._ActionsContainer, iteration: str) -> None
     """Add `LINK_OPTIONS`; `iteration` is the default of that option."""
     add = parser.add_argument
     add("--annotation", metavar="NAME",
-        help="part of the name of the annotation that ends an iteration "
-        f"(default: found by itself: ProfilerStep, {DEFAULT_ANNOTATION}, or one that recurs evenly)")  # fmt: skip
+        help="part of the name of the annotation that marks an iteration "
+        f"(default: detected: ProfilerStep, {DEFAULT_ANNOTATION}, or one that recurs regularly)")  # fmt: skip
     add("--exact-match", action="store_true", help="match only by ids, sequence numbers and call order, never by tree")
-    add("--match", choices=("auto", *METHODS), default="auto", help="use one matching method alone (default: auto)")
+    add("--match", choices=("auto", *METHODS), default="auto", help="use only this matching method (default: auto)")
     add("--iteration", default=iteration, metavar="WHICH",
-        help="of equal placements take: first, last, median (by duration), or a number "
+        help="where several iterations match equally well, take the first, last or median (by duration) one, "
+        "or a number "
         "(default: %(default)s)")  # fmt: skip
     add("--strict", action="store_true",
         help="leave ambiguous nodes unlinked; refuse broken files instead of recovering")  # fmt: skip
-    add("--renumber", action="store_true", help="number nodes as the original linker does, old ids kept as et_id")
+    add("--renumber", action="store_true", help="number nodes as the original linker does; old ids are kept as et_id")
     add("--data-dependencies", action="store_true", help="add edges from the last writer of a tensor to its reader")
     add("--timezone", metavar="ZONE",
-        help="of the machine that recorded the Execution Trace, whose time is local: UTC-7, UTC+05:30, Europe/Berlin; "
-        "where it is not UTC, links are certain only if this is known")  # fmt: skip
+        help="time zone of the machine that recorded the Execution Trace, which has local times: UTC-7, UTC+05:30, "
+        "Europe/Berlin; needed for certain links if it was not UTC")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -30,28 +30,38 @@ examples:
   etplus measure et_plus.json -o conv.json --ops conv --budget 60
 
 Needs PyTorch: pip install 'etplus[torch]'. Operators run in a process of their
-own. Times so far are in OUTPUT.checkpoint until the command is done; --resume
-takes them from there.
+own. Until the command is done, its times are in OUTPUT.checkpoint, from which
+--resume continues.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Call each distinct operator of traces on this machine, and write what it takes."
+    parser.description = "Time each distinct operator of traces on this machine."
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add_inputs(parser, "operators that are called alike are timed once")
+    add_inputs(parser, "identical calls are timed once")
     add("-o", "--output", required=True, metavar="OUTPUT", help="file to write, JSON; gzipped if it ends in .gz")
     add_selection(parser, "measure only")
     add_execution(parser)
     add("--ops", metavar="PATTERN", help="only operators whose names match a regular expression, such as 'mm|conv'")
-    add("--min-share", default="0", metavar="SHARE", help="leave out what takes less of the self time, such as 0.1%%")
-    add("--budget", type=float, metavar="SECONDS", help="stop after this time; the longest in the traces come first")
+    add(
+        "--min-share",
+        default="0",
+        metavar="SHARE",
+        help="skip operators with a smaller share of self time, such as 0.1%%",
+    )
+    add(
+        "--budget",
+        type=float,
+        metavar="SECONDS",
+        help="stop after this time; the operators that take longest come first",
+    )
     add("--rounds", type=int, default=Options.rounds, metavar="N",
-        help="times over all calls, so that a spell in which the machine is slow is in few of the times of each; "
-        "default %(default)s")  # fmt: skip
+        help="passes over all calls, so that a slow spell of the machine affects few of the times of each "
+        "(default: %(default)s)")  # fmt: skip
     add("--set", dest="changes", action="append", metavar="NAME=VALUE",
-        help="also with the shapes of another batch size and so on, as in predict")  # fmt: skip
-    add("--resume", action="store_true", help="take what OUTPUT.checkpoint has, where a run was interrupted")
+        help="also time the shapes of another batch size and so on, as in `etplus predict`")  # fmt: skip
+    add("--resume", action="store_true", help="continue an interrupted run from OUTPUT.checkpoint")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -38,18 +38,19 @@ def rank_list(text: str) -> list[int]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def add_ranks(parser: argparse._ActionsContainer) -> None:
-    """Add --ranks, which `find_inputs` obeys."""
-    parser.add_argument("--ranks", dest="chosen_ranks", type=rank_list, metavar="LIST",
-        help="only these ranks of a job, such as 0,3-7")  # fmt: skip
+def add_ranks(
+    parser: argparse._ActionsContainer, option: str = "--ranks", about: str = "only these ranks of a job, such as 0,3-7"
+) -> None:
+    """Add --ranks, which `find_inputs` obeys, or an option that does the same where --ranks has another meaning."""
+    parser.add_argument(option, dest="chosen_ranks", type=rank_list, metavar="LIST", help=about)
 
 
 def add_engine(parser: argparse._ActionsContainer) -> None:
     """Add --jobs and --scheduler; see `engine_for`."""
     parser.add_argument("--jobs", type=_at_least_one, metavar="N",
-        help="processes that work on several traces (default: the cores, from 16 traces on)")  # fmt: skip
+        help="worker processes for several traces (default: one a core, from 16 traces on)")  # fmt: skip
     parser.add_argument("--scheduler", metavar="ADDRESS",
-        help="a Dask cluster in place of processes: tcp://host:8786, or its scheduler's file")  # fmt: skip
+        help="use a Dask cluster in place of processes: tcp://host:8786, or its scheduler file")  # fmt: skip
 
 
 def engine_for(arguments: argparse.Namespace, traces: int) -> Engine | None:
@@ -72,7 +73,7 @@ def add_network(parser: argparse._ActionsContainer, what: str) -> None:
 
 def add_annotation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--annotation", metavar="NAME",
-        help="the annotations with NAME in theirs are the iterations (default: found by themselves)")  # fmt: skip
+        help="take annotations whose names contain NAME as iterations (default: detected)")  # fmt: skip
     hidden_alias(parser, "--iteration-annotation", "--annotation")
 
 
@@ -80,14 +81,14 @@ def add_steps(
     parser: argparse._ActionsContainer, what: str, numbers: str = "such as 3 or 0-19, or a phase such as decode"
 ) -> None:
     """Add --steps; `what` is done with them, `numbers` says how they are given, for the help."""
-    parser.add_argument("--steps", metavar="A-B", help=f"{what} these iterations, by number from 0, {numbers}")
+    parser.add_argument("--steps", metavar="A-B", help=f"{what} these iterations, counted from 0, {numbers}")
 
 
 def add_own(parser: argparse._ActionsContainer) -> None:
     """Add --own; `with_own` does what it says."""
     parser.add_argument("--own", action="append", default=[], metavar="PATTERN",
-        help="files with PATTERN in their paths (* for any text) are own code, whose innermost line work counts to; "
-        "repeatable (default: all but torch, Triton and the standard library)")  # fmt: skip
+        help="treat files whose paths contain PATTERN (* matches any text) as your code; work counts for its innermost "
+        "line of your code; repeatable (default: all but torch, Triton and the standard library)")  # fmt: skip
 
 
 def with_own(trace: Trace, arguments: argparse.Namespace) -> Trace:
@@ -117,14 +118,14 @@ class _Between(argparse.Action):
 def add_between(parser: argparse._ActionsContainer, what: str) -> None:
     """Add --between; `what` is done with the part, for the help."""
     parser.add_argument("--between", nargs="+", action=_Between, metavar=("ANNOTATION", "N"),
-        help=f"{what} what runs and is launched in an annotation, the N-th from 0 with this in its name "
+        help=f"{what} what runs in an annotation or is launched from it: the N-th, from 0, whose name contains this "
         "(default: 0)")  # fmt: skip
 
 
 def add_module(parser: argparse._ActionsContainer, what: str) -> None:
     """Add --module; `what` is done with it, for the help."""
     parser.add_argument("--module", metavar="NAME",
-        help=f"{what} the calls in this module (such as Linear_3 or Encoder_0.Linear_3), their backward work and "
+        help=f"{what} the calls of this module (such as Linear_3 or Encoder_0.Linear_3), their backward pass and "
         "the GPU events of both")  # fmt: skip
 
 
@@ -140,7 +141,7 @@ def add_selection(parser: argparse.ArgumentParser, what: str, *, steps: bool = T
     if steps:
         add_steps(group, what)
     group.add_argument("--window", metavar="A-B",
-        help=f"{what} this time after the trace's start, such as 10-12.5ms (ns, us, ms, s)")  # fmt: skip
+        help=f"{what} this span of time, from the start of the trace, such as 10-12.5ms (ns, us, ms, s)")  # fmt: skip
     add_between(group, what)
     add_module(group, what)
     parser.set_defaults(own_steps=not steps)
@@ -170,21 +171,21 @@ def add_analysis(parser: argparse.ArgumentParser, what: str) -> None:
     add_selection(parser, what)
     add_annotation(parser)
     add_own(parser)
-    add("--batch-size", type=_at_least_one, metavar="N", help="samples an iteration, for the throughput")
+    add("--batch-size", type=_at_least_one, metavar="N", help="samples per iteration, to compute the throughput")
     add("--consecutive-kernel-delay", type=_nanoseconds, default=KERNEL_DELAY_NS, metavar="TIME",
-        help="shorter gaps of a stream, before events that were not launched late, are the device's own delay between "
-        "kernels (default: 30us)")  # fmt: skip
+        help="count shorter gaps of a stream as the device's own delay between kernels, unless the next event was "
+        "launched late (default: 30us)")  # fmt: skip
 
 
 def add_top(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--top", type=_at_least_one, default=15, metavar="N", help="rows of each printed table (default: 15)"
+        "--top", type=_at_least_one, default=15, metavar="N", help="rows per printed table (default: 15)"
     )
 
 
 def add_device_spec(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--device-spec", metavar="FILE", help="peaks of devices, in the form of the package's devices.json"
+        "--device-spec", metavar="FILE", help="peak rates of devices, in the format of the package's devices.json"
     )
 
 
@@ -210,15 +211,15 @@ def _nanoseconds(text: str) -> int:
 
 def add_graph_captures(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--graph-capture", action="append", default=[], metavar="FILE_OR_FOLDER",
-        help="Kineto trace of the run in which CUDA or HIP graphs were captured, or a folder of these: kernels of "
-        "replayed graphs are linked to the operators of the capture; repeatable")  # fmt: skip
+        help="Kineto trace of the run that captured the CUDA or HIP graphs, or a folder of such traces: kernels of "
+        "replayed graphs are then linked to the captured operators; repeatable")  # fmt: skip
 
 
 def add_provenance(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--provenance", action="append", metavar="FILE",
-        help="what PyTorch's compiler says of its kernels (kernel_information.json, "
-        "inductor_provenance_tracking_node_mappings.json), or annotations of graph nodes as JSON: kernels get the "
-        "lines of their source; repeatable (default: the files beside the Kineto trace that are named after it)",
+        help="what PyTorch's compiler wrote about its kernels (kernel_information.json, "
+        "inductor_provenance_tracking_node_mappings.json), or annotations of graph nodes as JSON: adds "
+        "source lines to kernels; repeatable (default: files beside the Kineto trace that are named after it)",
     )  # fmt: skip
 
 

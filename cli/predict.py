@@ -18,7 +18,7 @@ from ..reshape.shape_change import parse_changes
 from ..trace.errors import UsageError
 from ..trace.selection import without_enclosing
 from ..trace.text_tables import number, render, rewrap, share, shorten, terminal_width
-from .inputs import add_inputs, find_inputs, read_all, read_input
+from .inputs import add_inputs, find_inputs, read_each, read_input
 from .options import add_selection, options_of, selected
 from .outputs import add_tables, one_or_all, write_tables
 from .parser import hidden_alias
@@ -40,10 +40,10 @@ examples:
   etplus predict job.json --set seq=2048 --set dtype=bfloat16 --model model.json
   etplus predict job.json --set batch=128 --model model.json --measured here.json
 
-Make the model with `etplus fit`. It prices the work; times of the host are
-those of the file, or with --host model transferred. The measured time
-is shown for comparison. Exit status 3: a prediction is marked UNCERTAIN;
-2: it is refused, since its interval is wider than a factor of 2.
+The model comes from `etplus fit` and prices GPU work; host times are those of the
+file, or, with --host model, those of the model's host. The measured time is shown
+for comparison. Exit status: 0 predicted; 3 a prediction is marked UNCERTAIN;
+2 bad input, or refused, since an interval is wider than a factor of 2.
 """
 
 
@@ -63,36 +63,36 @@ class _Gpu(argparse.Action):
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Predict the time of a linked trace with durations from a fitted model."
+    parser.description = "Predict how long a linked trace takes, with durations from a fitted model."
     parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "each is predicted by itself, or with --rank-couple as the ranks of a job", gpu=False)
     add_tables(parser)
-    add("--model", required=True, metavar="MODEL", help="what `etplus fit` wrote")
+    add("--model", required=True, metavar="MODEL", help="output of `etplus fit`")
     add("--engine", choices=("replay", "overheads"), default="replay",
-        help="replay of the graph, or the walk over operators and their overheads (default: replay)")  # fmt: skip
+        help="replay the graph, or sum operators and their overheads (default: replay)")  # fmt: skip
     add(
         "--steps",
         metavar="A-B",
-        help="predict only these iterations, from 0, such as 3 or 30-39, or a phase such as decode",
+        help="predict only these iterations, counted from 0, such as 3 or 30-39, or a phase such as decode",
     )
     hidden_alias(parser, "--iterations", "--steps")
     add_selection(parser, "predict only", steps=False)
     add("--gpu", dest="gpu_model", action=_Gpu, metavar="NAME",
-        help="predict for another GPU, such as 'H100 SXM'; a whole number chooses among the GPUs of a Nsight Systems "
-        "export")  # fmt: skip
+        help="predict for another GPU, such as 'H100 SXM'; a whole number chooses among the GPUs of an Nsight "
+        "Systems export")  # fmt: skip
     add("--device", dest="gpu_model", action=_Gpu, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     add("--set", dest="changes", action="append", metavar="NAME=VALUE",
         help="predict for another size of batch, seq or hidden, or another dtype: batch=128, dtype=bfloat16; "
         "batch=32:128 gives the recorded size, too; repeatable")  # fmt: skip
     add("--also", metavar="FILE",
         help="with --set: a recording of the same program at another size, which shows what changes")  # fmt: skip
-    add("--measured", metavar="MEASURED", help="what `etplus measure` wrote; its times come before the model's")
+    add("--measured", metavar="MEASURED", help="output of `etplus measure`; its times take precedence over the model's")
     add("--keep-outliers", action="store_true",
-        help="of the iterations asked for also those that are not like the others")  # fmt: skip
+        help="also predict chosen iterations that are unlike the others")  # fmt: skip
     add("--host", choices=get_args(Host), default="trace",
-        help="whose times the host's work has: the trace's own, or those on the host that the model was fitted on "
-        "(default: trace)")  # fmt: skip
+        help="host times: those of the trace, or of the host that the model was fitted on (default: "
+        "trace)")  # fmt: skip
     add("--force", action="store_true",
         help="predict even if the interval is wider than a factor of 2, and a change even if the replay without it is "
         "off by over 5%%")  # fmt: skip
@@ -112,22 +112,23 @@ def run(arguments: argparse.Namespace) -> int:
     if shape is not None and arguments.also is not None:
         shape = replace(shape, also=read_input(arguments.also))
     measured = None if arguments.measured is None else read_measured(arguments.measured)
-    traces = [without_enclosing(selected(trace, arguments)) for trace in read_all(inputs)]
+    traces = (without_enclosing(selected(trace, arguments)) for trace in read_each(inputs))
     common = options_of(arguments, "engine force host")
     common |= {"device": arguments.gpu_model, "shape": shape, "measured": measured}
-    if arguments.rank_couple:
-        done = [predict_ranks(traces, model, **common)]
-    else:
+    if not arguments.rank_couple:
         common |= {"iterations": arguments.steps, "keep_outliers": arguments.keep_outliers}
-        done = [predict(trace, model, **common) for trace in traces]
-    made_of = [traces] if arguments.rank_couple else [[trace] for trace in traces]
-    plain = [found.to_dict() | {"damage": all_damage(of)} for found, of in zip(done, made_of, strict=True)]
-    text = "\n\n".join(_text(found, terminal_width()) for found in done)
-    write_tables(arguments, text, one_or_all(plain))
-    doubtful = [found for found in done if not found.reliable and not arguments.force]
-    for found in doubtful:
-        say(f"{shorten(found.file, _FILE)}: uncertain; weakest link: {found.weakest_link}")
-    return _UNCERTAIN if doubtful else 0
+    plain: list[Any] = []
+    texts, doubts = [], []
+    for ranks in [list(traces)] if arguments.rank_couple else ([trace] for trace in traces):
+        found = predict_ranks(ranks, model, **common) if arguments.rank_couple else predict(ranks[0], model, **common)
+        plain.append(found.to_dict() | {"damage": all_damage(ranks)})
+        texts.append(_text(found, terminal_width()))
+        if not found.reliable and not arguments.force:
+            doubts.append(f"{shorten(found.file, _FILE)}: uncertain; weakest link: {found.weakest_link}")
+    write_tables(arguments, "\n\n".join(texts), one_or_all(plain))
+    for doubt in doubts:
+        say(doubt)
+    return _UNCERTAIN if doubts else 0
 
 
 def _text(one: Prediction, width: int) -> str:

@@ -22,27 +22,28 @@ Masked with {MASK.decode()} is what looks like a secret (hf_..., ghp_..., AKIA..
 sk-..., JSON web tokens, private keys, signatures and passwords in URLs, ...) and
 what is named like one (*TOKEN, *SECRET*, *PASSWORD*, *_KEY, *_PWD, *AUTH*, ...):
 members of objects and all they hold, pairs of names and values, "NAME=value",
-"name: value" and "--name value" in strings. All else keeps its bytes. A secret
-without such a form or name is not found: look at what --dry-run lists as kept,
-and at the header, before you publish a trace.
+"name: value" and "--name value" in strings. All other bytes stay as they are. A
+secret without such a form or name is not found: before you publish a trace, look
+at its header and at what --dry-run lists as kept.
 
 Exit status: 0 written, 2 bad input or usage, nothing written.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Mask secrets in a Kineto trace, an Execution Trace or ET+; everything else keeps its bytes."
+    parser.description = "Mask secrets in a Kineto trace, an Execution Trace or ET+; all other bytes stay as they are."
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("input", metavar="IN", help="Kineto trace, ET or ET+, gzipped or not; - for standard input")
     wanted = parser.add_mutually_exclusive_group(required=True)
     wanted.add_argument("-o", "--output", metavar="OUT", help="the copy; gzipped if it ends in .gz")
     wanted.add_argument("--dry-run", action="store_true",
-        help="write nothing, list by name what is masked and what is kept under a suspicious name")  # fmt: skip
+        help="write nothing; list the names of masked values, and of values kept despite a suspicious "
+        "name")  # fmt: skip
     add_json(parser, "the count of masked values")
     add("--hosts", action="store_true", help="mask host names (hostname, NODE_LIST, MASTER_ADDR, ...)")
     add("--users", action="store_true", help="mask user names (USER, ..., folders below /home and /Users)")
-    add("--paths", action="store_true", help="mask the folders of absolute paths, file names stay")
+    add("--paths", action="store_true", help="mask the folders of absolute paths; file names stay")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -19,11 +19,11 @@ from ..replaying.constants import fit_constants
 from ..replaying.graph_building import build_graph
 from ..replaying.graph_replay import Replay, predicted_traces, relative_error, replay
 from ..replaying.iterations import HeldOut, Outlier, find_iterations, outlier_lines, predict_iteration
-from ..replaying.network import on_network, parse_network
+from ..replaying.network import Network, on_network, parse_network
 from ..replaying.rank_coupling import join_ranks
 from ..replaying.replay_graph import ReplayGraph
-from ..replaying.replay_summary import BaseError, summarize
-from ..replaying.whatif import GRAMMAR, apply_what_ifs, parse_what_if
+from ..replaying.replay_summary import BaseError, Summary, summarize
+from ..replaying.whatif import GRAMMAR, WhatIf, apply_what_ifs, parse_what_if
 from ..trace.errors import UsageError
 from ..trace.printable import shortened
 from ..trace.selection import without_enclosing
@@ -31,20 +31,20 @@ from ..trace.steps import chosen_steps
 from ..trace.text_tables import number, render, rewrap, terminal_width
 from ..trace.trace import Trace
 from .execute import add_execution, run_execution
-from .inputs import TraceInput, add_inputs, find_inputs, read_inputs
+from .inputs import TraceInput, add_inputs, find_inputs, read_each
 from .options import add_network, add_selection, add_steps, selected
 from .outputs import add_tables, one_or_all, write_tables
 from .parser import hidden_alias
-from .terminal import all_damage, warn_of_damage
+from .terminal import all_damage
 
 _DESCRIPTION = """\
-Replay the dependency graph of ET+ files: when every call and kernel starts and
-ends if work takes as long as measured, with launch latency, stream gap and
-launch queue limit fitted once for the whole trace. Shows the error against
-what was measured, the critical path, and what a change would bring.
+Predict when every call and kernel starts and ends, by replaying the dependency
+graph: work takes as long as measured, and launch latency, stream gap and launch
+queue limit are fitted once for the whole trace. Shows the error against the
+measured timeline, the critical path, and what a change would gain.
 """
 _EPILOG = """\
-what-ifs (--what-if, can be given several times, applied in order):
+what-ifs (--what-if; repeatable, applied in order):
 {grammar}
 examples:
   etplus replay et_plus.json
@@ -54,7 +54,7 @@ examples:
   etplus replay et_plus.json --steps 3
   etplus replay et_plus.json --execute --threads 1
 
-A Chakra trace has to be one that etplus wrote. Of a Kineto trace alone its own
+A Chakra trace must be one that etplus wrote. In a Kineto trace without an ET, the
 CPU calls are the operators.
 """
 
@@ -65,16 +65,16 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_inputs(parser, "each is replayed by itself, or with --rank-couple as the ranks of a job")
     add_tables(parser)
-    add("--rank-couple", action="store_true", help="replay the ranks as one: collectives wait for the last rank")
+    add("--rank-couple", action="store_true", help="replay the ranks together: collectives wait for the last rank")
     add_network(parser, "price communications on another network; several traces are the ranks of one job")
     add_steps(
-        parser, "predict from the times of the others each of", "such as 3, 2-5 or all, or of a phase such as decode"
+        parser, "predict from the other iterations each of", "such as 3, 2-5 or all, or of a phase such as decode"
     )
     hidden_alias(parser, "--predict-iteration", "--steps")
     add_selection(parser, "replay only", steps=False)
     add("--what-if", action="append", default=[], metavar="CHANGE", help="see below")
-    add("--keep-outliers", action="store_true", help="predict iterations from those that are not like the others, too")
-    add("--force", action="store_true", help="show what-ifs even if the replay without changes is off by over 5%%")
+    add("--keep-outliers", action="store_true", help="also predict from iterations that are unlike the others")
+    add("--force", action="store_true", help="show what-ifs even if the unchanged replay is off by over 5%%")
     add("--execute", action="store_true",
         help="call the operators on this machine in the recorded order, and show their times beside the recorded ones; "
         "needs PyTorch (docs/reference/measure.md)")  # fmt: skip
@@ -91,41 +91,50 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.execute:
         return run_execution(arguments)
     inputs = find_inputs(arguments, outputs=[arguments.json, arguments.output, arguments.chrome])
-    graphs = [build_graph(trace) for trace in _parts(inputs, arguments)]
-    warn_of_damage(graph.trace for graph in graphs)
+    graphs = (build_graph(trace) for trace in _parts(inputs, arguments))
     if arguments.steps is not None:
         held = [_held_out(graph, arguments.steps, arguments.keep_outliers) for graph in graphs]
-        plain = [_held_dict(of, iteration) for of in held for iteration in of.iterations]
-        write_tables(arguments, _held_text(held, terminal_width()), one_or_all(plain))
+        numbers = [_held_dict(of, iteration) for of in held for iteration in of.iterations]
+        write_tables(arguments, _held_text(held, terminal_width()), one_or_all(numbers))
         return 0
-    coupled = arguments.rank_couple or (network is not None and len(graphs) > 1)
-    changes = [f"network {arguments.network}"] * (network is not None) + arguments.what_if
-    results = []
-    for graph in [join_ranks(graphs)] if coupled else graphs:
-        constants = [fit_constants(graph) for graph in graphs] if coupled else fit_constants(graph)
-        before = after = replay(graph, constants)
-        span = None
-        if changes:
-            BaseError.of(before).refuse(", ".join(trace.file for trace in graph.traces), force=arguments.force)
-            priced = graph if network is None else on_network(graph, network)
-            bounds = partial(row_bounds, graph.traces)
-            after = replay(apply_what_ifs(priced, what_ifs, constants, bounds), constants)
-            if network is not None:
-                span = answer_range(graph, network, what_ifs, constants, bounds)
-        summary = summarize(after, constants, before=before if changes else None, what_ifs=changes, span=span)
-        results.append((after, summary))
+    coupled = arguments.rank_couple or (network is not None and len(inputs) > 1)
+    timelines, texts = [], []
+    plain: list[Any] = []
+    for ranks in [list(graphs)] if coupled else ([graph] for graph in graphs):
+        done, summary = _replayed(ranks, join_ranks(ranks) if coupled else ranks[0], what_ifs, network, arguments)
+        plain.append(summary.to_dict() | {"damage": all_damage(graph.trace for graph in ranks)})
+        texts.append(summary.to_text(terminal_width()))
+        if arguments.chrome is not None:  # else nothing is kept of a trace, however many there are
+            timelines.append(done)
     if arguments.chrome is not None:
-        timelines, titles = _timelines([result for result, _ in results])
-        write_chrome(timelines, arguments.chrome, titles)
-    plain = [summary.to_dict() | {"damage": all_damage(result.graph.traces)} for result, summary in results]
-    text = "\n\n".join(summary.to_text(terminal_width()) for _, summary in results)
-    write_tables(arguments, text, one_or_all(plain))
+        traces, titles = _timelines(timelines)
+        write_chrome(traces, arguments.chrome, titles)
+    write_tables(arguments, "\n\n".join(texts), one_or_all(plain))
     return 0
+
+
+def _replayed(
+    ranks: Sequence[ReplayGraph], graph: ReplayGraph, what_ifs: Sequence[WhatIf], network: Network | None,
+    arguments: argparse.Namespace,
+) -> tuple[Replay, Summary]:  # fmt: skip
+    """The replay of one trace, or of ranks together, with the changes that were asked for."""
+    constants = [fit_constants(rank) for rank in ranks]
+    before = after = replay(graph, constants)
+    span = None
+    changes = [f"network {arguments.network}"] * (network is not None) + arguments.what_if
+    if changes:
+        BaseError.of(before).refuse(", ".join(trace.file for trace in graph.traces), force=arguments.force)
+        priced = graph if network is None else on_network(graph, network)
+        bounds = partial(row_bounds, graph.traces)
+        after = replay(apply_what_ifs(priced, what_ifs, constants, bounds), constants)
+        if network is not None:
+            span = answer_range(graph, network, what_ifs, constants, bounds)
+    return after, summarize(after, constants, before=before if changes else None, what_ifs=changes, span=span)
 
 
 def _parts(inputs: Sequence[TraceInput], arguments: argparse.Namespace) -> Iterator[Trace]:
     """The part of each trace that is to be replayed, under the name of its file."""
-    parts = (without_enclosing(selected(trace, arguments)) for trace in read_inputs(inputs))
+    parts = (without_enclosing(selected(trace, arguments)) for trace in read_each(inputs))
     return (part.with_(file=Path(part.file).name) for part in parts)
 
 

@@ -41,7 +41,7 @@ examples:
   etplus report kineto.json.gz -o report.html --annotation train_step
   etplus report kineto.json.gz --python-frames             # recorded with_stack=True
 
-The page holds all it needs and loads nothing from the network.
+The page is self-contained: it loads nothing from the network.
 
 Exit status: 0 written, 2 bad input or usage, nothing written.
 """
@@ -56,7 +56,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", default="report.html", metavar="PAGE", help="the page to write (default: report.html)")
     add("--title", default="", metavar="TEXT", help="heading of the page (default: the file's name)")
     add_analysis(parser, "show only")
-    add("--python-frames", action="store_true", help="Python functions in the flame graph; of Kineto traces with_stack")
+    add(
+        "--python-frames",
+        action="store_true",
+        help="show Python functions in the flame graph (Kineto traces recorded with_stack=True)",
+    )
     add_device_spec(parser)
     add_engine(parser)
 

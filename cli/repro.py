@@ -28,20 +28,20 @@ examples:
   etplus repro et_plus.json --op 'nn.Module: Linear_0' --subtree -o repro.py
   python repro.py
 
-Of several calls of a name the longest is taken. The script needs PyTorch only;
-it prints what the operator takes beside what was recorded.
+Of several calls with one name, the longest is taken. The script needs only
+PyTorch; it prints the operator's time beside the recorded one.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Write a standalone script that calls an operator of a trace with arguments as recorded."
+    parser.description = "Write a standalone script that calls an operator with its recorded arguments."
     parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser)
     add("--op", required=True, metavar="ID|NAME", help="id of a node, or name of an operator, annotation or module")
-    add("--subtree", action="store_true", help="all operators within it in their order, tensors handed on")
+    add("--subtree", action="store_true", help="call all operators within it in order, passing tensors on")
     add("-o", "--output", required=True, metavar="OUTPUT", help="script to write")
-    add_selection(parser, "look in")
+    add_selection(parser, "search only")
     add_execution(parser)
 
 

@@ -23,13 +23,15 @@ from ..schemas.text.transaction import check_folder, check_outputs, make_folder
 from ..trace.errors import UsageError
 from ..trace.text_tables import number, render, rewrap, share, terminal_width
 from .inputs import add_inputs, find_inputs, input_files, read_all
-from .options import add_network, options_of
+from .options import add_network, add_ranks, add_selection, options_of, selected
 from .outputs import write_json
 from .terminal import print_text, say
 
 _REPORT = "reshard.json"
 _MOST = 64
 """So many ranks are written unless --ranks or --representative says which."""
+_NAMED = 4
+"""So many ranks that differ from what is derived for them are named; the report has all."""
 _DOUBTFUL = 3
 """Exit status where something that matters is not derived."""
 _EPILOG = """\
@@ -55,6 +57,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "the ranks of one job", ranks=False)
+    add_ranks(parser, "--source-ranks", "read only these ranks of the recorded job, such as 0,3-7")
+    add_selection(parser, "derive from")
     add("-o", "--output", metavar="FOLDER", help="write the traces of ranks here; with --to a prefix")
     add("--json", metavar="FILE", help="write the report as JSON; - for standard output")
     add(
@@ -73,7 +77,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--batch", type=int, metavar="GLOBAL",
         help="global batch (default: each data-parallel rank keeps its own)")  # fmt: skip
     group.add_argument("--microbatches", "--accumulate", type=int, metavar="N",
-        help="of a step (default: those recorded, with a pipeline 4, or as many as stages)")  # fmt: skip
+        help="of a step (default: those recorded; from one rank to a pipeline 4, or as many as stages)")  # fmt: skip
     group.add_argument("--no-sync", action="store_true",
         help="reduce gradients after the last microbatch only, as DDP's no_sync does")  # fmt: skip
     group.add_argument("--fsdp-wrap", metavar="WHAT",
@@ -89,7 +93,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="divide norms and residuals by the sequence; with --tp-style megatron")  # fmt: skip
     group.add_argument("--bucket-cap-mb", type=int, default=25, metavar="MIB",
         help="size of DDP's buckets after the first one, which has 1 MiB (default: 25)")  # fmt: skip
-    group.add_argument("--from", dest="recorded", metavar="tp=N,dp=N",
+    group.add_argument("--from", dest="recorded", metavar="tp=N,dp=N,pp=N",
         help="layout of the recorded job (default: recognised)")  # fmt: skip
     group.add_argument("--step", type=int, metavar="N", help="ProfilerStep to take (default: the median one)")
     group = parser.add_argument_group("which ranks")
@@ -135,7 +139,7 @@ def run(arguments: argparse.Namespace) -> int:
     model = None if arguments.model is None else read_model(arguments.model)
     measured = None if arguments.measured is None else read_measured(arguments.measured)
     plan = None if arguments.use is None else _read_plan(arguments.use)
-    traces = read_all(inputs)
+    traces = [selected(trace, arguments) for trace in read_all(inputs)]
     job = reshard(
         traces, layout, model=model, measured=measured, network=network, recorded=recorded, plan=plan,
         step=arguments.step,
@@ -254,11 +258,19 @@ def _evidence(report: dict[str, Any]) -> list[str]:
         f"model   {found['count']:,} parameters of {found['elements']:,} elements, {how[found['found_by']]}{buffers}"
     )
     what = f"{proof['operators']:,} operators and {proof['communications']:,} communications"
-    lines.append(
-        f"proof   the recorded layout derived from itself is equal: {what}" if proof["equal"]
-        else f"proof   the recorded layout derived from itself is NOT equal: {proof['missing_share']:.1%} of the time "
-        f"of {what} is missing" + "".join(f"; {other}" for other in proof["other_communications"][:1])
+    several = len(proof["ranks"]) > 1
+    of = f"{len(proof['ranks'])} recorded ranks derived from themselves are" if several else (
+        "the recorded layout derived from itself is"
     )  # fmt: skip
+    lines.append(
+        f"proof   {of} equal: {what}" if proof["equal"]
+        else f"proof   {of} NOT equal: {proof['missing_share']:.1%} of the time of {what} is missing"
+        + "".join(f"; {other}" for other in proof["other_communications"][:1])
+    )  # fmt: skip
+    lines += [
+        f"proof   rank {one['rank']} differs from what is derived for it in {one['operators']:,} operators and "
+        f"{one['communications']:,} communications" for one in proof["different"][:_NAMED] if several
+    ]  # fmt: skip
     for one in report["gradients"]:
         stage = f" of stage {one['stage']}" if len(report["gradients"]) > 1 else ""
         padding = f" and {one['padding']:,} of padding" if one["padding"] else ""

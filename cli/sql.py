@@ -31,7 +31,7 @@ examples:
   etplus sql trace.json                        # a prompt; an empty line or Ctrl-D ends it
 
 Tables: calls, device, runtime, edges, communications, memory, steps, ranks; times are ns. `describe device` lists the
-columns of one. Only SELECT is allowed; a query reaches nothing but these tables. Needs the extra frames.
+columns of one. Only SELECT is allowed; a query can reach nothing but these tables. Needs the extra `frames`.
 """
 _SUFFIXES = {".csv": "csv", ".json": "json", ".parquet": "parquet", ".txt": "text"}
 
@@ -39,7 +39,7 @@ _SUFFIXES = {".csv": "csv", ".json": "json", ".parquet": "parquet", ".txt": "tex
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.description = "Query the tables of traces with SQL (DuckDB)."
     parser.epilog = _EPILOG
-    add_inputs(parser, "the last argument is the query; without one they are read from standard input, line by line")
+    add_inputs(parser, "the last argument is the query; without one, queries are read from standard input, a line each")
     add = parser.add_argument
     add_selection(parser, "query only")
     form = parser.add_mutually_exclusive_group()
@@ -47,7 +47,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--json", action="store_const", dest="form", const="json", help="print an array of objects")
     add("-o", "--output", metavar="FILE", help="write the rows to FILE: .csv, .json, .parquet or .txt")
     add_engine(parser)
-    add("--memory", default=MEMORY, metavar="SIZE", help="what a query may take (default: %(default)s)")
+    add("--memory", default=MEMORY, metavar="SIZE", help="memory limit of a query (default: %(default)s)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -26,24 +26,24 @@ examples:
   etplus why rank*.json.gz --json findings.json
   etplus why trace.json --fail-on synchronising-calls --fail-on late-start
 
-The gain of a finding is what the replayed timeline is shorter by with its
-change, which `etplus replay FILE --what-if CHANGE` shows as well; see
-docs/reference/findings.md.
+The gain of a finding is by how much its change shortens the replayed timeline;
+`etplus replay FILE --what-if CHANGE` shows the same. See docs/reference/findings.md.
 
-Exit status: 0 looked, 2 bad input or usage, 5 there is a finding that
---fail-on names.
+Exit status: 0 done; 2 bad input or usage; 5 --fail-on names a finding that is
+there.
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Show what is wrong in a trace: what it costs, what proves it, what fixing it would gain."
+    parser.description = "Show what is wrong in a trace: what it costs, what proves it, what a fix would gain."
     parser.epilog = _EPILOG
-    add_inputs(parser, "several are the ranks of a job if they say so, else each is looked at by itself")
+    add_inputs(parser, "several are the ranks of a job if they say so, else each is examined by itself")
     add_tables_and_switch(parser)
-    add_selection(parser, "look only at")
+    add_selection(parser, "examine only")
     add_own(parser)
     parser.add_argument("--fail-on", action="append", default=[], metavar="ID",
-        help=f"exit with status {FAILED} if there is a finding of this id (any: of whichever); repeatable")  # fmt: skip
+        help=f"exit with status {FAILED} if there is a finding with this id (any: with whichever); "
+        "repeatable")  # fmt: skip
     add_device_spec(parser)
 
 

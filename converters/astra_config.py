@@ -40,11 +40,12 @@ def write_astra_config(
     """
     columns: list[tuple[str, int, str, str]] = []
     for of in links.dimensions:
-        bandwidth, direct = of.bandwidth * 1e9 / 2**30, of.algorithm == "direct"
-        if direct:
+        bandwidth, latency = of.bandwidth * 1e9 / 2**30, of.latency_ns
+        if of.algorithm == "direct":
             bandwidth /= max(of.ranks - 1, 1)
-        latency = of.latency_ns if direct else of.latency_ns / 2  # a switch is two links from rank to rank
-        columns.append(("FullyConnected" if direct else "Switch", of.ranks, f"{bandwidth:.9g}", f"{latency:.9g}"))
+        switch = of.algorithm == "halving-doubling"  # two links from rank to rank
+        topology, latency = ("Switch", latency / 2) if switch else ("FullyConnected", latency)
+        columns.append((topology, of.ranks, f"{bandwidth:.9g}", f"{latency:.9g}"))
     lists = (f"[ {', '.join(map(str, column))} ]" for column in zip(*columns, strict=True))
     keys = ("topology", "npus_count", "bandwidth", "latency")
     system = {

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..replaying.host_backends import long_pauses
-from ..schemas.comm_types import RECV
+from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import backend_rows, blocking_calls, issue_times
 from ..trace.columns import IntColumn, lists_by, mask_at
 from ..trace.host_waits import LONG_PAUSE_NS, ROUNDING_NS
@@ -32,6 +32,8 @@ from .host_timeline import ReplayedRank
 from .node_work import host_rows, waits
 
 _LAST = 2**63
+_END = -1
+"""In place of the row of a computation: what the host does after the last one."""
 
 
 def fold(
@@ -123,6 +125,8 @@ class _Folding:
                 yield from self._issuing(row, end, pending)
             yield from self._compute(row, self._micros(end), inside)
         yield from self._communications(trace.span[1], _LAST, DELAY, pending)
+        if self.beside and _END in self.waits.asked:
+            yield from self._host(self._micros(trace.span[1]), _END)
         yield from self._delay(self._micros(trace.span[1]), [])
 
     def _micros(self, ns: Any) -> Any:
@@ -144,14 +148,14 @@ class _Folding:
             started = int(self._micros(begin))
             issued = self._submitted(comm.row, started) if after else started
             yield from self._host(issued, row)
-            yield self._communicate(comm, issued, after)
+            yield from self._communicate(comm, issued, after)
 
     def _issuing(self, row: int, end: int, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
         """An operator of the host up to the last communication that begins while it runs, each behind its part."""
         while pending and pending[0][0] < end:
             begin, comm = pending.popleft()
             yield from self._compute(row, self._micros(begin), [])
-            yield self._communicate(comm, self._micros(begin), [])
+            yield from self._communicate(comm, self._micros(begin), [])
 
     def _host(self, until: int, row: int) -> Iterator[SimNode]:
         """What the host takes until it has submitted a computation, or a communication before that.
@@ -171,20 +175,31 @@ class _Folding:
         ready = max([self.chain_end[-1], *(self.comm_end[comm] for comm in comms)])
         if until <= ready:
             return
-        done = [self.chain_id[self.chain_at[event]] for event in through if event in self.chain_at]
-        after = [*(self.comm_id[comm] for comm in comms), *done]
         stream = self._slot()
-        if len(set(self.trace.stream_lane[self.last].tolist())) > 1:
-            after.append(self.chain_id[-1])
-        busy = int(self._micros(self.waits.asked[row])) if row in self.waits.asked else until
+        behind = [self.chain_id[-1]] if len(set(self.trace.stream_lane[self.last].tolist())) > 1 else []
+        asked = [(int(self._micros(ns)), waited) for ns, waited in self.waits.asked.get(row, [])]
+        busy = max((at for at, _ in asked), default=until)
         for micros in [min(end, busy) - begin for begin, end in self.idle if begin < busy]:
             needs = [self.host_id] if self.host_id else []
             yield (node := SimNode(next(self.ids), DELAY, micros, needs, stream=stream))
             self.host_id = node.id
         self.idle = []
-        node = self._link(DELAY, until, until - ready, [self.host_id, *after], stream)
+        at, needs = self.chain_end[-1], behind
+        for began, waited in asked:
+            if at < began < until:  # what the host did before it began to wait does not wait
+                yield self._own_time(began, began - at, needs, stream)
+                at, needs = began, list(behind)
+            if waited in self.comm_end:
+                at, needs = max(at, self.comm_end[waited]), [*needs, self.comm_id[waited]]
+            elif waited in self.chain_at:
+                needs = [*needs, self.chain_id[self.chain_at[waited]]]
+        yield self._own_time(until, until - at, needs, stream)
+
+    def _own_time(self, until: int, micros: int, needs: list[int], stream: int) -> SimNode:
+        """Time of the host by itself, behind what it did before and some other nodes."""
+        node = self._link(DELAY, until, micros, [self.host_id, *needs], stream)
         self.host_id = node.id
-        yield node
+        return node
 
     def _delay(self, until: int, comms: Sequence[int]) -> Iterator[SimNode]:
         """Time up to some moment in which nothing is computed, behind the chain and some communications."""
@@ -235,8 +250,10 @@ class _Folding:
         self.chain_id.append(node.id)
         return node
 
-    def _communicate(self, comm: Communication, issued: int, after: list[int]) -> SimNode:
+    def _communicate(self, comm: Communication, issued: int, after: list[int]) -> Iterator[SimNode]:
         """A communication behind the computation or delay that ended last before the host had issued it.
+
+        Behind nothing it is behind a delay of no time: ASTRA-sim aborts on a collective that begins at time 0.
 
         Args:
             issued: when; its start where no computation is known that it waits for on the GPU.
@@ -247,14 +264,18 @@ class _Folding:
         before, free = self.on_stream.get(stream, (0, 0))
         turn = 0 if comm.kind == RECV else self.last_comm  # a receive waits beside what the rank sends
         needs = {*(self.chain_id[place] for place in (at, *after)), self.comm_id.get(turn, 0), before} - {0}
+        if not needs and comm.kind not in (SEND, RECV):
+            yield (start := SimNode(next(self.ids), DELAY, 0, []))
+            needs = {start.id}
         ready = max([free, self.comm_end.get(turn, 0), *(self.chain_end[place] for place in (at, *after))])
         until = self.transferred.get(int(self.trace.id[row]), self.trace.finish[row])
         micros = max(int(self._micros(until)) - ready, 0)
         took = self.measured_ns.get(row, -1)
         shown = micros if took < 0 else 0 if comm.aside else (took + 500) // 1000
         node = SimNode(next(self.ids), row, shown, sorted(needs), comm=comm)
+        yield node
         if comm.aside and comm.kind == RECV:
-            return node
+            return
         if comm.aside:
             self.slowing.append(node.id)
         self.comm_end[row] = ready + micros
@@ -263,7 +284,6 @@ class _Folding:
             self.last_comm = row
         if stream >= 0:
             self.on_stream[stream] = node.id, ready + micros
-        return node
 
 
 _MAX_LATENCY_NS = 1_000_000
@@ -279,7 +299,7 @@ class HostWaits:
         self.through_host, self.inside = before, inside
         self.on_gpu: dict[int, list[int]] = {}
         self.before_comm: dict[int, list[int]] = {}
-        self.asked: dict[int, int] = {}
+        self.asked: dict[int, list[tuple[int, int]]] = {}
 
 
 class GpuWaits:
@@ -294,7 +314,8 @@ class GpuWaits:
             before it submits the computation.
         inside: row of an operator to the rows of the communications on the host that it waits for while it runs; what
             it takes by itself comes after them.
-        asked: row of a computation to the time, ns, at which the host began the last of these waits.
+        asked: row of a computation to when the host began each of these waits, ns, and the row that it waited for, in
+            order; of `_END` those after which nothing is submitted.
         before_comm: row of a communication to the rows of the computations that its stream waits for.
     """
 
@@ -309,7 +330,9 @@ class GpuWaits:
         self.on_gpu = _by_target(source[on_gpu & done], target[on_gpu & done])
         self.through_host = _by_target(waited, row)
         self.inside = _by_target(*blocking_calls(trace, np.flatnonzero(communicates)).T)
-        self.asked: dict[int, int] = dict(zip(row[order].tolist(), asked[order].tolist(), strict=True))
+        self.asked: dict[int, list[tuple[int, int]]] = {}
+        for of, ns, event in zip(row[order].tolist(), asked[order].tolist(), waited[order].tolist(), strict=True):
+            self.asked.setdefault(of, []).append((ns, event))
         self.before_comm = _by_target(source[before & done], target[before & done])
 
 
@@ -329,18 +352,20 @@ def _through_host(
     edges = np.stack([source, target], axis=1)
     on_gpu = trace.kind[source] == GPU
     since = np.where(on_gpu, trace.finish[target], trace.ts[target])
-    asked = np.where(trace.finish[source] > trace.ts[target], trace.ts[target], trace.ts[source])
+    cost = on_gpu | (trace.finish[source] > trace.ts[target])  # on the host a wait that cost nothing has no call
+    asked = np.where(cost, trace.ts[target], trace.ts[source])
     unread = np.setdiff1d(np.flatnonzero(communicates & (trace.kind != GPU)), source)
     source, since = np.concatenate([source, unread]), np.concatenate([since, trace.finish[unread]])
     asked = np.concatenate([asked, trace.ts[unread]])
     issued = np.maximum.accumulate(issue_times(trace, np.flatnonzero(communicates & (trace.kind != GPU)))[rows])
     first = np.searchsorted(issued, since)
-    known = first < len(rows)
-    source, first, asked = source[known], rows[first[known]], asked[known]
+    known = (first < len(rows)) | (trace.kind[source] == GPU)
+    first = np.append(rows, _END)[first]
+    source, first, asked = source[known], first[known], asked[known]
     paused, resumed = _after_pauses(trace, rows, edges[~on_gpu])
     source, first = np.concatenate([source, paused]), np.concatenate([first, resumed])
     asked = np.concatenate([asked, trace.ts[paused]])
-    done = trace.finish[source] <= trace.ts[first] + ROUNDING_NS
+    done = trace.finish[source] <= np.where(first == _END, trace.span[1], trace.ts[first]) + ROUNDING_NS
     return source[done], first[done], asked[done]
 
 

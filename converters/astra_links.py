@@ -3,8 +3,10 @@
 What was observed by running the analytical backend without congestion (`tests/conformance/test_astra_links.py`):
 
 - A level is a dimension, inner ones first; collectives of all ranks take what `collective_ns` says of levels.
-- On a `Switch` each rank reaches each other in two links, by the full bandwidth. On `FullyConnected`, taken where a
-  level's algorithm is direct, it has a link to each other one, which has its part of the rank's bandwidth.
+- On `FullyConnected` each rank has a link to each other one. By rings a collective uses one a rank, which has the
+  rank's bandwidth (on the topology `Ring` ranks that are no neighbours would take the latency of each rank between);
+  where a level's algorithm is direct it uses all, and each has its part. `Switch`, for halving and doubling, is two
+  links from rank to rank.
 - A process group that is not of all ranks runs on a ring of its ranks, whatever the algorithm (CommunicatorGroup.cc),
   whose ranks send on what came as soon as it is there. A step, and a message, takes a link of the innermost dimension
   in which the two ranks' places differ, also if they differ in an outer one, too.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from heapq import merge
+from itertools import compress
 from operator import itemgetter
 
 import numpy as np
@@ -56,8 +57,9 @@ class Augmented:
 @transaction()
 @gc_disabled()
 def augment(
-    source: Source, path: str | os.PathLike[str], own_devices: tuple[Device, ...] = (), *, progress: bool = False
-) -> Augmented:
+    source: Source, path: str | os.PathLike[str], own_devices: tuple[Device, ...] = (), *,
+    part: Callable[[Trace], Trace] | None = None, progress: bool = False,
+) -> Augmented:  # fmt: skip
     """Copy a Kineto trace or an ET+ file with `ARGUMENTS` in the `args` of GPU events where they are known.
 
     A Kineto trace also gets the counters of `analysis.counters`, behind its last event.
@@ -67,15 +69,17 @@ def augment(
     Args:
         path: output, gzipped if it ends in ".gz".
         own_devices: as in `find_device`.
+        part: gives the part of the trace whose events and counters are written, as `part_of` does; None for all.
 
     Raises:
         TraceFormatError: neither Kineto nor ET+, or a broken file.
         UsageError: the output cannot be written, or is the input.
     """
     blob = load_bytes(source, progress=progress)
-    trace = parse_trace(blob, progress=progress)
-    gpu = trace.gpu.take(trace.gpu.source >= 0)  # the others are not nodes
-    trace = trace.with_tables(replace(trace.tables, gpu=gpu))
+    whole = parse_trace(blob, progress=progress)
+    gpu = whole.gpu.take(whole.gpu.source >= 0)  # the others are not nodes
+    trace = whole.with_tables(replace(whole.tables, gpu=gpu))
+    shown = None if part is None else part(whole)
     added: list[bytes] = []
     between: list[tuple[int, int, bytes]] = []
     if isinstance(trace.texts, FileRecords):
@@ -90,12 +94,14 @@ def augment(
             _, found, _ = parse_records(blob.data, "traceEvents")
         except UNREADABLE as error:
             raise TraceFormatError(blob.name, "", f"cannot be read ({error})", "record it again") from None
-        start, end, counted = found.start, found.end, list(counters(trace))
+        start, end, counted = found.start, found.end, list(counters(trace if shown is None else shown))
         added = _counter_texts(trace, counted)
         body, rest = (int(start[0]), int(end[_last_recorded(found.texts, counted)])), int(end[-1])
         at = trace.kineto_event[gpu.source]
-    start, end = start[at], end[at]
-    values = _values(trace, own_devices)
+    start, end, values = start[at], end[at], _values(trace, own_devices)
+    if shown is not None:
+        chosen = np.isin(trace.id[gpu.source], shown.id[shown.gpu.source[shown.gpu.source >= 0]])
+        start, end, values = start[chosen], end[chosen], list(compress(values, chosen.tolist()))
     (before, masked), (after, more) = mask(blob.data[: body[0]]), mask(blob.data[rest:])
     inside = [(begin, stop, *mask(text)) for begin, stop, text in between]
     warn_of_masks(blob.name, masked + more + sum(count for *_, count in inside))

@@ -206,6 +206,12 @@ class AstraSim:
         to_run, slowed = agreement.ranks, tuple[str, ...]()
         if timeline is not None:
             to_run, slowed = with_slowed_work(agreement, timeline, sources, links if exact else None)
+            if changes:
+                changes = (
+                    *changes,
+                    "those durations are as recorded; in the set they are of the replay on its network",
+                )
+            slowed = (*slowed, *timeline.notes)
         done = _write_ranks(traces, path, prefix, agreement, write, sources=sources, groups=prefix)
         if prefix:
             files, about = write_astra_config(path, network, links, groups=bool(agreement.groups))

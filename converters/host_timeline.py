@@ -104,11 +104,13 @@ class HostTimeline:
         ranks: by rank.
         network: with what the job says of it, see `as_recorded`.
         slowdown: see `SharedTransfers.slowdown`.
+        notes: of the replay, such as pauses beside collectives that nothing explains.
     """
 
     ranks: dict[int, ReplayedRank]
     network: Network
     slowdown: float
+    notes: tuple[str, ...]
 
     def start_skew(self) -> dict[int, int]:
         """By rank, ns from the first start of the job to its own."""
@@ -135,7 +137,7 @@ def host_timeline(
         done = replay(on_network(_without_slowdown(graph), network), constants)
     except UsageError:  # orders that contradict each other, which `check` names; or nothing that a network prices
         return None
-    return HostTimeline({rank: _rank(done, k) for k, rank in enumerate(recorded)}, network, slowdown)
+    return HostTimeline({rank: _rank(done, k) for k, rank in enumerate(recorded)}, network, slowdown, graph.notes)
 
 
 def _without_slowdown(graph: ReplayGraph) -> ReplayGraph:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import marshal
+import struct
 from collections import Counter as Counts
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import orjson
 
 from ..analysis.counters import Counter, counters
 from ..schemas.kineto.event_form import arguments, category, decoded
+from ..schemas.perfetto.packet_bytes import delimited_field, field_tags, varint_bytes
 from ..schemas.perfetto.packets import CATEGORIES, COMPUTE, protos
 from ..schemas.text.files import open_output
 from ..trace.columns import lists_by
@@ -70,6 +72,35 @@ def write_pftrace(traces: Mapping[int, Trace], path: str) -> Conversion:
     return Conversion((path,), nodes, Counts({_NO_FLOWS: left_out} if left_out else {}), notes)
 
 
+class _Tags:
+    """Tags of the fields of packets that are written as bytes."""
+
+    def __init__(self) -> None:
+        trace, packet, event = (field_tags(name) for name in ("Trace", "TracePacket", "TrackEvent"))
+        stage, extra = field_tags("GpuRenderStageEvent"), field_tags("GpuRenderStageEvent.ExtraData")
+        annotation = field_tags("DebugAnnotation")
+        self.packet, self.timestamp, self.sequence = (
+            trace["packet"], packet["timestamp"], packet["trusted_packet_sequence_id"],
+        )  # fmt: skip
+        self.interned, self.event, self.stage = (
+            packet["interned_data"], packet["track_event"], packet["gpu_render_stage_event"],
+        )  # fmt: skip
+        self.needed = packet["sequence_flags"] + varint_bytes(_NEEDED)
+        self.category, self.name, self.track = event["category_iids"], event["name_iid"], event["track_uuid"]
+        kinds = protos().TrackEvent
+        self.begin, self.end, self.instant, self.counter = (
+            event["type"] + varint_bytes(kind)
+            for kind in (kinds.TYPE_SLICE_BEGIN, kinds.TYPE_SLICE_END, kinds.TYPE_INSTANT, kinds.TYPE_COUNTER)
+        )
+        self.value, self.flow, self.flow_end = (
+            event["double_counter_value"], event["flow_ids"], event["terminating_flow_ids"],
+        )  # fmt: skip
+        self.annotation, self.annotation_name, self.annotation_int = (
+            event["debug_annotations"], annotation["name_iid"], annotation["int_value"],
+        )  # fmt: skip
+        self.stage_fields, self.extra_name, self.extra_value = stage, extra["name"], extra["value"]
+
+
 @dataclass
 class _Writer:
     """Writes one rank as one sequence of packets; names are interned in the packet that has them first."""
@@ -78,9 +109,13 @@ class _Writer:
     process: RankTimeline
     flows: int = 0
     iids: dict[tuple[str, str], int] = field(default_factory=dict)
-    annotations: dict[tuple[int, bytes], bytes] = field(default_factory=dict)
+    heads: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    annotations: dict[tuple[int, bytes | str], bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.tags = _Tags()
+        self.sequence = self.tags.sequence + varint_bytes(self.process.rank + 1)
+        self.fresh: Any = None  # names that the next packet of `_put_bytes` defines
         self.trace, self.rank = self.process.trace, self.process.rank
         self.base_ns = self.trace.base_time_ns
         launch, graph = (self.trace.edges_of(kind)[:, :2] for kind in ("launch", "graph"))
@@ -93,40 +128,52 @@ class _Writer:
     def write(self) -> None:
         """Write all packets."""
         self._head()
-        trace, rows = self.trace, self.process.rows
+        trace, rows, finish = self.trace, self.process.rows, self.process.finish
         self._tracks()
-        opened: dict[int, list[int]] = {}
-        for row, record in zip(rows.tolist(), trace.records(rows), strict=True):
+        opened: dict[int, list[int]] = {}  # by track the ends of the slices that are open
+        starts = trace.ts[rows].tolist()
+        for row, ts, record in zip(rows.tolist(), starts, trace.records(rows), strict=True):
             args = arguments(trace, row, record)
             if trace.kind[row] == GPU:
-                self._stage(row, decoded(args))
+                self._stage(row, ts, decoded(args))
                 continue
             track = self._uuid(row)
             waiting = opened.setdefault(track, [])
-            self._close(track, waiting, int(trace.ts[row]))
-            waiting.append(row)
-            self._slice(row, track, args)
+            self._close(track, waiting, ts)
+            waiting.append(int(finish[row]))
+            self._slice(row, ts, track, args)
         for track, waiting in opened.items():
             self._close(track, waiting, None)
         for number, counter in enumerate(counters(self.trace)):
             self._counter((self.rank + 1) * _RANK + 3 * (_RANK >> 2) + number, counter)
 
-    def _packet(self, ts: int | None = None) -> Any:
-        packet = protos().TracePacket(trusted_packet_sequence_id=self.rank + 1)
-        if ts is not None:
-            packet.timestamp = self.base_ns + ts
-            packet.sequence_flags = _NEEDED
-        return packet
+    def _packet(self) -> Any:
+        return protos().TracePacket(trusted_packet_sequence_id=self.rank + 1)
 
     def _put(self, packet: Any) -> None:
         self.file.write(protos().Trace(packet=[packet]).SerializeToString(deterministic=True))
 
-    def _iid(self, packet: Any, kind: str, name: str, **more: Any) -> int:
-        """The id of an interned name, which the packet gets if it is new."""
+    def _put_bytes(self, ts: int, event: bytes = b"", stage: bytes = b"") -> None:
+        """Write a packet of one track event or render stage, with the names that are new in it."""
+        tags = self.tags
+        packet = tags.timestamp + varint_bytes(self.base_ns + ts) + self.sequence
+        if event:
+            packet += delimited_field(tags.event, event)
+        if self.fresh is not None:
+            packet += delimited_field(tags.interned, self.fresh.SerializeToString(deterministic=True))
+            self.fresh = None
+        packet += tags.needed
+        if stage:
+            packet += delimited_field(tags.stage, stage)
+        self.file.write(delimited_field(tags.packet, packet))
+
+    def _iid(self, kind: str, name: str, **more: Any) -> int:
+        """The id of an interned name, which the next packet defines if it is new."""
         iid = self.iids.get((kind, name))
         if iid is None:
             iid = self.iids[kind, name] = len(self.iids) + 1
-            getattr(packet.interned_data, kind).add(iid=iid, name=name, **more)
+            self.fresh = self.fresh or protos().InternedData()
+            getattr(self.fresh, kind).add(iid=iid, name=name, **more)
         return iid
 
     def _head(self) -> None:
@@ -188,24 +235,33 @@ class _Writer:
         row = int(np.flatnonzero(self.trace.stream_lane == lane)[0])
         return f"GPU {self._gpu(row)} stream {self.trace.stream[row]}"
 
-    def _slice(self, row: int, track: int, args: dict[str, Any]) -> None:
-        packet = self._packet(int(self.trace.ts[row]))
-        event = packet.track_event
-        event.type, event.track_uuid = protos().TrackEvent.TYPE_SLICE_BEGIN, track
-        event.category_iids.append(self._iid(packet, "event_categories", category(self.trace, Row(row))))
-        event.name_iid = self._iid(packet, "event_names", self.trace.name_of(Row(row)))
-        for name, value in args.items():
-            name_iid = self._iid(packet, "debug_annotation_names", name)
-            if isinstance(value, list):
-                event.MergeFromString(self._annotation(name_iid, value))
+    def _slice(self, row: int, ts: int, track: int, args: dict[str, Any]) -> None:
+        tags, trace = self.tags, self.trace
+        event = tags.category + varint_bytes(self._iid("event_categories", category(trace, Row(row))))
+        name = varint_bytes(self._iid("event_names", trace.name_of(Row(row))))
+        for key, value in args.items():
+            head = self.heads.get(key) or self._head_of(key)
+            if type(value) is int and -(2**63) <= value < 2**63:
+                number = varint_bytes(value)
+                event += tags.annotation + varint_bytes(len(head[1]) + len(number)) + head[1] + number
             else:
-                _set(event.debug_annotations.add(name_iid=name_iid), value)
-        event.flow_ids.extend(self._event_id(target) for target in self.launched.get(row, ()))
-        self._put(packet)
+                event += self._annotation(head[0], value)
+        event += tags.begin + tags.name + name + tags.track + varint_bytes(track)
+        for target in self.launched.get(row, ()):
+            event += tags.flow + self._event_id(target).to_bytes(8, "little")
+        self._put_bytes(ts, event)
 
-    def _annotation(self, name_iid: int, value: list[Any]) -> bytes:
-        """A track event of one debug annotation, as bytes. Lists, such as shapes, repeat: they are encoded once."""
-        key = name_iid, marshal.dumps(value, 2)
+    def _head_of(self, name: str) -> tuple[int, bytes]:
+        """Id of an argument's name, and what its debug annotation begins with if it is an integer."""
+        iid = self._iid("debug_annotation_names", name)
+        tags = self.tags
+        self.heads[name] = iid, tags.annotation_name + varint_bytes(iid) + tags.annotation_int
+        return self.heads[name]
+
+    def _annotation(self, name_iid: int, value: Any) -> bytes:
+        """A debug annotation as a field of a track event. Texts and lists, such as shapes, repeat: they are encoded
+        once."""
+        key = name_iid, value if isinstance(value, str) else marshal.dumps(value, 2)
         known = self.annotations.get(key)
         if known is None:
             event = protos().TrackEvent()
@@ -216,43 +272,42 @@ class _Writer:
         return known
 
     def _close(self, track: int, waiting: list[int], until: int | None) -> None:
-        """End the slices of a track that have ended by a time, all of them by None."""
-        finish = self.process.finish
-        while waiting and (until is None or finish[waiting[-1]] <= until):
-            packet = self._packet(int(finish[waiting.pop()]))
-            packet.track_event.type, packet.track_event.track_uuid = protos().TrackEvent.TYPE_SLICE_END, track
-            self._put(packet)
+        """End the slices of a track that have ended by a time, all of them by None; `waiting` are their ends."""
+        while waiting and (until is None or waiting[-1] <= until):
+            self._put_bytes(waiting.pop(), self.tags.end + self.tags.track + varint_bytes(track))
 
-    def _stage(self, row: int, args: dict[str, Any]) -> None:
-        trace, ts = self.trace, int(self.trace.ts[row])
-        packet = self._packet(ts)
-        stage = packet.gpu_render_stage_event
+    def _stage(self, row: int, ts: int, args: dict[str, Any]) -> None:
+        trace, tags = self.trace, self.tags.stage_fields
         kind = _STAGES.get(trace.categories[trace.category[row]], "Kernel")
-        stage.event_id, stage.duration, stage.gpu_id, stage.context = (
-            self._event_id(row), int(trace.dur[row]), self._gpu(row), 1,
-        )  # fmt: skip
-        stage.stage_iid = self._iid(packet, "gpu_specifications", kind, category=COMPUTE * (kind == "Kernel"))
         lane = f"[{max(int(trace.stream[row]), 0):03d}] stream {trace.stream[row]}"
-        stage.hw_queue_iid = self._iid(packet, "gpu_specifications", lane)
-        stage.name_iid = self._iid(packet, "event_names", trace.name_of(Row(row)))
-        stage.event_wait_ids.extend(self._event_id(source) for source in self.awaited.get(row, ()))
-        for name, value in args.items():
-            text = value if isinstance(value, str) else orjson.dumps(value).decode()
-            stage.extra_data.add(name=_FIELDS.get(name, name), value=text)
-        self._put(packet)
+        stage_iid = self._iid("gpu_specifications", kind, category=COMPUTE * (kind == "Kernel"))
+        queue_iid = self._iid("gpu_specifications", lane)
+        numbers = (
+            ("gpu_id", self._gpu(row)), ("hw_queue_iid", queue_iid), ("stage_iid", stage_iid),
+            *(("event_wait_ids", self._event_id(source)) for source in self.awaited.get(row, ())),
+            ("name_iid", self._iid("event_names", trace.name_of(Row(row)))),
+        )  # fmt: skip
+        stage = tags["event_id"] + varint_bytes(self._event_id(row)) + tags["duration"]
+        stage += varint_bytes(int(trace.dur[row])) + tags["context"] + varint_bytes(1)
+        stage += b"".join(self._extra(name, value) for name, value in args.items())
+        self._put_bytes(ts, stage=stage + b"".join(tags[name] + varint_bytes(number) for name, number in numbers))
         if row in self.has_launch:
             self._arrival(row, ts)
 
+    def _extra(self, name: str, value: Any) -> bytes:
+        text = value.encode() if isinstance(value, str) else orjson.dumps(value)
+        named = delimited_field(self.tags.extra_name, _FIELDS.get(name, name).encode())
+        return delimited_field(
+            self.tags.stage_fields["extra_data"], named + delimited_field(self.tags.extra_value, text)
+        )
+
     def _arrival(self, row: int, ts: int) -> None:
         """Where the flow of a GPU event's launch ends."""
-        packet = self._packet(ts)
-        event = packet.track_event
-        event.type = protos().TrackEvent.TYPE_INSTANT
-        event.track_uuid = self._stream_uuid(int(self.trace.stream_lane[row]))
-        event.name_iid = self._iid(packet, "event_names", self.trace.name_of(Row(row)))
-        event.terminating_flow_ids.append(self._event_id(row))
+        tags, track = self.tags, self._stream_uuid(int(self.trace.stream_lane[row]))
+        event = tags.instant + tags.name + varint_bytes(self._iid("event_names", self.trace.name_of(Row(row))))
+        event += tags.track + varint_bytes(track) + tags.flow_end + self._event_id(row).to_bytes(8, "little")
         self.flows += 1
-        self._put(packet)
+        self._put_bytes(ts, event)
 
     def _counter(self, track: int, counter: Counter) -> None:
         packet = self._packet()
@@ -260,11 +315,9 @@ class _Writer:
         packet.track_descriptor.name = f"GPU {self._number(counter.device)} {counter.name}"
         packet.track_descriptor.counter.unit_name = counter.unit
         self._put(packet)
+        end = self.tags.counter + self.tags.track + varint_bytes(track) + self.tags.value
         for at, value in zip(counter.ts.tolist(), counter.values.tolist(), strict=True):
-            packet = self._packet(at)
-            packet.track_event.type, packet.track_event.track_uuid = protos().TrackEvent.TYPE_COUNTER, track
-            packet.track_event.double_counter_value = value
-            self._put(packet)
+            self._put_bytes(at, end + struct.pack("<d", value))
 
 
 def _set(annotation: Any, value: Any) -> None:

@@ -303,6 +303,12 @@ def _same(
             ]
             nodes = (int(rows.node[one[at]]), int(rows.node[two[at]]))
             findings.add(kind, None, nodes, text, name, at, *sides[0], *sides[1])
+    free = rows.behind[one] != rows.behind[two]
+    text = "{}, collective {} waits for the communication before it on rank {}, and not on rank {} (node {})"
+    for at in np.flatnonzero(free & ~other_op & ~other_size)[:1].tolist():
+        waits, other = (one[at], two[at]) if rows.behind[one[at]] else (two[at], one[at])
+        values = (name, at, table.rank[waits], table.rank[other], rows.node[other])
+        findings.add("free-order", None, (int(rows.node[other]),), text, *values)
     if len(ours) != len(theirs):
         values = (name, len(ours), table.rank[ours[0]], len(theirs), rank)
         findings.add("collective", None, (), "{}: {} collectives on rank {}, {} on rank {}", *values)

@@ -48,7 +48,11 @@ KINDS = {
     "empty-message": _simulator("a send or receive of 0 bytes, on which ASTRA-sim hangs"),
     "no-dimension": _simulator("a collective whose involved_dim selects no dimension, on which ASTRA-sim hangs"),
     "replayed-collective": Kind(None, "warning", "a broadcast, which ASTRA-sim replays by its duration on any network"),
+    "first-collective": _simulator(
+        "a collective that waits for nothing, on which ASTRA-sim aborts: it begins at time 0"
+    ),
     "comm-order": _simulator("ranks that deadlock if each runs one communication at a time, lowest id first"),
+    "free-order": _simulator("a collective that waits for the communication before it on some ranks only"),
     "single-rank": _simulator("a set of one rank, which ASTRA-sim cannot run"),
     "groups-path": _simulator("a path of the group file with 'empty' in it, which ASTRA-sim takes for no file"),
     "gzip": _simulator("a gzipped file, which ASTRA-sim cannot read"),

@@ -63,6 +63,8 @@ class CommTable:
         group: number of the process group, 0 for all ranks; -1 for messages.
         peer: destination of a send, source of a receive, -1 for collectives.
         tag: tag of a message, 0 for collectives.
+        behind: 1 where it comes after the communication before it (receives aside) on any network, since it depends on
+            it; 0 where their order is a matter of time.
     """
 
     node: npt.NDArray[np.uint64]
@@ -73,6 +75,7 @@ class CommTable:
     group: IntArray
     peer: IntArray
     tag: IntArray
+    behind: IntArray
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,10 @@ def scan(file: RankFile, findings: PreflightFindings, *, known_attributes: bool 
     ready = graph.count - int(mask_at(graph.count, graph.target).sum())
     if ready >= _MANY_READY:
         findings.add("many-ready", file.rank, (), "{} of {} nodes wait for nothing", ready, graph.count)
-    return RankScan(file, len(columns.ids), graph, _comm_table(columns, ids, order), columns.flaw)
+    comm = _comm_table(columns, ids, graph, order)
+    if not columns.flaw:
+        _check_first(comm, graph, file.rank, findings)
+    return RankScan(file, len(columns.ids), graph, comm, columns.flaw)
 
 
 def _read(file: RankFile, findings: PreflightFindings, known_attributes: bool) -> NodeColumns:
@@ -274,6 +280,14 @@ def _check_simulated(
         findings.add("small-all-gather", rank, (number,), "node {} gathers {} bytes", number, size)
 
 
+def _check_first(comm: CommTable, graph: IndexGraph, rank: int, findings: PreflightFindings) -> None:
+    """The communication that a rank begins with at time 0: of those that wait for nothing the one of the lowest id, but
+    for receives, which take no turn."""
+    first = np.flatnonzero(~mask_at(graph.count, graph.target)[comm.index] & (comm.type != NodeType.COMM_RECV_NODE))
+    if len(first) and comm.op[at := first[np.argmin(comm.node[first])]] in SIMULATED_COLLECTIVES:
+        findings.add("first-collective", rank, (int(comm.node[at]),), "node {} waits for nothing", comm.node[at])
+
+
 def _graph(columns: NodeColumns, rank: int, findings: PreflightFindings) -> tuple[npt.NDArray[np.uint64], IndexGraph]:
     """Ids in rising order, and dependencies, without those on nodes that are missing or not unique."""
     numbers = np.frombuffer(columns.ids, dtype=np.uint64)
@@ -308,10 +322,33 @@ def _report_cycle(
     findings.add("cycle", rank, tuple(cycle), text, shown, more, cycle[0], graph.count - len(order), graph.count)
 
 
-def _comm_table(columns: NodeColumns, ids: npt.NDArray[np.uint64], order: IntArray) -> CommTable:
+def _comm_table(columns: NodeColumns, ids: npt.NDArray[np.uint64], graph: IndexGraph, order: IntArray) -> CommTable:
     node = np.frombuffer(columns.ids, dtype=np.uint64)[np.frombuffer(columns.comm_at, dtype=np.int64)]
     index = np.searchsorted(ids, node)
     place = scatter(len(ids), order, np.arange(len(order)), len(ids))  # nodes that are never issued come last
     issued = np.argsort(place[index], kind="stable")
     rows = np.frombuffer(columns.comm, dtype=np.int64).reshape(-1, 6)[issued]
-    return CommTable(node[issued], index[issued], *(np.ascontiguousarray(column) for column in rows.T))
+    turns = rows[:, 0] != NodeType.COMM_RECV_NODE
+    behind = np.ones(len(issued), np.int64)
+    behind[turns] = _behind(index[issued[turns]], graph, order)
+    kind, op, size, group, peer, tag = map(np.ascontiguousarray, rows.T)
+    return CommTable(node[issued], index[issued], kind, op, size, group, peer, tag, behind)
+
+
+def _behind(index: IntArray, graph: IndexGraph, order: IntArray) -> IntArray:
+    """Which of a rank's communications, in order of issue, depend on the one before them (at any depth); the first one
+    does."""
+    key = index[:-1] * graph.count + index[1:]
+    direct = np.isin(key, graph.source.astype(np.int64) * graph.count + graph.target)
+    if direct.all():
+        return np.ones(len(index), np.int64)
+    turn, needs = np.full(graph.count, -1, np.int64).tolist(), [list[int]() for _ in range(graph.count)]
+    for number, node in enumerate(index.tolist()):
+        turn[node] = number
+    for source, target in zip(graph.source.tolist(), graph.target.tolist(), strict=True):
+        needs[target].append(source)
+    latest, waits = [-1] * graph.count, [-1] * graph.count  # the last communication up to a node, and before it
+    for node in order.tolist():
+        waits[node] = max((latest[one] for one in needs[node]), default=-1)
+        latest[node] = max(waits[node], turn[node])
+    return np.array([waits[node] == number - 1 for number, node in enumerate(index.tolist())], np.int64)

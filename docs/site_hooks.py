@@ -22,7 +22,7 @@ from site_messages import messages_page
 ROOT = Path(__file__).parent.parent
 _SCHEMAS = {"etplus.schema.json": "ET+", "answers.schema.json": "Answers"}
 _USAGE_WIDTH = 98
-_OUTSIDE = re.compile(r"\]\((?:\.\./)+(schemas|examples|fixtures|CONTRIBUTING\.md)([^)\s]*)\)")
+_OUTSIDE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+(schemas|examples|fixtures|CONTRIBUTING\.md)([^)\s]*)\)")
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -42,15 +42,15 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Links to files of the repository that the site lacks become their names; schemas are part of the site."""
+    """Of links to files of the repository that the site lacks, the text is left; schemas are part of the site."""
 
     def inside(match: re.Match[str]) -> str:
-        name = match[2].strip("/")
-        if match[1] == "schemas" and name in _SCHEMAS:
-            return f"]({os.path.relpath(f'reference/{name}', Path(page.file.src_uri).parent)})"
-        return "]"
+        text, folder, name = match[1], match[2], match[3].strip("/")
+        if folder == "schemas" and name in _SCHEMAS:
+            return f"[{text}]({os.path.relpath(f'reference/{name}', Path(page.file.src_uri).parent)})"
+        return text
 
-    return re.sub(r"\[([^\]]*)\]\Z", r"\1", _OUTSIDE.sub(inside, markdown))
+    return _OUTSIDE.sub(inside, markdown)
 
 
 def commands_page() -> str:

@@ -78,6 +78,12 @@ class Findings(Sequence[Finding]):
 
         return text_of_findings(self, width)
 
+    def to_summary(self, count: int = 3, width: int = 80) -> str:
+        """The first `count`, without their proofs and checks, in lines of at most `width` columns."""
+        from .findings_text import summary_of_findings
+
+        return summary_of_findings(self, count, width)
+
 
 def find_findings(case: Case) -> Findings:
     """What all detectors find in a case, priced.

@@ -22,6 +22,20 @@ def text_of_findings(found: Findings, width: int) -> str:
     return "\n\n".join("\n".join(lines) for lines in (_head(found, width), *_paragraphs(found, width)))
 
 
+def summary_of_findings(found: Findings, count: int, width: int) -> str:
+    """Of each of the first findings what it is, what it gains, where it is and what to do; why there is none."""
+    paragraphs = (
+        "\n".join(
+            line
+            for label, text in _parts(number, finding, found.makespan_ns)
+            if label not in ("proof", "check")
+            for line in _wrapped(label, text, width)
+        )
+        for number, finding in enumerate(found.all[:count], 1)
+    )
+    return "\n\n".join(paragraphs) or found.none_reason
+
+
 def _head(found: Findings, width: int) -> list[str]:
     base = found.base
     off = "" if base is None else f"; the replay is off by {base.makespan:+.2%}"

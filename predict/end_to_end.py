@@ -30,6 +30,7 @@ from ..trace.old_names import old_name_of
 from ..trace.printable import shortened
 from ..trace.trace import Trace
 from .costs.prediction_intervals import NEW
+from .costs.task import Task
 from .fitting import fit_parts, prepare
 from .model_file import EndToEndError, FittedModel
 from .overhead_model import overhead_model_of_ranks
@@ -384,13 +385,17 @@ def calibrated(
     Args:
         traces, iterations, keep_outliers: those that the model was fitted on.
     """
-    on_host = [trace for trace in traces if not np.any(trace.kind == GPU)]
+    on_host, communicating = list[int](), False
+    for k, trace in enumerate(traces):  # one after the other: of many ranks only one is in memory
+        if not np.any(trace.kind == GPU):
+            on_host.append(k)
+            communicating |= len(comm_rows(trace)) > 0
     model = msgspec.structs.replace(model, end_to_end=_errors(model, traces, on_host, iterations, keep_outliers))
-    if not on_host or any(len(comm_rows(trace)) for trace in on_host):
+    if not on_host or communicating:
         return model
     ratios: dict[str, list[float]] = {engine: [] for engine in ENGINES}
-    for trace in on_host:
-        job = RankJob(trace, model, iterations, None, False, None, keep_outliers, host="model")
+    for k in on_host:
+        job = RankJob(traces[k], model, iterations, None, False, None, keep_outliers, host="model")
         for engine in ENGINES:
             predicted = job.total(engine)
             ratios[engine].append(job.measured / predicted if predicted else 1.0)
@@ -398,19 +403,20 @@ def calibrated(
 
 
 def _errors(
-    model: FittedModel, traces: Sequence[Trace], on_host: Sequence[Trace], iterations: str | None,
+    model: FittedModel, traces: Sequence[Trace], on_host: Sequence[int], iterations: str | None,
     keep_outliers: bool,
 ) -> dict[str, EndToEndError]:  # fmt: skip
     """Of each engine, from models of the other traces; with one trace from how its iterations differ, if there are."""
     if len(traces) == 1:
         ratios = tuple(round(log(ratio), 4) for ratio in prepare(traces[0], iterations, (), keep_outliers).step_ratios)
         return {engine: EndToEndError(ratios, (0.0,) * len(ratios)) for engine in ENGINES if ratios}
-    parts = [prepare(trace, iterations, model.devices, keep_outliers) for trace in on_host]
+    known: dict[Task, Task] = {}
+    parts = [prepare(traces[k], iterations, model.devices, keep_outliers, known) for k in on_host]
     found: dict[str, list[tuple[float, float]]] = {engine: [] for engine in ENGINES}
     for fold in range(min(_FOLDS, len(parts)) if len(parts) > 1 else 0):
         other = fit_parts([part for k, part in enumerate(parts) if k % _FOLDS != fold], model.devices, None)
-        for trace in on_host[fold::_FOLDS]:
-            job = RankJob(trace, other, iterations, None, False, None, keep_outliers, host="model")
+        for k in on_host[fold::_FOLDS]:
+            job = RankJob(traces[k], other, iterations, None, False, None, keep_outliers, host="model")
             for engine in ENGINES:
                 predicted = job.total(engine)
                 if predicted and job.measured:

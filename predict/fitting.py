@@ -10,7 +10,7 @@ import numpy as np
 
 from ..analysis.devices import Device, known_devices
 from ..analysis.overheads import OverheadRows, overhead_rows, pool, summarise
-from ..replaying.edge_latencies import Chosen, Places, fit_edge_latencies, iterations_of, places
+from ..replaying.edge_latencies import Chosen, EdgeLags, edge_lags, fit_edge_latencies, iterations_of, places
 from ..replaying.graph_building import build_graph
 from ..replaying.host_time import without_waits
 from ..replaying.iterations import Outlier, find_iterations, percentiles
@@ -30,15 +30,14 @@ _LEAST_STEPS = 3
 
 @dataclass(frozen=True)
 class Part:
-    """What one trace contributes to a model."""
+    """What one trace contributes to a model; nothing of the trace itself, so that there may be many."""
 
     file: str
-    graph: ReplayGraph
-    at: Places
+    lags: EdgeLags
     overheads: OverheadRows
     gpu: list[MeasuredTask]
     cpu: list[Task]
-    cpu_ns: list[float]
+    cpu_ns: IntColumn
     took: int
     iterations: int
     set_apart: tuple[Outlier, ...]
@@ -61,7 +60,8 @@ def fit(
     """
     if not traces:
         raise UsageError("nothing to fit; give ET+ files")
-    parts = [prepare(trace, iterations, devices, keep_outliers) for trace in traces]
+    known: dict[Task, Task] = {}
+    parts = [prepare(trace, iterations, devices, keep_outliers, known) for trace in traces]
     return fit_parts(parts, devices, fit_kernels([part.gpu for part in parts], _records(devices)))
 
 
@@ -74,11 +74,11 @@ def fit_parts(parts: Sequence[Part], devices: Sequence[Device], kernels: KernelM
     rows = pool([part.overheads for part in parts])
     ratios = [ratio for part in parts for ratio in part.step_ratios]
     gpu = pooled(event for part in parts for event in part.gpu)
-    cpu = medians([t for part in parts for t in part.cpu], [n for part in parts for n in part.cpu_ns])
+    cpu = medians((t for part in parts for t in part.cpu), (n for part in parts for n in part.cpu_ns.tolist()))
     return FittedModel(
         VERSION, tuple(part.file for part in parts), tuple(part.took for part in parts),
         sum(part.iterations for part in parts), summarise(rows, 0),
-        fit_edge_latencies([(part.graph, part.at) for part in parts]), tuple(gpu),
+        fit_edge_latencies([part.lags for part in parts]), tuple(gpu),
         tuple(cpu), tuple(devices),
         outliers=tuple(part.set_apart for part in parts), kernels=kernels,
         steps=percentiles(ratios) if ratios else None,
@@ -89,8 +89,16 @@ def _records(devices: Sequence[Device]) -> dict[str, Device]:
     return {device.name: device for device in (*known_devices(), *devices)}
 
 
-def prepare(trace: Trace, wanted: str | None, devices: Sequence[Device], keep_outliers: bool) -> Part:
-    """What a trace contributes; arguments as in `fit`."""
+def prepare(
+    trace: Trace, wanted: str | None, devices: Sequence[Device], keep_outliers: bool,
+    known: dict[Task, Task] | None = None,
+) -> Part:  # fmt: skip
+    """What a trace contributes; arguments as in `fit`.
+
+    Args:
+        known: tasks of other traces; equal ones take no memory of their own.
+    """
+    shared = {} if known is None else known
     chosen = iterations_of(trace, wanted, keep_outliers=keep_outliers)
     of_row = chosen.of_row
     graph = build_graph(trace)
@@ -99,9 +107,10 @@ def prepare(trace: Trace, wanted: str | None, devices: Sequence[Device], keep_ou
     calls, own = self_time(graph, trace, of_row)
     counted = of_row >= 0
     return Part(
-        Path(trace.file).name, graph, places(graph, trace, of_row),
+        Path(trace.file).name, edge_lags(graph, places(graph, trace, of_row)),
         overhead_rows(without_waits(trace), 0, counted=counted),
-        medians([tasks[i] for i in gpu.tolist()], ns[gpu].tolist()), cpu_tasks(trace, calls), own.tolist(),
+        medians([shared.setdefault(tasks[i], tasks[i]) for i in gpu.tolist()], ns[gpu].tolist()),
+        [shared.setdefault(task, task) for task in cpu_tasks(trace, calls)], own,
         measured_ns(trace, chosen), len(chosen.index), chosen.set_apart, _step_ratios(trace, chosen),
     )  # fmt: skip
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from ..schemas.communications import find_communications
 from ..trace.brief import brief
@@ -63,6 +65,25 @@ class Places:
     edges: IntColumn
     place: list[str]
     iteration: IntColumn
+
+
+@dataclass(frozen=True)
+class EdgeLags:
+    """What the priced edges of one trace took: all that is kept of it where a model is fitted on many ranks.
+
+    Attributes:
+        place: keys of `EdgeLatencies`, one an edge; equal ones of several traces are one object. lag: int64 ns.
+        iteration: int64. host: bool, own times of operators.
+        on_device: the trace has GPU events. transfers: key, duration (ns), and whether it is on the host, of each
+            collective or message.
+    """
+
+    place: list[str]
+    lag: IntColumn
+    iteration: IntColumn
+    host: npt.NDArray[np.bool_]
+    on_device: bool
+    transfers: list[tuple[str, int, bool]]
 
 
 @dataclass(frozen=True)
@@ -165,20 +186,28 @@ def _paths(recorded: Trace, trace: Trace) -> list[str]:
     return paths
 
 
-def fit_edge_latencies(parts: Sequence[tuple[ReplayGraph, Places]]) -> EdgeLatencies:
-    """Medians of the lags of several graphs, and what iterations take over their sums."""
+def edge_lags(graph: ReplayGraph, at: Places) -> EdgeLags:
+    """What the priced edges of a graph took."""
+    trace = graph.trace
+    on_host = host_collective_keys(trace)
+    keys = {row: transfer_key(comm) for row, comm in trace.comm.items() if trace.timed[row]} | on_host
+    return EdgeLags(
+        [sys.intern(place) for place in at.place], graph.edges.lag[at.edges], at.iteration,
+        graph.edges.kind[at.edges] == HOST, bool(np.any(trace.kind == GPU)),
+        [(sys.intern(key), int(trace.dur[row]), row in on_host) for row, key in sorted(keys.items())],
+    )  # fmt: skip
+
+
+def fit_edge_latencies(parts: Sequence[EdgeLags]) -> EdgeLatencies:
+    """Medians of the lags of several traces, and what iterations take over their sums."""
     by_place, by_key = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
     transfers: dict[str, int] = {}
-    for graph, at in parts:
-        trace = graph.trace
-        for place, lag in zip(at.place, graph.edges.lag[at.edges].tolist(), strict=True):
+    for part in parts:
+        for place, lag in zip(part.place, part.lag.tolist(), strict=True):
             by_place[place].append(lag)
-        on_host = host_collective_keys(trace)
-        keys = {row: transfer_key(comm) for row, comm in trace.comm.items() if trace.timed[row]} | on_host
-        for row, key in sorted(keys.items()):
-            took = int(trace.dur[row])
+        for key, took, on_host in part.transfers:
             transfers[key] = min(took, transfers.get(key, took))
-            if row in on_host:
+            if on_host:
                 by_key[key].append(took)
     middle = {place: int(median(lags)) for place, lags in sorted(by_place.items())}
     collectives = {key: int(median(took)) for key, took in sorted(by_key.items())}
@@ -200,13 +229,14 @@ def host_collective_keys(trace: Trace) -> dict[int, str]:
     }
 
 
-def _ratio(parts: Sequence[tuple[ReplayGraph, Places]], middle: dict[str, int], *, on_host: bool) -> float:
+def _ratio(parts: Sequence[EdgeLags], middle: dict[str, int], *, on_host: bool) -> float:
     """What the operators, or else the GPU events, of iterations take over the sum of the medians."""
-    lags = []
-    for graph, at in parts:
-        if on_host == np.any(graph.trace.kind == GPU):
-            continue
-        mine = (graph.edges.kind[at.edges] == HOST) == on_host
-        usual = np.array([middle[place] for place in at.place], np.int64)
-        lags.append((graph.edges.lag[at.edges][mine], usual[mine], at.iteration[mine]))
-    return median_ratio(lags)
+
+    def lags() -> Iterator[tuple[IntColumn, IntColumn, IntColumn]]:
+        for part in parts:
+            if on_host != part.on_device:
+                mine = part.host == on_host
+                usual = np.array([middle[place] for place in part.place], np.int64)
+                yield part.lag[mine], usual[mine], part.iteration[mine]
+
+    return median_ratio(lags())

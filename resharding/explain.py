@@ -89,7 +89,8 @@ def _wraps(derivation: Derivation) -> Iterator[str]:
 def _units(derivation: Derivation) -> Iterator[str]:
     model, layout = derivation.model, derivation.layout
     divided = {division.extent: division for division in derivation.plan.divisions} if layout.tp > 1 else {}
-    partial = Counter((result.unit, result.forward) for result in partial_results(model, derivation.plan))
+    results = (result for result in partial_results(model, derivation.plan) if not result.number)
+    partial = Counter((result.unit, result.forward) for result in results)
     for unit in model.units:
         stage = f", stage {derivation.stages[unit.number]}" if layout.pp > 1 else ""
         yield ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
-from .step_calls import Call
+from .step_calls import SUM_IN_PLACE, Call
 
 CommOpKind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", "send", "recv"]
 
@@ -131,7 +131,7 @@ _SCHEMAS = {
     "aten::cat": "aten::cat(Tensor[] tensors, int dim=0) -> Tensor",
     "aten::copy_": "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
     "aten::pow": "aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
-    "aten::add_": "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
+    SUM_IN_PLACE.name: SUM_IN_PLACE.schema,
     "aten::div_": "aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
 }
 

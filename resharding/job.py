@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -27,11 +28,22 @@ from ..trace.errors import UsageError
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .items import CommOp, RecordedOp
+from .joined_stages import join_stages
 from .layout import Layout
 from .memory import Memory, memory_of
 from .not_derived import NotDerived, doubts, not_derived
 from .plan import make_plan, plan_from_dict
-from .proof import Gradients, SelfProof, gradients, prove, recorded_layout_of, scaling_in_words
+from .proof import (
+    Gradients,
+    RecordedRank,
+    SelfProof,
+    gradients,
+    other_rank,
+    own_rank,
+    prove_all,
+    recorded_layout_of,
+    scaling_in_words,
+)
 from .rank_program import Derivation
 from .rank_trace import build_trace
 from .recorded_job import recorded_layout
@@ -49,12 +61,16 @@ class Resharded:
     Attributes:
         derivation: what is divided how. network: the links. model: prices kernels, None to scale recorded times.
         measured: operators that were called on this machine (`etplus measure`), whose times come before scaled ones.
+        ranks: recorded ranks, which have to be what is derived for them; none for the model's own. stages: of each unit
+            the recorded stage of a pipeline.
     """
 
     derivation: Derivation
     network: Network
     model: FittedModel | None = None
     measured: Measured | None = None
+    ranks: tuple[RecordedRank, ...] = ()
+    stages: tuple[int, ...] | None = None
 
     __repr__ = brief
 
@@ -134,8 +150,11 @@ class Resharded:
     @cached_property
     def proof(self) -> SelfProof:
         """The recorded layout derived from itself."""
-        itself = replace(self.derivation, layout=recorded_layout_of(self.derivation))
-        return prove(itself, ResizedCalls(itself))
+        derivation = self.derivation
+        ranks = self.ranks or (own_rank(derivation.model),)
+        plan = replace(derivation.plan, stages=self.stages)
+        itself = replace(derivation, layout=recorded_layout_of(derivation, ranks[0]), plan=plan)
+        return prove_all(itself, ResizedCalls(itself), ranks)
 
     @cached_property
     def gradients(self) -> list[Gradients]:
@@ -313,7 +332,8 @@ def reshard(
     """Derive a job in another parallel layout from one that was recorded.
 
     Args:
-        traces: linked traces of one or more ranks of the job; of a model that is divided anew the first one is used.
+        traces: linked traces of one or more ranks of the job; a layout is derived from the first one, or from one of
+            each stage of a pipeline, and all are held against what is derived for the recorded layout.
         layout: the new one.
         model: prices kernels (`etplus fit`); None scales the recorded times with the work.
         measured: times of operators on this machine, of the derived shapes (`measure` of a derived trace).
@@ -340,14 +360,28 @@ def reshard(
     divided = any(name.startswith("FSDP::") for name in given[0].names)  # other ranks would have other parts
     if only_more and not divided and layout.dp > 1 and was.dp > 1 and was.tp == was.pp == 1 and plan is None:
         return Scaled(given, layout)
-    structure = read_model(given[0], step, was)
+    pipeline = join_stages(given, was, step) if was.pp > 1 else None
+    if pipeline is not None:
+        was, structure = pipeline.layout, read_model(pipeline.trace, None, pipeline.layout, pipeline.begins)
+    else:
+        structure = read_model(given[0], step, was)
     if not structure.trains and (layout.dp > 1 or layout.pp > 1 or layout.zero or layout.sequence_parallel):
         raise UsageError(
             f"{given[0].file}: the step has no backward pass; of inference only --tp is derived (replicas, --dp, do not"
             " communicate)"
         )
+    stages = None
+    if pipeline is not None:
+        stages = tuple(bisect(pipeline.begins, unit.forward[0].row) for unit in structure.units)
     chosen = make_plan(structure, was.tp) if plan is None else plan_from_dict(plan, structure)
-    return Resharded(Derivation(structure, chosen, layout, was), network or _NETWORK, model, measured)
+    if plan is None and layout.pp == was.pp:
+        chosen = replace(chosen, stages=stages)
+    dropped = pipeline.dropped if pipeline is not None else {}
+    others = [trace for trace in given if trace is not structure.trace]
+    ranks = [other_rank(trace, step, structure, dropped.get(trace.rank or 0, frozenset())) for trace in others]
+    ranks = [own_rank(structure, step), *ranks] if pipeline is None else ranks
+    derivation = Derivation(structure, chosen, layout, was)
+    return Resharded(derivation, network or _NETWORK, model, measured, tuple(ranks), stages)
 
 
 def _scaled(comm: Mapping[str, Any], world: int, ranks: int, file: str) -> dict[str, Any]:

@@ -41,8 +41,8 @@ class Layout:
         zero: 0 for DDP; 1 optimizer state, 2 gradients too, 3 parameters too are divided over the data-parallel ranks
             (3 is FSDP).
         batch: global batch; None keeps that of a data-parallel rank (weak scaling).
-        microbatches: of a step; None for those of the recording, with a pipeline 4, or the number of stages where that
-            is more.
+        microbatches: of a step; None for those of the recording, with a pipeline 4 (unless that was recorded), or the
+            number of stages where that is more.
         schedule: of the pipeline.
         tp_style: "dtensor" reduces the input gradient of each column layer by itself, "megatron" once a block.
         sequence_parallel: norms and residuals on 1/tp of the sequence (megatron style only).

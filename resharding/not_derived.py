@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from ..trace.brief import brief
 from .rank_program import Derivation
 from .step_calls import walked
-from .structure import PRODUCTS
+from .structure import PRODUCTS, Model
 
 if TYPE_CHECKING:
     from .job import Resharded
@@ -97,17 +97,32 @@ def _loose(derivation: Derivation) -> set[int]:
 
 
 def _whole_products(derivation: Derivation) -> set[int]:
-    """Rows of the products of samples with a weight that tensor parallelism divides nowhere."""
+    """Rows of the products of samples with a weight that tensor parallelism divides nowhere; not those outside of the
+    repeated blocks, such as the output layer, which are whole as tensor parallelism leaves them."""
     if derivation.layout.tp == 1:
         return set()
     model, leaves, divided = derivation.model, derivation.model.leaves, derivation.plan.divided
-    batch = set(model.batches)
+    batch, outside = set(model.batches), _outside_blocks(model)
     return {
         call.row for call in model.calls()
         if call.name in PRODUCTS
+        and call.row not in outside
         and divided.isdisjoint(known := {leaf for shape in call.shapes for leaf in leaves(shape)})
         and (not batch or not batch.isdisjoint(known))
     }  # fmt: skip
+
+
+def _outside_blocks(model: Model) -> set[int]:
+    """Rows of the calls of units before and after the repeated blocks; none where nothing repeats."""
+    blocks = [wrap.units for wrap in model.blocks if not wrap.root]
+    if len(blocks) < 2:
+        return set()
+    first, last = min(begin for begin, _ in blocks), max(end for _, end in blocks)
+    parts = [
+        part for one in model.passes for unit in one.units if not first <= unit.number <= last
+        for part in (unit.forward, unit.backward)
+    ]  # fmt: skip
+    return {call.row for part in parts for call in walked(part)}
 
 
 def _whole_parameters(derivation: Derivation) -> Iterator[NotDerived]:
@@ -143,6 +158,9 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
         yield row("gradient scaling", "whether gradients are finite is not shared over ranks", len(clipping.scaled))
     if model.frozen and layout.zero == 3 and layout.dp > 1:
         yield row("frozen weights", "FSDP gathers them with others, and it is not known with which", len(model.frozen))
+    if model.unreached and layout.dp > 1 and derivation.recorded.dp == 1:
+        yield row("weights without a gradient", "what their layers compute does not reach the loss: if they are "
+                  "parameters, they are reduced with the others", model.unreached)  # fmt: skip
     if clipping.unknown and (layout.zero == 3 or layout.tp > 1 or layout.pp > 1) and layout.ranks > 1:
         yield row("gradients", "what is made of them before the optimizer's step is not summed over ranks",
                   len(clipping.unknown))  # fmt: skip

@@ -29,6 +29,8 @@ class RecordedStep:
 
 
 _STEP = "Optimizer.step"
+_SEED = "aten::ones_like"
+"""Makes the gradient of a loss, with which backward begins."""
 
 
 def split_step(top: Sequence[Call]) -> RecordedStep:
@@ -41,11 +43,7 @@ def split_step(top: Sequence[Call]) -> RecordedStep:
         >>> split_step([]).passes
         []
     """
-    last_step = max((at for at, call in enumerate(top) if call.name.startswith(_STEP)), default=len(top))
-    inner = [at for at, call in enumerate(top) if call.backward and at < last_step]
-    before_it = [at for at, call in enumerate(top[: inner[-1] + 1 if inner else 0]) if call.name.startswith(_STEP)]
-    if before_it and inner:  # several steps of training: the last whole one
-        top = top[before_it[-1] + 1 :]
+    top = last_step(top)
     found = RecordedStep(steps=[call for call in top if call.name.startswith(_STEP)])
     places = [at for at, call in enumerate(top) if call.backward]
     if not places:  # of inference
@@ -70,8 +68,19 @@ def split_step(top: Sequence[Call]) -> RecordedStep:
         backward.append(top[end])
         at = end + 1
     found.passes.append((forward, backward))
+    for before, behind in found.passes:
+        if before and before[-1].name == _SEED:
+            behind.insert(0, before.pop())
     found.after = [call for call in top[places[-1] + 1 :] if call not in found.steps]
     return found
+
+
+def last_step(top: Sequence[Call]) -> Sequence[Call]:
+    """Of several steps of training the last whole one."""
+    end = max((at for at, call in enumerate(top) if call.name.startswith(_STEP)), default=len(top))
+    inner = [at for at, call in enumerate(top) if call.backward and at < end]
+    before_it = [at for at, call in enumerate(top[: inner[-1] + 1 if inner else 0]) if call.name.startswith(_STEP)]
+    return top[before_it[-1] + 1 :] if before_it and inner else top
 
 
 def _sequences_from(top: Sequence[Call]) -> list[frozenset[int]]:

@@ -227,7 +227,7 @@ def _biases(model: Model) -> set[Parameter]:
         added = {
             model.parts(shape)
             for call in walked(unit.forward) if call.name in ("aten::addmm", "aten::linear")
-            for tensors in call.inputs[:: 2 if call.name == "aten::linear" else len(call.inputs)]
+            for tensors in call.inputs[:: 2 if call.name == "aten::linear" else max(len(call.inputs), 1)]
             for shape in tensors if shape is not None and len(shape) == 1
         }  # fmt: skip
         found |= {
@@ -300,6 +300,7 @@ class Partial:
         call: the product. after: the call after which it is reduced.
         forward: whether it is a row layer's, else an input gradient's.
         unit: number of its unit. place: of the call, among all calls of that unit's forward or backward.
+        number: of the pass.
     """
 
     call: Call
@@ -307,21 +308,24 @@ class Partial:
     forward: bool
     unit: int
     place: int
+    number: int = 0
 
 
 def partial_results(model: Model, plan: Plan) -> list[Partial]:
-    """Products over a divided extent, with the place of their reduction."""
+    """Products over a divided extent in all passes, with the place of their reduction."""
     divided = plan.divided
     found: list[Partial] = []
-    for unit in model.units:
+    for number, unit in ((number, unit) for number, one in enumerate(model.passes) for unit in one.units):
         flat = [(at, call) for at, top in enumerate(unit.forward) for call in top.walk()]
         for place, (at, call) in enumerate(flat):
             if _sums_over(model, call, divided):
-                found.append(Partial(call, _after_forward(unit.forward, at, call), True, unit.number, place))
+                after = _after_forward(unit.forward, at, call)
+                found.append(Partial(call, after, True, unit.number, place, number))
         back = [(top, call) for top in unit.backward for call in top.walk()]
         for place, (top, call) in enumerate(back):
             if _sums_over(model, call, divided):
-                found.append(Partial(call, _after_backward(back[place:], top), False, unit.number, place))
+                after = _after_backward(back[place:], top)
+                found.append(Partial(call, after, False, unit.number, place, number))
     return found
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from ..reshape.shapes.followed_calls import Shapes
 from ..trace.brief import brief
 from ..trace.index import CallIndex
 from .items import CommOp, RecordedOp, SyntheticOp
 from .layout import Layout
+from .passes import last_step
 from .recorded_job import recorded_issues
-from .step_calls import VIEWS, Call, walked
+from .step_calls import VIEWS, Call, read_step, step_window, walked
 
 if TYPE_CHECKING:
     from ..trace.trace import Trace
@@ -62,8 +64,70 @@ class Gradients:
 
 
 @dataclass(frozen=True)
+class RecordedRank:
+    """A recorded rank, which a derivation of its layout is held against.
+
+    Attributes:
+        number: of the ProfilerStep, None for the one of median duration. known: the topmost calls of the step; None to
+            read them.
+        left_out: rows of calls that the recorded layout adds. works_left_out: operators that are left out of another
+            rank, by which those of this one are found.
+    """
+
+    trace: Trace
+    number: int | None = None
+    known: Sequence[Call] | None = None
+    left_out: Set[int] = frozenset()
+    works_left_out: tuple[_Work, ...] = ()
+
+    __repr__ = brief
+
+    @property
+    def rank(self) -> int:
+        """Its number in the job."""
+        return max(self.trace.rank or 0, 0)
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """When the step begins and ends, ns."""
+        return step_window(self.trace, self.number)
+
+    def work(self) -> list[Call]:
+        """The operators that compute, in order."""
+        step = last_step(read_step(self.trace, Shapes(), self.number)) if self.known is None else self.known
+        known = {call.row for top in step if top.name in _OWN for call in top.walk()} | self.left_out
+        calls = [call for call in walked(step) if _works(call) and call.row not in known]
+        calls.sort(key=lambda call: call.ts)
+        left = Counter(self.works_left_out)
+        found = []
+        for call in calls:
+            one = call.name, _recorded_sizes(call)
+            if left[one] > 0:
+                left[one] -= 1
+            else:
+                found.append(call)
+        return found
+
+
+def own_rank(model: Model, step: int | None = None) -> RecordedRank:
+    """The rank that a model was read of."""
+    return RecordedRank(model.trace, step, model.step, {call.row for call in model.left_out})
+
+
+def other_rank(trace: Trace, step: int | None, model: Model, left_out: Set[int]) -> RecordedRank:
+    """Another rank of the same job.
+
+    Args:
+        left_out: rows of calls that the recorded layout adds there; those that are left out of the model's own rank are
+            found by what they take.
+    """
+    works = tuple((call.name, _recorded_sizes(call)) for call in model.left_out if _works(call))
+    return RecordedRank(trace, step, None, left_out, works)
+
+
+@dataclass(frozen=True)
 class SelfProof:
-    """The recorded layout derived from itself, held against the recording.
+    """The recorded layout derived from itself, held against the recording of one rank, or of all that are given.
 
     Attributes:
         operators, communications: how many were recorded; without any call that issues one none is compared.
@@ -71,6 +135,7 @@ class SelfProof:
             not recorded. share: of the step's time that is in missing ones.
         in_order: the operators come in the recorded order.
         other_communications: recorded and derived ones that differ, in words.
+        ranks: the recorded ranks. different: of those that differ, how many operators and communications do.
     """
 
     operators: int
@@ -80,6 +145,8 @@ class SelfProof:
     share: float = 0.0
     in_order: bool = True
     other_communications: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = (0,)
+    different: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     __repr__ = brief
 
@@ -94,6 +161,11 @@ class SelfProof:
             "equal": self.equal, "operators": self.operators, "communications": self.communications,
             "missing": _listed(self.missing), "extra": _listed(self.extra), "missing_share": self.share,
             "in_order": self.in_order, "other_communications": list(self.other_communications),
+            "ranks": list(self.ranks),
+            "different": [
+                {"rank": rank, "operators": operators, "communications": communications}
+                for rank, (operators, communications) in self.different.items()
+            ],
         }  # fmt: skip
 
 
@@ -104,23 +176,39 @@ def _listed(found: Counter[_Work]) -> list[dict[str, Any]]:
     ]
 
 
-def prove(derivation: Derivation, sizes: ResizedCalls) -> SelfProof:
+def prove_all(derivation: Derivation, sizes: ResizedCalls, ranks: Sequence[RecordedRank]) -> SelfProof:
+    """`prove` for several ranks; the share is that of the rank with the largest one."""
+    found = [prove(derivation, sizes, rank) for rank in ranks]
+    if len(found) == 1:
+        return found[0]
+    others = [
+        f"rank {one.rank}: {text}" for one, proof in zip(ranks, found, strict=True)
+        for text in proof.other_communications
+    ]  # fmt: skip
+    return SelfProof(
+        sum(proof.operators for proof in found), sum(proof.communications for proof in found),
+        sum((proof.missing for proof in found), Counter[_Work]()),
+        sum((proof.extra for proof in found), Counter[_Work]()),
+        max(proof.share for proof in found), all(proof.in_order for proof in found), tuple(others),
+        tuple(one.rank for one in ranks), {k: v for proof in found for k, v in proof.different.items()},
+    )  # fmt: skip
+
+
+def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRank) -> SelfProof:
     """Compare a derivation of the recorded layout with the recording: operators with the sizes of what they take, and
     collectives and messages with their elements, in order.
 
     Args:
         derivation: of the recorded layout. sizes: of the same derivation.
     """
-    model = derivation.model
-    layout = derivation.layout
-    rank = min(max(model.trace.rank or 0, 0), layout.ranks - 1)
-    known = {call.row for top in model.step if top.name in _OWN for call in top.walk()}
-    known |= {call.row for call in model.left_out}
-    calls = [call for call in walked(model.step) if _works(call) and call.row not in known]
-    calls.sort(key=lambda call: call.ts)
+    model, layout, trace = derivation.model, derivation.layout, recorded_rank.trace
+    rank = min(recorded_rank.rank, layout.ranks - 1)
+    calls = recorded_rank.work()
     recorded = [(call.name, _recorded_sizes(call)) for call in calls]
     derived: list[_Work] = []
     comms: list[_Comm] = []
+    added = {"aten::add_"} if not model.wraps else set()  # FSDP does it within its own calls
+    added |= {"aten::div_"} if layout.pp > 1 else set()
     for item in derivation.program(rank):
         if isinstance(item, CommOp):
             comms.append((item.kind, item.elements))
@@ -129,20 +217,22 @@ def prove(derivation: Derivation, sizes: ResizedCalls) -> SelfProof:
                 if _works(call):
                     derived.append((call.name, tuple(size for size in sizes.sizes(item, call))))
                 comms += [(comm.kind, comm.elements) for comm in item.after.get(call.row, ())]
-        elif isinstance(item, SyntheticOp) and item.name == "aten::add_" and not model.wraps:
-            derived.append((item.name, item.inputs))  # FSDP does it within its own calls
+        elif isinstance(item, SyntheticOp) and item.name in added:
+            derived.append((item.name, item.inputs))
     left, right = Counter(recorded), Counter(derived)
     missing, extra = left - right, right - left
-    own = {call: int(model.trace.self_ns[call.index]) for call in calls}
+    own = {call: int(trace.self_ns[call.index]) for call in calls}
     whole = sum(own.values())
     lost = _time_of(missing, calls, recorded, own)
-    issued = _recorded_comms(model)
+    issued = _recorded_comms(recorded_rank)
     # Older recordings have no calls that issue communication: their kernels alone do not say what was issued.
-    told = _compared(issued, comms) if issued or (model.trace.world_size or 1) == 1 or not len(model.trace.gpu) else ()
+    told = _compared(issued, comms) if issued or (trace.world_size or 1) == 1 or not len(trace.gpu) else ()
     same_order = [one for one in recorded if one[0] not in _ADDED] == [one for one in derived if one[0] not in _ADDED]
+    count = max(missing.total(), extra.total()), abs(len(issued) - len(comms)) or len(told)
     return SelfProof(
-        len(recorded), len(issued), missing, extra, lost / max(whole, 1), bool(missing or extra) or same_order, told
-    )
+        len(recorded), len(issued), missing, extra, lost / max(whole, 1), bool(missing or extra) or same_order, told,
+        (recorded_rank.rank,), {recorded_rank.rank: count} if missing or extra or told else {},
+    )  # fmt: skip
 
 
 _ADDED = ("aten::add_",)
@@ -168,10 +258,9 @@ def _time_of(missing: Counter[_Work], calls: Sequence[Call], work: Sequence[_Wor
     return time
 
 
-def _recorded_comms(model: Model) -> list[_Comm]:
+def _recorded_comms(rank: RecordedRank) -> list[_Comm]:
     """What the step issued: kind and elements of the input."""
-    trace = model.trace
-    return [_communication(trace, call) for call in recorded_issues(trace, *model.window)]
+    return [_communication(rank.trace, call) for call in recorded_issues(rank.trace, *rank.window)]
 
 
 def _communication(trace: Trace, call: CallIndex) -> _Comm:
@@ -221,16 +310,18 @@ def gradients(derivation: Derivation, stage: int) -> Gradients | None:
     return Gradients(stage, found, whole, padding)
 
 
-def recorded_layout_of(derivation: Derivation) -> Layout:
-    """The recorded layout as one to be derived, with its gradients communicated as often as recorded."""
+def recorded_layout_of(derivation: Derivation, rank: RecordedRank) -> Layout:
+    """The recorded layout as one to be derived, with its gradients communicated as often as in a recorded rank."""
     recorded, model = derivation.recorded, derivation.model
+    if recorded.pp > 1:
+        return recorded
     zero = 3 if model.wraps else 0
     passes = len(model.passes)
     no_sync = False
     if passes > 1 and recorded.dp > 1:
         kind = "reduce_scatter" if zero else "all_reduce"
         whole = sum(prod(model.extents.sizes(parameter.shape)) for parameter in model.parameters)
-        reduced = sum(elements for name, elements in _recorded_comms(model) if name == kind)
+        reduced = sum(elements for name, elements in _recorded_comms(rank) if name == kind)
         no_sync = reduced < 1.5 * whole
     return Layout(tp=recorded.tp, dp=recorded.dp, zero=zero, no_sync=no_sync)
 

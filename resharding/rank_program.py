@@ -21,7 +21,7 @@ from .layout import Action, Bucket, Coordinates, Layout, actions, fill_buckets
 from .new_extents import NewExtents, new_extents
 from .plan import Partial, Plan, partial_results, single_heads
 from .sequence_regions import SequenceRegions
-from .step_calls import VIEWS, Call, walked
+from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, walked
 from .structure import Model, Unit
 from .vocabulary import VocabularyRegions, find_vocabulary
 from .weights import ACCUMULATE, Buffer, Parameter
@@ -60,7 +60,10 @@ class Derivation:
     @cached_property
     def parts(self) -> int:
         """Microbatches of a step."""
-        return self.layout.parts(len(self.model.passes))
+        recorded, layout = len(self.model.passes), self.layout
+        if self.recorded.pp > 1 and layout.microbatches is None:
+            return recorded if layout.pp <= self.recorded.pp else max(recorded, layout.pp)
+        return layout.parts(recorded)
 
     @cached_property
     def rank_batch(self) -> int:
@@ -246,13 +249,13 @@ class Derivation:
 
     def _gap(self, result: Partial, following: Partial) -> bool:
         """Between two partial gradients a row layer's backward makes a divided one: they are of different inputs."""
-        if result.unit != following.unit:
+        if (result.number, result.unit) != (following.number, following.unit):
             return True
-        leaves, divided = self.model.leaves, self.plan.divided
-        between = list(walked(self.model.units[result.unit].backward))[result.place + 1 : following.place]
+        leaves, divided, one = self.model.leaves, self.plan.divided, self.model.passes[result.number]
+        between = list(walked(one.units[result.unit].backward))[result.place + 1 : following.place]
         products = (call for call in between if call.name.startswith("aten::") and "mm" in call.name)
         return any(
-            not divided.isdisjoint(leaves(shape[-1:])) and self.model.batch in leaves(shape[:1])
+            not divided.isdisjoint(leaves(shape[-1:])) and one.batch in leaves(shape[:1])
             for call in products for shape in call.output_shapes
         )  # fmt: skip
 
@@ -434,7 +437,8 @@ class _Rank:
 
     def _unit_backward(self, unit: Unit, microbatch: int) -> Iterator[Item]:
         known = {parameter for one in self.units for parameter in one.ready.values()}
-        for call in unit.backward:
+        receives = not self.last and unit.number == self.units[-1].number
+        for call in _beside_what_arrives(unit.backward) if receives else unit.backward:
             parameter = unit.ready.get(call.row) if ACCUMULATE in call.name else None
             if parameter is not None and self.gathers and microbatch and self._reduces(microbatch - 1):
                 call = _of_one_pass(call)
@@ -546,6 +550,23 @@ class _Rank:
                 yield CommOp("all_gather", "dp", (part,), part * shard.count, bucket.dtype, bucket.itemsize)
 
 
+def _beside_what_arrives(backward: Sequence[Call]) -> Iterator[Call]:
+    """Calls of backward whose first gradient is held by the schedule of a pipeline: autograd does not add to it in
+    place."""
+    first = next((values[0] for call in walked(backward) if (values := call.tensor_ids("inputs"))), -1)
+    for call in backward:
+        places = [
+            place for place, child in enumerate(call.children)
+            if child.name == SUM_IN_PLACE.name and child.tensor_ids("inputs")[:1] == [first]
+        ]  # fmt: skip
+        if not places or not call.backward:
+            yield call
+            continue
+        children, place, first = list(call.children), places[0], -1
+        children[place] = replace(children[place], name=SUM.name, schema=SUM.schema)
+        yield replace(call, children=children)
+
+
 def _of_one_pass(call: Call) -> Call:
     """An AccumulateGrad that finds no gradient of a pass before it: FSDP has reduced that."""
     children = [_of_one_pass(child) for child in call.children if child.name != "aten::add_"]
@@ -561,10 +582,23 @@ def _of_lists(call: Call, places: Sequence[int], count: int) -> Call:
     record = {**call.record}
     for side in ("inputs", "outputs"):
         if side in record:
-            record[side] = {key: [_chosen(entry, places, count) for entry in value] if key != "types" else value
-                            for key, value in record[side].items()}  # fmt: skip
-    return replace(call, inputs=inputs, results=results, record=record,
-                   children=[_of_lists(child, places, count) for child in call.children])  # fmt: skip
+            record[side] = {
+                key: [(_chosen_types if key == "types" else _chosen)(entry, places, count) for entry in value]
+                for key, value in record[side].items()
+            }
+    children = [_of_lists(child, places, count) for child in call.children]
+    each = len(children) // count
+    names = [child.name for child in children]
+    if children and names == names[:each] * count:  # what is called for each parameter apart
+        children = [child for k in places for child in children[k * each : (k + 1) * each]]
+    return replace(call, inputs=inputs, results=results, record=record, children=children)
+
+
+def _chosen_types(kind: str, places: Sequence[int], count: int) -> str:
+    """The type of a list with one entry a parameter as that of some of them."""
+    outer, _, inner = kind.partition("[")
+    kinds = inner.removesuffix("]").split(",")
+    return f"{outer}[{','.join(kinds[k] for k in places)}]" if inner and len(kinds) == count else kind
 
 
 def _chosen(value: Any, places: Sequence[int], count: int) -> Any:

@@ -8,31 +8,20 @@ from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
-import msgspec
-import numpy as np
-
-from .. import __version__
 from ..replaying.network import Network
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.etplus.made_records import (
-    IN_MEMORY,
-    LAUNCH,
     LAUNCH_NS,
     Arguments,
     Launch,
     MadeNode,
     NodeTensors,
-    RankRecords,
     event_args,
-    header_of,
+    trace_of_nodes,
 )  # fmt: skip
-from ..schemas.etplus.write_etplus import FORMAT_VERSION
-from ..trace.build import TraceBuilder
-from ..trace.comm_kernels import Comm
-from ..trace.conventions import ANNOTATION_SCOPE, EDGE_KINDS
+from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.index import Row
-from ..trace.kinds import CERTAIN, CPU, GPU, RUNTIME, UNLINKED
 from ..trace.trace import Trace
 from .items import CommOp, CommWait, Item, RecordedOp, SyntheticOp
 from .layout import Layout
@@ -108,10 +97,6 @@ def build_trace(
     return builder.trace()
 
 
-_COLUMNS = ("id", "parent", "name", "category", "dur", "scope", "tid", "stream", "device", "correlation")
-"""Columns of nodes that are attributes of `MadeNode`."""
-
-
 class _Builder:
     """Writes nodes in program order and keeps the clocks of the host, of streams and of communication."""
 
@@ -158,50 +143,15 @@ class _Builder:
         end = max([self.now, *(end for end, _ in self.busy.values())])
         self.step.close(self.begin, end, end - self.begin)
         groups, kineto = self._groups(), self.source.summary.get("kineto")
-        edges = sorted(self.edges, key=lambda edge: (*edge[:2], EDGE_KINDS.index(edge[2])))
-        header = {"schema": "1.1.1-chakra.0.0.4", "pid": self.rank + 1, "time": "", "start_ts": 0, "finish_ts": 0}
-        summary = {
-            "version": FORMAT_VERSION, "tool_version": __version__,
-            "kineto": {
-                "file_name": self.source.file, "base_time_ns": 0, "schema_version": 1,
-                "device_properties": kineto.get("device_properties", []) if isinstance(kineto, dict) else [],
-                "distributed_info": {
-                    "backend": "nccl" if self.on_gpu else "gloo", "rank": self.rank,
-                    "world_size": self.layout.ranks, "pg_count": len(groups), "pg_config": groups,
-                },
-            },
-            "damage": [], "unattached": {}, "inferred_edges": [],
+        devices = kineto.get("device_properties", []) if isinstance(kineto, dict) else []
+        distributed = {
+            "backend": "nccl" if self.on_gpu else "gloo", "rank": self.rank,
+            "world_size": self.layout.ranks, "pg_count": len(groups), "pg_config": groups,
         }  # fmt: skip
-        root = {**header, "nodes": [], "runtime": [], "edges": [], "unattached": [], "etplus": summary}
-        builder = self._rows()
-        return builder.build(
-            RankRecords(root, (*self.nodes, *self.runtime), len(self.nodes), edges), summary=summary,
-            header=header_of({**header, "unattached": []}),
-            edges=np.array([(a, b, EDGE_KINDS.index(kind)) for a, b, kind in edges], np.int64).reshape(-1, 3),
+        return trace_of_nodes(
+            self.nodes, self.runtime, self.edges, file=self.source.file, pid=self.rank + 1, devices=devices,
+            distributed=distributed,
         )  # fmt: skip
-
-    def _rows(self) -> TraceBuilder:
-        """All nodes and runtime calls."""
-        builder, nodes, runtime = TraceBuilder(IN_MEMORY), self.nodes, self.runtime
-        on_device = np.array([bool(node.category) for node in nodes], np.bool_)
-        begin = np.array([node.begin for node in nodes], np.int64)
-        columns = {name: [getattr(node, name) for node in nodes] for name in _COLUMNS}
-        columns["rf_id"] = [0 if node.category else node.id for node in nodes]
-        builder.add(
-            np.where(on_device, np.int8(GPU), np.int8(CPU)), ts=begin, exclusive=[node.own for node in nodes],
-            kineto_event=np.where(begin < 0, -1, 0), seq_id=[node.sequence for node in nodes],
-            link=np.where((begin < 0) | on_device, UNLINKED, CERTAIN), **columns,
-        )  # fmt: skip
-        builder.add(
-            RUNTIME, id=[launch.id for launch in runtime], name=[LAUNCH] * len(runtime),
-            parent=[launch.parent for launch in runtime], ts=[launch.begin for launch in runtime],
-            dur=[LAUNCH_NS] * len(runtime), tid=[str(launch.tid) for launch in runtime],
-            correlation=[launch.correlation for launch in runtime], kineto_event=[0] * len(runtime),
-        )  # fmt: skip
-        builder.comm = {
-            row: msgspec.convert(node.comm, Comm) for row, node in enumerate(nodes) if node.comm is not None
-        }
-        return builder
 
     def _groups(self) -> list[dict[str, Any]]:
         every = list(range(self.layout.ranks)) if self.layout.ranks <= 1024 else []

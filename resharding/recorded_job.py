@@ -26,8 +26,12 @@ def recorded_layout(traces: Sequence[Trace]) -> Layout:
     """Recognise the layout of a recorded job: DTensor's wrappers are tensor parallel, DDP's reducer and FSDP's calls
     are data parallel.
 
+    A job that sends messages is a pipeline, over all ranks or, where there are smaller process groups, over those of
+    the group whose ranks are farthest apart.
+
     Raises:
-        UsageError: it was recorded with FSDP1, replicas of FSDP, or a pipeline, from which nothing is derived.
+        UsageError: it was recorded with FSDP1, replicas of FSDP, or FSDP within a pipeline, from which nothing is
+            derived.
 
     Example:
         >>> recorded_layout([trace]).dp
@@ -39,8 +43,12 @@ def recorded_layout(traces: Sequence[Trace]) -> Layout:
     world = trace.world_size or 1
     if world == 1:
         return Layout()
-    if "fsdp1" in found or "pp" in found:
-        raise _refused(trace, "FSDP1" if "fsdp1" in found else "a pipeline")
+    if "fsdp1" in found:
+        raise _refused(trace, "FSDP1")
+    if "pp" in found:
+        if "fsdp" in found:
+            raise _refused(trace, "FSDP within a pipeline")
+        return _of_pipeline(trace, world, divided="tp" in found)
     if "fsdp" in found:
         shards = _gathered_from(trace) or world
         if world % shards or (shards != world and "tp" not in found):
@@ -55,10 +63,24 @@ def recorded_layout(traces: Sequence[Trace]) -> Layout:
     return Layout(tp=tp, dp=world // tp)
 
 
+def _of_pipeline(trace: Trace, world: int, *, divided: bool) -> Layout:
+    """The layout of a pipeline: its stages are outermost, tensor-parallel ranks innermost."""
+    rank = trace.rank or 0
+    groups = [ranks for ranks in trace.process_groups.values() if 1 < len(ranks) < world and rank in ranks]
+    if not groups:
+        return Layout(pp=world)
+    strides = {max(ranks) - min(ranks): len(ranks) for ranks in groups}
+    stages = strides[max(strides)]
+    tp = strides[min(strides)] if divided and len(strides) > 1 else 1
+    if world % (stages * tp):
+        raise _refused(trace, f"groups of {stages} and {tp} ranks of {world}")
+    return Layout(tp=tp, dp=world // (stages * tp), pp=stages)
+
+
 def _refused(trace: Trace, what: str) -> UsageError:
     return UsageError(
         f"{trace.file}: recorded with {what}, from which no layout is derived; "
-        "give a recording of one rank, or of tensor- or data-parallel ranks"
+        "give a recording of one rank, of tensor- or data-parallel ranks, or of a pipeline"
     )
 
 

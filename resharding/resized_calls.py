@@ -151,6 +151,8 @@ def _with_sizes(
     if not isinstance(value, list):
         return value, shape, steps
     if not is_tensor(value):
+        if not isinstance(shape, list) or len(shape) != len(value):  # of another form than PyTorch writes
+            return value, shape, steps
         each = steps if isinstance(steps, list) and len(steps) == len(value) else [None] * len(value)
         parts = [_with_sizes(*part, tensors, apart) for part in zip(value, shape, each, strict=True)]
         values, shapes, strides = ([part[at] for part in parts] for at in range(3))

@@ -41,15 +41,17 @@ class SequenceRegions:
     @cached_property
     def outside(self) -> dict[int, int]:
         """New values of classes where a rank has a part of the sequence."""
-        model = self.model
-        output = model.units[0].output
-        leaves = model.extents.leaves(output[1:2]) if len(output) == 3 else []
-        if not leaves or leaves[0] == model.batch:
-            raise UsageError("no sequence is found between the layers; leave --sequence-parallel out")
-        size = self.changed.get(leaves[0], model.extents.value[leaves[0]])
-        if size % self.layout.tp:
-            raise UsageError(f"a sequence of {size} does not divide over tp={self.layout.tp} ranks")
-        return {**self.changed, leaves[0]: size // self.layout.tp}
+        model, found = self.model, dict(self.changed)
+        for one in model.passes:
+            output = one.units[0].output
+            leaves = model.extents.leaves(output[1:2]) if len(output) == 3 else []
+            if not leaves or leaves[0] == one.batch:
+                raise UsageError("no sequence is found between the layers; leave --sequence-parallel out")
+            size = self.changed.get(leaves[0], model.extents.value[leaves[0]])
+            if size % self.layout.tp:
+                raise UsageError(f"a sequence of {size} does not divide over tp={self.layout.tp} ranks")
+            found[leaves[0]] = size // self.layout.tp
+        return found
 
     def apply(self, items: Iterable[Item], unit: Unit | None, *, forward: bool) -> Iterator[Item]:
         """The items of a unit's forward or backward (None: of the loss), with gathers and reduce-scatters."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,20 @@ _VIEWS = (
 )
 VIEWS = frozenset({"detach", *(f"aten::{name}" for name in _VIEWS.split())})
 """Operators that do no work on data: views and allocations."""
+
+
+class NamedSchema(NamedTuple):
+    """An operator's name, and its schema as in ETs."""
+
+    name: str
+    schema: str
+
+
+SUM = NamedSchema("aten::add", "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor")
+SUM_IN_PLACE = NamedSchema(
+    "aten::add_", "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"
+)
+"""How autograd adds gradients: in place, but where one is held by others."""
 
 _Tensors = tuple[tuple[Shape | None, ...], ...]
 

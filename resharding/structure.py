@@ -26,7 +26,7 @@ from .items import Shard
 from .layout import Layout
 from .passes import split_step
 from .step_calls import COMMUNICATES, Call, check_eager, read_step, step_window, tensor_values, walked
-from .weights import ACCUMULATE, Buffer, Parameter, Weights, find_buffers, find_weights
+from .weights import ACCUMULATE, Buffer, Parameter, Weights, find_buffers, find_weights, unreached_weights
 from .wraps import CallRange, RecordedWrap, Wrap, boundaries, recorded_wraps, repeated_blocks
 
 PRODUCTS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}
@@ -89,6 +89,7 @@ class Model:
         weights: how parameters were found. buffers: other tensors of the model.
         wraps: units of FSDP as recorded, empty for other recordings. blocks: those that follow from repeated calls.
         frozen: weights of layers that the optimizer does not change.
+        unreached: how many of these, or of parameters without a gradient, are in layers that do not reach the loss.
         own_buffers: a data-parallel recording shows the buffers; else they are inferred.
         optimizer_parts: of how many parts of parameters the recorded optimizer had one.
         unmatched: gradients that no parameter is known for.
@@ -115,6 +116,7 @@ class Model:
     blocks: list[Wrap] = field(default_factory=list)
     own_buffers: bool = False
     frozen: list[Buffer] = field(default_factory=list)
+    unreached: int = 0
     optimizer_parts: int = 1
     unmatched: int = 0
     data: list[Shape] = field(default_factory=list)
@@ -202,7 +204,9 @@ def contracted(call: Call) -> tuple[int, ...]:
     return shape[-1:] if shape else ()
 
 
-def read_model(trace: Trace, step: int | None = None, layout: Layout | None = None) -> Model:
+def read_model(
+    trace: Trace, step: int | None = None, layout: Layout | None = None, begins: Sequence[int] = ()
+) -> Model:
     """Recognise the structure of a recorded step of training, or of inference, which has a forward pass alone.
 
     Units are cut where one single activation is alive, as between residual blocks, and where a repeated block begins.
@@ -211,6 +215,7 @@ def read_model(trace: Trace, step: int | None = None, layout: Layout | None = No
 
     Args:
         layout: that of the recorded job; None for data parallelism over all ranks.
+        begins: rows of calls with which a unit begins: the stages of a recorded pipeline.
 
     Raises:
         UsageError: no parameters, or no tensors are recorded, passes differ, or a step of inference replays graphs.
@@ -241,11 +246,13 @@ def read_model(trace: Trace, step: int | None = None, layout: Layout | None = No
     label_of = {number: wrap.label for wrap in wraps or block_wraps for number in wrap.parameters}
     cuts = boundaries(passes[0][0], weights, label_of)
     cuts |= set() if wraps else {edge for block in blocks for edge in block}
+    cuts |= {at for at, call in enumerate(passes[0][0]) if call.row in begins}
     units, loss = _units(trace, passes[0][0], weights, shapes, alive, cuts)
     loss_backward = _assign_backward(units, loss, passes[0][1])
     batches = _batches(shapes, [part for part, _ in passes])
     further = [
-        _further_pass(trace, units, weights, part, batch) for part, batch in zip(passes[1:], batches[1:], strict=True)
+        _further_pass(trace, units, weights, shapes, part, batch)
+        for part, batch in zip(passes[1:], batches[1:], strict=True)
     ]
     given = tuple(extent for source in shapes.sources for extent in source.shape)
     after = whole_gradients(recorded.after, weights, shapes) if gathered else recorded.after
@@ -259,6 +266,7 @@ def read_model(trace: Trace, step: int | None = None, layout: Layout | None = No
         left_out=_without(recorded.after, after),
     )  # fmt: skip
     inferred, model.frozen = find_buffers(weights, forward, set(model.batches), shapes)
+    model.unreached = len(unreached_weights(passes, weights))
     model.buffers = buffered or ([] if model.own_buffers else inferred)
     _relate_inner(model)
     model.unmatched = assign_gradients(model, gathered)
@@ -308,8 +316,9 @@ def _span(wrap: Wrap, units: Sequence[Unit], weights: Weights) -> tuple[int, int
 
 
 def _further_pass(
-    trace: Trace, units: Sequence[Unit], weights: Weights, part: tuple[list[Call], list[Call]], batch: int
-) -> Pass:
+    trace: Trace, units: Sequence[Unit], weights: Weights, shapes: Shapes, part: tuple[list[Call], list[Call]],
+    batch: int,
+) -> Pass:  # fmt: skip
     """Another pass over the same units: the same operators in the same order.
 
     Raises:
@@ -328,6 +337,7 @@ def _further_pass(
     for unit in units:
         first = 0 if not found else at
         found.append(replace(unit, forward=forward[first : at + len(unit.forward)], backward=[], ready={}))
+        _describe(found[-1], shapes)
         at += len(unit.forward)
     return Pass(found, forward[at:], _assign_backward(found, forward[at:], backward), batch)
 

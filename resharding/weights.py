@@ -416,7 +416,7 @@ def find_buffers(
     """
     written = _written(forward)
     found, frozen = list[Buffer](), list[Buffer]()
-    of_layers = _frozen_weights(forward)
+    of_layers = _frozen_weights(walked(forward))
     made = {
         number for call in walked(forward)
         for number in set(call.tensor_ids("outputs")) - set(call.tensor_ids("inputs"))
@@ -434,10 +434,28 @@ def find_buffers(
     return found, frozen
 
 
-def _frozen_weights(forward: Sequence[Call]) -> set[int]:
+def unreached_weights(passes: Sequence[tuple[Sequence[Call], Sequence[Call]]], weights: Weights) -> set[int]:
+    """Storages of weights without a gradient in layers for which autograd kept a node that no backward call belongs to.
+
+    What such a layer computes does not reach the loss. Its weights may be frozen, or parameters that happen to have no
+    gradient, which DDP and FSDP communicate all the same; the recording does not say which.
+
+    Args:
+        passes: calls of forward and of backward; none of inference.
+    """
+    reached = {call.sequence for _, backward in passes for call in walked(backward)}
+    forward = [call for part, _ in passes for call in walked(part)]
+    if not reached:
+        return set()
+    unreached = _frozen_weights(call for call in forward if call.sequence >= 0 and call.sequence not in reached)
+    others = _frozen_weights(call for call in forward if call.sequence in reached)
+    return unreached & set(outside_tensors(forward)) - others - set(weights.by_storage)
+
+
+def _frozen_weights(calls: Iterable[Call]) -> set[int]:
     """Storages of the weights and biases of layers; a batch norm's statistics are none."""
     found = set[int]()
-    for call in walked(forward):
+    for call in calls:
         values = call.record.get("inputs", {}).get("values", [])
         for place in (1, 2) if "batch_norm" in call.name else _weight_places(call.name):
             found |= {tensor[1] for tensor in tensor_values(values[place : place + 1])}

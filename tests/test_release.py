@@ -27,8 +27,8 @@ def test_the_newest_section_of_the_change_log_is_this_version_with_a_date() -> N
 def test_the_python_versions_are_the_same_everywhere() -> None:
     project = (ROOT / "pyproject.toml").read_text()
     listed = re.findall(r"Python :: (3\.\d+)\"", project)
-    workflow = re.search(r"python: \[(.*)\]", (ROOT / ".github" / "workflows" / "tests.yml").read_text())
-    assert workflow and pythons(workflow[1]) == listed
+    matrices = re.findall(r"python: \[(.*)\]", (ROOT / ".github" / "workflows" / "tests.yml").read_text())
+    assert len(matrices) == 2 and all(pythons(matrix) == listed for matrix in matrices)
     assert re.search(rf'requires-python = ">={listed[0]}"', project)
     for name in ("README.md", "CONTRIBUTING.md"):
         assert f"Python {listed[0]} to {listed[-1]}" in (ROOT / name).read_text()
@@ -57,3 +57,40 @@ def test_no_document_promises_a_package_that_is_not_published() -> None:
     promise = re.compile(r"pip install '?etplus(?!\[)|uvx etplus|pipx run etplus")
     documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     assert [path.name for path in documents if promise.search(path.read_text())] == []
+
+
+def test_the_citation_is_of_this_version_and_its_date() -> None:
+    text = (ROOT / "CITATION.cff").read_text()
+    dated = re.search(rf"^## \[{re.escape(__version__)}\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert dated and f"\nversion: {__version__}\ndate-released: {dated[1]}\n" in text
+
+
+def test_the_conda_recipe_asks_for_what_the_package_asks_for() -> None:
+    """isal's package for Python has another name in conda-forge. The version is read from where it is."""
+    project = (ROOT / "pyproject.toml").read_text()
+    recipe = (ROOT / "conda" / "recipe" / "meta.yaml").read_text()
+    needed = re.findall(r'"(.+?)"', project.partition("\ndependencies = [")[2].partition("]")[0])
+    python = re.search(r'requires-python = "(.*)"', project)
+    run = re.findall(r"^    - (.*)$", recipe.partition("  run:")[2].partition("\ntest:")[0], re.MULTILINE)
+    names = {"isal": "python-isal"}
+    wanted = [re.sub(r"^[\w-]+", lambda name: names.get(name[0], name[0]), one).replace(">=", " >=") for one in needed]
+    assert python and sorted(run) == sorted([f"python {python[1]}", *wanted])
+    scripts = dict(re.findall(r'^([\w-]+) = "(etplus\..*)"$', project, re.MULTILINE))
+    assert dict(re.findall(r"- ([\w-]+) = (etplus\..*)", recipe)) == scripts
+    assert "load_file_regex" in recipe and __version__ not in recipe
+
+
+def test_the_image_runs_the_demo_and_not_as_root() -> None:
+    """What its RUN lines do with pip, tests/test_distribution.py does."""
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    assert [line for line in lines if line.startswith(("ENTRYPOINT", "CMD"))] == [
+        'ENTRYPOINT ["etplus"]',
+        'CMD ["demo"]',
+    ]
+    users = [line.split()[1] for line in lines if line.startswith("USER")]
+    assert users and users[-1].isdecimal() and users[-1] != "0"
+    stages = [line for line in lines if line.startswith("FROM")]
+    assert all("-slim" in line for line in stages) and "-m build --wheel" in "\n".join(lines)
+    kept_out = (ROOT / ".dockerignore").read_text().splitlines()
+    packages = re.findall(r'^    "etplus\.(\w+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert not {*packages, "README.md", "LICENSE", "MANIFEST.in", "pyproject.toml"} & {*kept_out}

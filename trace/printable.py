@@ -39,6 +39,10 @@ def _escape(character: str) -> str:
     return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))
 
 
+_SPECIAL = frozenset('"$`\\!')
+"""What a shell reads within double quotes."""
+
+
 def shell_word(text: str) -> str:
     """A text as one word of a shell's command line; what cannot be printed, such as a byte of a file's name that is not
     UTF-8, as an escape in `$'…'`, which bash, zsh and ksh read.
@@ -46,9 +50,12 @@ def shell_word(text: str) -> str:
     Example:
         >>> shell_word("a b.json"), shell_word("\\udcffa\\n'b'")
         ("'a b.json'", "$'\\\\xffa\\\\x0a\\\\'b\\\\''")
+        >>> shell_word("where phase = 'forward'")
+        '"where phase = \\'forward\\'"'
     """
     if text.isprintable():
-        return shlex.quote(text)
+        readable = "'" in text and not _SPECIAL.intersection(text)
+        return f'"{text}"' if readable else shlex.quote(text)
     return f"$'{''.join(_in_dollar_quotes(c) for c in text)}'"
 
 

@@ -13,7 +13,9 @@ from typing import Any
 
 _NOTICE = re.compile(
     rb"abling Execution Trace Observer|^USDT:.*profiler_st(?:art|op)|^STAGE:.*ActivityProfilerController"
+    rb"|^ERROR:.*gpuGetDeviceCount failed"
 )
+"""The last one is of builds for a GPU on a machine without a driver."""
 
 
 @contextlib.contextmanager

@@ -152,6 +152,8 @@ class StepRecorder:
         ]
 
     def _drop_module_hooks(self) -> None:
+        if not self._module_hooks:  # each step asks
+            return
         self._drop(self._module_hooks)
         warnings.filters[:] = [found for found in warnings.filters if getattr(found[1], "pattern", "") != _OF_HOOKS]  # type: ignore[index]
 

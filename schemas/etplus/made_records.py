@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,12 +10,17 @@ import msgspec
 import numpy as np
 import orjson
 
+from ... import __version__
+from ...trace.build import TraceBuilder
 from ...trace.columns import IntColumn
 from ...trace.comm_kernels import Comm
+from ...trace.conventions import EDGE_KINDS
 from ...trace.index import Row
+from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME, UNLINKED
 from ...trace.trace import Record, Trace
 from ..execution_trace.arguments import listed_attributes
 from .record_store import TextRecords
+from .write_etplus import FORMAT_VERSION
 
 IN_MEMORY = "<bytes>"  # what a trace that is read from memory is called in messages
 LAUNCH = "cudaLaunchKernel"
@@ -122,6 +127,60 @@ class RankRecords(TextRecords):
         parts = {"nodes": nodes, "runtime": runtime, "edges": orjson.dumps(self.edges)}
         members = (b'"%b":%b' % (key.encode(), parts.get(key) or orjson.dumps(of)) for key, of in self.root.items())
         yield b"{" + b",".join(members) + b"}"
+
+
+_COLUMNS = ("id", "parent", "name", "category", "dur", "scope", "tid", "stream", "device", "correlation")
+"""Columns of nodes that are attributes of `MadeNode`."""
+
+
+def trace_of_nodes(
+    nodes: Sequence[MadeNode], runtime: Sequence[Launch], edges: Iterable[tuple[int, int, str]], *, file: str, pid: int,
+    devices: Sequence[Any], distributed: Mapping[str, Any],
+) -> Trace:  # fmt: skip
+    """A trace of made nodes, whose rows are the nodes in order and then the runtime calls.
+
+    Args:
+        edges: between ids, with their kinds. file: the recording that they are derived from.
+        devices, distributed: Kineto's `deviceProperties` and `distributedInfo`.
+    """
+    ordered = sorted(set(edges), key=lambda edge: (*edge[:2], EDGE_KINDS.index(edge[2])))
+    header = {"schema": "1.1.1-chakra.0.0.4", "pid": pid, "time": "", "start_ts": 0, "finish_ts": 0}
+    summary = {
+        "version": FORMAT_VERSION, "tool_version": __version__,
+        "kineto": {
+            "file_name": file, "base_time_ns": 0, "schema_version": 1, "device_properties": devices,
+            "distributed_info": distributed,
+        },
+        "damage": [], "unattached": {}, "inferred_edges": [],
+    }  # fmt: skip
+    root = {**header, "nodes": [], "runtime": [], "edges": [], "unattached": [], "etplus": summary}
+    return _rows(nodes, runtime).build(
+        RankRecords(root, (*nodes, *runtime), len(nodes), ordered), summary=summary,
+        header=header_of({**header, "unattached": []}),
+        edges=np.array([(a, b, EDGE_KINDS.index(kind)) for a, b, kind in ordered], np.int64).reshape(-1, 3),
+    )  # fmt: skip
+
+
+def _rows(nodes: Sequence[MadeNode], runtime: Sequence[Launch]) -> TraceBuilder:
+    """All nodes and runtime calls."""
+    builder = TraceBuilder(IN_MEMORY)
+    on_device = np.array([bool(node.category) for node in nodes], np.bool_)
+    begin = np.array([node.begin for node in nodes], np.int64)
+    columns = {name: [getattr(node, name) for node in nodes] for name in _COLUMNS}
+    columns["rf_id"] = [0 if node.category else node.id for node in nodes]
+    builder.add(
+        np.where(on_device, np.int8(GPU), np.int8(CPU)), ts=begin, exclusive=[node.own for node in nodes],
+        kineto_event=np.where(begin < 0, -1, 0), seq_id=[node.sequence for node in nodes],
+        link=np.where((begin < 0) | on_device, UNLINKED, CERTAIN), **columns,
+    )  # fmt: skip
+    builder.add(
+        RUNTIME, id=[launch.id for launch in runtime], name=[LAUNCH] * len(runtime),
+        parent=[launch.parent for launch in runtime], ts=[launch.begin for launch in runtime],
+        dur=[LAUNCH_NS] * len(runtime), tid=[str(launch.tid) for launch in runtime],
+        correlation=[launch.correlation for launch in runtime], kineto_event=[0] * len(runtime),
+    )  # fmt: skip
+    builder.comm = {row: msgspec.convert(node.comm, Comm) for row, node in enumerate(nodes) if node.comm is not None}
+    return builder
 
 
 def _us(ns: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import orjson
@@ -56,19 +57,43 @@ def test_the_rank_is_called_stated_and_the_gpu_synthetic(made: tuple[str, Path])
 def test_what_is_written_can_be_read_and_each_file_is_explained(made: tuple[str, Path]) -> None:
     text, folder = made
     names = {path.name for path in folder.iterdir()}
-    assert names == {"train.etplus.json", "train.0.et", "report.html", "train.perfetto.json"}
+    of_gpu = {"train.etplus.json", "train.0.et", "report.html", "train.perfetto.json"}
+    assert names == {*of_gpu, "steps.etplus.json", "findings.html"}
     assert all(f"  {folder / name}: " in text for name in names)
-    assert_valid(orjson.loads(plain(folder / "train.etplus.json")))
+    for name in ("train.etplus.json", "steps.etplus.json"):
+        assert_valid(orjson.loads(plain(folder / name)))
     assert len(load(folder / "train.0.et").gpu) == len(load(folder / "train.etplus.json").gpu)
     assert orjson.loads(plain(folder / "train.perfetto.json"))["traceEvents"]
     assert b"synthetic GPU" in (folder / "report.html").read_bytes()
 
 
-def test_the_commands_that_it_names_run(made: tuple[str, Path]) -> None:
-    commands = re.findall(r"`etplus ([^`]+)`", made[0])
-    assert len(commands) == 2
-    for words in commands:
-        assert call(*words.split()).returncode == 0
+def test_the_three_commands_that_it_ends_with_run_as_pasted(made: tuple[str, Path]) -> None:
+    ending = made[0].partition("\nNext; ")[2]
+    commands = re.findall(r"^  etplus (.*)$", ending, re.MULTILINE)
+    assert len(commands) == 3 and ending.endswith(f"{commands[-1]}\n")
+    for line in commands:
+        done = call(*shlex.split(line))
+        assert done.returncode == 0 and done.stdout
+
+
+def test_commands_can_be_pasted_of_a_folder_with_a_space(tmp_path: Path) -> None:
+    text = call("demo", "-o", "two words", cwd=tmp_path).stdout.decode()
+    for line in re.findall(r"^  etplus (.*)$", text, re.MULTILINE):
+        assert call(*shlex.split(line), cwd=tmp_path).returncode == 0
+
+
+def test_findings_are_those_of_the_page_and_lines_fit(made: tuple[str, Path]) -> None:
+    """The gain that was measured is within the interval that is shown."""
+    text, folder = made
+    found = load(folder / "steps.etplus.json").findings()
+    assert found.to_summary(3) in text and found[0].id == "eager-attention"
+    page = (folder / "findings.html").read_text()
+    assert all(one.id in page for one in found[:3])
+    measured = read_json(FIXTURES / "findings" / "measured.json")["attention"]
+    gain = 1 - measured["after"]["step_ns"] / measured["before"]["step_ns"]
+    assert f"{gain:.1%}" in text
+    assert found[0].gain and found[0].gain.low_ns < gain * found.makespan_ns < found[0].gain.high_ns
+    assert all(len(line) <= 80 for line in text.replace(str(folder), "demo-out").splitlines())
 
 
 def test_the_readme_shows_what_is_printed(made: tuple[str, Path], tmp_path: Path) -> None:

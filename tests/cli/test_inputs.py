@@ -163,7 +163,7 @@ def test_a_rank_is_chosen_of_an_export_only(folder: Path) -> None:
     file = str(folder / "kineto.json")
     assert chosen_file(argparse.Namespace(pid=None, gpu=None), file) == file
     for pid, gpu in ((3, None), (None, 0)):
-        with pytest.raises(UsageError, match="not a Nsight Systems export, of which --pid and --gpu choose a rank"):
+        with pytest.raises(UsageError, match="not an Nsight Systems export, of which --pid and --gpu choose a rank"):
             chosen_file(argparse.Namespace(pid=pid, gpu=gpu), file)
 
 
@@ -252,7 +252,7 @@ def given(*files: str, **options: Any) -> argparse.Namespace:
 @pytest.mark.parametrize("name", ["rank", "pid", "gpu"])
 def test_rank_process_and_gpu_0_choose_too(name: str, folder: Path) -> None:
     file = str(folder / "kineto.json")
-    with pytest.raises(UsageError, match="--rank, --pid and --gpu choose among the ranks of a Nsight Systems export"):
+    with pytest.raises(UsageError, match="--rank, --pid and --gpu choose among the ranks of an Nsight Systems export"):
         find_inputs(given(file, **{name: 0}))
     if name == "rank":
         assert find_inputs(given(file, rank=0), rank_of_job=True) == [file]

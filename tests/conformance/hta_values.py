@@ -1,4 +1,4 @@
-"""What HTA says of a trace, as JSON: run by a Python that has it (`HolisticTraceAnalysis`), without etplus.
+"""What HTA says of a trace, as JSON: run by a Python that has it (`traceinsight`), without etplus.
 
 python hta_values.py TRACE
 """

@@ -23,6 +23,7 @@ STRICTER = {
     "small-all-gather": BY_RANKS,
     "uneven-collective": BY_RANKS,
     "no-dimension": BY_RANKS,
+    "free-order": "which communication a rank begins first depends on times, and so on the network",
 }
 """Kinds of errors with which this ASTRA-sim may run to the end all the same, and why they are errors."""
 

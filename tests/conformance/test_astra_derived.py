@@ -9,8 +9,11 @@ from astra_sim import run_astra
 from etplus.converters.convert import convert
 from etplus.converters.preflight import check
 from etplus.linker import link
+from etplus.resharding.job import Resharded, reshard
+from etplus.resharding.layout import Layout
 from etplus_files import DLRM, document_of
 from support import SHARED, call, shared_trace
+from test_astra_jobs import replayed_ns
 
 LAYOUTS = ["--tp 2", "--dp 4", "--pp 2", "--tp 2 --dp 2", "--dp 2 --zero 3", "--pp 2 --tp 2"]
 
@@ -33,6 +36,34 @@ def test_another_layout_of_a_recorded_job(layout: str, tmp_path: Path) -> None:
     done = call("reshard", *words)
     assert done.returncode == 0, done.stderr
     assert runs(tmp_path / "job")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("source", "layout"),
+    [
+        ("block.single1", Layout(dp=16, zero=3)),
+        ("block.single1", Layout(tp=4, dp=2, pp=2, zero=1, microbatches=4)),
+        ("block.pp2", Layout(tp=2, dp=8, zero=2, batch=128, microbatches=1)),
+        ("block.single1", Layout(tp=4, dp=4, pp=4, microbatches=4)),
+        ("block.single1", Layout(tp=2, dp=32)),
+    ],
+)
+def test_sets_of_16_and_64_ranks_take_as_long_as_predicted(source: str, layout: Layout, tmp_path: Path) -> None:
+    """To the last node of every rank, within 3% of the step time and of the replay, on a network that connects all
+    ranks alike."""
+    folder = SHARED / "traces" / "parallel" / source
+    ets = sorted(folder.glob("rank*.et.json.gz"))
+    if not ets:
+        pytest.skip(f"no {folder}: the shared traces are not at hand")
+    job = reshard([link(et, et.with_name(et.name.replace(".et.", ".kineto."))) for et in ets], layout)
+    assert isinstance(job, Resharded) and layout.ranks in (16, 64)
+    traces = [job.trace(rank) for rank in range(layout.ranks)]
+    convert(traces, tmp_path / "job", to="astra-sim")
+    ran = run_astra(tmp_path / "job", layout.ranks, 25.0, 5000.0, timeout_s=240, TOPO="FullyConnected")
+    assert ran.complete
+    assert ran.makespan_ns == pytest.approx(job.step_ns, rel=0.03)
+    assert ran.makespan_ns == pytest.approx(replayed_ns(traces, 25.0, 5.0), rel=0.03)
 
 
 @pytest.mark.parametrize(("name", "ranks"), [("gpu-pairs/resnet103", 4), (DLRM[0], 8)])

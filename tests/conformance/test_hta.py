@@ -1,8 +1,8 @@
 """Golden values of HTA on shared traces: the same traces analysed here give them, but for listed differences.
 
 HTA reads whole µs and leaves out the last `ProfilerStep`. So that both tools read the same, times are rounded and the
-annotations renamed, for HTA (once, see golden/hta.json) and here. With HTA in `.venv/peers` (`make peers`) its values
-are computed anew, also from what `convert --to chrome` writes.
+annotations renamed, for HTA (once, see golden/hta.json) and here. With HTA in `.venv/peers` (`make peers`; its
+releases are called traceinsight since 0.6) its values are computed anew, also from what `convert --to chrome` writes.
 """
 
 from __future__ import annotations

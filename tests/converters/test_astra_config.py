@@ -20,10 +20,10 @@ from made_jobs import JOBS
 @pytest.mark.parametrize(
     ("network", "topology", "bandwidth", "latency", "exchange"),
     [
-        (Network(2.0, 500.0), "Switch", 2.0, 250, "ring"),
+        (Network(2.0, 500.0), "FullyConnected", 2.0, 500, "ring"),
         (Network(2.0, 500.0, "direct"), "FullyConnected", 2.0 / 3, 500, "direct"),
         (Network(2.0, 500.0, "halving-doubling"), "Switch", 2.0, 250, "ring"),
-        (Network(2.0, 500.0, library="gloo"), "Switch", 2.0, 250, "ring"),
+        (Network(2.0, 500.0, library="gloo"), "FullyConnected", 2.0, 500, "ring"),
     ],
 )
 def test_what_the_files_say(

@@ -11,8 +11,8 @@ from etplus_files import step_by_hand
 from random_step import digest, random_step
 
 FOLDED = [
-    "4896d0d1", "e2a33e89", "32d877de", "d3353a70", "c0b20f6b", "bb017648", "5ba23691", "a26e64da", "cf8799f9",
-    "9636a777", "1295110c", "5bd353bc", "3ebc268a", "24522090", "1dcaadf2", "2de2110a",
+    "c36300fe", "b87780b9", "32d877de", "fc0751e7", "c0b20f6b", "bb017648", "48077369", "a26e64da", "cf8799f9",
+    "77a07f69", "afccca3c", "378c0c3e", "6d8f1de7", "ac5da507", "b19f7208", "a722f2aa",
 ]  # fmt: skip
 SUBMITTED = [
     "85e7a4b0", "3ad78c93", "8d373480", "3416bfd2", "d06491c3", "f0db641c", "dfd0cf78", "4091aaec", "e037228a",
@@ -42,7 +42,7 @@ def test_a_step_by_hand() -> None:
         (6, DELAY, 25, [1], 7, None),
         (7, 9, 20, [6, 3, 5], -1, None),
         (8, 12, 10, [7, 6], -1, None),
-        (9, DELAY, 40, [8], 7, None),
+        (9, DELAY, 40, [6, 8], 7, None),
     ]
 
 

@@ -101,6 +101,8 @@ def test_on_request_what_does_not_match_is_fixed(tmp_path: Path) -> None:
     ns = sum(int(trace.dur[row]) for trace, row in zip((traces[0], traces[1], traces[3]), second, strict=True))
     told = "note    warning: degraded: 3 communications that not all ranks have alike, "
     assert f"{told}{ns / 1e6:,.3f} ms, became computation of fixed duration\n" in done.stderr.decode()
+    assert b"those durations are as recorded; in the set they are of the replay on its network" in done.stderr
+    assert b"1 of 2 collectives of all ranks are not coupled" in done.stderr, "what the replay says of its times"
     nodes = read_set(tmp_path / "set").ranks
     assert [sum(node.type == COLL for node in nodes[rank]) for rank in range(4)] == [1, 1, 1, 1]
     assert check(tmp_path / "set", profile="astra-sim").ok

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import gc
 import io
 import time
+import weakref
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -13,7 +15,11 @@ import numpy as np
 import pytest
 from browser import Page
 from etplus import Job
+from etplus.cli import inputs
 from etplus.jobs.job_report import read_job_report
+from etplus.predict.end_to_end import calibrated
+from etplus.predict.fitting import fit
+from etplus.predict.model_file import write_model
 from etplus.report.many_ranks import large_job_html
 from etplus.trace.errors import TraceFormatError, UsageError
 from made_ranks import JobTruth, make_exchanges, make_job
@@ -204,7 +210,7 @@ def test_a_browser_shows_a_large_job(stored: Path, browser: Page, tmp_path: Path
 
 @pytest.mark.slow
 def test_commands_on_more_ranks_than_a_page_shows(tmp_path: Path) -> None:
-    truth = make_job(tmp_path / "pairs", 100, seed=1, stragglers=5)
+    truth = make_job(tmp_path / "pairs", 70, seed=1, stragglers=5)
     out = tmp_path / "job.parquet"
     assert run("etplus", "batch", tmp_path / "pairs", "-o", out, "--no-progress").returncode == 0
     one = run("etplus", "analyze", out, "--jobs", "1")
@@ -217,9 +223,74 @@ def test_commands_on_more_ranks_than_a_page_shows(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_stragglers_of_ten_thousand_ranks(tmp_path: Path) -> None:
-    truth = make_exchanges(tmp_path / "job.etplus", 10_000, stragglers=7)
+def test_stragglers_of_thousands_of_ranks(tmp_path: Path) -> None:
+    truth = make_exchanges(tmp_path / "job.etplus", 3_000, stragglers=7)
     start = time.process_time()
     late = [row.rank for row in job_of(tmp_path / "job.etplus").stragglers if row.straggler]
-    assert time.process_time() - start < 15, "the benchmark's bar is 10"
+    assert time.process_time() - start < 5, "the benchmark's bar is 10 for 10,000"
     assert sorted(late) == list(truth.stragglers)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["replay", "JOB", "--json", "OUT"], ["fit", "JOB", "-o", "OUT"],
+        ["predict", "JOB", "--model", "MODEL", "--json", "OUT"], ["fit", "JOB", "--network", "-o", "OUT"],
+    ],
+    ids=lambda words: " ".join(word for word in words if word.islower() and word != "-o"),
+)  # fmt: skip
+def test_ranks_that_are_worked_on_one_by_one_are_not_kept(
+    words: list[str], stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a rank is read, no earlier one is in memory, but where all are replayed together."""
+    model = tmp_path / "model"
+    alone = etplus.load(stored)[0]
+    write_model(fit([alone]), model)
+    alive: list[weakref.ref[etplus.Trace]] = []
+    most = 0
+
+    def watched(given: inputs.TraceInput) -> etplus.Trace:
+        nonlocal most
+        gc.collect()
+        most = max(most, sum(trace() is not None for trace in alive))
+        trace = read(given)
+        alive.append(weakref.ref(trace))
+        return trace
+
+    read = inputs.read_input
+    monkeypatch.setattr(inputs, "read_input", watched)
+    names = {"JOB": str(stored), "OUT": str(tmp_path / "out"), "MODEL": str(model)}
+    done = call(*(names.get(word, word) for word in words))
+    assert done.returncode in (0, 3), done.stderr
+    assert len(alive) >= RANKS and (tmp_path / "out").stat().st_size > 0
+    assert most <= 2 or "--network" in words
+
+
+def test_a_model_of_many_ranks_is_that_of_the_library(stored: Path, tmp_path: Path) -> None:
+    """The command reads each rank anew where it needs it again."""
+    traces = list(job_of(stored))
+    write_model(calibrated(fit(traces), traces), tmp_path / "a")
+    assert call("fit", stored, "-o", tmp_path / "b").returncode == 0
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+@pytest.mark.slow
+def test_every_command_takes_a_job_of_many_ranks(stored: Path, tmp_path: Path) -> None:
+    """What each needs of memory at 200 and 1,000 ranks is in `benchmarks/bench_job.py`."""
+    copy = tmp_path / "copy.etplus"
+    for words in (
+        ["analyze", stored], ["why", stored], ["ask", "overview", stored],
+        ["report", stored, "-o", tmp_path / "r.html"],
+        ["sql", stored, "select rank, count(*) as n from device group by 1 order by 1", "--csv"],
+        ["replay", stored, "--rank-couple"], ["replay", stored, "--network", "bandwidth=25,latency=5us"],
+        ["fit", stored, "-o", tmp_path / "model"], ["predict", stored, "--model", tmp_path / "model", "--rank-couple"],
+        ["fit", stored, "--network", "-o", tmp_path / "network"],
+        ["reshard", stored, "--dp", "1000", "--representative"],
+        ["convert", stored, "-o", copy], ["convert", stored, "--to", "astra-sim", "-o", tmp_path / "set"],
+        ["diff", stored, copy, "--ranks", "3"],
+    ):  # fmt: skip
+        done = call(*words)
+        assert done.returncode in (0, 3), (words, done.stderr)
+        if words[0] == "sql":
+            assert done.stdout.count(b"\n") == RANKS + 1
+    assert len(job_of(copy)) == RANKS == len(list(tmp_path.glob("set.*.et")))

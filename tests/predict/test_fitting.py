@@ -38,7 +38,7 @@ def test_what_one_trace_contributes() -> None:
     part = prepare(steps([100, 102, 98]).document(), None, (), False)
     assert part.took == 1000 * (100 + 102 + 98 + 14 * 2 + 4)
     assert [task.op for task in part.cpu] == ["work", "inner"] * 3
-    assert part.cpu_ns == [50_000, 50_000, 51_000, 51_000, 49_000, 49_000]
+    assert part.cpu_ns.tolist() == [50_000, 50_000, 51_000, 51_000, 49_000, 49_000]
     assert (part.iterations, part.gpu, part.set_apart) == (3, [], ())
     mean = (114 + 116 + 102) / 3
     assert part.step_ratios == (round(114 / mean, 4), round(116 / mean, 4), round(102 / mean, 4))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from etplus.replaying.edge_latencies import (
     Places,
+    edge_lags,
     fit_edge_latencies,
     host_collective_keys,
     iterations_of,
@@ -116,14 +117,14 @@ def test_repeated_work_has_numbers_in_each_iteration() -> None:
 def test_medians_by_place_and_what_steps_take_over_their_sum() -> None:
     """Pieces of 2, n/2 and n/2 − 2: the medians over 100, 120 and 200 are 2, 60 and 58, in all 120."""
     graph, at = of(steps([100, 120, 200]))
-    found = fit_edge_latencies([(graph, at)])
+    found = fit_edge_latencies([edge_lags(graph, at)])
     assert sorted(found.places.values()) == [2000, 58_000, 60_000]
     assert found.host_ratio == pytest.approx(1.0) and found.device_ratio == 1.0
-    other = of(steps([100, 100, 240]))
-    both = fit_edge_latencies([(graph, at), other])
+    other = edge_lags(*of(steps([100, 100, 240])))
+    both = fit_edge_latencies([edge_lags(graph, at), other])
     assert sorted(both.places.values()) == [2000, (50_000 + 60_000) // 2 - 2000, (50_000 + 60_000) // 2]
     assert both.host_ratio == pytest.approx(np.median([100, 120, 200, 100, 100, 240]) / 110)
-    device = fit_edge_latencies([of(steps([100] * 3, [30, 40, 80]))])
+    device = fit_edge_latencies([edge_lags(*of(steps([100] * 3, [30, 40, 80])))])
     assert list(device.places.values()) == [40_000] and device.device_ratio == pytest.approx(1.0)
     assert device.host_ratio == 1.0 and not device.transfers and not device.collectives
 
@@ -137,7 +138,7 @@ def test_transfers_are_the_least_of_equal_collectives() -> None:
                 "Group size": 2, "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Seq": k}  # fmt: skip
         trace.gpu("ncclDevKernel_AllReduce", 20 + 100 * k, length, call, stream=20, **comm)
     graph, at = of(trace)
-    found = fit_edge_latencies([(graph, at)])
+    found = fit_edge_latencies([edge_lags(graph, at)])
     assert sorted(found.transfers.values()) == [40_000, 70_000]
     assert {key.split(" ", 1)[1] for key in found.transfers} == {"16 2", "32 2"}
     assert host_collective_keys(graph.trace) == {} == found.collectives

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import etplus
 import pytest
 from etplus.resharding.explain import explain
+from etplus.resharding.items import CommOp, RecordedOp
 from etplus.resharding.job import Resharded, reshard
 from etplus.resharding.layout import Layout
 from etplus.resharding.recorded_job import recorded_layout
@@ -74,8 +76,33 @@ def test_microbatches_are_passes_of_the_step() -> None:
         _derived("accum", Layout(microbatches=3))
 
 
+@pytest.mark.parametrize("layout", [Layout(tp=2), Layout(tp=2, tp_style="megatron"), Layout(tp=2, dp=2, zero=3)])
+def test_every_recorded_pass_reduces_over_tensor_parallel_ranks(layout: Layout) -> None:
+    """As often in both of the recorded passes: twice what the first one alone does in a step of one microbatch."""
+    twice, once = (_tensor_parallel(_derived("accum", replace(layout, microbatches=parts))) for parts in (2, 1))
+    assert once and sorted(twice) == sorted([(kind, elements // 2) for kind, elements in once] * 2)
+
+
+def _tensor_parallel(job: Resharded) -> list[tuple[str, int]]:
+    found = []
+    for item in job.derivation.program(0):
+        comms = [c for of in item.after.values() for c in of] if isinstance(item, RecordedOp) else [item]
+        found += [(c.kind, c.elements) for c in comms if isinstance(c, CommOp) and c.dimension == "tp"]
+    return found
+
+
 def _comms(job: Resharded) -> list[str]:
     return [issue for issue, *_ in whole_run(job.trace(0)).comms]
+
+
+def test_weights_that_do_not_reach_the_loss_are_doubted() -> None:
+    """DDP reduces those of the second output layer, too, and a map of those in use; one rank does not show it."""
+    recorded = whole_run(recording("twohead.ddp2"))
+    assert recorded.comms == [("allreduce_", (218_400,), (0, 1)), ("allreduce_", (16,), (0, 1))]
+    for layout in (_DDP, _FSDP):
+        job = _derived("twohead", layout)
+        assert any("weights without a gradient" in doubt and "(2)" in doubt for doubt in job.doubts)
+    assert not any("without a gradient" in doubt for doubt in _derived("twohead", Layout(tp=2)).doubts)
 
 
 def test_blocks_are_gathered_and_the_rest_in_the_root() -> None:
@@ -134,15 +161,24 @@ def _parallel() -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", _parallel())
 def test_a_recorded_layout_is_derived_from_itself(name: str) -> None:
-    trace = etplus.link(*shared_pair(f"parallel/{name}/rank0"))
-    try:
-        was = recorded_layout([trace])
-    except UsageError:
-        assert name == "block.pp2"
-        return
-    other = Layout(tp=was.tp) if was.dp == 1 else Layout(batch=16)
-    job = reshard(trace, other, recorded=was)
-    assert isinstance(job, Resharded) and job.proof.equal, job.proof
+    """Each given rank is held against what is derived for it."""
+    ranks = len(list((SHARED / "traces" / "parallel" / name).glob("rank*.et.json.gz")))
+    traces = [etplus.link(*shared_pair(f"parallel/{name}/rank{rank}")) for rank in range(ranks)]
+    was = recorded_layout(traces)
+    assert was.ranks == ranks
+    job = reshard(traces, Layout(tp=was.tp, batch=16), recorded=was)
+    assert isinstance(job, Resharded) and job.proof.equal and job.proof.in_order, job.proof
+    assert job.proof.ranks == tuple(range(ranks)) and not job.doubts
+
+
+@pytest.mark.slow
+def test_a_rank_that_differs_is_said() -> None:
+    traces = [etplus.link(*shared_pair(f"parallel/block.{name}")) for name in ("ddp2/rank0", "ddp4/rank1")]
+    job = reshard(traces, Layout(batch=16), recorded=Layout(dp=2))
+    assert isinstance(job, Resharded) and list(job.proof.different) == [1]
+    operators, communications = job.proof.different[1]
+    assert operators > 50 and communications == 0  # of half the batch; the gradients are the same
+    assert job.doubts and job.proof.to_dict()["different"][0]["rank"] == 1
 
 
 @pytest.mark.slow

@@ -163,7 +163,7 @@ def test_a_recorded_layout_is_recognised() -> None:
     assert recorded_layout([recording(["FSDP::all_gather"], 4, 4)]) == Layout(dp=4, zero=3)
     assert recorded_layout([recording(["FSDP::all_gather", GATHER, DTENSOR], 8)]) == Layout(tp=4, dp=2, zero=3)
     for names, what in (
-        (["FullyShardedDataParallel.forward"], "FSDP1"), (["c10d::send"], "a pipeline"),
+        (["FullyShardedDataParallel.forward"], "FSDP1"), (["c10d::send", "FSDP::x"], "FSDP within a pipeline"),
         (["FSDP::all_gather", GATHER], "FSDP over 2 of 8 ranks"),
     ):  # fmt: skip
         with pytest.raises(UsageError, match=f"x: recorded with {what}"):

@@ -1,0 +1,114 @@
+"""What `etplus record` costs a program: the time of a step before, in and after the window, against without it.
+
+    python benchmarks/bench_record.py                    # minutes; --python PYTHON if PyTorch is elsewhere
+    python benchmarks/bench_record.py --rounds 5 --only train
+
+The programs are those of tests/programs_to_record.py, unchanged: their steps take a fraction of a millisecond, so that
+what each step and operator costs shows. Times are CPU time of the process, of all threads; of each run the median step
+is taken, and of the runs the median. `start` and `end` are what the steps at the window's edges take more, once.
+"×" is the ratio to the same steps without the recorder, "+ µs" the difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from programs_to_record import TRAIN  # noqa: E402
+
+PROGRAMS = {"train": "train", "inference": "inference", "compiled": "compiled"}
+WARM, FIRST, LAST, STEPS = 40, 240, 249, 520
+"""The first steps, and as many after the window, are left out: caches fill again."""
+EDGE = 3
+"""Steps on both sides of the window's edges that are counted to its start and its end."""
+
+_CLOCK = """
+import atexit, json, sys, time, torch
+times, randn = [], torch.randn
+def clocked(*sizes, **options):  # each step of the program begins with it
+    times.append(time.process_time_ns())
+    return randn(*sizes, **options)
+torch.randn = clocked
+atexit.register(lambda: json.dump(times, open(TIMES, "w")))
+"""
+
+
+def step_times(python: str, kind: str, *, recorded: bool) -> list[int]:
+    """CPU time of each step of a run, ns."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        program = folder / "program.py"
+        program.write_text(f"TIMES = {str(folder / 'times.json')!r}\n{_CLOCK}\n{TRAIN}")
+        words = [python, str(program), kind, str(STEPS), "1", "-1"]
+        if recorded:
+            window = f"{FIRST}-{LAST}"
+            words = [
+                sys.executable,
+                "-m",
+                "etplus",
+                "record",
+                "--steps",
+                window,
+                "-o",
+                str(folder / "out"),
+                "--",
+                *words,
+            ]
+        done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        if done.returncode:
+            raise SystemExit(f"{kind}: {done.stderr.strip().splitlines()[-1]}; --python names a Python with PyTorch")
+        if recorded and not (folder / "out" / "rank-0.kineto.json.gz").exists():
+            raise SystemExit(f"{kind}: nothing was recorded")
+        times: list[int] = json.loads((folder / "times.json").read_text())
+    return [later - earlier for earlier, later in pairwise(times)]
+
+
+def phases(times: list[int]) -> dict[str, float]:
+    """ns of the median step before, in and after the window, and what its edges take more."""
+    parts = {
+        "before": times[WARM : FIRST - EDGE], "in": times[FIRST + EDGE : LAST - EDGE], "after": times[LAST + WARM :],
+    }  # fmt: skip
+    found: dict[str, float] = {name: median(part) for name, part in parts.items()}
+    start, end = times[FIRST - EDGE : FIRST + EDGE], times[LAST - EDGE : LAST + EDGE]
+    return found | {"start": sum(start) - EDGE * (found["before"] + found["in"]),
+                    "end": sum(end) - EDGE * (found["in"] + found["after"])}  # fmt: skip
+
+
+def compare(python: str, kind: str, rounds: int) -> dict[str, tuple[float, float]]:
+    """Of each phase the median of the runs without and with the recorder, ns; the runs take turns."""
+    runs: list[list[dict[str, float]]] = [[], []]
+    for _ in range(rounds):
+        for recorded in (False, True):
+            runs[recorded].append(phases(step_times(python, kind, recorded=recorded)))
+    return {name: (median(run[name] for run in runs[0]), median(run[name] for run in runs[1])) for name in runs[0][0]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", default=sys.executable, help="one with PyTorch")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=PROGRAMS, nargs="+", default=list(PROGRAMS))
+    options = parser.parse_args()
+    print("program       step µs    before + µs        in   + µs     after + µs  start ms  end ms")
+    for name in options.only:
+        found = compare(options.python, PROGRAMS[name], options.rounds)
+        parts = [
+            f"{with_ / without:9.3f}× {(with_ - without) / 1e3:5,.0f}"
+            for without, with_ in (found[phase] for phase in ("before", "in", "after"))
+        ]
+        edges = [(found[edge][1] - found[edge][0]) / 1e6 for edge in ("start", "end")]
+        print(f"{name:12}{found['before'][0] / 1e3:9,.1f}{''.join(parts)}{edges[0]:10,.1f}{edges[1]:8,.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,333 @@
+"""One session on a machine with a GPU: records pairs, links them, checks them against the truth, writes a report.
+
+    python benchmarks/gpu_session.py OUT                      # everything, about 20 minutes
+    python benchmarks/gpu_session.py OUT --only amp capture   # some parts; the others are kept from OUT
+    python benchmarks/gpu_session.py OUT --dry-run            # the same, small, on the CPU
+    python benchmarks/gpu_session.py OUT --python PYTHON      # PyTorch is in another environment
+
+Parts: programs recorded by `etplus record` (training, mixed precision, compiled, CUDA graphs, DDP and FSDP with one
+rank, inference, families of programs.py), a capture of CUDA graphs, operators measured again, and changes: recorded and
+timed before and after, against what the findings say. A part that fails, or has no time left (`--minutes`), is in the
+report with its reason, and the others go on. OUT gets report.md, report.json, a file a part, and the traces.
+
+Works from a checkout; etplus need not be installed, only its dependencies. Exit status: 0, 1 if a part failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PROGRAMS = ("train", "amp", "compiled", "graphs", "ddp", "fsdp", "inference")
+FAMILIES = ("vit", "resnet", "gpt_randint", "recommender")
+EXPECTED = {
+    "item": "synchronising-calls", "attention": "eager-attention", "elementwise": "elementwise-chains",
+    "tf32": "float32-without-tf32", "pageable": "pageable-copies", "optimizer": "optimizer-loop",
+    "launches": "launch-bound", "double": "double-precision", "recomputation": "recomputation",
+    "layout": "layout-conversions", "odd": "product-dimensions",
+}  # fmt: skip
+"""Of each change the finding that asks for it."""
+STEPS = ("4-6", "8")
+"""Those recorded, and how many a program makes."""
+Facts = dict[str, Any]
+
+
+class PartError(Exception):
+    """Why a part gave nothing."""
+
+
+@dataclass
+class Session:
+    """Where a session writes, and with what.
+
+    Attributes:
+        out: folder of the report and the traces. python: one with PyTorch. dry: on the CPU, small. deadline: of
+            `time.monotonic`. env: of all processes, with a PYTHONPATH that has etplus.
+    """
+
+    out: Path
+    python: str
+    dry: bool
+    deadline: float
+    env: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def device(self) -> list[str]:
+        return ["--device", "cpu", "--small"] if self.dry else ["--device", "cuda"]
+
+    def run(self, *words: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end.
+
+        Raises:
+            PartError: it failed (and `check`), or there is no time left.
+        """
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise PartError("no time left")
+        try:
+            done = subprocess.run([*map(str, words)], capture_output=True, text=True, env=self.env, timeout=left)
+        except subprocess.TimeoutExpired:
+            raise PartError(f"no time left: {words[1]} took over {left:.0f} s") from None
+        if check and done.returncode:
+            said = (done.stderr or done.stdout).strip().splitlines()
+            raise PartError(f"{Path(str(words[1])).name} ended with {done.returncode}: {said[-1] if said else ''}")
+        return done
+
+    def program(self, name: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
+        """Run a program of gpu_programs.py."""
+        return self.run(self.python, HERE / "gpu_programs.py", name, *self.device, *words)
+
+    def etplus(self, *words: str | Path, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
+        """Run a command of etplus."""
+        return self.run(python, "-m", "etplus", *words)
+
+    def record(self, name: str, *words: str) -> Path:
+        """Record a program with `etplus record`; returns the folder of its traces."""
+        folder = self.out / "traces" / "-".join([name, *(word.strip("-") for word in words)])
+        program = [self.python, HERE / "gpu_programs.py", name, *self.device, "--steps", STEPS[1], *words]
+        said = self.etplus("record", "--steps", STEPS[0], "-o", folder, "--", *program).stderr
+        if not (folder / "rank-0.kineto.json.gz").exists():
+            raise PartError(f"nothing was recorded: {said.strip().splitlines()[-1:]}")
+        return folder
+
+
+def about_machine(session: Session) -> Facts:
+    """PyTorch and the device."""
+    facts: Facts = json.loads(session.program("about").stdout.splitlines()[-1])
+    return facts
+
+
+def recorded_program(session: Session, name: str) -> Facts:
+    """A program recorded, linked, and checked against the truth."""
+    from etplus import link
+    from gpu_truth import check_ids, check_modules, events_of
+
+    folder = session.record(name)
+    kineto = folder / "rank-0.kineto.json.gz"
+    trace, events = link(folder / "rank-0.et.json.gz", kineto), events_of(kineto)
+    ops, kernels = check_modules(trace, events)
+    return linked_facts(trace) | {"ids": check_ids(trace, events), "modules": ops, "kernel_modules": kernels}
+
+
+def linked_facts(trace: Any) -> Facts:
+    """What the link says of itself, the error of the replay, and the first findings."""
+    report, found = trace.link_report, trace.findings()
+    gpu = report.gpu
+    attached = sum(counts["attached"] for counts in gpu.get("categories", {}).values())
+    events = sum(counts["total"] for counts in gpu.get("categories", {}).values())
+    return {
+        "ops": report.ops["total"], "linked": report.ops["linked"], "certain": report.ops["certain"],
+        "unlinked": report.ops["unlinked"], "device_events": events, "attached": attached,
+        "attached_time": gpu["attached_time_ns"] / gpu["time_ns"] if gpu.get("time_ns") else None,
+        "verdict": report.identity and report.identity.verdict,
+        "replay_error": found.base and found.base.makespan,
+        "findings": [f"{finding.id}: {finding.title}" for finding in found.all[:3]],
+    }  # fmt: skip
+
+
+def captured(session: Session) -> Facts:
+    """A graph recorded with its capture: which kernels of the replays have the operator that launched them there."""
+    from etplus.linker import link
+    from gpu_truth import check_captured, events_of
+
+    folder = session.out / "traces" / "capture"
+    session.program("capture", "--out", folder)
+    graphs = (folder / "rank-0.graphs.et.json.gz", folder / "rank-0.graphs.kineto.json.gz")
+    pair = (folder / "rank-0.et.json.gz", folder / "rank-0.kineto.json.gz")
+    trace = link(*pair, graph_captures=[] if session.dry else [graphs])  # a CPU captures nothing
+    events = trace.device_events
+    return linked_facts(trace) | {
+        "captured": sum(event.captured_by is not None for event in events),
+        "modules": check_captured(trace, events_of(graphs[1])),
+    }  # fmt: skip
+
+
+def measured(session: Session) -> Facts:
+    """The operators of the training program called again on this machine."""
+    from etplus.measuring.measured import read_measured
+
+    folder = session.out / "traces" / "train"
+    if not (folder / "etplus").is_dir():
+        session.record("train")
+    target = session.out / "measured.json"
+    device = "cpu" if session.dry else "cuda:0"
+    session.etplus("measure", folder / "etplus" / "rank_0.etplus.json.gz", "-o", target, "--device", device,
+        "--threads", "1", "--budget", "5" if session.dry else "60", python=session.python)  # fmt: skip
+    found = read_measured(target)
+    ratios = sorted(timing.ns / timing.recorded_ns for timing in found.timings if timing.recorded_ns)
+    return {
+        "timed": len(found.timings), "executed": found.executed,
+        "to_recorded": ratios[len(ratios) // 2] if ratios else None,
+        "not_executed": {f"{one.op}: {one.reason}": one.count for one in found.not_executed[:10]},
+    }  # fmt: skip
+
+
+def changed(session: Session, name: str) -> Facts:
+    """A change: measured without a profiler, and what the findings of the recordings say of it."""
+    from etplus import link
+
+    times = json.loads(session.program(name, "--time").stdout.splitlines()[-1])
+    folders = [session.record(name), session.record(name, "--after")]
+    before, after = (link(one / "rank-0.et.json.gz", one / "rank-0.kineto.json.gz").findings() for one in folders)
+    expected = EXPECTED[name]
+    gains = [finding.gain for finding in before if finding.id == expected and finding.gain is not None]
+    whole = max(before.makespan_ns, 1)
+    return {
+        "expected": expected, "present": any(finding.id == expected for finding in before),
+        "gone": not any(finding.id == expected for finding in after),
+        "measured_gain": 1 - times["after_ns"] / times["before_ns"],
+        "predicted": [sum(getattr(gain, part) for gain in gains) / whole for part in ("ns", "low_ns", "high_ns")]
+        if gains else None,
+        "findings": [finding.id for finding in before.first],
+    }  # fmt: skip
+
+
+PARTS: dict[str, Callable[[Session], Facts]] = {
+    "machine": about_machine,
+    **{name: partial(recorded_program, name=name) for name in (*PROGRAMS, *FAMILIES)},
+    "capture": captured,
+    "measure": measured,
+    **{f"change-{name}": partial(changed, name=name) for name in EXPECTED},
+}
+
+
+def problems(part: str, facts: Facts, *, dry: bool) -> list[str]:
+    """What a part's facts say is wrong."""
+    found = []
+    for what in ("ids", "modules", "kernel_modules"):
+        compared, right = facts.get(what, (0, 0))
+        if right < compared:
+            found.append(f"{what}: {compared - right} of {compared} wrong")
+    if "linked" in facts and facts["linked"] < 0.99 * facts["ops"]:
+        found.append(f"{facts['linked']} of {facts['ops']} operators linked")
+    if "certain" in facts and facts["certain"] < facts["linked"]:
+        found.append(f"{facts['linked'] - facts['certain']} links not certain")
+    if not dry and "device_events" in facts and not facts["device_events"]:
+        found.append("no device events")
+    if not dry and part == "capture" and not facts["captured"]:
+        found.append("no kernel of a replay was linked to the capture")
+    if not dry and not facts.get("present", True) and facts["measured_gain"] > 0.1:
+        found.append(f"{facts['expected']} was not found, and the change gains {facts['measured_gain']:.0%}")
+    return found
+
+
+def run_part(session: Session, name: str) -> Facts:
+    """A part's facts, or why there are none; never raises but for an interrupt."""
+    begin = time.monotonic()
+    state: Facts
+    try:
+        facts = PARTS[name](session)
+        state = {"facts": facts, "problems": problems(name, facts, dry=session.dry)}
+    except PartError as error:
+        state = {"failed": str(error)}
+    except Exception as error:  # of a reader or a finding; it is a result of the session
+        state = {"failed": f"{type(error).__name__}: {error}"}
+    return {"part": name, "seconds": round(time.monotonic() - begin, 1), "dry_run": session.dry, **state}
+
+
+def report_text(parts: list[Facts]) -> str:
+    """The report: what went wrong first, then a table of each kind of part."""
+    by_name = {part["part"]: part for part in parts}
+    machine = by_name.get("machine", {}).get("facts", {})
+    kind = "dry run on the CPU" if any(part["dry_run"] for part in parts) else machine.get("device", "unknown device")
+    lines = [f"# GPU session: {kind}", "", ", ".join(f"{key} {value}" for key, value in machine.items()), ""]
+    wrong = [f"- **{part['part']}** failed: {part['failed']}" for part in parts if "failed" in part]
+    wrong += [f"- **{part['part']}**: {problem}" for part in parts for problem in part.get("problems", ())]
+    lines += ["## Failed or wrong", "", *(wrong or ["nothing"]), ""]
+    done = {part["part"]: part["facts"] for part in parts if "facts" in part}
+    lines += ["## Programs", "", "| program | linked | certain | device events attached | of device time | ids right | "
+              "operators' modules right | kernels' | replay error | findings |", "|" + "---|" * 10]  # fmt: skip
+    lines += [_program_row(name, done[name]) for name in (*PROGRAMS, *FAMILIES) if name in done]
+    if "capture" in done:
+        facts = done["capture"]
+        lines += ["", f"Capture: {facts['captured']} of {facts['device_events']} device events have the call of the "
+                  f"capture, modules right of {_of(facts['modules'])}."]  # fmt: skip
+    if "measure" in done:
+        facts = done["measure"]
+        lines += ["", f"Operators called again: {facts['timed']} distinct calls, {_share(facts['executed'])} of the "
+                  f"operators' time; median time to the recorded one {facts['to_recorded'] or 0:.2f}."]  # fmt: skip
+    lines += ["", "## Changes", "", "| change | finding | there before | gone after | measured gain | predicted | "
+              "all findings |", "|" + "---|" * 7]  # fmt: skip
+    lines += [_change_row(name, done[f"change-{name}"]) for name in EXPECTED if f"change-{name}" in done]
+    return "\n".join([*lines, ""])
+
+
+def _program_row(name: str, facts: Facts) -> str:
+    cells = [
+        name, f"{facts['linked']} of {facts['ops']}", facts["certain"],
+        f"{facts['attached']} of {facts['device_events']}",
+        _share(facts["attached_time"]), _of(facts["ids"]), _of(facts["modules"]), _of(facts["kernel_modules"]),
+        _share(facts["replay_error"]), ", ".join(text.partition(":")[0] for text in facts["findings"]),
+    ]  # fmt: skip
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _change_row(name: str, facts: Facts) -> str:
+    predicted = facts["predicted"]
+    gain = "none" if predicted is None else "{:.1%} ({:.1%} to {:.1%})".format(*predicted)
+    cells = [
+        name, facts["expected"], "yes" if facts["present"] else "no", "yes" if facts["gone"] else "no",
+        _share(facts["measured_gain"]), gain, ", ".join(facts["findings"]),
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
+
+
+def _of(checked: tuple[int, int]) -> str:
+    compared, right = checked
+    return f"{right} of {compared}" if compared else "–"
+
+
+def make_importable(out: Path) -> str:
+    """A PYTHONPATH on which etplus and what it needs are found, here and by other Pythons of the same version."""
+    folder = out.resolve() / ".path"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "etplus").is_symlink():  # the root of the repository is the package
+        (folder / "etplus").symlink_to(HERE.parent, target_is_directory=True)
+    sys.path[:0] = [str(folder), str(HERE)]
+    here = [path for path in sys.path if "site-packages" in path and Path(path).is_dir()]
+    return os.pathsep.join([str(folder), *here, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, metavar="OUT")
+    parser.add_argument("--dry-run", action="store_true", help="small, on the CPU")
+    parser.add_argument("--python", default=sys.executable, help="a Python with PyTorch, of this one's version")
+    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", default=list(PARTS), help=", ".join(PARTS))
+    parser.add_argument("--minutes", type=float, default=60, help="parts that take longer fail (default: %(default)g)")
+    options = parser.parse_args()
+    kept = options.out / "parts"
+    kept.mkdir(parents=True, exist_ok=True)
+    env = {**os.environ, "PYTHONPATH": make_importable(options.out)}
+    session = Session(options.out, options.python, options.dry_run, time.monotonic() + 60 * options.minutes, env)
+    for name in dict.fromkeys(["machine", *options.only]):
+        part = run_part(session, name)
+        (kept / f"{name}.json").write_text(json.dumps(part, indent=1))
+        print(
+            f"{name:24}{part['seconds']:7.1f} s  {part.get('failed') or '; '.join(part['problems']) or 'done'}",
+            flush=True,
+        )
+        files = (kept / f"{one}.json" for one in PARTS)
+        parts = [json.loads(file.read_text()) for file in files if file.exists()]
+        (options.out / "report.json").write_text(json.dumps(parts, indent=1))
+        (options.out / "report.md").write_text(report_text(parts))
+    print(f"wrote {options.out / 'report.md'} and report.json")
+    return int(any("failed" in part for part in parts))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,206 @@
+"""A part of a trace, chosen on the command line, is the part that the library chooses: by value, command by command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import orjson
+import pytest
+from etplus.analysis.summary import analyse, json_of
+from etplus.answers.asked_traces import AskedTraces
+from etplus.answers.questions import ask
+from etplus.converters.augment import ARGUMENTS, augment
+from etplus.converters.convert import convert
+from etplus.converters.open import load
+from etplus.findings.case import Case
+from etplus.findings.find import find_findings
+from etplus.findings.trace_changes import changes
+from etplus.predict.end_to_end import calibrated
+from etplus.predict.fitting import fit
+from etplus.predict.model_file import write_model
+from etplus.replaying.job_samples import job_samples
+from etplus.replaying.network_file import fit_network
+from etplus.resharding.job import Resharded, reshard
+from etplus.resharding.layout import Layout
+from etplus.trace.selection import part_of, without_enclosing
+from etplus.trace.trace import Trace
+from support import call, fixture_pair, linked, read_json, run
+
+CHOICES: dict[str, dict[str, Any]] = {
+    "steps": {"steps": "1-2"}, "window": {"window": "1-6ms"}, "between": {"between": ("ProfilerStep", 0)},
+    "module": {"module": "forward"}, "two": {"steps": "1", "module": "forward"},
+}  # fmt: skip
+
+
+def words_of(choice: dict[str, Any]) -> list[str]:
+    words: list[str] = []
+    for name, value in choice.items():
+        words += [f"--{name}", *(map(str, value) if isinstance(value, tuple) else [value])]
+    return words
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("parts") / "trace.json"
+    linked("pairs/gpu_shaped_from_cpu").save(path)
+    return path
+
+
+def numbers(*words: str | Path) -> Any:
+    done = call(*words)
+    assert done.returncode in (0, 3), done.stderr
+    return orjson.loads(done.stdout)
+
+
+def plain(of: Any) -> Any:
+    """As a file of JSON has it."""
+    return orjson.loads(msgspec.json.encode(of))
+
+
+def model_of(part: Trace, out: Path) -> bytes:
+    own = [without_enclosing(part)]
+    write_model(calibrated(fit(own), own, None), out)
+    return out.read_bytes()
+
+
+COMMANDS: dict[str, tuple[Callable[[Path, list[str], Path], Any], Callable[[Trace, Path], Any]]] = {
+    "analyze": (
+        lambda file, words, _: {k: v for k, v in numbers("analyze", file, "--json", "-", *words)["traces"][0].items()
+                                if k != "findings"},
+        lambda part, _: plain(json_of(analyse(part))),
+    ),
+    "why": (
+        lambda file, words, _: [
+            (of["title"], of["cost_ns"]) for of in numbers("why", file, "--json", "-", *words)["found"]
+        ],
+        lambda part, _: [(of.title, of.cost_ns) for of in find_findings(Case([part])).all],
+    ),
+    "ask": (
+        lambda file, words, _: numbers("ask", "hot", file, "--json", *words)["rows"],
+        lambda part, _: orjson.loads(ask(AskedTraces.of([part]), "hot").to_json())["rows"],
+    ),
+    "diff": (
+        lambda file, words, _: numbers("diff", file, file, "--json", "-", *words),
+        lambda part, _: plain(changes(analyse(part), analyse(part)).to_dict()),
+    ),
+    "sql": (
+        lambda file, words, _: [
+            list(row.values())
+            for row in numbers("sql", file, "select name, start_ns, duration_ns from kernels order by 2, 1",
+                               "--json", *words)
+        ],
+        lambda part, _: [list(row) for row in part.sql(
+            "select name, start_ns, duration_ns from kernels order by 2, 1").rows],
+    ),
+    "replay": (
+        lambda file, words, _: numbers("replay", file, "--json", "-", *words)["makespan_ns"]["predicted"],
+        lambda part, _: without_enclosing(part).replay().makespan_ns,
+    ),
+    "report": (
+        lambda file, words, out: call("report", file, "-o", out, *words).returncode or out.read_bytes(),
+        lambda part, out: part.write_report(out) or out.read_bytes(),
+    ),
+    "convert": (
+        lambda file, words, out: call("convert", file, "-o", f"{out}.et", *words).returncode
+        or Path(f"{out}.et").read_bytes(),
+        lambda part, out: convert([part], f"{out}.et") and Path(f"{out}.et").read_bytes(),
+    ),
+    "fit": (
+        lambda file, words, out: call("fit", file, "-o", out, *words).returncode or out.read_bytes(),
+        model_of,
+    ),
+    "fit --network": (
+        lambda file, words, _: numbers("fit", "--network", file, file, "-o", _, "--json", "-", *words)["job"],
+        lambda part, _: plain(fit_network(job_samples([part, part]))),
+    ),
+    "reshard": (
+        lambda file, words, _: numbers("reshard", file, "--tp", "2", "--json", "-", *words),
+        lambda part, _: report_of(part),
+    ),
+    "augment": (
+        lambda file, words, out: call("augment", file, "-o", out, *words).returncode or augmented_ids(out),
+        lambda part, out: augmented_ids(whole_augmented(out)) & set(part.id[part.gpu.source].tolist()),
+    ),
+}  # fmt: skip
+
+
+def report_of(part: Trace) -> Any:
+    job = reshard([part], Layout(tp=2))
+    assert isinstance(job, Resharded)
+    return plain({**job.to_dict(), "matched": job.matched()})
+
+
+def whole_augmented(out: Path) -> Path:
+    path = out.with_suffix(".whole")
+    augment(b"".join(linked("pairs/gpu_shaped_from_cpu").chunks()), path)
+    return path
+
+
+def augmented_ids(file: Path) -> set[int]:
+    """The nodes that have something of what augment writes."""
+    return {node["id"] for node in orjson.loads(file.read_bytes())["nodes"] if {*ARGUMENTS} & {*node.get("args", ())}}
+
+
+# --steps of replay and fit say what is predicted or fitted on; a forward pass has neither a step nor communications
+NONE = [*product(("replay", "fit"), ("steps", "two")), *product(("reshard", "fit --network"), ("module", "two"))]
+
+
+@pytest.mark.parametrize(
+    ("command", "choice"), [pair for pair in product(COMMANDS, CHOICES) if pair not in NONE], ids="-".join
+)
+def test_a_command_and_the_library_choose_the_same(command: str, choice: str, file: Path, tmp_path: Path) -> None:
+    by_command, by_library = COMMANDS[command]
+    trace = load(file)
+    part = part_of(trace, **CHOICES[choice])
+    found = by_command(file, words_of(CHOICES[choice]), tmp_path / "a")
+    assert found == by_library(part, tmp_path / "b")
+    assert found != by_library(trace, tmp_path / "c")
+
+
+def test_the_steps_that_are_fitted_on_are_those_of_the_library(file: Path, tmp_path: Path) -> None:
+    by_command, by_library, parts = (tmp_path / name for name in ("a", "b", "c"))
+    trace = load(file)
+    model = calibrated(fit([trace], iterations="1-2"), [trace], "1-2")
+    write_model(model, by_library)
+    assert call("fit", file, "-o", by_command, "--steps", "1-2").returncode == 0
+    assert by_command.read_bytes() == by_library.read_bytes()
+    of_part = fit([without_enclosing(part_of(trace, steps="1-2"))])
+    assert of_part.gpu == model.gpu and of_part.cpu == model.cpu
+    samples = fit_network(job_samples([part_of(trace, steps="1")] * 2))
+    assert numbers("fit", "--network", file, file, "--steps", "1", "-o", parts, "--json", "-")["job"] == plain(samples)
+
+
+@pytest.mark.parametrize("words", [["--steps", "1"], ["--between", "forward", "1"], ["--module", "forward"]])
+def test_a_kineto_trace_is_augmented_in_a_part_alone(words: list[str], tmp_path: Path) -> None:
+    """What is outside of the part keeps its bytes; a second run changes nothing."""
+    kineto, out = fixture_pair("pairs/gpu_shaped_from_cpu")[1], tmp_path / "out.json"
+    done = run("etplus", "augment", kineto, "-o", out, *words)
+    assert done.returncode == 0, done.stderr
+    trace = load(kineto)
+    (choice,) = ({words[0][2:]: (words[1], 1) if len(words) > 2 else words[1]},)
+    part = part_of(trace, **choice)  # type: ignore[arg-type]
+    inside = set(part.kineto_event[part.gpu.source[part.gpu.source >= 0]].tolist())
+    before, after = (read_json(file)["traceEvents"] for file in (kineto, out))
+    changed = {k for k, (a, b) in enumerate(zip(before, after, strict=False)) if a != b}
+    assert changed and changed <= inside
+    assert all(event["ph"] == "C" for event in after[len(before) :])
+    again = tmp_path / "again.json"
+    assert call("augment", out, "-o", again, *words).returncode == 0
+    assert again.read_bytes() == out.read_bytes()
+
+
+def test_reshard_reads_the_ranks_that_are_asked_for(file: Path, tmp_path: Path) -> None:
+    words = ["--dp", "8", "--source-ranks"]
+    done = run("etplus", "reshard", file, *words, "1", "--json", "-")
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"no trace is of rank 1" in done.stderr
+    assert numbers("reshard", file, *words, "0", "--json", "-") == numbers("reshard", file, "--dp", "8", "--json", "-")
+
+
+@pytest.mark.parametrize("command", ["check", "redact", "train", "evaluate", "link", "batch"])
+def test_commands_that_work_on_whole_files_say_so_of_a_part(command: str) -> None:
+    done = run("etplus", command, "x", "-o", "y", "--window", "1-2ms")
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"--window" in done.stderr

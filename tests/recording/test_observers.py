@@ -1,0 +1,29 @@
+"""What PyTorch's observers print when they start and stop, which a recorded program does not print by itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+LINES = {
+    b"[W1124 04:41:10.8 execution_trace_observer.cpp:1001] Disabling Execution Trace Observer": False,
+    b"ERROR:2026-11-24 04:43:18 27539:27539 DeviceProperties.cpp:56] gpuGetDeviceCount failed with code 35": False,
+    b"STAGE:2026-11-24 04:43:18 1:1 ActivityProfilerController.cpp:312] Completed Stage: Warm Up": False,
+    b"ERROR:2026-11-24 04:43:18 27539:27539 CuptiActivityProfiler.cpp:5] out of memory": True,
+    b"a line of the program": True,
+}
+
+
+def test_notices_are_kept_out_and_all_else_is_handed_on(tmp_path: Path) -> None:
+    code = (
+        "import os, pathlib, sys\n"
+        "from etplus.recording.hook.observers import without_notices\n"
+        "text = sys.stdin.buffer.read()\n"
+        "with without_notices(pathlib.Path(sys.argv[1])):\n"
+        "    os.write(2, text)\n"
+        "os.write(2, b'after')\n"
+    )
+    text = b"".join(line + b"\n" for line in LINES)
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], input=text, capture_output=True, check=True)
+    assert done.stderr == b"".join(line + b"\n" for line, kept in LINES.items() if kept) + b"after"

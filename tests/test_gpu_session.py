@@ -1,0 +1,144 @@
+"""The session on a GPU: its checks find what is wrong, and a dry run on the CPU does every kind of part."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from etplus.linker import link
+from support import ROOT, fixture_pair, read_json, shared_trace
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import gpu_session
+import gpu_truth
+
+SESSION = ROOT / "benchmarks" / "gpu_session.py"
+PYTHON = os.environ.get("ETPLUS_TEST_TORCH_PYTHON", sys.executable)
+PAIR = fixture_pair("pairs/gpu_shaped_from_cpu")
+
+
+def execute(*words: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, str(SESSION), *map(str, words)], capture_output=True, text=True, check=False,
+        **options)  # fmt: skip
+
+
+def test_help_and_an_unknown_part() -> None:
+    done = execute("--help")
+    assert done.returncode == 0 and all(name in done.stdout for name in ("--dry-run", "change-item", "fsdp"))
+    assert execute("out", "--only", "nothing").returncode == 2
+
+
+def annotated(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The events, and an annotation around each operator that no other one is around."""
+    ops = [event for event in events if event.get("cat") == "cpu_op"]
+    tops: list[dict[str, Any]] = []
+    for event in sorted(ops, key=lambda one: (one["tid"], float(one["ts"]), -float(one["dur"]))):
+        if not tops or tops[-1]["tid"] != event["tid"] or float(event["ts"]) > tops[-1]["ts"] + tops[-1]["dur"]:
+            tops.append(event | {
+                "cat": "user_annotation", "name": f"truth: Op_{len(tops)}", "ts": float(event["ts"]) - 0.001,
+                "dur": float(event["dur"]) + 0.002,
+            })  # fmt: skip
+    return [*events, *tops]
+
+
+def test_ids_that_differ_are_counted() -> None:
+    events = read_json(PAIR[1])["traceEvents"]
+    trace = link(*PAIR, rank=0)
+    count = gpu_truth.check_ids(trace, events).compared
+    assert gpu_truth.check_ids(trace, events) == (count, count) and count > 500
+    ops = [one for one in events if one.get("cat") == "cpu_op" and one["args"].get("Record function id")]
+    for event in ops[:7]:
+        event["args"]["Record function id"] += 1000
+    assert gpu_truth.check_ids(trace, events) == (count, count - 7)
+
+
+def test_modules_that_differ_are_counted_of_operators_and_kernels() -> None:
+    """Compared is what no other function of the autograd engine is around; here the trace knows no modules at all."""
+    events = read_json(PAIR[1])["traceEvents"]
+    engine = [one for one in events if one.get("name", "").startswith("autograd::engine")]
+    trace = link(*PAIR, rank=0)
+    ops, kernels = gpu_truth.check_modules(trace, annotated(events))
+
+    def outside(one: dict[str, Any]) -> bool:
+        begin = float(one["ts"])
+        return not any(
+            of["tid"] == one["tid"] and float(of["ts"]) <= begin < float(of["ts"]) + float(of["dur"]) for of in engine
+        )
+
+    assert ops.compared == sum(one.get("cat") == "cpu_op" and outside(one) for one in events) > 200
+    by_index = {op.record["kineto_event"]: op for op in trace.ops}
+    launchers = {by_index[at].index for at, one in enumerate(events) if one.get("cat") == "cpu_op" and outside(one)}
+    launched = [event for event in trace.device_events if event.op is not None and event.op.index in launchers]
+    assert kernels.compared == len(launched) > 50 and ops.right == kernels.right == 0
+
+
+def test_launches_of_a_capture_are_compared_with_kernels_of_its_replays() -> None:
+    """The module of a call in the capture, made an annotation, is that of the kernels of the replays."""
+    files = [shared_trace(f"graph-capture/sglang_decode.{what}.json.gz") for what in ("replay", "capture")]
+    trace = link(None, files[0], graph_captures=[(None, files[1])])
+    capture = read_json(files[1])["traceEvents"]
+    modules = [
+        event | {"cat": "user_annotation", "name": f"truth: {event['name'].removeprefix('nn.Module: ')}"}
+        for event in capture
+        if event.get("cat") == "python_function" and event["name"].startswith("nn.Module: ")
+    ]
+    found = gpu_truth.check_captured(trace, [*capture, *modules])
+    assert found.compared > 100 and found.right == found.compared
+    wrong = [event | {"name": "truth: Other_0"} for event in modules]
+    assert gpu_truth.check_captured(trace, [*capture, *wrong]) == (found.compared, 0)
+
+
+def test_a_report_names_what_failed_and_what_is_wrong_first() -> None:
+    facts = {
+        "ops": 100, "linked": 98, "certain": 97, "unlinked": {}, "device_events": 0, "attached": 0,
+        "attached_time": None, "verdict": "proved", "replay_error": 0.01, "findings": [], "ids": (90, 89),
+        "modules": (5, 5), "kernel_modules": (0, 0),
+    }  # fmt: skip
+    wrong = gpu_session.problems("train", facts, dry=False)
+    assert wrong == ["ids: 1 of 90 wrong", "98 of 100 operators linked", "1 links not certain", "no device events"]
+    parts = [
+        {"part": "train", "dry_run": False, "facts": facts, "problems": wrong},
+        {"part": "amp", "dry_run": False, "failed": "no time left"},
+    ]
+    head, _, tables = gpu_session.report_text(parts).partition("## Programs")
+    assert all(f"**train**: {one}" in head for one in wrong) and "**amp** failed: no time left" in head
+    assert "| train | 98 of 100 |" in tables and "| amp |" not in tables
+
+
+def test_a_part_without_time_or_with_an_error_is_no_end(tmp_path: Path) -> None:
+    session = gpu_session.Session(tmp_path, "no-such-python", True, 0.0)
+    assert gpu_session.run_part(session, "train")["failed"] == "no time left"
+    session.deadline = float("inf")
+    assert "no-such-python" in gpu_session.run_part(session, "machine")["failed"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    sys.executable == PYTHON and importlib.util.find_spec("torch") is None,
+    reason="needs PyTorch; ETPLUS_TEST_TORCH_PYTHON may name a Python that has it",
+)
+def test_a_dry_run_does_every_kind_of_part(tmp_path: Path) -> None:
+    out = tmp_path / "session"
+    parts = ["train", "ddp", "resnet", "capture", "measure", "change-optimizer"]
+    done = execute(out, "--dry-run", "--python", PYTHON, "--only", *parts, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {part["part"]: part for part in json.loads((out / "report.json").read_text())}
+    assert set(found) == {"machine", *parts}
+    for name in ("train", "ddp", "resnet"):
+        facts = found[name]["facts"]
+        assert facts["certain"] == facts["linked"] >= 0.99 * facts["ops"] and facts["ids"][0] > 1000
+        assert facts["ids"][0] == facts["ids"][1] and facts["modules"][0] == facts["modules"][1]
+    assert found["train"]["facts"]["modules"][0] > 1000
+    assert found["measure"]["facts"]["timed"] > 50 and found["change-optimizer"]["facts"]["present"]
+    text = (out / "report.md").read_text()
+    assert "dry run" in text and "nothing\n" in text
+    again = execute(out, "--dry-run", "--python", sys.executable + "-none", "--only", "amp")
+    assert again.returncode == 1 and "**amp** failed" in (out / "report.md").read_text()
+    assert "| train |" in (out / "report.md").read_text()  # kept
