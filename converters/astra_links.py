@@ -80,8 +80,8 @@ class AstraLinks:
         count = len(ranks)
         whole = size * count if kind in SHARDS else size
         links = [self._link(one, other) for one, other in zip(ranks, [*ranks[1:], ranks[0]], strict=True)]
-        steps = [whole / count / bandwidth + latency for bandwidth, latency in links]
-        of_kind = {Type.ALL_REDUCE: 2 * (count - 1), Type.ALL_TO_ALL: count * (count - 1) // 2}
+        steps: list[float] = [whole / count / bandwidth + latency for bandwidth, latency in links]
+        of_kind: dict[int, int] = {Type.ALL_REDUCE: 2 * (count - 1), Type.ALL_TO_ALL: count * (count - 1) // 2}
         rounds, rest = divmod(of_kind.get(kind, count - 1), count)
         return rounds * sum(steps) + max(sum((steps * 2)[at : at + rest]) for at in range(count))
 
