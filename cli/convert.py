@@ -16,7 +16,7 @@ from ..schemas.text.transaction import check_folder, check_outputs
 from ..trace.errors import UsageError
 from ..trace.printable import shell_word
 from .inputs import add_inputs, find_inputs, input_files, read_input
-from .options import add_selection, options_of, selection_of
+from .options import add_network, add_selection, options_of, selection_of
 from .outputs import add_json, write_json
 from .parser import hidden_alias
 from .terminal import say, warn_of_damage
@@ -77,9 +77,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="astra-sim: run the one given trace on N ranks, its process groups laid out over them")  # fmt: skip
     add("--roofline", type=float, metavar="GB/S",
         help="astra-sim: write num_ops and tensor_size for a roofline simulation with this local-mem-bw")  # fmt: skip
-    add("--network", metavar="SPEC",
-        help="astra-sim: what the network file beside the set says, as in etplus replay (default: "
-        "bandwidth=25,latency=5us)")  # fmt: skip
+    add_network(parser, "astra-sim: what the network file beside the set says (default: bandwidth=25,latency=5us)")
     add("--rank", type=int, metavar="N",
         help="only this rank of the inputs or of an export of several ranks; with --et-file: the rank of the "
         "pair")  # fmt: skip

@@ -64,6 +64,13 @@ def engine_for(arguments: argparse.Namespace, traces: int) -> Engine | None:
     return engine_of("processes", min(arguments.jobs or os.cpu_count() or 1, traces), None)
 
 
+def add_network(parser: argparse._ActionsContainer, what: str) -> None:
+    """Add --network, for `parse_network`; `what` is done with it, for the help."""
+    parser.add_argument("--network", metavar="SPEC",
+        help=f"{what}: a file (JSON or YAML, docs/reference/network.md), or bandwidth=GB/s, latency=us of a step, "
+        "algorithm=ring, direct, halving-doubling or tree, or library=gloo or nccl")  # fmt: skip
+
+
 def add_annotation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--annotation", metavar="NAME",
         help="take annotations whose names contain NAME as iterations (default: detected)")  # fmt: skip

@@ -32,7 +32,7 @@ from ..trace.text_tables import number, render, rewrap, terminal_width
 from ..trace.trace import Trace
 from .execute import add_execution, run_execution
 from .inputs import TraceInput, add_inputs, find_inputs, read_each
-from .options import add_selection, add_steps, selected
+from .options import add_network, add_selection, add_steps, selected
 from .outputs import add_tables, one_or_all, write_tables
 from .parser import hidden_alias
 from .terminal import all_damage
@@ -66,9 +66,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_inputs(parser, "each is replayed by itself, or with --rank-couple as the ranks of a job")
     add_tables(parser)
     add("--rank-couple", action="store_true", help="replay the ranks together: collectives wait for the last rank")
-    add("--network", metavar="SPEC",
-        help="price communications on another network: bandwidth=GB/s, latency=us of a step, algorithm=ring, direct or "
-        "halving-doubling; several traces are the ranks of one job")  # fmt: skip
+    add_network(parser, "price communications on another network; several traces are the ranks of one job")
     add_steps(
         parser, "predict from the other iterations each of", "such as 3, 2-5 or all, or of a phase such as decode"
     )

@@ -23,7 +23,7 @@ from ..schemas.text.transaction import check_folder, check_outputs, make_folder
 from ..trace.errors import UsageError
 from ..trace.text_tables import number, render, rewrap, share, terminal_width
 from .inputs import ReadAnew, add_inputs, find_inputs, input_files
-from .options import add_ranks, add_selection, options_of, selected
+from .options import add_network, add_ranks, add_selection, options_of, selected
 from .outputs import write_json
 from .terminal import print_text, say
 
@@ -110,8 +110,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--model", metavar="MODEL", help="price kernels with what `etplus fit` wrote")
     group.add_argument("--measured", metavar="MEASURED",
         help="what `etplus measure` wrote of a derived trace; its times come before scaled ones")  # fmt: skip
-    group.add_argument("--network", metavar="SPEC",
-        help="links, such as bandwidth=25,latency=5us,algorithm=ring (default: 25 GB/s, 5us, ring)")  # fmt: skip
+    add_network(group, "links (default: 25 GB/s, 5us, ring)")
     group.add_argument("--link-bandwidth", type=float, metavar="GB/S", help="of a rank in one direction")
     group.add_argument("--link-latency", metavar="TIME", help="of a step, such as 5us")
     group.add_argument(
@@ -156,10 +155,11 @@ def run(arguments: argparse.Namespace) -> int:
     if isinstance(job, Resharded):
         report["matched"] = job.matched()
     if arguments.output is not None:
-        report["written"] = _write(job, ranks, arguments.output, arguments.to, report)
+        report["written"] = _write(job, ranks, arguments.output, arguments.to, report, _network_text(arguments))
     write_json(arguments.json, report)
     if "-" not in (arguments.json, arguments.plan):
-        print_text(_text(report, arguments.memory, terminal_width()))
+        used = str(job.network) if isinstance(job, Resharded) else _NOT_USED
+        print_text(_text(report, arguments.memory, terminal_width(), used))
     _explain(job, arguments.explain)
     doubts = report.get("doubts", [])
     for doubt in doubts:
@@ -182,16 +182,23 @@ def _explain(job: Resharded | Scaled, file: str | None) -> None:
             output.write(text.encode() + b"\n")
 
 
-def _network(arguments: argparse.Namespace) -> Network | None:
+def _network_text(arguments: argparse.Namespace) -> str | None:
+    """What the arguments say of the network, for `parse_network`."""
     if arguments.network is not None:
         if arguments.link_bandwidth is not None or arguments.link_latency is not None:
             raise UsageError("--network says the bandwidth and latency; leave --link-bandwidth and --link-latency out")
-        return parse_network(arguments.network)
+        text: str = arguments.network
+        return text
     if arguments.link_bandwidth is None:
         if arguments.link_latency is not None:
             raise UsageError("--link-latency needs --link-bandwidth")
         return None
-    return parse_network(f"bandwidth={arguments.link_bandwidth!r},latency={arguments.link_latency or '0'}")
+    return f"bandwidth={arguments.link_bandwidth!r},latency={arguments.link_latency or '0'}"
+
+
+def _network(arguments: argparse.Namespace) -> Network | None:
+    text = _network_text(arguments)
+    return None if text is None else parse_network(text)
 
 
 def _ranks(text: str | None, layout: Layout) -> list[int] | None:
@@ -217,13 +224,16 @@ def _read_plan(file: str) -> Any:
 
 
 def _write(
-    job: Resharded | Scaled, ranks: Sequence[int], output: str, to: str | None, report: dict[str, Any]
-) -> list[str]:
+    job: Resharded | Scaled, ranks: Sequence[int], output: str, to: str | None, report: dict[str, Any],
+    network: str | None = None,
+) -> list[str]:  # fmt: skip
     """Write the traces of ranks; returns the names of the files."""
     if to is not None:
         traces = [job.trace(rank) for rank in ranks]
         renumber = to == "astra-sim" and list(ranks) != list(range(len(ranks)))
         more: dict[str, Any] = {"renumber_ranks": True} if renumber else {}
+        if to == "astra-sim" and network is not None:
+            more["network"] = network
         done = convert(traces, output, to=to, as_prefix=True, **more)
         for note in done.notes:
             say(f"note    {note}")
@@ -269,7 +279,10 @@ def _evidence(report: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _text(report: dict[str, Any], memory: float | None, width: int) -> str:
+_NOT_USED = "none: measured times stay; etplus replay --network prices what is written"
+
+
+def _text(report: dict[str, Any], memory: float | None, width: int, network: str = "") -> str:
     """The report as tables."""
     layout = report["layout"]
     sizes = " x ".join(f"{name} {layout[name]}" for name in ("tp", "dp", "pp"))
@@ -278,6 +291,7 @@ def _text(report: dict[str, Any], memory: float | None, width: int) -> str:
     lines += _evidence(report)
     if "step_ns" in report:
         lines.append(f"step    {number(report['step_ns'] / 1e6)} ms predicted")
+    lines += [f"network {network}"] * bool(network)
     if "sources" in report:
         sources = ", ".join(f"{share(part)} {source}" for source, part in report["sources"].items() if part)
         lines.append(f"time    {sources} (operators on the host)")

@@ -172,11 +172,13 @@ class AstraSim:
         """See `write_astra_sim`."""
         from ..replaying.network import parse_network
         from .astra_config import DEFAULT, write_astra_config
+        from .astra_links import astra_links, described_beyond_a_formula, sized_exactly
         from .astra_sim import JobTimes, for_simulator, simulated_ranks, write_astra_sim
         from .collectives import agree, matched
         from .host_timeline import host_timeline, sized_by, with_slowed_work
 
         network = DEFAULT if options.network is None else parse_network(options.network)
+        exact = described_beyond_a_formula(network)
         surveyed, recorded = _survey(traces)
         timeline = host_timeline(traces, recorded, network)
         if timeline is not None:
@@ -198,10 +200,12 @@ class AstraSim:
             more = (options.roofline, options.memory)
             return write_astra_sim(trace, path, own, skew.get(source, 0), arrivals, *more, on_host=on_host)
 
-        agreement = sized_by(for_simulator(agree(ranks)), network)
+        agreed, links = agree(ranks), astra_links(network, len(ranks))
+        agreement = for_simulator(agreed)
+        agreement = sized_exactly(agreement, agreed, network, links) if exact else sized_by(agreement, network)
         to_run, slowed = agreement.ranks, tuple[str, ...]()
         if timeline is not None:
-            to_run, slowed = with_slowed_work(agreement, timeline, sources)
+            to_run, slowed = with_slowed_work(agreement, timeline, sources, links if exact else None)
             if changes:
                 changes = (
                     *changes,
@@ -210,7 +214,7 @@ class AstraSim:
             slowed = (*slowed, *timeline.notes)
         done = _write_ranks(traces, path, prefix, agreement, write, sources=sources, groups=prefix)
         if prefix:
-            files, about = write_astra_config(path, network, len(ranks), groups=bool(agreement.groups))
+            files, about = write_astra_config(path, network, links, groups=bool(agreement.groups))
             done = replace(done, files=(*done.files, *files), notes=(*done.notes, *about))
         return replace(done, notes=(*done.notes, *renamed, *notes, *changes, *slowed))
 

@@ -44,6 +44,7 @@ class Communication:
         seq: the trace's own number, −1 for none.
         named: the process group as the traces name it.
         start_ns: from when on its data can move, by the trace's clock; see `FoundComm`.
+        described: what the process group is for; see `FoundComm`.
         aside: whether it is a part of a collective that slows the work beside it; see `with_slowed_work`.
     """
 
@@ -57,6 +58,7 @@ class Communication:
     named: Group = WORLD
     start_ns: int = 0
     aside: bool = False
+    described: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def survey(trace: Trace, rank: int, unmatched: Container[int] = ()) -> RankComms
             counts[_ALONE] += 1
         else:
             found.append(Communication(comm.row, comm.kind, comm.bytes or 0, peer=comm.peer, seq=comm.seq,
-                                       named=comm.group, start_ns=comm.start_ns))  # fmt: skip
+                                       named=comm.group, start_ns=comm.start_ns, described=comm.described))  # fmt: skip
     return RankComms(rank, trace.world_size, tuple(found), counts)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..replaying.beside_transfers import plain_work, transfer_edges
-from ..replaying.collective_times import collective_ns
+from ..replaying.collective_times import LevelSpan, collective_ns
 from ..replaying.constants import fit_constants
 from ..replaying.graph_building import build_graph
 from ..replaying.graph_replay import Replay, replay
@@ -34,6 +34,7 @@ from ..trace.errors import UsageError
 from ..trace.index import as_column
 from ..trace.intervals import union
 from ..trace.trace import Trace
+from .astra_links import AstraLinks
 from .collectives import Agreement, Communication, RankComms, RankRecording, survey
 
 
@@ -224,7 +225,7 @@ def sized_by(agreement: Agreement, network: Network) -> Agreement:
 
 
 def with_slowed_work(
-    agreement: Agreement, timeline: HostTimeline, sources: Mapping[int, int]
+    agreement: Agreement, timeline: HostTimeline, sources: Mapping[int, int], links: AstraLinks | None = None
 ) -> tuple[dict[int, RankComms], tuple[str, ...]]:
     """By rank its communications, those that slow the work beside them in two parts; and a note.
 
@@ -234,6 +235,7 @@ def with_slowed_work(
 
     Args:
         sources: rank of the set to that of the timeline.
+        links: of the simulator; None where all are alike and collectives run on rings.
     """
     if timeline.slowdown <= 1:
         return agreement.ranks, ()
@@ -251,13 +253,19 @@ def with_slowed_work(
         if place not in slowing or comm.kind not in _ON_RINGS or len(members) < 2:
             return (comm,)
         at, of = members.index(rank), len(members)
-        passed = collective_ns(comm.kind, comm.size, of, 1.0, 0.0, "ring", None)  # at a byte a ns: what a rank sends
-        size = max(round(share * passed), 1)
-        sent, got = (
-            replace(comm, kind=kind, size=size, peer=members[(at + step) % of], tag=tags[place], aside=True)
-            for kind, step in ((SEND, 1), (RECV, -1))
+        passed = collective_ns(comm.kind, comm.size, [LevelSpan(of, 1.0, 0.0)])  # at a byte a ns: what a rank sends
+        whole = 0.0 if links is None else links.transfer_ns(comm.kind, comm.size, members)
+
+        def message(kind: int, source: int, peer: int) -> Communication:
+            ends = members[source % of], members[(source + 1) % of]
+            size = round(share * passed) if links is None else links.size_of(SEND, ends, share * whole)
+            return replace(comm, kind=kind, size=max(size, 1), peer=members[peer % of], tag=tags[place], aside=True)
+
+        sent, got = message(SEND, at, at + 1), message(RECV, at - 1, at - 1)
+        size = (
+            round((1 - share) * comm.size) if links is None else links.size_of(comm.kind, members, (1 - share) * whole)
         )
-        rest = replace(comm, size=max(round((1 - share) * comm.size), 4))
+        rest = replace(comm, size=max(size, 4))
         return (got, sent, rest) if at % 2 else (sent, got, rest)  # one at a time they do not wait in a ring
 
     for rank, comms in ranks.items():

@@ -95,7 +95,7 @@ def answer_range(
 def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator[tuple[int, int, str]]:
     """Answers with one thing at either end, and what it is."""
     yield answer(graph, at="low"), answer(graph, at="high"), "what kinds of communication take over the formula"
-    quick, slow = (replace(network, bandwidth=network.bandwidth * by) for by in (1 + _BANDWIDTH, 1 / (1 + _BANDWIDTH)))
+    quick, slow = (network.faster(by) for by in (1 + _BANDWIDTH, 1 / (1 + _BANDWIDTH)))
     yield answer(graph, quick), answer(graph, slow), f"transfers {_BANDWIDTH:.0%} faster or slower"
     host = graph.edges.kind == HOST
     spread = _DEVICE_WORK if np.any(graph.column("kind") == GPU) else _HOST_WORK

@@ -1,15 +1,16 @@
 """Another network: what communications would take on it, by algorithm, kind, size and number of ranks.
 
-One description for the replay, `etplus reshard` and the files of ASTRA-sim that `etplus convert` writes: bandwidth and
-latency of a rank's link, the algorithm of collectives or the library that runs them (`collective_times`), and by kind
-and class of size what they take over the formula, measured (`network_file`). Messages take S/B + L. Communications of
-GPUs do not slow each other down; those of the host share the links of their ranks (`shared_links`).
+One description (`Network`; as a file: `network_file`) for the replay, `etplus reshard`, `etplus check` and the files of
+ASTRA-sim that `etplus convert` writes: levels with the bandwidth and latency of a rank's links, the algorithms of
+collectives or the library that runs them (`collective_times`), by kind and class of size what they take over the
+formula, measured, and process groups that differ. Messages take S/B + L. Communications of GPUs do not slow each other
+down; those of the host share the links of their ranks (`shared_links`), on all levels alike.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from ..trace.conventions import MAX_NS, MAX_RANKS
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .collective_times import Algorithm as Algorithm
+from .network_description import At
 from .network_description import Network as Network
 from .network_description import parse_network as parse_network
 from .rank_coupling import ranks_of
@@ -29,7 +31,7 @@ from .recorded_efficiency import as_recorded, left_together
 from .replay_graph import COMM, ReplayGraph
 
 
-def on_network(graph: ReplayGraph, network: Network, at: Literal["times", "low", "high"] = "times") -> ReplayGraph:
+def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> ReplayGraph:
     """The graph with its communications as long as they take on a network; all else, and what waits for what, stays.
 
     Of ranks that are coupled a communication begins when its last rank is ready. By itself a rank finds the others
@@ -54,13 +56,13 @@ def on_network(graph: ReplayGraph, network: Network, at: Literal["times", "low",
     world = max((trace.world_size or 0 for trace in graph.traces), default=0)
     used = {rank: [comm.group for comm in own] for rank, own in zip(ranks, found, strict=True)}
     members, cut = groups_at_hand(used, world)
-    for first, trace, own in zip(graph.first_row.tolist(), graph.traces, found, strict=False):
+    for first, rank, trace, own in zip(graph.first_row.tolist(), ranks, graph.traces, found, strict=False):
         for comm in own:
             rows.append(first + comm.row)
             if not cut:
-                prices[rows[-1]] = price(network, trace, comm)
+                prices[rows[-1]] = price(network, trace, comm, rank=rank)
             elif comm.peer in used if comm.kind in (SEND, RECV) else len(members[comm.group]) > 1:  # another is given
-                prices[rows[-1]] = price(network, trace, comm, len(members[comm.group]))
+                prices[rows[-1]] = price(network, trace, comm, members[comm.group], rank=rank)
     prices = _alike(graph, prices)
     priced = int(np.count_nonzero(prices[rows] >= 0))
     unknown = len(rows) - priced
@@ -82,21 +84,38 @@ def on_network(graph: ReplayGraph, network: Network, at: Literal["times", "low",
     graph = replace(graph, notes=(*graph.notes, *notes))
     if (shared := graph.shared) is not None:
         alone = np.where(prices[shared.rows] >= 0, 1.0, shared.alone)
-        graph = replace(left_together(graph, prices), shared=replace(shared, alone=alone))
+        workers = shared.workers if network.at_once is None else (network.at_once,) * len(shared.workers)
+        graph = replace(left_together(graph, prices), shared=replace(shared, alone=alone, workers=workers))
     return graph.with_durations(prices)
 
 
-def price(network: Network, trace: Trace, found: FoundComm, ranks: int | None = None) -> int:
+def price(
+    network: Network, trace: Trace, found: FoundComm, ranks: Sequence[int] | None = None, *, rank: int | None = None
+) -> int:
     """What a communication of a trace takes on a network, ns; −1 if its kind, size or group is not known.
 
     Args:
-        ranks: how many take part, None for as many as the trace says.
+        ranks: which take part, None for those that the trace says.
+        rank: of the trace, None for the one that it says.
     """
-    ranks = ranks or group_size(trace, found)
     size = 0 if found.kind == Type.BARRIER else found.bytes
-    if found.kind is None or size is None or (ranks is None and found.kind >= 0):
+    if found.kind is None or size is None:
         return -1
-    return min(network.transfer_ns(found.kind, size, ranks or 2), MAX_NS)
+    if found.kind in (SEND, RECV):
+        rank = trace.rank if rank is None else rank
+        members: Sequence[int] | int | None = 2 if rank is None or found.peer < 0 else (rank, found.peer)
+    else:
+        members = ranks or members_of(trace, found)
+    if members is None:
+        return -1
+    names = (found.group[0], found.described) if network.groups else ()
+    return min(network.transfer_ns(found.kind, size, members, group=names), MAX_NS)
+
+
+def members_of(trace: Trace, found: FoundComm) -> Sequence[int] | int | None:
+    """The ranks that take part: those that the group lists; else how many the communication or the job has, of which
+    nothing says that they are not consecutive; None where that is not known either."""
+    return list(found.group[1]) or group_size(trace, found)
 
 
 def group_size(trace: Trace, found: FoundComm) -> int | None:

@@ -1,18 +1,25 @@
-"""A network as it is described: bandwidth, latency, algorithms, and what communications take over the formula."""
+"""A network as it is described: levels, bandwidths, latencies, algorithms, and what kinds take over the formula.
+
+Every command that puts communications on a network takes this description, as a short text or as a file
+(`network_file`).
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
 
+from ..schemas.chakra.et_def_pb2 import CollectiveCommType
 from ..schemas.comm_types import RECV, SEND
 from ..trace.brief import brief
 from ..trace.conventions import NS_PER_UNIT
 from ..trace.errors import UsageError
-from .collective_times import Algorithm, Library, collective_ns
+from .collective_times import Algorithm, LevelSpan, Library, collective_ns
 
 _NUMBER = r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)"
 _BANDWIDTH = re.compile(_NUMBER + r"(?:GB/s)?", re.ASCII | re.IGNORECASE)
@@ -41,20 +48,78 @@ class Efficiency:
 
 
 @dataclass(frozen=True)
-class Network:
-    """A network that connects all ranks alike.
+class NetworkLevel:
+    """Links within units of consecutive ranks, such as NVLink inside nodes.
 
     Attributes:
-        bandwidth: GB/s (10^9 bytes a second, bytes a ns) of one rank in one direction.
+        ranks: of a unit: 0 to ranks − 1 are the first one.
+        bandwidth, latency_ns: as in `Network`, of its links.
+        algorithm: how collectives run there; None for the network's.
+        name: for messages, such as "node".
+    """
+
+    ranks: int
+    bandwidth: float
+    latency_ns: float = 0.0
+    algorithm: Algorithm | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class AlgorithmRule:
+    """How collectives of one kind and class of size run.
+
+    Attributes:
+        kind: a CollectiveCommType.
+        over_bytes: of more than so many bytes (as in `message_bytes`), up to the next class of the kind.
+        algorithm: in place of the network's, its levels' and the library's.
+    """
+
+    kind: int
+    over_bytes: int
+    algorithm: Algorithm
+
+
+@dataclass(frozen=True)
+class GroupNetwork:
+    """The network of one process group.
+
+    Attributes:
+        name: as the traces name or describe the group ("7", "tp"), or ranks: its ranks; the other one is empty.
+        network: it, which has no groups.
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    network: Network
+
+
+At = Literal["times", "low", "high"]
+"""Which end of what is known of efficiencies."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network that connects all ranks.
+
+    Attributes:
+        bandwidth: GB/s (10^9 bytes a second, bytes a ns) of one rank in one direction; with levels, between units.
         latency_ns: ns, of one step.
         algorithm: how collectives run, where `library` is None.
         library: "gloo" or "nccl": they run as this library runs them.
         efficiency: what they take over the formula; the formula itself where nothing is said.
+        levels: faster links within units of ranks, the smallest units first.
+        algorithms: for some kinds and sizes.
+        groups: of process groups that have another network.
+        at_once: how many collectives of a rank run on the host at a time; None for as many as the traces show.
 
     Example:
         >>> from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType
         >>> Network(25.0, 5000).transfer_ns(CollectiveCommType.ALL_REDUCE, 100_000_000, 4)
         6030000
+        >>> nodes = Network(25.0, 5000, levels=(NetworkLevel(4, 300.0, 1000),))
+        >>> nodes.transfer_ns(CollectiveCommType.ALL_REDUCE, 100_000_000, (0, 1, 2, 3))
+        506000
     """
 
     bandwidth: float
@@ -62,26 +127,74 @@ class Network:
     algorithm: Algorithm = "ring"
     library: Library | None = None
     efficiency: tuple[Efficiency, ...] = ()
+    levels: tuple[NetworkLevel, ...] = ()
+    algorithms: tuple[AlgorithmRule, ...] = ()
+    groups: tuple[GroupNetwork, ...] = ()
+    at_once: int | None = None
 
     __repr__ = brief
 
-    def transfer_ns(self, kind: int, size: int, ranks: int, at: Literal["times", "low", "high"] = "times") -> int:
+    def transfer_ns(
+        self, kind: int, size: int, ranks: int | Sequence[int], at: At = "times", *, group: Collection[str] = ()
+    ) -> int:
         """What a communication takes when all its ranks are ready, ns; 0 for a group of one rank.
 
         Args:
             kind: a CollectiveCommType, SEND or RECV.
             size: bytes, as in `message_bytes`: of one rank's input.
-            ranks: of the group.
+            ranks: of the group, of a message both. Of a collective a number stands for so many consecutive ranks, of a
+                message for two in different units of every level.
             at: which end of what is known of its efficiency.
+            group: names of the process group.
         """
+        own = self.of_group(group, ranks) if self.groups else self
+        if own is not self:
+            return own.transfer_ns(kind, size, ranks, at)
         if kind in (SEND, RECV):
-            found = size / self.bandwidth + self.latency_ns
-        elif ranks < 2:
-            return 0
+            link = self.link(*ranks) if self.levels and not isinstance(ranks, int) else self
+            found = size / link.bandwidth + link.latency_ns
         else:
-            found = collective_ns(kind, size, ranks, self.bandwidth, self.latency_ns, self.algorithm, self.library)
+            rule = self.algorithm_of(kind, size)
+            spans = self.spans(ranks)
+            if rule is not None:
+                spans = [span._replace(algorithm=rule) for span in spans]
+            found = collective_ns(kind, size, spans, self.library if rule is None else None)
         of = self.efficiency_of(SEND if kind == RECV else kind, size)
         return round(found * (1 if of is None else getattr(of, at)))
+
+    def spans(self, ranks: int | Sequence[int]) -> list[LevelSpan]:
+        """How some ranks span the levels, the inner ones first; where units have unequal numbers of them, as the one
+        that has the most. A number stands for so many consecutive ranks."""
+        if not self.levels:
+            count = ranks if isinstance(ranks, int) else len(ranks)
+            return [LevelSpan(count, self.bandwidth, self.latency_ns, self.algorithm)] if count > 1 else []
+        found = []
+        units = list(range(ranks)) if isinstance(ranks, int) else sorted(set(ranks))
+        for of in (*self.levels, None):
+            within = Counter(0 if of is None else unit // of.ranks for unit in units)
+            most = max(within.values(), default=0)
+            link = self if of is None else of
+            if most > 1:
+                found.append(LevelSpan(most, link.bandwidth, link.latency_ns, link.algorithm or self.algorithm))
+            units = [] if of is None else [unit * of.ranks for unit in within]
+        return found
+
+    def link(self, source: int, target: int) -> NetworkLevel | Network:
+        """What carries a message between two ranks: the smallest level with both of them in one unit."""
+        return next((of for of in self.levels if source // of.ranks == target // of.ranks), self)
+
+    def of_group(self, names: Collection[str], ranks: int | Sequence[int]) -> Network:
+        """The network of a process group."""
+        members = () if isinstance(ranks, int) else tuple(sorted(set(ranks)))
+        for of in self.groups:
+            if (of.ranks and of.ranks == members) or of.name in names:
+                return of.network
+        return self
+
+    def algorithm_of(self, kind: int, size: int) -> Algorithm | None:
+        """What is said of the algorithm of collectives of a kind and size, None for nothing."""
+        known = [of for of in self.algorithms if of.kind == kind and (size > of.over_bytes or not of.over_bytes)]
+        return max(known, key=lambda of: of.over_bytes).algorithm if known else None
 
     def efficiency_of(self, kind: int, size: int) -> Efficiency | None:
         """What is said of communications of a kind (SEND for messages) and size, None for nothing."""
@@ -91,17 +204,54 @@ class Network:
     def at(self, end: Literal["low", "high"]) -> Network:
         """The network on which communications take the least, or the most, that they may."""
         ends = tuple(replace(of, times=getattr(of, end)) for of in self.efficiency)
-        return replace(self, efficiency=ends)
+        return replace(self, efficiency=ends, groups=self._of_groups(lambda own: own.at(end)))
+
+    def run_by(self, library: Library) -> Network:
+        """The network on which collectives run as a library's, where neither this nor another algorithm is given."""
+        groups = self._of_groups(lambda own: own.run_by(library))
+        plain = self.library is None and self.algorithm == "ring"
+        return replace(self, library=library if plain else self.library, groups=groups)
+
+    def faster(self, by: float) -> Network:
+        """The network with so many times the bandwidth, on all levels and of all groups."""
+        levels = tuple(replace(of, bandwidth=of.bandwidth * by) for of in self.levels)
+        groups = self._of_groups(lambda own: own.faster(by))
+        return replace(self, bandwidth=self.bandwidth * by, levels=levels, groups=groups)
+
+    def _of_groups(self, change: Callable[[Network], Network]) -> tuple[GroupNetwork, ...]:
+        return tuple(replace(of, network=change(of.network)) for of in self.groups)
 
     def __str__(self) -> str:
         how = f"algorithm={self.algorithm}" if self.library is None else f"library={self.library}"
-        return f"bandwidth={self.bandwidth:g}GB/s, latency={self.latency_ns / 1000:g}us, {how}"
+        parts = [f"bandwidth={self.bandwidth:g}GB/s, latency={self.latency_ns / 1000:g}us, {how}"]
+        parts += [
+            f"{of.name or 'inside'} of {of.ranks:,} ranks: bandwidth={of.bandwidth:g}GB/s, "
+            f"latency={of.latency_ns / 1000:g}us" + (f", algorithm={of.algorithm}" if of.algorithm else "")
+            for of in self.levels
+        ]
+        parts += [
+            f"{_kind_name(of.kind)}{f' over {of.over_bytes:,} bytes' if of.over_bytes else ''}: "
+            f"algorithm={of.algorithm}"
+            for of in self.algorithms
+        ]
+        parts += [f"group {of.name or ','.join(map(str, of.ranks))}: ({of.network})" for of in self.groups]
+        if self.at_once is not None:
+            parts.append(f"{self.at_once} at once")
+        return "; ".join(parts)
+
+
+def _kind_name(kind: int) -> str:
+    return str(CollectiveCommType.Name(kind)).lower()
+
+
+_KEYS = ("bandwidth", "latency", "algorithm", "library", "at_once")
+_FILES = (".json", ".json.gz", ".yml", ".yaml")
 
 
 def parse_network(text: str) -> Network:
     """Parse "bandwidth=25,latency=5us,algorithm=ring": GB/s, µs where no unit is given; only the bandwidth is required.
-    Instead of an algorithm there may be a library ("library=gloo"). Else it is a file that `etplus fit --network`
-    wrote, with "#" and the name of one of its networks after it if it has several.
+    Instead of an algorithm there may be a library ("library=gloo"), and `at_once`. Else it is the name of a file, JSON
+    or YAML (docs/reference/network.md), with "#" and the name of one of its networks after it if it has several.
 
     Raises:
         UsageError: an unknown or repeated key, or a value that is not one. TraceFormatError: not such a file.
@@ -110,14 +260,14 @@ def parse_network(text: str) -> Network:
         >>> parse_network("bandwidth=25,latency=5").latency_ns
         5000.0
     """
-    if "=" not in text and (file_and_name := text.partition("#"))[0].endswith((".json", ".json.gz")):
+    if "=" not in text and (file_and_name := text.partition("#"))[0].endswith(_FILES):
         from .network_file import read_network
 
         return read_network(file_and_name[0], file_and_name[2] or None)
     given: dict[str, str] = {}
     for part in text.split(","):
         key, _, value = (word.strip() for word in part.partition("="))
-        if key not in ("bandwidth", "latency", "algorithm", "library") or key in given:
+        if key not in _KEYS or key in given:
             raise UsageError(f"network {text!r}: unexpected {part.strip()!r}; {_EXAMPLE}")
         given[key] = value
     bandwidth = _BANDWIDTH.fullmatch(given.get("bandwidth", ""))
@@ -127,7 +277,10 @@ def parse_network(text: str) -> Network:
     latency_ns = np.inf if latency is None else float(latency[1]) * NS_PER_UNIT[latency[2] or "us"]
     if latency_ns > _MOST:
         raise UsageError(f"network {text!r}: give a latency of at most 1 s; {_EXAMPLE}")
-    network = Network(float(bandwidth[1]), latency_ns)
+    at_once = given.get("at_once", "1")
+    if not (at_once.isascii() and at_once.isdecimal() and 0 < int(at_once) <= _MOST):
+        raise UsageError(f"network {text!r}: give an at_once of 1 or more; {_EXAMPLE}")
+    network = Network(float(bandwidth[1]), latency_ns, at_once=int(at_once) if "at_once" in given else None)
     if "library" in given:
         for library in get_args(Library):
             if given["library"] == library and "algorithm" not in given:

@@ -1,24 +1,26 @@
-"""Networks with measured efficiencies, as JSON: fitted from a calibration or from a job's own collectives."""
+"""Descriptions of networks as files, JSON or YAML: by hand, or fitted to a calibration or a job's own collectives."""
 
 from __future__ import annotations
 
-import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, get_args
+from dataclasses import replace
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import SEND
-from ..schemas.text.files import Source, open_output, read_struct
-from ..trace.errors import TraceFormatError, UsageError
-from .collective_times import Library
-from .network_description import Efficiency, Network
+from ..schemas.text.files import Source, load, open_output, read_struct
+from ..trace.conventions import MAX_RANKS
+from ..trace.errors import UNREADABLE, TraceFormatError, UsageError
+from .collective_times import Algorithm, Library
+from .network_description import AlgorithmRule, Efficiency, GroupNetwork, Network, NetworkLevel
 
-_FORMAT = "etplus-network"
+_FORMAT: Final = "etplus-network"
 _LEAST_BYTES = 256 << 10
 """Bandwidth and latency are fitted to larger ones: small ones take what threads take to get a processor."""
 _CLASSES = (64 << 10, 1 << 20)
@@ -26,9 +28,22 @@ _CLASSES = (64 << 10, 1 << 20)
 _KINDS = {
     "all_reduce": Type.ALL_REDUCE, "all_gather": Type.ALL_GATHER, "reduce_scatter": Type.REDUCE_SCATTER,
     "broadcast": Type.BROADCAST, "reduce": Type.REDUCE, "all_to_all": Type.ALL_TO_ALL, "gather": Type.GATHER,
-    "scatter": Type.SCATTER, "message": SEND,
+    "scatter": Type.SCATTER, "barrier": Type.BARRIER, "message": SEND,
 }  # fmt: skip
 """Names of kinds in files."""
+_NAMES: dict[int, Any] = {int(kind): name for name, kind in _KINDS.items()}
+CollectiveKind = Literal[
+    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter", "barrier"
+]
+CommunicationKind = Literal[
+    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter", "barrier",
+    "message",
+]  # fmt: skip
+Bandwidth = Annotated[float, Meta(ge=1e-9, le=1e9, description="GB/s (10^9 bytes) of a rank in one direction")]
+Latency = Annotated[float, Meta(ge=0, le=1e9, description="ns of a step")]
+Ratio = Annotated[float, Meta(gt=0, le=1e9)]
+Bytes = Annotated[int, Meta(ge=0, le=2**62, description="of more than so many bytes, up to the next class of the kind")]
+RankNumber = Annotated[int, Meta(ge=0, lt=MAX_RANKS)]
 
 
 class KindTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,27 +55,60 @@ class KindTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         times, low, high: median, least and largest.
     """
 
-    kind: str
-    over_bytes: int
-    times: float
-    low: float
-    high: float
+    kind: CommunicationKind
+    over_bytes: Bytes
+    times: Ratio
+    low: Ratio
+    high: Ratio
 
 
-class FittedNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DescribedRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The algorithm of one kind of collective; see `AlgorithmRule`."""
+
+    kind: CollectiveKind
+    algorithm: Algorithm
+    over_bytes: Bytes = 0
+
+
+class DescribedLevel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Links within units of consecutive ranks; see `NetworkLevel`."""
+
+    ranks: Annotated[int, Meta(ge=2, le=MAX_RANKS, description="consecutive ranks of a unit")]
+    bandwidth: Bandwidth
+    latency_ns: Latency = 0.0
+    algorithm: Algorithm | None = None
+    name: Annotated[str, Meta(max_length=64)] = ""
+
+
+class _DescribedLinks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    bandwidth: Bandwidth
+    latency_ns: Latency = 0.0
+    algorithm: Algorithm | None = None
+    library: Library | None = None
+    levels: Annotated[tuple[DescribedLevel, ...], Meta(max_length=8)] = ()
+    algorithms: Annotated[tuple[DescribedRule, ...], Meta(max_length=256)] = ()
+    kinds: Annotated[tuple[KindTimes, ...], Meta(max_length=256)] = ()
+
+
+class DescribedGroup(_DescribedLinks, frozen=True):
+    """The network of one process group, by its name or by its ranks; see `GroupNetwork`."""
+
+    name: str = ""
+    ranks: tuple[RankNumber, ...] = ()
+
+
+class DescribedNetwork(_DescribedLinks, frozen=True):
     """A network: see `Network`; `kinds` are its efficiencies."""
 
-    bandwidth: float
-    latency_ns: float
-    library: str | None = None
-    kinds: tuple[KindTimes, ...] = ()
+    groups: Annotated[tuple[DescribedGroup, ...], Meta(max_length=4096)] = ()
+    at_once: Annotated[int, Meta(ge=1, le=10**9)] | None = None
 
 
-class NetworkFile(msgspec.Struct, frozen=True):
-    """The file that `etplus fit --network` writes, by name of network."""
+class NetworkFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of networks by their names, as `etplus fit --network` writes it. One by itself is a file, too."""
 
-    networks: dict[str, FittedNetwork]
-    format: str = _FORMAT
+    networks: dict[str, DescribedNetwork]
+    format: Literal["etplus-network"] = _FORMAT
 
 
 class Sample(NamedTuple):
@@ -79,35 +127,119 @@ class Sample(NamedTuple):
 
 
 def read_network(path: Source, name: str | None = None) -> Network:
-    """Read one network of a file.
+    """Read one network of a file, JSON or (by its suffix) YAML.
 
     Args:
         name: which, where there are several.
 
     Raises:
-        UsageError: no such name. TraceFormatError: not such a file.
+        UsageError: no such name; YAML without PyYAML. TraceFormatError: not such a file.
     """
-    found, file = read_struct(path, NetworkFile, "invalid network", "`etplus fit --network` writes one")
-    if found.format != _FORMAT:
+    found, file = _decoded(path)
+    networks = found if isinstance(found, dict) and "networks" in found else {"networks": {"": found}}
+    if networks.get("format", _FORMAT) != _FORMAT:
         raise TraceFormatError(file, "format", "not a network that `etplus fit --network` wrote")
-    if (name is None and len(found.networks) != 1) or (name is not None and name not in found.networks):
-        raise UsageError(
-            f"{file}: say which network, as FILE#NAME: {', '.join(sorted(found.networks)) or 'it has none'}"
-        )
-    fitted = found.networks[next(iter(found.networks)) if name is None else name]
-    kinds = [of for of in fitted.kinds if of.kind in _KINDS]
-    numbers = [fitted.bandwidth, *(value for of in kinds for value in (of.times, of.low, of.high))]
-    if not all(0 < number < math.inf for number in numbers) or not 0 <= fitted.latency_ns <= 1e9:
-        raise TraceFormatError(file, "networks", "a bandwidth, latency or ratio that is out of range")
-    of_kinds = tuple(Efficiency(_KINDS[of.kind], of.over_bytes, of.times, of.low, of.high) for of in kinds)
-    return Network(fitted.bandwidth, fitted.latency_ns, library=_library(fitted.library), efficiency=of_kinds)
+    described = _converted(networks, file).networks
+    if (name is None and len(described) != 1) or (name is not None and name not in described):
+        raise UsageError(f"{file}: say which network, as FILE#NAME: {', '.join(sorted(described)) or 'it has none'}")
+    key = next(iter(described)) if name is None else name
+    return _network_of(described[key], file)
 
 
-def _library(name: str | None) -> Library | None:
-    return next((library for library in get_args(Library) if library == name), None)
+def _decoded(path: Source) -> tuple[Any, str]:
+    """What a file holds, and its name."""
+    blob = load(path, trace=False)
+    try:
+        if not blob.name.endswith((".yml", ".yaml")):
+            return msgspec.json.decode(blob.data), blob.name
+        return msgspec.yaml.decode(bytes(blob.data[:_MOST_YAML])), blob.name
+    except ImportError:
+        raise UsageError(f"{blob.name}: YAML needs PyYAML (pip install pyyaml); or write the same as JSON") from None
+    except UNREADABLE as error:
+        raise _invalid(blob.name, error) from None
 
 
-def write_networks(networks: Mapping[str, FittedNetwork], path: str | os.PathLike[str]) -> None:
+_MOST_YAML = 1 << 20
+"""Bytes: YAML is slow to read."""
+
+
+def _converted(networks: Any, file: str) -> NetworkFile:
+    try:
+        return msgspec.convert(networks, NetworkFile)
+    except msgspec.ValidationError as error:
+        raise _invalid(file, str(error).replace("$.networks[...]", "$")) from None
+
+
+def _invalid(file: str, error: object) -> TraceFormatError:
+    text = " ".join(str(error).split())  # those of YAML have several lines
+    return TraceFormatError(file, "", f"invalid network ({text})", "docs/reference/network.md has the fields")
+
+
+def _network_of(of: DescribedNetwork, file: str) -> Network:
+    groups = []
+    for at, group in enumerate(of.groups):
+        if bool(group.name) == bool(group.ranks):
+            raise _invalid(file, f"give a group its `name` or its `ranks` - at `$.groups[{at}]`")
+        own = _links_of(group, file, f"$.groups[{at}]")
+        groups.append(GroupNetwork(group.name, tuple(sorted(set(group.ranks))), own))
+    return replace(_links_of(of, file, "$"), groups=tuple(groups), at_once=of.at_once)
+
+
+def _links_of(of: _DescribedLinks, file: str, place: str) -> Network:
+    """A network without groups."""
+    if of.algorithm is not None and of.library is not None:
+        raise _invalid(file, f"give an `algorithm` or a `library`, not both - at `{place}`")
+    below = 1
+    for at, level in enumerate(of.levels):
+        if level.ranks % below or level.ranks == below:
+            raise _invalid(file, f"`ranks` has to be a multiple of the {below:,} below - at `{place}.levels[{at}]`")
+        below = level.ranks
+    return Network(
+        of.bandwidth, of.latency_ns, of.algorithm or "ring", of.library,
+        tuple(Efficiency(_KINDS[one.kind], one.over_bytes, one.times, one.low, one.high) for one in of.kinds),
+        tuple(NetworkLevel(one.ranks, one.bandwidth, one.latency_ns, one.algorithm, one.name) for one in of.levels),
+        tuple(AlgorithmRule(_KINDS[one.kind], one.over_bytes, one.algorithm) for one in of.algorithms),
+    )  # fmt: skip
+
+
+def described(network: Network) -> DescribedNetwork:
+    """A network as files have it; `read_network` gives the same network back."""
+    groups = tuple(DescribedGroup(**_plain_links(of.network), name=of.name, ranks=of.ranks) for of in network.groups)
+    return DescribedNetwork(**_plain_links(network), groups=groups, at_once=network.at_once)
+
+
+def network_dict(network: Network) -> dict[str, Any]:
+    """JSON-ready, in the form of a file of one network; what every command prints with `--json`."""
+    found: dict[str, Any] = msgspec.to_builtins(described(network))
+    return found
+
+
+def _plain_links(network: Network) -> dict[str, Any]:
+    return {
+        "bandwidth": network.bandwidth, "latency_ns": network.latency_ns, "library": network.library,
+        "algorithm": None if network.library is not None else network.algorithm,
+        "levels": tuple(
+            DescribedLevel(of.ranks, of.bandwidth, of.latency_ns, of.algorithm, of.name) for of in network.levels
+        ),
+        "algorithms": tuple(DescribedRule(_NAMES[of.kind], of.algorithm, of.over_bytes) for of in network.algorithms),
+        "kinds": tuple(
+            KindTimes(_NAMES[of.kind], of.over_bytes, of.times, of.low, of.high) for of in network.efficiency
+        ),
+    }  # fmt: skip
+
+
+def network_schema() -> dict[str, Any]:
+    """JSON Schema of the file; `schemas/network.schema.json` is this."""
+    (one, several), components = msgspec.json.schema_components(
+        [DescribedNetwork, NetworkFile], ref_template="#/$defs/{name}"
+    )
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Networks of etplus",
+        "anyOf": [several, one], "$defs": components,
+    }  # fmt: skip
+
+
+def write_networks(networks: Mapping[str, DescribedNetwork], path: str | os.PathLike[str]) -> None:
     """Write what `read_network` reads."""
     text = msgspec.json.format(msgspec.json.encode(NetworkFile(dict(networks)), order="deterministic"), indent=1)
     with open_output(path) as file:
@@ -146,7 +278,7 @@ def _samples(kinds: Mapping[str, Mapping[str, _Measured]], ranks: int) -> Iterab
             yield Sample(kind or 0, size, ranks, ms * 1e6, least_ms * 1e6)
 
 
-def fit_network(samples: list[Sample], library: str | None = "gloo") -> FittedNetwork:
+def fit_network(samples: list[Sample], library: Library | None = "gloo") -> DescribedNetwork:
     """Bandwidth and latency from all-reduces (else from the kind with the most bytes), and of each kind and class of
     size what it takes over the formula.
 
@@ -163,7 +295,7 @@ def fit_network(samples: list[Sample], library: str | None = "gloo") -> FittedNe
     kind = int(Type.ALL_REDUCE) if Type.ALL_REDUCE in sent else max(sent, key=lambda kind: sent[kind])
     mine = [sample for sample in samples if sample.kind == kind]
     mine = [sample for sample in mine if sample.size >= _LEAST_BYTES] or mine
-    unit = Network(1.0, library=_library(library))
+    unit = Network(1.0, library=library)
     step = Network(1e12, 1.0, library=unit.library)
     terms = np.array([[one.transfer_ns(of.kind, of.size, of.ranks) for one in (unit, step)] for of in mine], np.float64)
     took = np.array([sample.ns for sample in mine])
@@ -174,12 +306,11 @@ def fit_network(samples: list[Sample], library: str | None = "gloo") -> FittedNe
         formula = max(network.transfer_ns(sample.kind, sample.size, sample.ranks), 1)
         over = max((border for border in _CLASSES if sample.size > border), default=0)
         classes[sample.kind, over].append((sample.ns / formula, sample.least_ns / formula))
-    names = {int(kind): name for name, kind in _KINDS.items()}
     kinds = tuple(
-        KindTimes(names[kind], over, *(float(f"{value:.4g}") for value in _spread(found)))
+        KindTimes(_NAMES[kind], over, *(float(f"{value:.4g}") for value in _spread(found)))
         for (kind, over), found in sorted(classes.items())
     )
-    return FittedNetwork(float(f"{network.bandwidth:.6g}"), float(f"{latency:.6g}"), library, kinds)
+    return DescribedNetwork(float(f"{network.bandwidth:.6g}"), float(f"{latency:.6g}"), library=library, kinds=kinds)
 
 
 def _spread(found: list[tuple[float, float]]) -> tuple[float, float, float]:

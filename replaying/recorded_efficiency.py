@@ -30,10 +30,11 @@ def as_recorded(graph: ReplayGraph, network: Network) -> tuple[Network, list[str
         for communication in find_communications(trace)
         if trace.kind[communication.row] != GPU
     }
-    if names != {"gloo"} or network.efficiency:
+    if names != {"gloo"}:
         return network, []
-    if network.library is None and network.algorithm == "ring":
-        network = replace(network, library="gloo")
+    network = network.run_by("gloo")
+    if network.efficiency:
+        return network, []
     found = _late_kinds(graph)
     known = {of.kind for of in found}
     used = {communication.kind for trace in graph.traces for communication in find_communications(trace)}

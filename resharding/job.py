@@ -19,6 +19,7 @@ from ..replaying.constants import fit_constants
 from ..replaying.graph_building import build_graph
 from ..replaying.graph_replay import replay
 from ..replaying.network import Network
+from ..replaying.network_file import network_dict
 from ..replaying.rank_coupling import join_ranks
 from ..schemas.etplus.made_records import comms_of, edited
 from ..schemas.text.gc_control import gc_disabled
@@ -223,6 +224,7 @@ class Resharded:
             },
             "recorded": {name: getattr(self.derivation.recorded, name) for name in ("tp", "dp", "pp")},
             "step_ns": self.step_ns,
+            "network": network_dict(self.network),
             **({"sources": dict(self.sources)} if self._executed is not None else {}),
             "memory": [asdict(row) for row in self.memory],
             "rank_map": {str(rank): _ranges(ranks) for rank, ranks in self.rank_map.items()},
@@ -315,6 +317,7 @@ class Scaled:
                 str(rank): [[ranks[0], ranks[-1], len(self.traces) if len(ranks) > 1 else 1]]
                 for rank, ranks in self.rank_map.items()
             },
+            "network": None,
             "not_derived": [],
             "scaling": f"weak scaling: each of {self.layout.dp:,} ranks works on the samples of a recorded one",
         }

@@ -103,11 +103,12 @@ class _Builder:
     def __init__(
         self, derivation: Derivation, sizes: ResizedCalls, rank: int, network: Network, times: Mapping[int, int]
     ) -> None:
-        self.sizes, self.rank, self.network, self.times = sizes, rank, network, times
+        self.sizes, self.rank, self.times = sizes, rank, times
         self.layout: Layout = derivation.layout
         self.at = self.layout.coordinates(rank)
         self.source = derivation.model.trace
         self.on_gpu = len(self.source.gpu) > 0
+        self.network = network if self.on_gpu else network.run_by("gloo")
         self.nodes: list[MadeNode] = []
         self.runtime: list[Launch] = []
         self.edges: set[tuple[int, int, str]] = set()
@@ -306,7 +307,7 @@ class _Builder:
     def _run(self, item: CommOp, issue: int, own: Any, comm: dict[str, Any]) -> tuple[int, int]:
         """Run a communication on its stream, or on the thread of its backend; when it ends, and its id."""
         ran = item.kind if self.on_gpu else _GLOO.get(item.kind, item.kind)
-        dur = self.network.transfer_ns(_KINDS[ran].type, comm["bytes"], comm["group_size"])
+        dur = self._transfer_ns(item, _KINDS[ran].type, comm)
         if self.on_gpu:
             lane: tuple[Any, ...] = ("comm",)
             streams = [busy for of, busy in self.busy.items() if of[0] == "gpu"]
@@ -322,6 +323,12 @@ class _Builder:
         self.edges.add((issue, node.id, "thread_handoff"))
         self.busy[lane] = (begin + dur, node.id)
         return self.busy[lane]
+
+    def _transfer_ns(self, item: CommOp, kind: int, comm: dict[str, Any]) -> int:
+        """What a communication takes on the network."""
+        ranks = comm["pg_ranks"] if kind >= 0 else (self.rank, item.peer)
+        names = comm["pg_name"], comm["pg_desc"]
+        return self.network.transfer_ns(kind, comm["bytes"], ranks, group=names)
 
     def _issued(self, item: CommOp, tensor: list[Any], kind: str) -> dict[str, Any]:
         """Inputs of the call that issues a communication, in the order of its schema."""

@@ -38,6 +38,7 @@ class FoundComm:
         bytes: as in `message_bytes`, None if unknown.
         group: the process group as the trace names it.
         seq: the trace's own number, −1 for none.
+        described: what the process group is for, as its creator said ("tp"); "" where it is not recorded.
         start_ns: from when on its data can move, by the trace's clock: its start; of a message that the host sends
             that of the call, which writes to the socket before the recorded time begins.
     """
@@ -49,6 +50,7 @@ class FoundComm:
     group: Group
     seq: int
     start_ns: int
+    described: str = ""
 
     @property
     def understood(self) -> bool:
@@ -78,7 +80,7 @@ def find_communications(trace: Trace) -> Iterator[FoundComm]:
             row=row, kind=kind, peer=-1 if peer is None or not 0 <= peer < MAX_RANKS else peer,
             bytes=None if kind is None else message_bytes(comm, kind), group=group_of(comm, groups, world),
             seq=comm.seq if comm.seq is not None and 0 <= comm.seq < _MAX_SEQ else -1,
-            start_ns=int(min(trace.ts[row], trace.ts[sent])),
+            start_ns=int(min(trace.ts[row], trace.ts[sent])), described=comm.pg_desc or "",
         )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from support import SHARED
 
-__all__ = ["RankRun", "SetRun", "formula_alone", "peak_memory", "run_astra"]
+__all__ = ["RankRun", "SetRun", "formula_alone", "peak_memory", "run_astra", "run_config"]
 
 RUNNER = SHARED / "tools" / "astra-sim" / "run_astra.sh"
 _ROW = re.compile(r"^\d+\t(\d+)\t(\d+)\t(\d+)\t(\S+)\t(\S+)\t(\S+)$", re.MULTILINE)
@@ -104,3 +105,15 @@ def peak_memory(prefix: Path, ranks: int, folder: Path) -> tuple[list[float], li
         rank_, node, _, start, end, *_ = line.split("\t")
         times[int(rank_)][int(node)] = int(start), int(end)
     return peaks, times
+
+
+def run_config(prefix: Path) -> list[int]:
+    """Run a set by the script that `convert` writes beside it; the last end of each rank, ns."""
+    simulator = str(RUNNER.with_name("AstraSim_Analytical_Congestion_Unaware"))
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "ASTRA_SIM": simulator, "ASTRA_TL": f"{folder}/times.tsv"}
+        script = f"{prefix}.run.sh"
+        run = subprocess.run(["sh", script], capture_output=True, check=True, text=True, env=environment, timeout=120)
+    rows = re.findall(r"^TLSUM (\d+) (\d+) (\d+) (\d+) (\d+)", run.stderr, re.MULTILINE)
+    assert rows and all(nodes == done for _, nodes, _, done, _ in rows), run.stderr
+    return [int(last) for *_, last in rows]

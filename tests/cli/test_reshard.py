@@ -101,7 +101,9 @@ def test_texts(tmp_path: Path) -> None:
 def test_all_ranks_are_written_up_to_64(
     options: str, ranks: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write(_job: Any, found: list[int], output: str, to: str | None, report: dict[str, Any]) -> list[str]:
+    def write(
+        _job: Any, found: list[int], output: str, to: str | None, report: dict[str, Any], _network: Any
+    ) -> list[str]:
         asked.append((found, output, to, "written" in report))
         return ["x"] * len(found)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from astra_sim import RUNNER, run_astra
 from etplus.converters.astra_config import write_astra_config
+from etplus.converters.astra_links import astra_links
 from etplus.converters.convert import convert
 from etplus.linker import link
 from etplus.replaying.network import Network
@@ -29,7 +30,7 @@ def test_what_the_files_say(
     network: Network, topology: str, bandwidth: float, latency: int, exchange: str, tmp_path: Path
 ) -> None:
     """Bandwidth a link in 2^30 bytes a second."""
-    files, notes = write_astra_config(str(tmp_path / "job"), network, 4, groups=False)
+    files, notes = write_astra_config(str(tmp_path / "job"), network, astra_links(network, 4), groups=False)
     assert [Path(file).name for file in files] == [
         "job.network.yml",
         "job.system.json",

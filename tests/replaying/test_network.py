@@ -278,11 +278,14 @@ def test_prices_of_what_a_trace_says(
     kind: int | None, size: int | None, group: Any, own: int | None, world: int | None, ranks: int | None, wanted: int
 ) -> None:
     comm = None if own is None else SimpleNamespace(group_size=own)
-    trace: Any = SimpleNamespace(comm={0: comm} if comm else {}, world_size=world)
-    found: Any = SimpleNamespace(kind=kind, bytes=size, group=group, row=0)
-    assert price(Network(1.0, 1), trace, found, ranks) == wanted
+    trace: Any = SimpleNamespace(comm={0: comm} if comm else {}, world_size=world, rank=None)
+    found: Any = SimpleNamespace(kind=kind, bytes=size, group=group, row=0, peer=-1)
+    assert price(Network(1.0, 1), trace, found, None if ranks is None else range(ranks)) == wanted
     if wanted > 100:
-        assert price(Network(1e-9, 1), trace, SimpleNamespace(**{**vars(found), "bytes": 2**60}), ranks) == MAX_NS
+        assert (
+            price(Network(1e-9, 1), trace, SimpleNamespace(**{**vars(found), "bytes": 2**60}), ranks and range(ranks))
+            == MAX_NS
+        )
 
 
 def test_coupled_ranks_take_the_largest_price() -> None:

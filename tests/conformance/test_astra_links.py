@@ -1,0 +1,104 @@
+"""What ASTRA-sim takes for single communications on networks of levels: what `AstraLinks` and the network say."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from astra_sim import RUNNER, run_config
+from etplus.converters.astra_config import write_astra_config
+from etplus.converters.astra_links import astra_links
+from etplus.replaying.network import Network
+from etplus.replaying.network_description import AlgorithmRule, NetworkLevel
+from etplus.schemas.chakra import et_def_pb2 as pb
+from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
+from google.protobuf.internal.encoder import _VarintBytes  # type: ignore[attr-defined]
+
+SIZE = 8_000_000
+NODES = Network(1.0, 50_000.0, levels=(NetworkLevel(4, 10.0, 1000.0),))
+NETWORKS = {
+    "one level": Network(2.0, 30_000.0),
+    "nodes": NODES,
+    "three levels": Network(1.0, 50_000.0, levels=(NetworkLevel(2, 20.0, 500.0), NetworkLevel(4, 5.0, 3000.0))),
+    "direct in nodes": Network(1.0, 50_000.0, levels=(NetworkLevel(4, 10.0, 1000.0, "direct"),)),
+    "direct": Network(1.0, 50_000.0, "direct"),
+    "halving-doubling": Network(1.0, 50_000.0, "halving-doubling", levels=(NetworkLevel(4, 10.0, 1000.0, "ring"),)),
+    "exchanges direct": Network(1.0, 50_000.0, algorithms=(AlgorithmRule(Type.ALL_TO_ALL, 0, "direct"),)),
+}
+GROUPS: tuple[tuple[int, ...], ...] = ((0, 1, 2, 3), (0, 4), (0, 2), (1, 2, 3), (0, 1, 4, 5), (0, 5))
+
+
+def attribute(name: str, field: str, value: Any) -> pb.AttributeProto:
+    made = pb.AttributeProto(name=name)
+    setattr(made, field, value)
+    return made
+
+
+def write_set(prefix: Path, ranks: int, kind: int, size: int, members: tuple[int, ...]) -> None:
+    """A set in which some ranks run one collective after a computation of no time."""
+    for rank in range(ranks):
+        nodes = [pb.Node(id=1, name="begin", type=pb.COMP_NODE)]
+        if rank in members:
+            comm = pb.Node(id=2, name="communicate", type=pb.COMM_COLL_NODE, data_deps=[1])
+            comm.attr.extend([attribute("comm_type", "int64_val", kind), attribute("comm_size", "int64_val", size)])
+            if len(members) < ranks:
+                comm.attr.append(attribute("pg_name", "string_val", "1"))
+            nodes.append(comm)
+        for node in nodes:
+            node.attr.append(attribute("is_cpu_op", "bool_val", False))
+        parts = [pb.GlobalMetadata(version="1"), *nodes]
+        text = b"".join(_VarintBytes(part.ByteSize()) + part.SerializeToString() for part in parts)
+        prefix.with_name(f"{prefix.name}.{rank}.et").write_bytes(text)
+    if len(members) < ranks:
+        prefix.with_name(f"{prefix.name}.comm_groups.json").write_text(f'{{"1": {list(members)}}}')
+
+
+def simulated_ns(folder: Path, network: Network, ranks: int, kind: int, size: int, members: tuple[int, ...]) -> int:
+    if not os.access(RUNNER, os.X_OK):
+        pytest.skip(f"no {RUNNER}: ASTRA-sim is not at hand")
+    prefix = folder / "one"
+    write_set(prefix, ranks, kind, size, members)
+    write_astra_config(str(prefix), network, astra_links(network, ranks), groups=len(members) < ranks)
+    return max(run_config(prefix))
+
+
+@pytest.mark.parametrize("kind", [Type.ALL_REDUCE, Type.ALL_GATHER, Type.REDUCE_SCATTER, Type.ALL_TO_ALL])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_collectives_of_all_ranks(name: str, kind: int, tmp_path: Path) -> None:
+    """As the network says, levels and all."""
+    network = NETWORKS[name]
+    found = simulated_ns(tmp_path, network, 8, kind, SIZE, tuple(range(8)))
+    links = astra_links(network, 8)
+    assert found == pytest.approx(links.transfer_ns(kind, SIZE, range(8)), rel=1e-3)
+    if name != "exchanges direct" or kind != Type.ALL_TO_ALL:
+        assert found == pytest.approx(network.transfer_ns(kind, SIZE, 8), rel=1e-3)
+
+
+@pytest.mark.parametrize("members", GROUPS)
+@pytest.mark.parametrize("name", ["nodes", "three levels", "direct in nodes"])
+def test_collectives_of_process_groups(name: str, members: tuple[int, ...], tmp_path: Path) -> None:
+    """On a ring, in steps of the slowest link."""
+    network = NETWORKS[name]
+    links = astra_links(network, 8)
+    for kind in (Type.ALL_REDUCE, Type.ALL_GATHER, Type.REDUCE_SCATTER, Type.ALL_TO_ALL):
+        found = simulated_ns(tmp_path, network, 8, kind, SIZE, members)
+        assert found == pytest.approx(links.transfer_ns(kind, SIZE, members), rel=1e-3)
+        wanted = network.transfer_ns(kind, SIZE, members)
+        sized = simulated_ns(tmp_path, network, 8, kind, links.size_of(kind, members, wanted), members)
+        assert sized == pytest.approx(wanted, rel=1e-3)
+
+
+def test_what_cannot_be_expressed_is_said() -> None:
+    rule = AlgorithmRule(Type.ALL_REDUCE, 1 << 20, "tree")
+    network = Network(1.0, library="nccl", levels=(NetworkLevel(4, 10.0),), algorithms=(rule,), at_once=2)
+    assert astra_links(network, 6).unsaid == (
+        "levels that 6 ranks do not fill evenly (one dimension is written)",
+        "the algorithms of nccl (collectives run on rings)",
+        "trees (collectives run on rings)",
+        "algorithms by size",
+        "2 collectives at once (a rank runs one)",
+    )
+    assert not astra_links(NODES, 8).unsaid and len(astra_links(NODES, 8).dimensions) == 2
+    assert [of.ranks for of in astra_links(NODES, 4).dimensions] == [4]
