@@ -17,10 +17,10 @@ from plain_chakra import COLL, COMP, read_plain
 from random_step import digest, random_step
 
 WRITTEN = [
-    "cd0b8715", "a0daf9cd", "7a26a817", "50e5b035", "49a53779", "ce97bc19", "246945bb", "fc0cafa3",
+    "f69eb9da", "e8a9870d", "7a26a817", "50d2667b", "49a53779", "ce97bc19", "daa9d90c", "fc0cafa3",
 ]  # fmt: skip
 ROOFLINE = [
-    "f2588245", "fcae28d8", "f7de9d71", "17639f98", "74d30251", "4e5b94fe", "2ead4a72", "3733dafe",
+    "f2d13d92", "9defcb5a", "f7de9d71", "007ba6c6", "74d30251", "4e5b94fe", "860888aa", "3733dafe",
 ]  # fmt: skip
 
 
