@@ -236,6 +236,7 @@ def network_schema() -> dict[str, Any]:
     )
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Networks of etplus",
+        "description": "One network, or several by name: what --network takes, and etplus fit --network writes.",
         "anyOf": [several, one], "$defs": components,
     }  # fmt: skip
 

@@ -6,14 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from etplus.replaying.collective_times import LevelSpan, collective_ns
 from etplus.replaying.network import Network, parse_network
 from etplus.replaying.network_description import AlgorithmRule, Efficiency, GroupNetwork, NetworkLevel
-from etplus.replaying.network_file import described, network_dict, read_network, write_networks
+from etplus.replaying.network_file import described, network_dict, network_schema, read_network, write_networks
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from etplus.schemas.comm_types import SEND
-from support import SHARED, call, run
+from support import ROOT, SHARED, call, run
 
 WHOLE = Network(
     2.5, 20_000.0, "direct",
@@ -30,6 +31,16 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert parse_network(f"{tmp_path / 'two.json'}#a") == WHOLE
     (tmp_path / "one.json").write_text(json.dumps(network_dict(WHOLE)))
     assert read_network(tmp_path / "one.json") == WHOLE
+
+
+def test_the_published_schema_is_that_of_the_code(tmp_path: Path) -> None:
+    published = json.loads((ROOT / "schemas" / "network.schema.json").read_bytes())
+    assert published == json.loads(json.dumps(network_schema()))
+    valid = jsonschema_rs.Draft202012Validator(published).is_valid
+    write_networks({"a": described(WHOLE)}, tmp_path / "some.json")
+    for document in (network_dict(WHOLE), json.loads((tmp_path / "some.json").read_bytes())):
+        assert valid(document)
+    assert not valid({"bandwidth": "fast"}) and not valid({"bandwidht": 1})
 
 
 def test_yaml_is_json(tmp_path: Path) -> None:
