@@ -183,7 +183,7 @@ def test_a_kernel_without_metadata_is_found_by_both() -> None:
 
 
 MADE = [
-    "ea839cf7", "a7f0bc85", "4829763e", "1701ef75", "af9658da", "0db9c2a0", "fd556d8e", "cc4edc6a",
+    "c8e8a07e", "d8a7453b", "c4f4778d", "c9fd4b55", "e133a5b8", "396a272f", "c4fd8e65", "6decd698",
 ]  # fmt: skip
 
 

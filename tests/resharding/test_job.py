@@ -81,7 +81,7 @@ def test_ranks_that_are_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.rank_map == {0: [0, 2, 4], 1: [1, 3]} and Scaled(sources, Layout()).rank_map == {0: [0]}
     assert found.to_dict() == {
         "layout": {"tp": 1, "dp": 5, "pp": 1, "zero": 0, "ranks": 5}, "recorded": {"tp": 1, "dp": 2, "pp": 1},
-        "rank_map": {"0": [[0, 4, 2]], "1": [[1, 3, 2]]}, "not_derived": [],
+        "rank_map": {"0": [[0, 4, 2]], "1": [[1, 3, 2]]}, "not_derived": [], "network": None,
         "scaling": "weak scaling: each of 5 ranks works on the samples of a recorded one",
     }  # fmt: skip
     assert Scaled(sources, Layout(dp=3)).to_dict()["rank_map"] == {"0": [[0, 2, 2]], "1": [[1, 1, 1]]}
