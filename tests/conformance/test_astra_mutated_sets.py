@@ -25,7 +25,7 @@ from test_astra_broken_sets import STRICTER as STRICTER_OF_ANY_SET
 
 JOBS_OF = {"made fsdp": 4, "made pipeline": 2, "made moe": 4, "block.pp2": 2, "block.fsdp-tp4": 4}
 """Sets, and how many ranks they have."""
-SEEDS = range(2)
+SEEDS = range(1)
 STRICTER = {
     **STRICTER_OF_ANY_SET,
     "message": "a send that nobody receives ends all the same",
