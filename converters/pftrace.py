@@ -14,9 +14,10 @@ import orjson
 
 from ..analysis.counters import Counter, counters
 from ..schemas.kineto.event_form import arguments, category, decoded
-from ..schemas.perfetto.packet_bytes import delimited_field, field_tags, varint_bytes
+from ..schemas.perfetto.packet_bytes import field_tags
 from ..schemas.perfetto.packets import CATEGORIES, COMPUTE, protos
 from ..schemas.text.files import open_output
+from ..schemas.wire_format import delimited_field, varint_bytes
 from ..trace.columns import lists_by
 from ..trace.conventions import EDGE_KINDS
 from ..trace.index import Row
@@ -40,7 +41,9 @@ _LONGEST_KEPT, _ANNOTATIONS_KEPT = 4096, 100_000
 """Encoded lists are kept up to this size each, and this many of them."""
 _SCALARS = ((bool, "bool_value"), (int, "int_value"), (float, "double_value"), (str, "string_value"))
 
-
+_WRITTEN = ("TracePacket", "TrackEvent", "DebugAnnotation", "GpuRenderStageEvent", "GpuRenderStageEvent.ExtraData")
+"""Messages that are written as bytes."""
+_TYPES = ("SLICE_BEGIN", "SLICE_END", "INSTANT", "COUNTER")
 _NO_FLOWS = "edges left out, which are neither launches nor dependencies within CUDA graphs"
 
 
@@ -72,35 +75,6 @@ def write_pftrace(traces: Mapping[int, Trace], path: str) -> Conversion:
     return Conversion((path,), nodes, Counts({_NO_FLOWS: left_out} if left_out else {}), notes)
 
 
-class _Tags:
-    """Tags of the fields of packets that are written as bytes."""
-
-    def __init__(self) -> None:
-        trace, packet, event = (field_tags(name) for name in ("Trace", "TracePacket", "TrackEvent"))
-        stage, extra = field_tags("GpuRenderStageEvent"), field_tags("GpuRenderStageEvent.ExtraData")
-        annotation = field_tags("DebugAnnotation")
-        self.packet, self.timestamp, self.sequence = (
-            trace["packet"], packet["timestamp"], packet["trusted_packet_sequence_id"],
-        )  # fmt: skip
-        self.interned, self.event, self.stage = (
-            packet["interned_data"], packet["track_event"], packet["gpu_render_stage_event"],
-        )  # fmt: skip
-        self.needed = packet["sequence_flags"] + varint_bytes(_NEEDED)
-        self.category, self.name, self.track = event["category_iids"], event["name_iid"], event["track_uuid"]
-        kinds = protos().TrackEvent
-        self.begin, self.end, self.instant, self.counter = (
-            event["type"] + varint_bytes(kind)
-            for kind in (kinds.TYPE_SLICE_BEGIN, kinds.TYPE_SLICE_END, kinds.TYPE_INSTANT, kinds.TYPE_COUNTER)
-        )
-        self.value, self.flow, self.flow_end = (
-            event["double_counter_value"], event["flow_ids"], event["terminating_flow_ids"],
-        )  # fmt: skip
-        self.annotation, self.annotation_name, self.annotation_int = (
-            event["debug_annotations"], annotation["name_iid"], annotation["int_value"],
-        )  # fmt: skip
-        self.stage_fields, self.extra_name, self.extra_value = stage, extra["name"], extra["value"]
-
-
 @dataclass
 class _Writer:
     """Writes one rank as one sequence of packets; names are interned in the packet that has them first."""
@@ -111,11 +85,17 @@ class _Writer:
     iids: dict[tuple[str, str], int] = field(default_factory=dict)
     heads: dict[str, tuple[int, bytes]] = field(default_factory=dict)
     annotations: dict[tuple[int, bytes | str], bytes] = field(default_factory=dict)
+    fresh: Any = None
+    """Names that the next packet of `_put_bytes` defines."""
 
     def __post_init__(self) -> None:
-        self.tags = _Tags()
-        self.sequence = self.tags.sequence + varint_bytes(self.process.rank + 1)
-        self.fresh: Any = None  # names that the next packet of `_put_bytes` defines
+        self.packet_tags, self.event_tags, self.note_tags, self.stage_tags, self.extra_tags = map(field_tags, _WRITTEN)
+        self.frame = field_tags("Trace")["packet"]
+        self.sequence = self.packet_tags["trusted_packet_sequence_id"] + varint_bytes(self.process.rank + 1)
+        self.needed = self.packet_tags["sequence_flags"] + varint_bytes(_NEEDED)
+        self.begin, self.end, self.instant, self.counter = (
+            self.event_tags["type"] + varint_bytes(protos().TrackEvent.Type.Value(f"TYPE_{kind}")) for kind in _TYPES
+        )
         self.trace, self.rank = self.process.trace, self.process.rank
         self.base_ns = self.trace.base_time_ns
         launch, graph = (self.trace.edges_of(kind)[:, :2] for kind in ("launch", "graph"))
@@ -155,17 +135,17 @@ class _Writer:
 
     def _put_bytes(self, ts: int, event: bytes = b"", stage: bytes = b"") -> None:
         """Write a packet of one track event or render stage, with the names that are new in it."""
-        tags = self.tags
-        packet = tags.timestamp + varint_bytes(self.base_ns + ts) + self.sequence
+        tags = self.packet_tags
+        packet = tags["timestamp"] + varint_bytes(self.base_ns + ts) + self.sequence
         if event:
-            packet += delimited_field(tags.event, event)
+            packet += delimited_field(tags["track_event"], event)
         if self.fresh is not None:
-            packet += delimited_field(tags.interned, self.fresh.SerializeToString(deterministic=True))
+            packet += delimited_field(tags["interned_data"], self.fresh.SerializeToString(deterministic=True))
             self.fresh = None
-        packet += tags.needed
+        packet += self.needed
         if stage:
-            packet += delimited_field(tags.stage, stage)
-        self.file.write(delimited_field(tags.packet, packet))
+            packet += delimited_field(tags["gpu_render_stage_event"], stage)
+        self.file.write(delimited_field(self.frame, packet))
 
     def _iid(self, kind: str, name: str, **more: Any) -> int:
         """The id of an interned name, which the next packet defines if it is new."""
@@ -236,26 +216,26 @@ class _Writer:
         return f"GPU {self._gpu(row)} stream {self.trace.stream[row]}"
 
     def _slice(self, row: int, ts: int, track: int, args: dict[str, Any]) -> None:
-        tags, trace = self.tags, self.trace
-        event = tags.category + varint_bytes(self._iid("event_categories", category(trace, Row(row))))
+        tags, trace = self.event_tags, self.trace
+        event = tags["category_iids"] + varint_bytes(self._iid("event_categories", category(trace, Row(row))))
         name = varint_bytes(self._iid("event_names", trace.name_of(Row(row))))
         for key, value in args.items():
             head = self.heads.get(key) or self._head_of(key)
             if type(value) is int and -(2**63) <= value < 2**63:
                 number = varint_bytes(value)
-                event += tags.annotation + varint_bytes(len(head[1]) + len(number)) + head[1] + number
+                event += tags["debug_annotations"] + varint_bytes(len(head[1]) + len(number)) + head[1] + number
             else:
                 event += self._annotation(head[0], value)
-        event += tags.begin + tags.name + name + tags.track + varint_bytes(track)
+        event += self.begin + tags["name_iid"] + name + tags["track_uuid"] + varint_bytes(track)
         for target in self.launched.get(row, ()):
-            event += tags.flow + self._event_id(target).to_bytes(8, "little")
+            event += tags["flow_ids"] + self._event_id(target).to_bytes(8, "little")
         self._put_bytes(ts, event)
 
     def _head_of(self, name: str) -> tuple[int, bytes]:
         """Id of an argument's name, and what its debug annotation begins with if it is an integer."""
         iid = self._iid("debug_annotation_names", name)
-        tags = self.tags
-        self.heads[name] = iid, tags.annotation_name + varint_bytes(iid) + tags.annotation_int
+        tags = self.note_tags
+        self.heads[name] = iid, tags["name_iid"] + varint_bytes(iid) + tags["int_value"]
         return self.heads[name]
 
     def _annotation(self, name_iid: int, value: Any) -> bytes:
@@ -274,10 +254,10 @@ class _Writer:
     def _close(self, track: int, waiting: list[int], until: int | None) -> None:
         """End the slices of a track that have ended by a time, all of them by None; `waiting` are their ends."""
         while waiting and (until is None or waiting[-1] <= until):
-            self._put_bytes(waiting.pop(), self.tags.end + self.tags.track + varint_bytes(track))
+            self._put_bytes(waiting.pop(), self.end + self.event_tags["track_uuid"] + varint_bytes(track))
 
     def _stage(self, row: int, ts: int, args: dict[str, Any]) -> None:
-        trace, tags = self.trace, self.tags.stage_fields
+        trace, tags = self.trace, self.stage_tags
         kind = _STAGES.get(trace.categories[trace.category[row]], "Kernel")
         lane = f"[{max(int(trace.stream[row]), 0):03d}] stream {trace.stream[row]}"
         stage_iid = self._iid("gpu_specifications", kind, category=COMPUTE * (kind == "Kernel"))
@@ -296,16 +276,20 @@ class _Writer:
 
     def _extra(self, name: str, value: Any) -> bytes:
         text = value.encode() if isinstance(value, str) else orjson.dumps(value)
-        named = delimited_field(self.tags.extra_name, _FIELDS.get(name, name).encode())
-        return delimited_field(
-            self.tags.stage_fields["extra_data"], named + delimited_field(self.tags.extra_value, text)
-        )
+        content = delimited_field(self.extra_tags["name"], _FIELDS.get(name, name).encode())
+        content += delimited_field(self.extra_tags["value"], text)
+        return delimited_field(self.stage_tags["extra_data"], content)
 
     def _arrival(self, row: int, ts: int) -> None:
         """Where the flow of a GPU event's launch ends."""
-        tags, track = self.tags, self._stream_uuid(int(self.trace.stream_lane[row]))
-        event = tags.instant + tags.name + varint_bytes(self._iid("event_names", self.trace.name_of(Row(row))))
-        event += tags.track + varint_bytes(track) + tags.flow_end + self._event_id(row).to_bytes(8, "little")
+        tags, track = self.event_tags, self._stream_uuid(int(self.trace.stream_lane[row]))
+        event = self.instant + tags["name_iid"] + varint_bytes(self._iid("event_names", self.trace.name_of(Row(row))))
+        event += (
+            tags["track_uuid"]
+            + varint_bytes(track)
+            + tags["terminating_flow_ids"]
+            + self._event_id(row).to_bytes(8, "little")
+        )
         self.flows += 1
         self._put_bytes(ts, event)
 
@@ -315,9 +299,10 @@ class _Writer:
         packet.track_descriptor.name = f"GPU {self._number(counter.device)} {counter.name}"
         packet.track_descriptor.counter.unit_name = counter.unit
         self._put(packet)
-        end = self.tags.counter + self.tags.track + varint_bytes(track) + self.tags.value
+        tags = self.event_tags
+        head = self.counter + tags["track_uuid"] + varint_bytes(track) + tags["double_counter_value"]
         for at, value in zip(counter.ts.tolist(), counter.values.tolist(), strict=True):
-            self._put_bytes(at, end + struct.pack("<d", value))
+            self._put_bytes(at, head + struct.pack("<d", value))
 
 
 def _set(annotation: Any, value: Any) -> None:

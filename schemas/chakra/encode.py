@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from ...trace.columns import IntColumn
 from ...trace.errors import ConvertError
+from ..wire_format import varint_bytes
 from .et_def_pb2 import AttributeProto, IOInfo, Node
 
 MAX_MESSAGE_BYTES = 16 << 20
@@ -145,12 +146,7 @@ class _Lengths(dict[int, bytes]):
     """Encoded lengths, each made when it is asked for first."""
 
     def __missing__(self, length: int) -> bytes:
-        varint, rest = bytearray(), length
-        while rest >= _MORE:
-            varint.append(rest & (_MORE - 1) | _MORE)
-            rest >>= _BITS
-        varint.append(rest)
-        return self.setdefault(length, bytes(varint))
+        return self.setdefault(length, varint_bytes(length))
 
 
 _LENGTHS = _Lengths()

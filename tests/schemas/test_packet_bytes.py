@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from etplus.schemas.perfetto.packet_bytes import delimited_field, field_tags, varint_bytes
+from etplus.schemas.perfetto.packet_bytes import field_tags
+from etplus.schemas.wire_format import delimited_field, varint_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 
