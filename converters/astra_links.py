@@ -117,9 +117,8 @@ def astra_links(network: Network, ranks: int) -> AstraLinks:
     spans, unsaid = network.spans(ranks), list[str]()
     if prod(span.ranks for span in spans) != ranks and ranks > 1:
         unsaid.append(f"levels that {ranks:,} ranks do not fill evenly (one dimension is written)")
-        spans = [LevelSpan(ranks, network.bandwidth, network.latency_ns, network.algorithm)]
-    if not spans:
-        spans = [LevelSpan(max(ranks, 1), network.bandwidth, network.latency_ns, network.algorithm)]
+        spans = []
+    spans = spans or [LevelSpan(max(ranks, 1), network.bandwidth, network.latency_ns, network.algorithm)]
     if network.library is not None:
         spans = [span._replace(algorithm="ring") for span in spans]
         unsaid.append(f"the algorithms of {network.library} (collectives run on rings)")

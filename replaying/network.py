@@ -1,7 +1,7 @@
 """Another network: what communications would take on it, by algorithm, kind, size and number of ranks.
 
-One description (`Network`; as a file: `network_file`) for the replay, `etplus reshard`, `etplus check` and the files of
-ASTRA-sim that `etplus convert` writes: levels with the bandwidth and latency of a rank's links, the algorithms of
+One description (`Network`; as a file: `network_file`) for the replay, `etplus reshard` and the files of ASTRA-sim
+that `etplus convert` writes: levels with the bandwidth and latency of a rank's links, the algorithms of
 collectives or the library that runs them (`collective_times`), by kind and class of size what they take over the
 formula, measured, and process groups that differ. Messages take S/B + L. Communications of GPUs do not slow each other
 down; those of the host share the links of their ranks (`shared_links`), on all levels alike.

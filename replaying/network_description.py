@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -193,13 +193,12 @@ class Network:
 
     def algorithm_of(self, kind: int, size: int) -> Algorithm | None:
         """What is said of the algorithm of collectives of a kind and size, None for nothing."""
-        known = [of for of in self.algorithms if of.kind == kind and (size > of.over_bytes or not of.over_bytes)]
-        return max(known, key=lambda of: of.over_bytes).algorithm if known else None
+        found = _of_class(self.algorithms, kind, size)
+        return None if found is None else found.algorithm
 
     def efficiency_of(self, kind: int, size: int) -> Efficiency | None:
         """What is said of communications of a kind (SEND for messages) and size, None for nothing."""
-        known = [of for of in self.efficiency if of.kind == kind and (size > of.over_bytes or not of.over_bytes)]
-        return max(known, key=lambda of: of.over_bytes, default=None)
+        return _of_class(self.efficiency, kind, size)
 
     def at(self, end: Literal["low", "high"]) -> Network:
         """The network on which communications take the least, or the most, that they may."""
@@ -238,6 +237,15 @@ class Network:
         if self.at_once is not None:
             parts.append(f"{self.at_once} at once")
         return "; ".join(parts)
+
+
+_Classed = TypeVar("_Classed", Efficiency, AlgorithmRule)
+
+
+def _of_class(said: Sequence[_Classed], kind: int, size: int) -> _Classed | None:
+    """What is said of a kind's class of size: of those over fewer bytes the one over the most."""
+    known = [of for of in said if of.kind == kind and (size > of.over_bytes or not of.over_bytes)]
+    return max(known, key=lambda of: of.over_bytes, default=None)
 
 
 def _kind_name(kind: int) -> str:

@@ -36,10 +36,7 @@ _NAMES: dict[int, Any] = {int(kind): name for name, kind in _KINDS.items()}
 CollectiveKind = Literal[
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter", "barrier"
 ]
-CommunicationKind = Literal[
-    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter", "barrier",
-    "message",
-]  # fmt: skip
+CommunicationKind = Literal[CollectiveKind, "message"]
 Bandwidth = Annotated[float, Meta(ge=1e-9, le=1e9, description="GB/s (10^9 bytes) of a rank in one direction")]
 Latency = Annotated[float, Meta(ge=0, le=1e9, description="ns of a step")]
 Ratio = Annotated[float, Meta(gt=0, le=1e9)]
@@ -210,7 +207,7 @@ def described(network: Network) -> DescribedNetwork:
 
 
 def network_dict(network: Network) -> dict[str, Any]:
-    """JSON-ready, in the form of a file of one network; what every command prints with `--json`."""
+    """JSON-ready, in the form of a file of one network."""
     found: dict[str, Any] = msgspec.to_builtins(described(network))
     return found
 
