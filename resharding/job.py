@@ -371,16 +371,17 @@ def reshard(
             f"{first.file}: the step has no backward pass; of inference only --tp is derived (replicas, --dp, do not"
             " communicate)"
         )
-    stages = None
-    if pipeline is not None:
-        stages = tuple(bisect(pipeline.begins, unit.forward[0].row) for unit in structure.units)
     chosen = make_plan(structure, was.tp) if plan is None else plan_from_dict(plan, structure)
+    if pipeline is None:
+        stages = None
+        others = (given[k] for k in range(1, len(given)))
+        ranks = [own_rank(structure, step), *(other_rank(one, step, structure) for one in others)]
+    else:
+        stages = tuple(bisect(pipeline.begins, unit.forward[0].row) for unit in structure.units)
+        dropped = pipeline.dropped
+        ranks = [other_rank(one, step, structure, dropped.get(one.rank or 0, frozenset())) for one in given]
     if plan is None and layout.pp == was.pp:
         chosen = replace(chosen, stages=stages)
-    dropped = pipeline.dropped if pipeline is not None else {}
-    others = (given[k] for k in range(1 if structure.trace is first else 0, len(given)))
-    ranks = [other_rank(trace, step, structure, dropped.get(trace.rank or 0, frozenset())) for trace in others]
-    ranks = [own_rank(structure, step), *ranks] if pipeline is None else ranks
     derivation = Derivation(structure, chosen, layout, was)
     return Resharded(derivation, network or _NETWORK, model, measured, tuple(ranks), stages)
 

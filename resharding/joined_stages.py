@@ -16,7 +16,7 @@ from ..trace.errors import UsageError
 from ..trace.index import Row
 from ..trace.trace import Trace
 from .layout import Layout
-from .stage_steps import StageStep, read_stage
+from .stage_steps import StageStep, identify, read_stage
 from .step_calls import Call, is_tensor, tensor_values
 
 _SIDES = "inputs", "outputs"
@@ -110,7 +110,7 @@ def _joined_tensors(stages: Sequence[StageStep]) -> dict[int, int]:
                     f" sends {sum(counts[0])}; give traces of the same step"
                 )
             for one, other in zip(chain.from_iterable(sent), chain.from_iterable(received), strict=True):
-                same |= dict(zip(other.tensor[:2], one.tensor[:2], strict=True))
+                identify(other.tensor, one.tensor, same)
     return same
 
 
@@ -209,7 +209,7 @@ def _unite(parts: Sequence[Sequence[_StageCall]], same: dict[int, int]) -> None:
     first = list(tensor_values(parts[0][0].sides.get("outputs")))
     for calls in parts[1:]:
         for value, other in zip(first, tensor_values(calls[0].sides.get("outputs")), strict=False):
-            same |= {new: old for new, old in zip(other[:2], value[:2], strict=True) if new != old}
+            identify(other, value, same)
 
 
 def _on_longer_lists(

@@ -114,7 +114,7 @@ def own_rank(model: Model, step: int | None = None) -> RecordedRank:
     return RecordedRank(model.trace, step, model.step, {call.row for call in model.left_out})
 
 
-def other_rank(trace: Trace, step: int | None, model: Model, left_out: Set[int]) -> RecordedRank:
+def other_rank(trace: Trace, step: int | None, model: Model, left_out: Set[int] = frozenset()) -> RecordedRank:
     """Another rank of the same job.
 
     Args:

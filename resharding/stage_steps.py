@@ -326,7 +326,7 @@ def _add_in_place(call: Call, arrived: set[int], same: dict[int, int]) -> None:
         if child.name == SUM.name and values and values[0][0] in arrived:
             child.name, child.schema = SUM_IN_PLACE
             for made in tensor_values(child.record.get("outputs")):
-                same |= dict(zip(made[:2], values[0][:2], strict=True))
+                identify(made, values[0], same)
 
 
 def _joins(call: Call, parts: int) -> bool:
@@ -351,8 +351,13 @@ def _without(calls: Sequence[Call], leaves: Callable[[Call], bool], found: Stage
         for one in call.walk():
             given, made = (list(tensor_values(one.record.get(side))) for side in ("inputs", "outputs"))
             if one.name in _DETACHES and given and made:
-                found.same |= {new: old for new, old in zip(made[0][:2], given[0][:2], strict=True) if new != old}
+                identify(made[0], given[0], found.same)
     return kept
+
+
+def identify(tensor: list[Any], other: list[Any], same: dict[int, int]) -> None:
+    """Number and storage of a tensor stand for those of another one."""
+    same |= {new: old for new, old in zip(tensor[:2], other[:2], strict=True) if new != old}
 
 
 def _taken(calls: Sequence[Call]) -> set[int]:

@@ -416,7 +416,7 @@ def find_buffers(
     """
     written = _written(forward)
     found, frozen = list[Buffer](), list[Buffer]()
-    of_layers = _frozen_weights(walked(forward))
+    of_layers = _weights_of_layers(walked(forward))
     made = {
         number for call in walked(forward)
         for number in set(call.tensor_ids("outputs")) - set(call.tensor_ids("inputs"))
@@ -447,12 +447,13 @@ def unreached_weights(passes: Sequence[tuple[Sequence[Call], Sequence[Call]]], w
     forward = [call for part, _ in passes for call in walked(part)]
     if not reached:
         return set()
-    unreached = _frozen_weights(call for call in forward if call.sequence >= 0 and call.sequence not in reached)
-    others = _frozen_weights(call for call in forward if call.sequence in reached)
-    return unreached & set(outside_tensors(forward)) - others - set(weights.by_storage)
+    unreached = _weights_of_layers(call for call in forward if call.sequence >= 0 and call.sequence not in reached)
+    unreached -= _weights_of_layers(call for call in forward if call.sequence in reached)
+    unreached -= set(weights.by_storage)
+    return unreached & set(outside_tensors(forward)) if unreached else unreached
 
 
-def _frozen_weights(calls: Iterable[Call]) -> set[int]:
+def _weights_of_layers(calls: Iterable[Call]) -> set[int]:
     """Storages of the weights and biases of layers; a batch norm's statistics are none."""
     found = set[int]()
     for call in calls:
