@@ -367,7 +367,7 @@ def layout(after: bool, machine: Machine) -> Step:
 
 
 def odd(after: bool, machine: Machine) -> Step:
-    """A product whose dimensions are no multiples of 8."""
+    """A product whose dimensions are not multiples of 8."""
     outputs, kind = machine.size(8192, 64), torch.float16 if machine.cuda else torch.float32
     width = machine.size(1024, 32)
     model = nn.Linear(width, outputs if after else outputs - 3).to(machine.device, kind)

@@ -69,7 +69,7 @@ class Session:
         """Run a command to its end.
 
         Raises:
-            PartError: it failed (and `check`), or there is no time left.
+            PartError: it failed although `check` asks for success, or there is no time left.
         """
         left = self.deadline - time.monotonic()
         if left <= 0:

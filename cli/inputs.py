@@ -199,10 +199,14 @@ def read_inputs(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
 def read_each(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
     """`read_inputs`, with a warning of what is damaged, each once."""
     known: set[str] = set()
-    for trace in read_inputs(inputs):
-        print_warnings(sentence for sentence in trace.damage if sentence not in known)
-        known.update(trace.damage)
-        yield trace
+    return (_warned_of(trace, known) for trace in read_inputs(inputs))
+
+
+def _warned_of(trace: Trace, known: set[str]) -> Trace:
+    """A trace, after a warning of the damage that is not known yet."""
+    print_warnings(sentence for sentence in trace.damage if sentence not in known)
+    known.update(trace.damage)
+    return trace
 
 
 class ReadAnew(Sequence[Trace]):
@@ -230,10 +234,7 @@ class ReadAnew(Sequence[Trace]):
             return self._kept[at]
         if isinstance(at, slice):
             return [self[k] for k in range(*at.indices(len(self)))]
-        trace = read_input(self._inputs[at])
-        print_warnings(sentence for sentence in trace.damage if sentence not in self._known)
-        self._known.update(trace.damage)
-        return self._choose(trace)
+        return self._choose(_warned_of(read_input(self._inputs[at]), self._known))
 
 
 def read_all(inputs: Sequence[TraceInput]) -> list[Trace]:
