@@ -5,8 +5,8 @@ What was observed by running the analytical backend without congestion (`tests/c
 - A level is a dimension, inner ones first; collectives of all ranks take what `collective_ns` says of levels.
 - On `FullyConnected` each rank has a link to each other one. By rings a collective uses one a rank, which has the
   rank's bandwidth (on the topology `Ring`, ranks that are not neighbours would take the latency of each rank
-  between them); where a level's algorithm is direct it uses all, and each has its part. `Switch`, for halving and doubling, is two
-  links from rank to rank.
+  between them); where a level's algorithm is direct it uses all, and each has its part. `Switch`, for halving and
+  doubling, is two links from rank to rank.
 - A process group that is not of all ranks runs on a ring of its ranks, whatever the algorithm (CommunicatorGroup.cc),
   whose ranks send on what came as soon as it is there. A step, and a message, takes a link of the innermost dimension
   in which the two ranks' places differ, also if they differ in an outer one, too.
