@@ -20,6 +20,7 @@ from ..replaying.graph_building import build_graph
 from ..replaying.graph_replay import Replay, predicted_traces, relative_error, replay
 from ..replaying.iterations import HeldOut, Outlier, find_iterations, outlier_lines, predict_iteration
 from ..replaying.network import Network, on_network, parse_network
+from ..replaying.network_file import network_dict
 from ..replaying.rank_coupling import join_ranks
 from ..replaying.replay_graph import ReplayGraph
 from ..replaying.replay_summary import BaseError, Summary, summarize
@@ -102,7 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
     plain: list[Any] = []
     for ranks in [list(graphs)] if coupled else ([graph] for graph in graphs):
         done, summary = _replayed(ranks, join_ranks(ranks) if coupled else ranks[0], what_ifs, network, arguments)
-        plain.append(summary.to_dict() | {"damage": all_damage(graph.trace for graph in ranks)})
+        asked = {} if network is None else {"network": network_dict(network)}
+        plain.append(summary.to_dict() | asked | {"damage": all_damage(graph.trace for graph in ranks)})
         texts.append(summary.to_text(terminal_width()))
         if arguments.chrome is not None:  # else nothing is kept of a trace, however many there are
             timelines.append(done)

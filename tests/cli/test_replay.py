@@ -8,6 +8,7 @@ import orjson
 import pytest
 from etplus.converters.convert import convert
 from etplus.linker import link
+from etplus.replaying.network import parse_network
 from made_jobs import JOBS
 from simulator import Network
 from support import call, fixture_pair, read_json, run
@@ -114,6 +115,9 @@ def test_ranks_on_another_network(tmp_path: Path) -> None:
     truth = JOBS["ddp"].makespan_ns(Network(2.5, 5000))
     assert done.returncode == 0 and len(told["files"]) == 4
     assert told["what_if"]["changes"] == ["network bandwidth=2.5,latency=5us"]
+    file = tmp_path / "network.json"
+    file.write_bytes(orjson.dumps(told["network"]))  # what is told is itself a file of a network
+    assert parse_network(str(file)) == parse_network(spec[1])
     assert told["what_if"]["after_ns"] == told["makespan_ns"]["predicted"] == pytest.approx(truth, rel=0.001)
     assert told["what_if"]["before_ns"] == pytest.approx(told["makespan_ns"]["measured"], rel=0.001)
     assert any(note.startswith("36 communications priced") for note in told["notes"])

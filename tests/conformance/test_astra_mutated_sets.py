@@ -39,12 +39,13 @@ _MESSAGES = (pb.COMM_SEND_NODE, pb.COMM_RECV_NODE)
 @cache
 def _converted(name: str, folder: Path) -> Path:
     prefix = folder / name.replace(" ", "-") / "set"
-    prefix.parent.mkdir()
     if name.startswith("made "):
+        prefix.parent.mkdir()
         ranks = [link(*pair) for pair in JOBS[name.removeprefix("made ")].write(prefix.parent / "traces")]
     else:
         shared_trace(f"parallel/{name}/rank0.et.json.gz")
         ets = sorted((SHARED / "traces" / "parallel" / name).glob("rank*.et.json.gz"))
+        prefix.parent.mkdir()
         ranks = [link(et, et.with_name(et.name.replace(".et.", ".kineto."))) for et in ets]
     convert(ranks, prefix, to="astra-sim")
     return prefix

@@ -23,7 +23,7 @@ from etplus.trace.trace import Trace
 from etplus_files import DLRM, cpu, document_of, etplus, gpu, step_by_hand
 from loggop import GoalRank, LogGP, parse_goal, run_goal
 from made_jobs import JOBS
-from support import SHARED, call, linked
+from support import SHARED, call, linked, shared_trace
 
 NETWORKS = [(25.0, 5_000), (2.5, 5_000), (0.25, 5_000), (25.0, 100_000)]
 
@@ -57,7 +57,7 @@ def test_one_rank_takes_as_long_as_replayed(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpu-pairs/resnet103", DLRM[0], "gpu-kineto/alexnet"])
 def test_one_real_rank_takes_as_long_as_replayed(name: str) -> None:
-    trace = document_of(name) if name.startswith("gpu-pairs") else link(None, SHARED / "traces" / f"{name}.json.gz")
+    trace = document_of(name) if name.startswith("gpu-pairs") else link(None, shared_trace(f"{name}.json.gz"))
     assert end_ns(schedule([trace]), LogGP(0, 0, 0, 0)) == pytest.approx(replayed_ns([trace]), rel=1e-3)
 
 

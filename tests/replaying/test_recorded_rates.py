@@ -62,7 +62,7 @@ def traces(job: str, rate: str) -> tuple[Trace, ...]:
 
 
 def traced_ms(job: str) -> dict[str, float]:
-    rates = json.loads((FOLDER / job / "times.json").read_bytes())["rates"]
+    rates = json.loads(shared_trace(f"network/{job}/times.json").read_bytes())["rates"]
     return {rate: max(rank["traced_ms"] for rank in rates[rate].values()) for rate in RATES}
 
 
