@@ -7,19 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from support import read_json, shared_trace
+from support import read_json, shared_job
 
-__all__ = ["COLLECTIVE", "cut_before", "job_files", "write_cut_job"]
+__all__ = ["COLLECTIVE", "cut_before", "write_cut_job"]
 
 COLLECTIVE = "gloo:"
 """How names of the nodes begin that are collectives of the host."""
-
-
-def job_files(job: str) -> list[tuple[Path, Path]]:
-    """ET and Kineto trace of each rank; skips the test where there are none."""
-    first = shared_trace(f"parallel/{job}/rank0.et.json.gz")
-    ets = sorted(first.parent.glob("rank*.et.json.gz"))
-    return [(et, et.with_name(et.name.replace(".et.", ".kineto."))) for et in ets]
 
 
 def cut_before(et: Path, ordinal: int) -> bytes:
@@ -37,8 +30,9 @@ def cut_before(et: Path, ordinal: int) -> bytes:
 
 def write_cut_job(folder: Path, job: str, rank: int, ordinal: int = -1) -> Path:
     """The files of a job in a folder, the ET of one rank cut."""
+    pairs = shared_job(f"parallel/{job}")
     folder.mkdir()
-    for files in job_files(job):
+    for files in pairs:
         for file in files:
             (folder / file.name).symlink_to(file.resolve())
     cut = folder / f"rank{rank}.et.json.gz"

@@ -114,6 +114,17 @@ def shared_pair(name: str) -> tuple[Path, Path]:
     return shared_trace(f"{name}.et.json.gz"), shared_trace(f"{name}.kineto.json.gz")
 
 
+def rank_files(folder: Path) -> list[tuple[Path, Path]]:
+    """ET and Kineto trace of each rank of a recorded job."""
+    ets = sorted(folder.glob("rank*.et.json.gz"))
+    return [(et, et.with_name(et.name.replace(".et.", ".kineto."))) for et in ets]
+
+
+def shared_job(name: str) -> list[tuple[Path, Path]]:
+    """`rank_files` of a job below shared/traces, such as "parallel/block.tp2"; skips the test where it is not there."""
+    return rank_files(shared_trace(f"{name}/rank0.et.json.gz").parent)
+
+
 def cpu_pairs() -> list[Any]:
     """Every recorded CPU pair that has its truth beside it, as parameters; a skipped one if there is none."""
     folder = SHARED / "traces" / "cpu-pairs"

@@ -12,7 +12,7 @@ from etplus.linker import link
 from etplus.resharding.job import Resharded, reshard
 from etplus.resharding.layout import Layout
 from etplus_files import DLRM, document_of
-from support import SHARED, call, shared_trace
+from support import call, shared_job, shared_trace
 from test_astra_jobs import replayed_ns
 
 LAYOUTS = ["--tp 2", "--dp 4", "--pp 2", "--tp 2 --dp 2", "--dp 2 --zero 3", "--pp 2 --tp 2"]
@@ -28,11 +28,8 @@ def runs(prefix: Path) -> bool:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_another_layout_of_a_recorded_job(layout: str, tmp_path: Path) -> None:
-    rank = SHARED / "traces" / "parallel" / "block.single1" / "rank0.et.json.gz"
-    if not rank.exists():
-        pytest.skip(f"no {rank}: the shared traces are not at hand")
-    kineto = rank.with_name(rank.name.replace(".et.", ".kineto."))
-    words = ["--et-file", rank, "--kineto-file", kineto, *layout.split(), "--to", "astra-sim", "-o", tmp_path / "job"]
+    [(et, kineto)] = shared_job("parallel/block.single1")
+    words = ["--et-file", et, "--kineto-file", kineto, *layout.split(), "--to", "astra-sim", "-o", tmp_path / "job"]
     done = call("reshard", *words)
     assert done.returncode == 0, done.stderr
     assert runs(tmp_path / "job")
@@ -52,11 +49,7 @@ def test_another_layout_of_a_recorded_job(layout: str, tmp_path: Path) -> None:
 def test_sets_of_16_and_64_ranks_take_as_long_as_predicted(source: str, layout: Layout, tmp_path: Path) -> None:
     """To the last node of every rank, within 3% of the step time and of the replay, on a network that connects all
     ranks alike."""
-    folder = SHARED / "traces" / "parallel" / source
-    ets = sorted(folder.glob("rank*.et.json.gz"))
-    if not ets:
-        pytest.skip(f"no {folder}: the shared traces are not at hand")
-    job = reshard([link(et, et.with_name(et.name.replace(".et.", ".kineto."))) for et in ets], layout)
+    job = reshard([link(*pair) for pair in shared_job(f"parallel/{source}")], layout)
     assert isinstance(job, Resharded) and layout.ranks in (16, 64)
     traces = [job.trace(rank) for rank in range(layout.ranks)]
     convert(traces, tmp_path / "job", to="astra-sim")

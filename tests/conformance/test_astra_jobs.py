@@ -15,7 +15,7 @@ from etplus.replaying.graph_replay import replay
 from etplus.replaying.network import on_network, parse_network
 from etplus.replaying.rank_coupling import join_ranks
 from etplus.trace.trace import Trace
-from support import SHARED, shared_trace
+from support import shared_job, shared_pair
 
 JOBS = [
     *(f"parallel/{job}" for job in ("block.tp2", "block.tp4", "block.ddp2", "block.ddp4", "block.fsdp2", "block.fsdp4",
@@ -34,13 +34,8 @@ DIFFERENCES = {("parallel/block.fsdp4", "latency x100"): (0.04, _LATE)}
 
 def traces_of(job: str) -> list[Trace]:
     if job == "gpu-pairs/dlrm":
-        ets = [shared_trace(f"{job}.rank{rank}.et.json.gz") for rank in range(4)]
-    else:
-        folder = SHARED / "traces" / job
-        ets = sorted(folder.glob("rank*.et.json.gz"))
-        if not ets:
-            pytest.skip(f"no {folder}: the shared traces are not at hand")
-    return [link(et, et.with_name(et.name.replace(".et.", ".kineto."))) for et in ets]
+        return [link(*shared_pair(f"{job}.rank{rank}")) for rank in range(4)]
+    return [link(*pair) for pair in shared_job(job)]
 
 
 @cache

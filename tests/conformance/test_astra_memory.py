@@ -10,7 +10,7 @@ from etplus.converters.convert import convert
 from etplus.linker import link
 from etplus_files import DLRM, document_of
 from plain_chakra import PlainNode, read_plain
-from support import SHARED
+from support import shared_job
 
 
 def peak(nodes: list[PlainNode], times: dict[int, tuple[int, int]]) -> float:
@@ -40,11 +40,7 @@ def peak(nodes: list[PlainNode], times: dict[int, tuple[int, int]]) -> float:
 
 @pytest.mark.parametrize("job", ["dlrm", "parallel/block.tp2", "parallel/block.ddp4"])
 def test_the_peak_is_that_of_the_lifetimes(job: str, tmp_path: Path) -> None:
-    ets = sorted((SHARED / "traces" / job).glob("rank*.et.json.gz"))
-    if job != "dlrm" and not ets:
-        pytest.skip("the shared traces are not at hand")
-    pairs = [(et, et.with_name(et.name.replace(".et.", ".kineto."))) for et in ets]
-    traces = [document_of(name) for name in DLRM] if job == "dlrm" else [link(*pair) for pair in pairs]
+    traces = [document_of(name) for name in DLRM] if job == "dlrm" else [link(*pair) for pair in shared_job(job)]
     convert(traces, tmp_path / "job", to="astra-sim", memory=True)
     (tmp_path / "run").mkdir()
     peaks, times = peak_memory(tmp_path / "job", len(traces), tmp_path / "run")

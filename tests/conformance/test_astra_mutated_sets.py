@@ -20,7 +20,7 @@ from etplus.schemas.chakra.comm_groups import GROUPS_SUFFIX, read_groups
 from etplus.schemas.chakra.stream import read_chakra
 from etplus.trace.errors import TraceFormatError
 from made_jobs import JOBS
-from support import SHARED, shared_trace
+from support import shared_job
 from test_astra_broken_sets import STRICTER as STRICTER_OF_ANY_SET
 
 JOBS_OF = {"made fsdp": 4, "made pipeline": 2, "made moe": 4, "block.pp2": 2, "block.fsdp-tp4": 4}
@@ -40,14 +40,11 @@ _MESSAGES = (pb.COMM_SEND_NODE, pb.COMM_RECV_NODE)
 def _converted(name: str, folder: Path) -> Path:
     prefix = folder / name.replace(" ", "-") / "set"
     if name.startswith("made "):
-        prefix.parent.mkdir()
-        ranks = [link(*pair) for pair in JOBS[name.removeprefix("made ")].write(prefix.parent / "traces")]
+        pairs = JOBS[name.removeprefix("made ")].write(prefix.parent / "traces")
     else:
-        shared_trace(f"parallel/{name}/rank0.et.json.gz")
-        ets = sorted((SHARED / "traces" / "parallel" / name).glob("rank*.et.json.gz"))
-        prefix.parent.mkdir()
-        ranks = [link(et, et.with_name(et.name.replace(".et.", ".kineto."))) for et in ets]
-    convert(ranks, prefix, to="astra-sim")
+        pairs = shared_job(f"parallel/{name}")
+    prefix.parent.mkdir(exist_ok=True)
+    convert([link(*pair) for pair in pairs], prefix, to="astra-sim")
     return prefix
 
 

@@ -13,7 +13,7 @@ from etplus_files import DLRM, PAIRS, linked
 from made_jobs import JOBS
 from plain_chakra import COLL, RECV, SEND
 from simulator import ChakraSet, Network, job_makespan_ns, read_set, simulate
-from support import SHARED, shared_trace
+from support import shared_job
 
 RECORDED_JOBS = [f"block.{name}" for name in ("ddp2", "ddp4", "fsdp2", "fsdp4", "fsdp-tp4", "pp2", "tp2", "tp4")]
 HOST_JOBS_WITHIN = {
@@ -36,9 +36,7 @@ def traces(name: str, folder: Path) -> list[Trace]:
     if name in JOBS:
         return [link(*pair) for pair in JOBS[name].write(folder / f"{name}.traces")]
     if name in RECORDED_JOBS:
-        shared_trace(f"parallel/{name}/rank0.et.json.gz")
-        ets = sorted((SHARED / "traces" / "parallel" / name).glob("rank*.et.json.gz"))
-        return [link(et, et.with_name(et.name.replace(".et.", ".kineto."))) for et in ets]
+        return [link(*pair) for pair in shared_job(f"parallel/{name}")]
     return [linked(one) for one in (DLRM if name == "dlrm" else (name,))]
 
 

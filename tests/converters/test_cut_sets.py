@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from astra_sim import run_astra
-from cut_jobs import COLLECTIVE, job_files, write_cut_job
+from cut_jobs import COLLECTIVE, write_cut_job
 from etplus.converters.convert import convert
 from etplus.converters.preflight import check
 from etplus.linker import link
@@ -19,7 +19,7 @@ from etplus.trace.errors import ConvertError
 from etplus.trace.trace import Trace
 from plain_chakra import COLL
 from simulator import read_set
-from support import Document, call, read_json
+from support import Document, call, rank_files, read_json, shared_job
 
 JOBS = [
     "block.ddp4", "block.tp4", "block.pp2", *(pytest.param(f"block.{name}", marks=pytest.mark.slow)
@@ -46,8 +46,7 @@ def lossy(folder: Path) -> Path:
 
 
 def ranks_of(job: Path) -> list[Trace]:
-    ets = sorted(job.glob("rank*.et.json.gz"))
-    return [link(et, et.with_name(et.name.replace(".et.", ".kineto."))) for et in ets]
+    return [link(*files) for files in rank_files(job)]
 
 
 def sequence(traces: Sequence[Trace]) -> list[list[tuple[int | None, int | None]]]:
@@ -57,7 +56,7 @@ def sequence(traces: Sequence[Trace]) -> list[list[tuple[int | None, int | None]
 @pytest.mark.parametrize("job", JOBS)
 def test_a_cut_job_runs_to_the_last_node_of_every_rank(job: str, tmp_path: Path) -> None:
     """On every network, and a slower one takes longer."""
-    ranks = len(job_files(job))
+    ranks = len(shared_job(f"parallel/{job}"))
     done = call("convert", write_cut_job(tmp_path / "job", job, rank=ranks - 1), "--to", "astra-sim",
                 "-o", tmp_path / "set")  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -110,7 +109,7 @@ def test_on_request_what_does_not_match_is_fixed(tmp_path: Path) -> None:
 
 
 def test_a_whole_set_is_not_changed_by_degrade(tmp_path: Path) -> None:
-    traces = [link(*files) for files in job_files("block.tp2")]
+    traces = [link(*files) for files in shared_job("parallel/block.tp2")]
     for to in ("chakra", "astra-sim"):
         plain, degraded = (convert(traces, tmp_path / f"{name}-{to}", to=to, degrade=name == "b") for name in "ab")
         assert plain.notes == degraded.notes
@@ -121,7 +120,7 @@ def test_a_whole_set_is_not_changed_by_degrade(tmp_path: Path) -> None:
 
 
 def test_another_size_in_one_rank_is_refused_too(tmp_path: Path) -> None:
-    ranks = [link(*files) for files in job_files("block.tp2")]
+    ranks = [link(*files) for files in shared_job("parallel/block.tp2")]
     text = b"".join(ranks[1].chunks()).replace(b"65536, 4", b"32768, 4").replace(b"65536,4", b"32768,4")
     (tmp_path / "rank1.json").write_bytes(text)
     ranks[0].write(tmp_path / "rank0.json")
@@ -145,7 +144,7 @@ def test_the_folder_is_checked_before_the_work(tmp_path: Path) -> None:
 
 def test_the_verdict_is_that_of_check(tmp_path: Path) -> None:
     """Of ranks 2 and 3 alone `check` misses two files; so does the last line of `convert`."""
-    traces = [link(*files) for files in job_files("block.ddp4")[2:]]
+    traces = [link(*files) for files in shared_job("parallel/block.ddp4")[2:]]
     for trace, name in zip(traces, "23", strict=True):
         trace.write(tmp_path / f"rank{name}.json")
     done = call("convert", "rank2.json", "rank3.json", "--to", "chakra", "-o", "set", "--json", "x.json", cwd=tmp_path)

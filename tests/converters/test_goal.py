@@ -23,7 +23,7 @@ from etplus.trace.trace import Trace
 from etplus_files import DLRM, cpu, document_of, etplus, gpu, step_by_hand
 from loggop import GoalRank, LogGP, parse_goal, run_goal
 from made_jobs import JOBS
-from support import SHARED, call, linked, shared_trace
+from support import call, linked, shared_job, shared_trace
 
 NETWORKS = [(25.0, 5_000), (2.5, 5_000), (0.25, 5_000), (25.0, 100_000)]
 
@@ -76,13 +76,7 @@ def test_a_made_job_answers_the_network_as_the_replay_does(name: str, tmp_path: 
 def test_a_recorded_job_answers_the_network_as_the_replay_does(job: str) -> None:
     """A late rank finds the first steps of a ring done by the others, which the replay does not see: at the latency of
     100 µs that is over 1%."""
-    folder = SHARED / "traces" / job
-    if job != "dlrm" and not folder.exists():
-        pytest.skip(f"no {folder}: the shared traces are not at hand")
-    ets = sorted(folder.glob("rank*.et.json.gz"))
-    traces = [document_of(name) for name in DLRM] if job == "dlrm" else [
-        link(et, et.with_name(et.name.replace(".et.", ".kineto."))) for et in ets
-    ]  # fmt: skip
+    traces = [document_of(name) for name in DLRM] if job == "dlrm" else [link(*pair) for pair in shared_job(job)]
     algorithm: Literal["ring", "direct"] = "direct" if job == "dlrm" else "ring"
     ranks = schedule(traces, algorithm)
     for bandwidth, latency_ns in NETWORKS:

@@ -19,7 +19,7 @@ from etplus.trace.trace import Trace
 from made_host_jobs import HOST_JOBS
 from made_jobs import RECORDED
 from simulator import Network, job_makespan_ns, read_set, simulate
-from support import SHARED, shared_trace
+from support import shared_job
 
 
 @cache
@@ -29,9 +29,7 @@ def traces(name: str, folder: Path) -> list[Trace]:
 
 @cache
 def recorded(name: str) -> list[Trace]:
-    shared_trace(f"parallel/{name}/rank0.et.json.gz")
-    ets = sorted((SHARED / "traces" / "parallel" / name).glob("rank*.et.json.gz"))
-    return [link(et, et.with_name(et.name.replace(".et.", ".kineto."))) for et in ets]
+    return [link(*pair) for pair in shared_job(f"parallel/{name}")]
 
 
 @pytest.fixture(scope="session")

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cut_jobs import COLLECTIVE, cut_before, job_files, write_cut_job
+from cut_jobs import COLLECTIVE, cut_before, write_cut_job
 from etplus.jobs.batch import link_many
 from etplus.linker import link
 from etplus.linker.lost_collectives import MADE_OF
 from etplus.schemas.communications import comm_rows, find_communications, issuing_calls
 from etplus.trace.kinds import CERTAIN, EQUIVALENT
 from etplus.trace.trace import Trace
-from support import assert_valid, attr_of, fixture_pair, read_json
+from support import assert_valid, attr_of, fixture_pair, read_json, shared_job
 
 JOBS = ("block.ddp4", "block.tp2", "block.pp2", "block.fsdp-tp4")
 
@@ -44,7 +44,7 @@ def made(trace: Trace) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("job", JOBS)
 @pytest.mark.parametrize("ordinals", [slice(None), slice(1, 2), slice(-1, None)], ids=["all", "the-second", "the-last"])
 def test_a_lost_collective_is_made_as_it_was(job: str, ordinals: slice) -> None:
-    et, kineto = job_files(job)[1]
+    et, kineto = shared_job(f"parallel/{job}")[1]
     whole, trace = link(et, kineto), link(without(et, ordinals), kineto)
     assert communications(trace) == communications(whole)
     assert len(made(trace)) == len(read_json(et)["nodes"]) - len(json.loads(without(et, ordinals))["nodes"])
@@ -52,7 +52,7 @@ def test_a_lost_collective_is_made_as_it_was(job: str, ordinals: slice) -> None:
 
 
 def test_the_made_node_says_what_it_was_made_of() -> None:
-    et, kineto = job_files("block.ddp4")[2]
+    et, kineto = shared_job("parallel/block.ddp4")[2]
     trace = link(cut_before(et, -1), kineto)
     document = json.loads(b"".join(trace.chunks()))
     assert_valid(document)
@@ -76,7 +76,7 @@ def test_the_made_node_says_what_it_was_made_of() -> None:
 @pytest.mark.parametrize("job", JOBS)
 def test_an_et_that_ends_early_has_the_collectives_that_it_issued(job: str) -> None:
     """Each is one of the whole trace's; those that were issued after the end are not made."""
-    et, kineto = job_files(job)[0]
+    et, kineto = shared_job(f"parallel/{job}")[0]
     cut = cut_before(et, 1)
     whole, trace = communications(link(et, kineto)), communications(link(cut, kineto))
     ids = {node["id"] for node in json.loads(cut)["nodes"]}
@@ -84,7 +84,7 @@ def test_an_et_that_ends_early_has_the_collectives_that_it_issued(job: str) -> N
 
 
 def test_without_kinetos_numbers_the_made_link_is_no_certain_one() -> None:
-    et, kineto = job_files("block.ddp4")[2]
+    et, kineto = shared_job("parallel/block.ddp4")[2]
     document = read_json(kineto)
     for event in document["traceEvents"]:
         if event["name"].startswith(COLLECTIVE):
@@ -98,7 +98,7 @@ def test_without_kinetos_numbers_the_made_link_is_no_certain_one() -> None:
 
 def test_a_collective_that_is_there_without_a_link_is_not_made_twice() -> None:
     """`--strict` leaves out what is not certain."""
-    et, kineto = job_files("block.tp2")[0]
+    et, kineto = shared_job("parallel/block.tp2")[0]
     document = read_json(kineto)
     for event in document["traceEvents"]:
         event.get("args", {}).pop("Record function id", None)
@@ -108,7 +108,7 @@ def test_a_collective_that_is_there_without_a_link_is_not_made_twice() -> None:
 
 
 def test_a_flat_et_gets_a_flat_node() -> None:
-    et, kineto = job_files("block.tp2")[1]
+    et, kineto = shared_job("parallel/block.tp2")[1]
     document = json.loads(without(et, slice(3, 4)))
     document["schema"], document["nodes"] = "1.0.1", [flat(node) for node in document["nodes"]]
     trace = link(json.dumps(document).encode(), kineto)
@@ -131,7 +131,7 @@ def flat(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_renumbered_the_made_node_keeps_its_place() -> None:
-    et, kineto = job_files("block.pp2")[0]
+    et, kineto = shared_job("parallel/block.pp2")[0]
     trace = link(without(et, slice(2, 3)), kineto, renumber=True)
     assert_valid(json.loads(b"".join(trace.chunks())))
     assert communications(trace) == communications(link(et, kineto, renumber=True))

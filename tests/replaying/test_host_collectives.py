@@ -17,7 +17,7 @@ from etplus.replaying.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.trace import Trace
 from made_host_jobs import HOST_JOBS
 from made_jobs import RECORDED
-from support import SHARED, call, shared_trace
+from support import call, shared_job
 
 RECORDED_JOBS = ["block.ddp2", "block.fsdp-tp4", "block.pp2", "block.tp2"]
 
@@ -43,9 +43,7 @@ def test_coupled_ranks_answer_as_the_job_does(name: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("name", RECORDED_JOBS)
 def test_recorded_jobs_take_what_they_took(name: str) -> None:
     """All that the ranks have in common is coupled, and nothing is left out but what the backend's threads run."""
-    shared_trace(f"parallel/{name}/rank0.et.json.gz")
-    ets = sorted((SHARED / "traces" / "parallel" / name).glob("rank*.et.json.gz"))
-    ranks = [link(et, et.with_name(et.name.replace(".et.", ".kineto."))) for et in ets]
+    ranks = [link(*pair) for pair in shared_job(f"parallel/{name}")]
     result = replayed(ranks)
     assert result.makespan_ns == pytest.approx(result.measured_ns, rel=1e-3)
     assert replayed(ranks, None, "comm*2").makespan_ns > result.makespan_ns

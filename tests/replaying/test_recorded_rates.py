@@ -23,9 +23,8 @@ from etplus.replaying.network_file import fit_network, read_calibration, read_ne
 from etplus.replaying.rank_coupling import join_ranks
 from etplus.schemas.communications import comm_rows
 from etplus.trace.trace import Trace
-from support import SHARED, call, shared_trace
+from support import call, shared_job, shared_trace
 
-FOLDER = SHARED / "traces" / "network"
 RATES = ("unlimited", "2gbit", "500mbit", "100mbit")
 JOBS = ("ddp-1mb", "tp")
 
@@ -57,8 +56,7 @@ def test_other_work_on_the_machine_does_not_make_small_transfers_slow(tmp_path: 
 
 @cache
 def traces(job: str, rate: str) -> tuple[Trace, ...]:
-    ets = [shared_trace(f"network/{job}/{rate}/rank{rank}.et.json.gz") for rank in range(2)]
-    return tuple(link(et, et.with_name(et.name.replace(".et.", ".kineto."))) for et in ets)
+    return tuple(link(*pair) for pair in shared_job(f"network/{job}/{rate}"))
 
 
 def traced_ms(job: str) -> dict[str, float]:
@@ -129,10 +127,9 @@ def test_a_file_of_networks(tmp_path: Path) -> None:
 
 
 def test_the_command_prints_the_range() -> None:
-    folder = FOLDER / "tp" / "500mbit"
-    if not folder.exists():
-        pytest.skip(f"no {folder}: the shared traces are not at hand")
-    done = call("replay", folder, "--network", "bandwidth=0.1476,latency=847us", "--json", "-")
+    done = call(
+        "replay", shared_trace("network/tp/500mbit"), "--network", "bandwidth=0.1476,latency=847us", "--json", "-"
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)["what_if"]
     assert found["range_ns"]["low"] < found["after_ns"] < found["range_ns"]["high"]
