@@ -99,11 +99,11 @@ def run(arguments: argparse.Namespace) -> int:
         write_tables(arguments, _held_text(held, terminal_width()), one_or_all(numbers))
         return 0
     coupled = arguments.rank_couple or (network is not None and len(inputs) > 1)
+    asked = {} if network is None else {"network": network_dict(network)}
     timelines, texts = [], []
     plain: list[Any] = []
     for ranks in [list(graphs)] if coupled else ([graph] for graph in graphs):
         done, summary = _replayed(ranks, join_ranks(ranks) if coupled else ranks[0], what_ifs, network, arguments)
-        asked = {} if network is None else {"network": network_dict(network)}
         plain.append(summary.to_dict() | asked | {"damage": all_damage(graph.trace for graph in ranks)})
         texts.append(summary.to_text(terminal_width()))
         if arguments.chrome is not None:  # else nothing is kept of a trace, however many there are

@@ -116,7 +116,7 @@ def test_ranks_on_another_network(tmp_path: Path) -> None:
     assert done.returncode == 0 and len(told["files"]) == 4
     assert told["what_if"]["changes"] == ["network bandwidth=2.5,latency=5us"]
     file = tmp_path / "network.json"
-    file.write_bytes(orjson.dumps(told["network"]))  # what is told is itself a file of a network
+    file.write_bytes(orjson.dumps(told["network"]))  # the network in the JSON is itself a network file
     assert parse_network(str(file)) == parse_network(spec[1])
     assert told["what_if"]["after_ns"] == told["makespan_ns"]["predicted"] == pytest.approx(truth, rel=0.001)
     assert told["what_if"]["before_ns"] == pytest.approx(told["makespan_ns"]["measured"], rel=0.001)
