@@ -37,7 +37,7 @@ EXPECTED = {
     "layout": "layout-conversions", "odd": "product-dimensions",
 }  # fmt: skip
 """Of each change the finding that asks for it."""
-STEPS = ("4-6", "8")
+STEPS = ("9-11", "13")
 """Those recorded, and how many a program makes."""
 Facts = dict[str, Any]
 
@@ -131,7 +131,20 @@ def linked_facts(trace: Any) -> Facts:
         "attached_time": gpu["attached_time_ns"] / gpu["time_ns"] if gpu.get("time_ns") else None,
         "verdict": report.identity and report.identity.verdict,
         "replay_error": found.base and found.base.makespan,
-        "findings": [f"{finding.id}: {finding.title}" for finding in found.all[:3]],
+        "findings": [f"{finding.id}: {finding.title}" for finding in found.all[:3]], **untraced(trace),
+    }  # fmt: skip
+
+
+def untraced(trace: Any) -> Facts:
+    """What a step took before it was recorded, as the recorder measured it, and as recorded."""
+    from etplus.trace.step_annotations import untraced_step
+
+    step, steps = untraced_step(trace.names), trace.steps
+    if step is None or not len(steps):
+        return {}
+    return {
+        "untraced_ns": step.step_ns, "untraced_host_ns": step.host_ns,
+        "recorded_ns": int(steps.end[-1] - steps.start[0]) // len(steps),
     }  # fmt: skip
 
 
@@ -178,14 +191,15 @@ def changed(session: Session, name: str) -> Facts:
 
     times = json.loads(session.program(name, "--time").stdout.splitlines()[-1])
     folders = [session.record(name), session.record(name, "--after")]
-    before, after = (link(one / "rank-0.et.json.gz", one / "rank-0.kineto.json.gz").findings() for one in folders)
+    before_trace, after_trace = (link(one / "rank-0.et.json.gz", one / "rank-0.kineto.json.gz") for one in folders)
+    before, after = before_trace.findings(), after_trace.findings()
     expected = EXPECTED[name]
     gains = [finding.gain for finding in before if finding.id == expected and finding.gain is not None]
     whole = max(before.makespan_ns, 1)
     return {
         "expected": expected, "present": any(finding.id == expected for finding in before),
         "gone": not any(finding.id == expected for finding in after),
-        "measured_gain": 1 - times["after_ns"] / times["before_ns"],
+        "measured_gain": 1 - times["after_ns"] / times["before_ns"], **times, **untraced(before_trace),
         "predicted": [sum(getattr(gain, part) for gain in gains) / whole for part in ("ns", "low_ns", "high_ns")]
         if gains else None,
         "findings": [finding.id for finding in before.first],
@@ -246,7 +260,8 @@ def report_text(parts: list[Facts]) -> str:
     lines += ["## Failed or wrong", "", *(wrong or ["nothing"]), ""]
     done = {part["part"]: part["facts"] for part in parts if "facts" in part}
     lines += ["## Programs", "", "| program | linked | certain | device events attached | of device time | ids right | "
-              "operators' modules right | kernels' | replay error | findings |", "|" + "---|" * 10]  # fmt: skip
+              "operators' modules right | kernels' | replay error | step: untraced, recorded ms | findings |",
+              "|" + "---|" * 11]  # fmt: skip
     lines += [_program_row(name, done[name]) for name in (*PROGRAMS, *FAMILIES) if name in done]
     if "capture" in done:
         facts = done["capture"]
@@ -267,7 +282,7 @@ def _program_row(name: str, facts: Facts) -> str:
         name, f"{facts['linked']} of {facts['ops']}", facts["certain"],
         f"{facts['attached']} of {facts['device_events']}",
         _share(facts["attached_time"]), _of(facts["ids"]), _of(facts["modules"]), _of(facts["kernel_modules"]),
-        _share(facts["replay_error"]), ", ".join(text.partition(":")[0] for text in facts["findings"]),
+        _share(facts["replay_error"]), _step_ms(facts), ", ".join(text.partition(":")[0] for text in facts["findings"]),
     ]  # fmt: skip
     return f"| {' | '.join(map(str, cells))} |"
 
@@ -277,9 +292,16 @@ def _change_row(name: str, facts: Facts) -> str:
     gain = "none" if predicted is None else "{:.1%} ({:.1%} to {:.1%})".format(*predicted)
     cells = [
         name, facts["expected"], "yes" if facts["present"] else "no", "yes" if facts["gone"] else "no",
-        _share(facts["measured_gain"]), gain, ", ".join(facts["findings"]),
+        f"{facts['before_ns'] / 1e6:.3f}, {_step_ms(facts)}", _share(facts["measured_gain"]), gain,
+        ", ".join(facts["findings"]),
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
+
+
+def _step_ms(facts: Facts) -> str:
+    if "untraced_ns" not in facts:
+        return "–"
+    return f"{facts['untraced_ns'] / 1e6:.3f}, {facts['recorded_ns'] / 1e6:.3f}"
 
 
 def _share(value: float | None) -> str:

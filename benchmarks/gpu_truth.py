@@ -19,6 +19,7 @@ from etplus.trace.trace import Trace
 
 _TRUTH, _ENGINE = "truth: ", "autograd::engine"
 _OTHER_TRUTH = "truth again"
+_MODULE = "nn.Module: "
 _LAUNCHES = ("LaunchKernel", "MemcpyAsync", "MemsetAsync")
 _DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 Event = dict[str, Any]
@@ -89,8 +90,8 @@ def check_captured(trace: Trace, capture: Sequence[Event]) -> Checked:
             continue
         for launch, event in zip(fitting[0], sorted(events, key=lambda one: one.start_ns), strict=True):
             if launch in truth:
-                module = next(reversed(event.captured_by.modules), None)
-                pairs.append((module and module.removeprefix("nn.Module: "), truth[launch]))
+                around = [name for name in event.captured_by.modules if name.startswith(_MODULE)]
+                pairs.append((around[-1].removeprefix(_MODULE) if around else None, truth[launch]))
     return _agreement(pairs)
 
 

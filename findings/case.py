@@ -21,12 +21,10 @@ from ..replaying.replay_graph import ReplayGraph
 from ..replaying.replay_summary import BaseError
 from ..trace.columns import IntColumn
 from ..trace.printable import shell_word
+from ..trace.step_annotations import UntracedStep
 from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
-from .profiler_cost import event_cost_ns, without_recording
-
-_LITTLE = 0.02
-"""Share of the makespan that recording must have cost to be reckoned with."""
+from .profiler_cost import untraced_step_of, without_recording_replays
 
 _Made = TypeVar("_Made")
 
@@ -114,14 +112,15 @@ class Case:
         return BaseError.of(self.base)
 
     @cached_property
-    def unrecorded(self) -> Replay | None:
-        """The replay without changes and without what recording cost the host; None where that is little, or where the
+    def unrecorded(self) -> tuple[Replay, ...]:
+        """Replays without changes and without what recording cost the host; none where that is little, or where the
         trace does not show it. See `profiler_cost`."""
-        cost = [event_cost_ns(trace) for trace in self.traces]
-        if not any(cost):
-            return None
-        found = replay(without_recording(self.graph, cost), self.constants)
-        return found if found.makespan_ns < (1 - _LITTLE) * self.makespan_ns else None
+        return without_recording_replays(self.base, self.constants)
+
+    @cached_property
+    def untraced_step(self) -> UntracedStep | None:
+        """What a step took before it was recorded, where `etplus record` measured it."""
+        return untraced_step_of(self.traces)
 
     @cached_property
     def path(self) -> CriticalPath:

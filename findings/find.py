@@ -13,6 +13,7 @@ from .builtin import detectors
 from .case import Case
 from .finding import Candidate, Finding, Gain
 from .pricing import priced, together
+from .profiler_cost import recording_note
 from .recording_gaps import AMONG, INCOMPLETE
 
 FIRST = 7
@@ -108,6 +109,8 @@ def find_findings(case: Case) -> Findings:
     notes: list[str] = []
     if len(real) < AMONG:
         found, notes = real, missing if real else []
+    if case.untraced_step is not None and case.unrecorded:
+        notes.append(recording_note(case.base, case.untraced_step))
     if base.largest > REFUSED:
         notes.append(f"the replay is off by {base.makespan:+.1%}; over {REFUSED:.0%} it says nothing of gains")
     all_found = tuple(finding for _, finding in found)

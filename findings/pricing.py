@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..replaying.graph_replay import replay
+from ..replaying.graph_replay import Replay, replay
 from ..replaying.replay_graph import ReplayGraph
 from ..replaying.replay_summary import REFUSED
 from ..replaying.whatif import apply_what_if, parse_what_if
@@ -46,9 +46,10 @@ def together(case: Case, found: Sequence[tuple[Candidate, Finding]]) -> Gain | N
 def gain_of(case: Case, candidates: Sequence[Candidate], *, least_ns: float = 0) -> Gain | None:
     """What the changes of some candidates bring together; None where nothing in the graph is meant by them.
 
-    Recording makes calls longer, but not the work beside them. So the change is also replayed on the timeline without
-    what recording cost the host, as far as that can be estimated. The gain is in the middle of the two (as a share of
-    each timeline, of the recorded makespan), and the interval begins and ends with them.
+    Recording makes calls longer, but not the work beside them. So the change is also replayed on the timelines without
+    what recording cost the host (`Case.unrecorded`), each gain as a share of its timeline, of the recorded makespan.
+    Where the steps before the window were timed, these alone count; elsewhere they are estimates, and the recorded
+    timeline counts with them. The gain is the mean, and the interval begins and ends with the least and the most.
 
     The ends are moved by `Candidate.low` and `high`: the makespan is the longest of many paths, each a sum of times, so
     the gain is a concave function of what is taken away. A change that takes away a share s < 1 of the time gains at
@@ -61,21 +62,24 @@ def gain_of(case: Case, candidates: Sequence[Candidate], *, least_ns: float = 0)
     try:
         changed = replay(changed_graph(case, case.graph, candidates), case.constants)
         recorded = max(case.makespan_ns - changed.makespan_ns, 0)
-        unrecorded = recorded
-        if case.unrecorded is not None and recorded >= least_ns / 2:
-            base = case.unrecorded
-            other = replay(changed_graph(case, base.graph, candidates), case.constants)
-            share = max(base.makespan_ns - other.makespan_ns, 0) / max(base.makespan_ns, 1)
-            unrecorded = round(share * case.makespan_ns)
+        gains = [] if case.unrecorded and case.untraced_step is not None else [recorded]
+        if not gains or recorded >= least_ns / 2:
+            gains += [_gain_on(case, base, candidates) for base in case.unrecorded]
     except UsageError:
         return None
     error, unexplained = case.base_error.makespan, changed.unexplained.share
     off = min(abs(error) + unexplained, 1.0)
-    likely = (recorded + unrecorded) // 2
-    low = min(recorded, unrecorded) * min(of.low for of in candidates) * (1 - off)
-    high = max(recorded, unrecorded) * max(of.high for of in candidates) * (1 + off)
+    likely = sum(gains) // len(gains)
+    low = min(gains) * min(of.low for of in candidates) * (1 - off)
+    high = max(gains) * max(of.high for of in candidates) * (1 + off)
     most = min(round(high), max(case.makespan_ns, likely))
     return Gain(likely, round(low), most, error, unexplained, None if likely == recorded else recorded)
+
+
+def _gain_on(case: Case, base: Replay, candidates: Sequence[Candidate]) -> int:
+    """What the changes gain on another timeline: that share of the recorded makespan, ns."""
+    other = replay(changed_graph(case, base.graph, candidates), case.constants)
+    return round(max(base.makespan_ns - other.makespan_ns, 0) / max(base.makespan_ns, 1) * case.makespan_ns)
 
 
 def changed_graph(case: Case, graph: ReplayGraph, candidates: Sequence[Candidate]) -> ReplayGraph:

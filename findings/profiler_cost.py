@@ -1,16 +1,24 @@
-"""What recording costs the host, and the replay graph without it: gains of host work are too large with it."""
+"""What recording costs the host, and replay graphs without it: gains of host work are too large with it.
+
+Where `etplus record` timed steps before the window (`trace.step_annotations.UntracedStep`), the host's work is
+shortened until its steps take that long in the replay; elsewhere operators that compute nothing show what a call costs.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from ..replaying.constants import Constants
+from ..replaying.graph_replay import Replay, replay
 from ..replaying.replay_graph import HOST, ReplayGraph
 from ..trace.columns import IntColumn, matching
+from ..trace.conventions import PROFILER_STEP
 from ..trace.kinds import GPU
+from ..trace.step_annotations import UntracedStep, untraced_step
 from ..trace.tables import OP
 from ..trace.trace import Trace
 
@@ -21,6 +29,10 @@ _TRIVIAL = re.compile(
 _OWN_NS = 300
 _FEWEST = 8
 """Of fewer such calls the median says nothing."""
+_HALVINGS = 8
+"""Of the share of the host's work that is left: to 0.4%."""
+_LITTLE = 0.02
+"""Share of the makespan, or of the host's steps, that recording must have cost to be reckoned with."""
 
 
 def event_cost_ns(trace: Trace) -> int:
@@ -59,3 +71,73 @@ def without_recording(graph: ReplayGraph, cost_ns: Sequence[int]) -> ReplayGraph
     pause = (edges.kind == HOST) & (edges.owner < 0) & (edges.source > 0) & (edges.target == graph.start[row])
     lag = np.where(pause, np.maximum(lag - left[row], 0), lag)
     return replace(graph, edges=replace(edges, lag=lag.astype(np.int64)))
+
+
+def untraced_step_of(traces: Sequence[Trace]) -> UntracedStep | None:
+    """What a step took untraced, the mean over the ranks; None where a rank does not say."""
+    found = [step for trace in traces if (step := untraced_step(trace.names)) is not None]
+    if not found or len(found) < len(traces):
+        return None
+    step_ns, host_ns = (round(float(np.mean(times))) for times in zip(*(step[1:] for step in found), strict=True))
+    return UntracedStep(min(step.steps for step in found), step_ns, host_ns)
+
+
+def without_recording_replays(base: Replay, constants: Sequence[Constants]) -> tuple[Replay, ...]:
+    """Replays of the timeline as it would be unrecorded; the truth is between. None where recording cost little.
+
+    With a measured step there are two: in one each call loses the same time first, in the other all host work shrinks
+    alike, until the host's steps take as long as they did. Without, there is one, from what a call costs at least.
+    """
+    graph, step = base.graph, untraced_step_of(base.graph.traces)
+    cost = [event_cost_ns(trace) for trace in graph.traces]
+    if step is not None and (recorded := _host_step_ns(base)) is not None:
+        if step.host_ns > (1 - _LITTLE) * recorded:
+            return ()
+        ways = (lambda left: _less_cost_first(graph, cost, left), lambda left: _all_alike(graph, left))
+        return tuple(_at_pace(way, constants, step.host_ns) for way in ways)
+    if not any(cost):
+        return ()
+    cheaper = replay(without_recording(graph, cost), constants)
+    return (cheaper,) if cheaper.makespan_ns < (1 - _LITTLE) * base.makespan_ns else ()
+
+
+def recording_note(base: Replay, step: UntracedStep) -> str:
+    """By how much recording slowed the host, in a sentence."""
+    recorded = _host_step_ns(base) or 0.0
+    return (
+        f"recording made a step on the host {recorded / max(step.host_ns, 1):.1f} times as long "
+        f"({recorded / 1e6:,.3f} ms, {step.host_ns / 1e6:,.3f} ms in the {step.steps} steps before); gains are shares "
+        "of the time that steps take unrecorded"
+    )
+
+
+def _all_alike(graph: ReplayGraph, left: float) -> ReplayGraph:
+    return graph.scaled(graph.edges.kind == HOST, left)
+
+
+def _less_cost_first(graph: ReplayGraph, cost: Sequence[int], left: float) -> ReplayGraph:
+    """From 1 to 0.5 calls lose up to what recording them costs, from there to 0 what is left shrinks."""
+    whole = without_recording(graph, [round(ns * min(2 - 2 * left, 1)) for ns in cost])
+    return _all_alike(whole, min(2 * left, 1))
+
+
+def _at_pace(way: Callable[[float], ReplayGraph], constants: Sequence[Constants], host_ns: int) -> Replay:
+    """The replay with the most host work whose steps take no longer on the host; without any if all are longer."""
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        taken = _host_step_ns(replay(way(middle), constants))
+        low, high = (middle, high) if taken is not None and taken <= host_ns else (low, middle)
+    return replay(way(low), constants)
+
+
+def _host_step_ns(found: Replay) -> float | None:
+    """Mean time of the profiler's steps on the host, over the ranks; None where one has none."""
+    graph, taken = found.graph, list[float]()
+    for rank, trace in enumerate(graph.traces):
+        rows = graph.first_row[rank] + np.flatnonzero(matching(trace.name, trace.names, PROFILER_STEP.fullmatch))
+        rows = rows[(graph.start[rows] >= 0) & (graph.column("kind")[rows] != GPU)]
+        if not len(rows):
+            return None
+        taken.append(int(found.end[rows].max() - found.start[rows].min()) / len(rows))
+    return float(np.mean(taken))

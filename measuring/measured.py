@@ -43,7 +43,8 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
         ns, iqr_ns: median and interquartile range over `runs` calls, callees included.
         own_ns: without what its callees take when they are called by themselves; None if one of them was not executed,
             or if it called others here: under no_grad, attention and recurrent layers choose other ways.
-        count: calls in the traces. recorded_ns, recorded_own_ns: medians there; None for shapes that were not recorded.
+        count: calls in the traces. recorded_ns, recorded_own_ns: medians there, of calls measured on a GPU those of the
+            device events that they launched; None for shapes that were not recorded, and of traces of another kind.
         callees, own_tensors: recorded calls directly below it, and tensors that it takes and returns itself.
     """
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..schemas.text.files import progress_bar
 from ..trace.index import CallIndex
+from ..trace.intervals import sums
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .measured import VERSION, Conditions, Measured, NotExecuted, Timing
@@ -190,9 +191,9 @@ def measure(
     options = options or Options()
     work = _Asked()
     for trace in [traces] if isinstance(traces, Trace) else traces:
-        _add(work, trace, recorded=not trace.is_derived)
+        _add(work, trace, device, recorded=not trace.is_derived)
     for trace in reshaped:
-        _add(work, trace, recorded=False)
+        _add(work, trace, device, recorded=False)
     with WorkerProcess(
         device, threads=options.threads, max_bytes=options.max_bytes, timeout_s=options.timeout_s
     ) as process:
@@ -202,14 +203,16 @@ def measure(
     return _measured(work, conditions, done, failed)
 
 
-def _add(work: _Asked, trace: Trace, *, recorded: bool) -> None:
-    """Add the calls of a trace."""
+def _add(work: _Asked, trace: Trace, device: str, *, recorded: bool) -> None:
+    """Add the calls of a trace; on a GPU their recorded times are those of the device events that they launched."""
     found = list(recorded_calls(trace))
     keys = {call: recorded.key for call, recorded in found if isinstance(recorded, RecordedCall)}
     reasons = {call: recorded for call, recorded in found if isinstance(recorded, str)}
     work.keys.append((trace, keys, reasons))
     below = _callees(trace, dict(found))
-    took, own = (trace.calls.end - trace.calls.ts).tolist(), trace.self_ns.tolist()
+    on_gpu, self_ns = device != "cpu", trace.self_ns.tolist()
+    took, own = _device_times(trace) if on_gpu else ((trace.calls.end - trace.calls.ts).tolist(), self_ns)
+    recorded &= on_gpu == bool(len(trace.gpu))
     for call, called in found:
         if isinstance(called, str):
             continue
@@ -218,10 +221,17 @@ def _add(work: _Asked, trace: Trace, *, recorded: bool) -> None:
             at = _Distinct(called, [keys.get(callee) for callee in below.get(call, ())])
             work.distinct[called.key] = at
         at.calls += 1
-        at.self_ns += own[call]
+        at.self_ns += self_ns[call]
         if recorded:
             at.recorded.append(took[call])
             at.recorded_own.append(own[call])
+
+
+def _device_times(trace: Trace) -> tuple[list[int], list[int]]:
+    """ns by call of the GPU events launched in it, with its callees and without."""
+    took, parent = trace.device_ns, trace.calls.parent
+    below = np.flatnonzero(parent >= 0)
+    return took.tolist(), (took - sums(parent[below], took[below], len(took))).tolist()
 
 
 def _callees(trace: Trace, found: Container[CallIndex]) -> dict[CallIndex, list[CallIndex]]:

@@ -1,16 +1,20 @@
-"""Annotations of serving engines (vLLM, SGLang): the phase, requests and tokens of a step, read from its name.
+"""What annotations say of steps: phase, requests and tokens of a serving engine's, and what a step takes untraced.
 
-The forms, one annotation a step on the host (`user_annotation`) and on the device (`gpu_user_annotation`):
+The forms of serving engines (vLLM, SGLang), one annotation a step on the host (`user_annotation`) and on the device
+(`gpu_user_annotation`):
 
 - vLLM: `execute_{size}_context_{requests}({sums})_generation_{requests}({sums})`, sums `sq…sk…sqsq…sqsk…`; older ones
   without the size and with `Σq` or `Σq_Σq²` as sums.
 - SGLang: `step[DECODE bs=32]`, `step[EXTEND bs=15 toks=15360]`; the modes are those of its `ForwardMode`.
 - Captures of both: `capture_32_DECODE`, `capture_8192_PIECEWISE`, `graph_capture: batch=32 mode=FULL`.
+
+`etplus record` writes one annotation, `etplus.untraced steps=5 step_ns=812345 host_ns=640000`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 PREFILL, DECODE, MIXED, CAPTURE, IDLE, UNKNOWN_PHASE = "prefill", "decode", "mixed", "capture", "idle", "unknown"
@@ -28,6 +32,7 @@ _CAPTURE = re.compile(rf"capture_(\d{{1,18}})_{_MODE}|graph_capture: batch=(\d{{
 _LIKE_A_STEP = re.compile(r"execute_(?:(\d{1,18})_.*|.*\d.*)|step\[[A-Za-z].*\]", re.ASCII)
 """Annotations of engines in forms that are not known: an `execute_` with numbers in it, a `step` with a mode."""
 _BATCH_SIZE = re.compile(r"\bbs=(\d{1,18})\b", re.ASCII)
+_UNTRACED = re.compile(r"etplus\.untraced steps=(\d{1,18}) step_ns=(\d{1,18}) host_ns=(\d{1,18})", re.ASCII)
 _MODES = {
     "DECODE": DECODE, "TARGET_VERIFY": DECODE, "DRAFT_EXTEND": DECODE, "DRAFT_EXTEND_V2": DECODE,
     "EXTEND": PREFILL, "PREFILL": PREFILL, "SPLIT_PREFILL": PREFILL, "MIXED": MIXED, "IDLE": IDLE,
@@ -202,3 +207,28 @@ def _number(text: str | None) -> int | None:
 
 def _sum(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else one + other
+
+
+class UntracedStep(NamedTuple):
+    """What a step took before anything recorded it, as `etplus record` measured it.
+
+    Attributes:
+        steps: so many were timed, between two points at which the device was idle.
+        step_ns: their mean. host_ns: the median time from one step's end to the next one's on the host, which a device
+            that is late does not make longer until its launch queue is full.
+    """
+
+    steps: int
+    step_ns: int
+    host_ns: int
+
+
+def untraced_step(names: Iterable[str]) -> UntracedStep | None:
+    """What an annotation among the names of calls says; None where there is none.
+
+    Example:
+        >>> untraced_step(["aten::mm", "etplus.untraced steps=5 step_ns=812345 host_ns=640000"]).host_ns
+        640000
+    """
+    found = next(filter(None, map(_UNTRACED.fullmatch, names)), None)
+    return None if found is None else UntracedStep(*map(int, found.groups()))

@@ -28,6 +28,7 @@ from typing import Any
 
 from .fatal_signals import FatalSignals
 from .observers import device_options, make_observer, make_profiler, without_notices
+from .untraced_steps import UntracedSteps
 
 VARIABLE = "ETPLUS_RECORD"
 _LAUNCHERS = re.compile(r"(?:^|[/\\])(?:torchrun|accelerate|deepspeed)$|^torch\.distributed\.(?:run|launch)$")
@@ -90,6 +91,7 @@ class StepRecorder:
         self._by_time = "seconds" in plan
         self._first, self._last = plan["seconds" if self._by_time else "steps"]
         self._done = 0  # steps that are over
+        self._untraced = UntracedSteps(self._before_window)
         self._kind = ""
         self._hooks: list[Any] = []  # those for optimizers
         self._module_hooks: list[Any] = []
@@ -226,12 +228,22 @@ class StepRecorder:
         with self._signals.deferred():
             self._step_over(kind)
 
+    @property
+    def _before_window(self) -> int:
+        """Steps that are over when the observers start: one more warms them up, if there is one."""
+        return max(int(self._first) - 1, 1)
+
     def _step_over(self, kind: str) -> None:
+        import torch
+
         if self._provisional:  # there are steps after all
             self._end_provisional()
         if kind != self._kind:
             self._kind, self._done = kind, 0
+            self._untraced = UntracedSteps(self._before_window)
         self._done += 1
+        if self._profiler is None:
+            self._untraced.step_over(torch, self._done)
         if self._profiler is not None:
             with without_notices(self._folder):
                 self._profiler.step()
@@ -239,7 +251,7 @@ class StepRecorder:
                 self._mark()
             if self._done > self._last:
                 self._end()
-        elif self._done >= max(self._first - 1, 1):
+        elif self._done >= self._before_window:
             self._begin()
         elif self._done == 1:
             self._write()
@@ -344,11 +356,14 @@ class StepRecorder:
             self._mark()
 
     def _mark(self) -> None:
-        """Make the annotation that proves that two files are of one recording (`linker.rank_claims`)."""
+        """Make the annotation that proves that two files are of one recording (`linker.rank_claims`), and one with the
+        time of a step before the window, where that is known."""
         import torch
 
-        with torch.profiler.record_function(f"etplus.run={uuid.uuid4()} rank={self._status['rank']}"):
-            pass
+        for name in (f"etplus.run={uuid.uuid4()} rank={self._status['rank']}", self._untraced.annotation()):
+            if name:
+                with torch.profiler.record_function(name):
+                    pass
         self._status["marked"] = True
 
     def _window_over(self, _profiler: Any) -> None:

@@ -1,0 +1,63 @@
+"""Times some steps before the window, which nothing records: what recording costs is known only by comparison."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from typing import Any
+
+MOST = 5
+"""So many steps before the window are timed at most."""
+_FEWEST = 2
+_ONE_STEP = 0.6
+"""Where one step takes this share of all, something else than steps was timed (a compilation, an evaluation)."""
+
+
+class UntracedSteps:
+    """Steps between two points at which the device is idle, so that what runs on it late is in the time of all.
+
+    Example:
+        >>> steps = UntracedSteps(window=9)
+        >>> for done in range(1, 10):
+        ...     steps.step_over(None, done)
+        >>> steps.annotation().partition(" step_ns=")[0]
+        'etplus.untraced steps=5'
+    """
+
+    def __init__(self, window: int) -> None:
+        """
+        Args:
+            window: steps that are done when the observers start.
+        """
+        self._first, self._window = max(window - MOST, 1), window
+        self._ends: list[int] = []
+        self._drained = 0
+
+    def step_over(self, torch: Any, done: int) -> None:
+        """A step is over, of `done`; nothing happens outside the steps that are timed."""
+        if done == self._first:
+            _synchronize(torch)
+            self._ends = [time.perf_counter_ns()]
+        elif self._first < done <= self._window and self._ends:
+            self._ends.append(time.perf_counter_ns())
+            if done == self._window:
+                _synchronize(torch)
+                self._drained = time.perf_counter_ns()
+
+    def annotation(self) -> str:
+        """``etplus.untraced steps=N step_ns=… host_ns=…``, as `trace.untraced_step` reads it; "" if too few were timed.
+
+        `step_ns` is the mean with what the device did after the last one, `host_ns` the median of the host's.
+        """
+        took = [end - begin for begin, end in itertools.pairwise(self._ends)]
+        if len(took) < _FEWEST or not self._drained or (len(took) > _FEWEST and max(took) > _ONE_STEP * sum(took)):
+            return ""
+        step = (self._drained - self._ends[0]) / len(took)
+        return f"etplus.untraced steps={len(took)} step_ns={step:.0f} host_ns={statistics.median(took):.0f}"
+
+
+def _synchronize(torch: Any) -> None:
+    """Wait for the GPU, where the program uses one and nothing is being captured."""
+    if torch is not None and torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+        torch.cuda.synchronize()

@@ -1,0 +1,77 @@
+"""Steps that are timed before the window of `etplus record`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from etplus.recording.hook import untraced_steps
+from etplus.recording.hook.untraced_steps import UntracedSteps
+from etplus.trace.step_annotations import UntracedStep, untraced_step
+
+
+class Cuda:
+    """torch.cuda of a device that is `late` ns behind when the program waits for it."""
+
+    def __init__(self, clock: list[int], *, capturing: bool = False) -> None:
+        self.clock, self.capturing, self.late, self.waits = clock, capturing, 0, 0
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def is_current_stream_capturing(self) -> bool:
+        return self.capturing
+
+    def synchronize(self) -> None:
+        self.waits += 1
+        self.clock[0] += self.late
+
+
+class Torch:
+    def __init__(self, cuda: Cuda) -> None:
+        self.cuda = cuda
+
+
+def timed(
+    monkeypatch: pytest.MonkeyPatch, took: list[int], window: int, late: int = 0, **options: bool
+) -> tuple[UntracedStep | None, Cuda]:
+    """What is read back of steps that take so many ns each on the host."""
+    clock = [0]
+    monkeypatch.setattr(untraced_steps.time, "perf_counter_ns", lambda: clock[0])
+    torch: Any = Torch(Cuda(clock, **options))
+    steps = UntracedSteps(window)
+    for done, ns in enumerate(took, 1):
+        clock[0] += ns
+        torch.cuda.late = late if done == window else 0
+        steps.step_over(torch, done)
+    return untraced_step([steps.annotation()]), torch.cuda
+
+
+def test_the_last_steps_before_the_window_are_timed_with_an_idle_device_at_both_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found, cuda = timed(monkeypatch, [900, 50, 50, 50, 10, 12, 11, 10, 12, 70], window=9, late=45)
+    assert found == UntracedStep(steps=5, step_ns=(10 + 12 + 11 + 10 + 12 + 45) // 5, host_ns=11)
+    assert cuda.waits == 2
+
+
+@pytest.mark.parametrize(
+    ("took", "window"),
+    [
+        ([10], 1),  # the window begins with the first step
+        ([10, 11], 2),  # one step is no median
+        ([10, 11, 10, 900, 11, 10], 6),  # one of them compiled
+    ],
+)
+def test_too_few_or_uneven_steps_say_nothing(monkeypatch: pytest.MonkeyPatch, took: list[int], window: int) -> None:
+    assert timed(monkeypatch, took, window)[0] is None
+
+
+def test_a_graph_that_is_being_captured_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, cuda = timed(monkeypatch, [10, 10, 10], window=3, capturing=True)
+    assert found is not None and cuda.waits == 0
+
+
+def test_other_annotations_say_nothing() -> None:
+    names = ["etplus.untraced steps=5", "x etplus.untraced steps=5 step_ns=1 host_ns=1", "etplus.run=8a rank=0"]
+    assert untraced_step(names) is None
