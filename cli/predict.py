@@ -150,7 +150,10 @@ def _text(one: Prediction, width: int) -> str:
     rows += [[name, _us(ns), _against(one, ns)] for name, ns in one.baselines.items()]
     lines = [render(shorten(one.file, width), [f"engine {one.engine}", "time µs", against], rows, width)]
     steps = one.steps.to_lines() if one.steps is not None else []
-    lines += rewrap([*_doubt(one), *one.base.to_lines(), *steps, *outlier_lines(one.set_apart)], width, " " * 11)
+    untraced = [] if one.untraced is None else one.untraced.to_lines()
+    lines += rewrap(
+        [*_doubt(one), *untraced, *one.base.to_lines(), *steps, *outlier_lines(one.set_apart)], width, " " * 11
+    )
     ops = [
         [row.op, row.count, number(row.predicted_ns / 1000, 0), number(row.measured_ns / 1000, 0), row.how[0]]
         for row in one.rows[:_ROWS]

@@ -24,6 +24,7 @@ from ..replaying.network_file import network_dict
 from ..replaying.rank_coupling import join_ranks
 from ..replaying.replay_graph import ReplayGraph
 from ..replaying.replay_summary import BaseError, Summary, summarize
+from ..replaying.untraced import untraced_answer
 from ..replaying.whatif import GRAMMAR, WhatIf, apply_what_ifs, parse_what_if
 from ..trace.errors import UsageError
 from ..trace.printable import shortened
@@ -126,12 +127,20 @@ def _replayed(
     changes = [f"network {arguments.network}"] * (network is not None) + arguments.what_if
     if changes:
         BaseError.of(before).refuse(", ".join(trace.file for trace in graph.traces), force=arguments.force)
-        priced = graph if network is None else on_network(graph, network)
         bounds = partial(row_bounds, graph.traces)
-        after = replay(apply_what_ifs(priced, what_ifs, constants, bounds), constants)
+
+        def changed(graph: ReplayGraph) -> ReplayGraph:
+            priced = graph if network is None else on_network(graph, network)
+            return apply_what_ifs(priced, what_ifs, constants, bounds)
+
+        after, untraced = replay(changed(graph), constants), untraced_answer(before, constants, changed)
         if network is not None:
             span = answer_range(graph, network, what_ifs, constants, bounds)
-    return after, summarize(after, constants, before=before if changes else None, what_ifs=changes, span=span)
+    else:
+        untraced = untraced_answer(before, constants)
+    return after, summarize(
+        after, constants, before=before if changes else None, what_ifs=changes, span=span, untraced=untraced
+    )
 
 
 def _parts(inputs: Sequence[TraceInput], arguments: argparse.Namespace) -> Iterator[Trace]:

@@ -19,12 +19,12 @@ from ..replaying.graph_replay import Replay, replay
 from ..replaying.rank_coupling import join_ranks
 from ..replaying.replay_graph import ReplayGraph
 from ..replaying.replay_summary import BaseError
+from ..replaying.untraced import untraced_step_of, without_recording_replays
 from ..trace.columns import IntColumn
 from ..trace.printable import shell_word
 from ..trace.step_annotations import UntracedStep
 from ..trace.trace import Trace
 from ..trace.unattached import with_unattached
-from .profiler_cost import untraced_step_of, without_recording_replays
 
 _Made = TypeVar("_Made")
 
@@ -114,7 +114,7 @@ class Case:
     @cached_property
     def unrecorded(self) -> tuple[Replay, ...]:
         """Replays without changes and without what recording cost the host; none where that is little, or where the
-        trace does not show it. See `profiler_cost`."""
+        trace does not show it. See `replaying.untraced`."""
         return without_recording_replays(self.base, self.constants)
 
     @cached_property

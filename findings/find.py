@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, overload
 
 from ..replaying.replay_summary import REFUSED, BaseError
+from ..replaying.untraced import recording_note
 from ..trace.brief import brief
 from ..trace.errors import ConvertError
 from .builtin import detectors
 from .case import Case
 from .finding import Candidate, Finding, Gain
 from .pricing import priced, together
-from .profiler_cost import recording_note
 from .recording_gaps import AMONG, INCOMPLETE
 
 FIRST = 7

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..replaying.untraced import event_cost_ns
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, distinct, grouped, matching
 from ..trace.intervals import intersection, union
@@ -16,7 +17,6 @@ from ..trace.tables import OP
 from ..trace.trace import Trace
 from .case import Case
 from .finding import LIKELY, MEASURED, POSSIBLE, Candidate
-from .profiler_cost import event_cost_ns
 from .proofs import quoted
 from .ranks_of_case import RankOfCase, worst_rank
 

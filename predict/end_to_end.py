@@ -19,6 +19,7 @@ from ..replaying.iterations import Outlier, StepTimes
 from ..replaying.rank_coupling import find_rendezvous, join_ranks
 from ..replaying.replay_graph import COMM, ReplayGraph
 from ..replaying.replay_summary import BaseError
+from ..replaying.untraced import UntracedAnswer
 from ..reshape.reshape import Reshaped
 from ..reshape.shape_change import ShapeChange
 from ..schemas.communications import comm_rows
@@ -65,6 +66,7 @@ class Prediction:
             those that were fitted on.
         weakest_link: why the interval reaches over 25% from the prediction; None where it does not. Wider than a factor
             of 2 it is forced.
+        untraced: what a step takes when nothing records it, of a trace that `etplus record` made (replay only).
     """
 
     file: str
@@ -87,6 +89,7 @@ class Prediction:
     high_ns: int = 0
     steps: StepTimes | None = None
     weakest_link: str | None = None
+    untraced: UntracedAnswer | None = None
 
     @property
     def forced(self) -> bool:
@@ -133,6 +136,7 @@ class Prediction:
             "notes": list(self.notes), "sources": dict(self.sources),
             "ops": [asdict(row) for row in self.rows],
             "unlike": self.share_unfamiliar, "kernels": [asdict(row) for row in self.kernels],
+            "untraced_step": None if self.untraced is None else asdict(self.untraced),
         }  # fmt: skip
 
 
@@ -237,6 +241,7 @@ def predict(
         changed or device is not None or shape is not None, job.notes,
         () if job.shapes is None else (job.shapes,), job.without_waiting(engine, took.factor), job.chosen.set_apart,
         job.sources if engine == "replay" else {}, kernels, took.low, took.high, steps, weakest,
+        job.untraced() if engine == "replay" else None,
     )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from ..replaying.host_time import without_waits
 from ..replaying.iterations import StepTimes, percentiles, warm_up
 from ..replaying.replay_graph import DURATION, HOST, ReplayGraph
 from ..replaying.replay_summary import BaseError
+from ..replaying.untraced import UntracedAnswer, untraced_answer
 from ..reshape.reshape import reshaped
 from ..reshape.shape_change import ShapeChange
 from ..schemas.communications import comm_rows
@@ -325,6 +326,20 @@ class RankJob:
         for row, event in () if wait else self.event_of.items():
             times[event] = min(times[event], self.transfers.get(row, times[event]))
         return overhead_model(self.trace, self.walked, times, self.of_row).total
+
+    def untraced(self) -> UntracedAnswer | None:
+        """What a step takes when nothing records it, from the replay with GPU events as predicted and at both ends of
+        their interval; None where the trace does not say what it took, or only some iterations are predicted."""
+        if self.split is not None:
+            return None
+        lags = [self.lags_at(times) for times in (None, *self.ends)]
+        host, recorded = self.graph.edges.kind == HOST, np.maximum(self.graph.edges.lag, 1)
+
+        def changed(graph: ReplayGraph, lag: IntColumn) -> ReplayGraph:
+            return graph.with_latencies(np.rint(np.where(host, lag * (graph.edges.lag / recorded), lag)))
+
+        changes = [partial(changed, lag=lag) for lag in lags]
+        return untraced_answer(replay(self.graph, self.constants), [self.constants], *changes)
 
     def waiting(self, engine: Engine) -> int:
         """ns of the iterations with collectives as recorded: what a rank waits in them for others no model knows."""

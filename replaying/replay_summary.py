@@ -25,6 +25,7 @@ from .constants import Constants, of_ranks
 from .critical import CriticalPath, critical_path, resource_bounds
 from .graph_replay import Replay, Unexplained, relative_error
 from .iterations import StepTimes, step_times
+from .untraced import UntracedAnswer
 
 _TOP = 8
 UNRELIABLE, REFUSED = 0.01, 0.05
@@ -146,6 +147,7 @@ class Summary:
         what_ifs: in words. notes: what was guessed or left out.
         steps: times of iterations, where they are marked and it is one rank's.
         span: of another network, what the answer may be.
+        untraced: what a step takes when nothing records it, where `etplus record` measured it.
     """
 
     files: tuple[str, ...]
@@ -168,6 +170,7 @@ class Summary:
     notes: tuple[str, ...] = field(default=())
     steps: StepTimes | None = None
     span: AnswerRange | None = None
+    untraced: UntracedAnswer | None = None
 
     __repr__ = brief
 
@@ -203,6 +206,7 @@ class Summary:
             "critical_path": _path_dict(self.path),
             "notes": list(self.notes),
             "steps": None if self.steps is None else self.steps.to_dict(),
+            "untraced_step": None if self.untraced is None else asdict(self.untraced),
         }  # fmt: skip
         if self.path_before is not None:
             plain["what_if"] = {
@@ -235,6 +239,7 @@ class Summary:
             yield [] if self.span is None else self.span.to_lines()
             bound, ns = max(self.bounds.items(), key=lambda item: item[1])
             yield [f"           cannot be less than {_us(ns)} ({bound})"]
+        yield [] if self.untraced is None else self.untraced.to_lines()
         yield self.base.to_lines()
         yield [] if self.steps is None else self.steps.to_lines()
         for note in self.notes:
@@ -264,12 +269,12 @@ class Summary:
 
 def summarize(
     replay: Replay, constants: Constants | Sequence[Constants], *, before: Replay | None = None,
-    what_ifs: Sequence[str] = (), span: AnswerRange | None = None,
+    what_ifs: Sequence[str] = (), span: AnswerRange | None = None, untraced: UntracedAnswer | None = None,
 ) -> Summary:  # fmt: skip
     """Sum a replay up.
 
     Args:
-        span: of another network, what the answer may be.
+        span: of another network, what the answer may be. untraced: see `Summary`.
         before: the replay without the what-ifs, if there are any.
     """
     graph = replay.graph
@@ -297,7 +302,7 @@ def summarize(
         before_ns=None if before is None else before.makespan_ns,
         path_before=None if before is None else critical_path(before), notes=(*graph.notes, *_unexplained_notes(base)),
         steps=step_times(graph.trace, replay.start, replay.end) if len(graph.traces) == 1 else None,
-        span=span,
+        span=span, untraced=untraced,
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ PROOF = (Evidence("by hand", 1, "events", "etplus analyze x"),)
 @pytest.fixture
 def trace(monkeypatch: pytest.MonkeyPatch) -> Trace:
     """A trace of which recording is taken to have cost nothing."""
-    monkeypatch.setattr(Case, "unrecorded", None)
+    monkeypatch.setattr(Case, "unrecorded", ())
     return linked("pairs/gpu_shaped_from_cpu")
 
 

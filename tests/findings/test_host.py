@@ -7,8 +7,8 @@ import pytest
 from etplus import load
 from etplus.findings import Case, Finding, Findings, builtin, find_findings
 from etplus.findings.host import host_gaps
-from etplus.findings.profiler_cost import event_cost_ns, without_recording
 from etplus.replaying.graph_replay import replay
+from etplus.replaying.untraced import event_cost_ns, without_recording
 from etplus.trace.trace import Trace
 from support import linked, shared_trace
 from synthetic import Timeline

@@ -1,4 +1,4 @@
-"""What recording costs the host, and replay graphs without it: gains of host work are too large with it.
+"""What recording costs the host, and replay graphs without it: answers for the step as it runs when nothing records it.
 
 Where `etplus record` timed steps before the window (`trace.step_annotations.UntracedStep`), the host's work is
 shortened until its steps take that long in the replay; elsewhere operators that compute nothing show what a call costs.
@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..replaying.constants import Constants
-from ..replaying.graph_replay import Replay, replay
-from ..replaying.replay_graph import HOST, ReplayGraph
 from ..trace.columns import IntColumn, matching
 from ..trace.conventions import PROFILER_STEP
 from ..trace.kinds import GPU
 from ..trace.step_annotations import UntracedStep, untraced_step
 from ..trace.tables import OP
 from ..trace.trace import Trace
+from .constants import Constants
+from .graph_replay import Replay, replay
+from .replay_graph import HOST, ReplayGraph
 
 _TRIVIAL = re.compile(
     r"aten::(?:as_strided|view|_unsafe_view|_reshape_alias|detach|alias|_local_scalar_dense|lift_fresh)"
@@ -101,6 +101,49 @@ def without_recording_replays(base: Replay, constants: Sequence[Constants]) -> t
     return (cheaper,) if cheaper.makespan_ns < (1 - _LITTLE) * base.makespan_ns else ()
 
 
+@dataclass(frozen=True)
+class UntracedAnswer:
+    """What a step takes when nothing records it, ns.
+
+    Attributes:
+        measured_ns: before the window, as `etplus record` measured it.
+        low_ns, high_ns: with what was changed or predicted, on the timelines without recording.
+    """
+
+    measured_ns: int
+    low_ns: int
+    high_ns: int
+
+    def to_lines(self) -> list[str]:
+        """For a terminal, under a label of eleven columns."""
+        low, high = (f"{ns / 1e6:,.3f}" for ns in (self.low_ns, self.high_ns))
+        span = f"{low} ms" if low == high else f"{low} to {high} ms"
+        return [f"untraced   a step took {self.measured_ns / 1e6:,.3f} ms before it was recorded; here {span}"]
+
+
+def untraced_answer(
+    base: Replay, constants: Sequence[Constants], *changes: Callable[[ReplayGraph], ReplayGraph]
+) -> UntracedAnswer | None:
+    """What a step takes untraced; None where the traces do not say what it took before.
+
+    Args:
+        changes: of the graph; the answer holds the step with each of them. None: as it was.
+
+    Example:
+        >>> graph = etplus.build_graph(trace)
+        >>> constants = [etplus.fit_constants(graph)]
+        >>> untraced_answer(etplus.replay(graph, constants), constants) is None  # `etplus record` did not make it
+        True
+    """
+    step, steps = untraced_step_of(base.graph.traces), len(_step_rows(base.graph, 0))
+    if step is None or not steps:
+        return None
+    timelines = without_recording_replays(base, constants) or (base,)
+    graphs = [change(found.graph) for found in timelines for change in changes or (lambda graph: graph,)]
+    took = [round(replay(graph, constants).makespan_ns / steps) for graph in graphs]
+    return UntracedAnswer(step.step_ns, min(took), max(took))
+
+
 def recording_note(base: Replay, step: UntracedStep) -> str:
     """By how much recording slowed the host, in a sentence."""
     recorded = _host_step_ns(base) or 0.0
@@ -133,11 +176,18 @@ def _at_pace(way: Callable[[float], ReplayGraph], constants: Sequence[Constants]
 
 def _host_step_ns(found: Replay) -> float | None:
     """Mean time of the profiler's steps on the host, over the ranks; None where one has none."""
-    graph, taken = found.graph, list[float]()
-    for rank, trace in enumerate(graph.traces):
-        rows = graph.first_row[rank] + np.flatnonzero(matching(trace.name, trace.names, PROFILER_STEP.fullmatch))
-        rows = rows[(graph.start[rows] >= 0) & (graph.column("kind")[rows] != GPU)]
+    taken = list[float]()
+    for rank in range(len(found.graph.traces)):
+        rows = _step_rows(found.graph, rank)
         if not len(rows):
             return None
         taken.append(int(found.end[rows].max() - found.start[rows].min()) / len(rows))
     return float(np.mean(taken))
+
+
+def _step_rows(graph: ReplayGraph, rank: int) -> IntColumn:
+    """int64, rows of the profiler's steps on a rank's host."""
+    trace = graph.traces[rank]
+    steps = matching(trace.name, trace.names, PROFILER_STEP.fullmatch) & (trace.kind != GPU)
+    rows: IntColumn = graph.first_row[rank] + np.flatnonzero(steps)
+    return rows[graph.start[rows] >= 0]
