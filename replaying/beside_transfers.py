@@ -59,6 +59,36 @@ def plain_work(graph: ReplayGraph) -> dict[int, float]:
     return dict(zip(work.tolist(), plain.tolist(), strict=True))
 
 
+_TAKEN = ((0.012, 0.2), (0.05, 0.65), (0.15, 0.6), (1.0, 0.3))
+"""What a transfer of Gloo over TCP takes of its rank's processor, by GB/s that it moves: on slow links it waits, on fast
+ones it moves many bytes at a time (measured on links of 0.1 to 10 Gbit/s)."""
+
+
+def pace_on(graph: ReplayGraph, prices: IntColumn, sent: IntColumn) -> float:
+    """How many times as long the host's work takes beside transfers on another network.
+
+    Of what transfers take of a processor (`_TAKEN`) the recording says which part the host's work misses.
+
+    Args:
+        prices: of each row what its communication takes there, ns; −1 for others.
+        sent: of each row how many bytes a link carries for it.
+    """
+    shared, edges = graph.shared, graph.edges
+    assert shared is not None
+    alone = np.zeros(len(graph.start))
+    alone[shared.rows] = shared.alone
+    moves = transfer_edges(graph)
+    moves = moves[prices[edges.owner[moves]] > 0]
+    owner = edges.owner[moves]
+    took, bytes_ = float((edges.lag[moves] * alone[owner]).sum()), float(sent[owner].sum())
+    if shared.slowdown == 1 or not took or not bytes_:
+        return shared.slowdown
+    here, there = (np.interp(np.log(bytes_ / ns), np.log([at for at, _ in _TAKEN]), [by for _, by in _TAKEN])
+                   for ns in (took, float(prices[owner].sum())))  # fmt: skip
+    missed = min((1 - 1 / shared.slowdown) / here, 1.0)
+    return float(1 / (1 - missed * there))
+
+
 def transfer_edges(graph: ReplayGraph) -> IntColumn:
     """Positions of the edges that are transfers of communications on the host."""
     edges, shared = graph.edges, graph.shared
