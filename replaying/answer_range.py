@@ -27,7 +27,8 @@ from .replay_graph import HOST, ReplayGraph
 from .whatif import Bounds, WhatIf, apply_what_ifs
 
 _BANDWIDTH = 0.1
-"""Transfers in a job differ by so much from those of a calibration, which has the processors to itself."""
+"""Transfers in a job differ by so much from those of a calibration, which has the processors to itself; by `_TURNS`
+where ranks take turns on processors, for which the backend's threads wait, too."""
 _HOST_WORK, _TURNS, _DEVICE_WORK = 0.2, 0.25, 0.02
 """The same step computes for so much more or less when it is run again: on processors that others use, where ranks take
 turns on them, on a device."""
@@ -99,21 +100,22 @@ def answer_range(
 def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator[tuple[int, int, str]]:
     """Answers with one thing at either end, and what it is."""
     yield answer(graph, at="low"), answer(graph, at="high"), "what kinds of communication take over the formula"
-    quick, slow = (network.faster(by) for by in (1 + _BANDWIDTH, 1 / (1 + _BANDWIDTH)))
-    yield answer(graph, quick), answer(graph, slow), f"transfers {_BANDWIDTH:.0%} faster or slower"
-    host = graph.edges.kind == HOST
     spread, why = _spread(graph)
-    less, more = (answer(graph.scaled(host, 1 + by)) for by in (-spread, spread))
+    by = _TURNS if spread == _TURNS else _BANDWIDTH
+    quick, slow = (network.faster(factor) for factor in (1 + by, 1 / (1 + by)))
+    yield answer(graph, quick), answer(graph, slow), f"transfers {by:.0%} faster or slower"
+    host = graph.edges.kind == HOST
+    less, more = (answer(graph.scaled(host, factor)) for factor in (1 - spread, 1 + spread))
     yield less, more, f"the host's work {spread:.0%} less or more, {why}"
     if (shared := graph.shared) is not None:
         taken, plain = shared.beside
         if shared.slowdown > 1:
-            beside = [(plain + round((taken - plain) * by), plain) for by in (0.5, 1.5)]
+            beside = [(plain + round((taken - plain) * by), plain) for by in (0.6, 1.4)]
             there = on_network(graph, network).shared
             assert there is not None
             reason = (
                 f"work beside transfers takes {there.pace or 1:.2f} times as long ({shared.slowdown:.2f} as recorded), "
-                "give or take half of the excess"
+                "give or take two fifths of the excess"
             )
         else:
             beside = [(0, 0), (2 * _PLENTY, _PLENTY)]

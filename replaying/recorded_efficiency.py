@@ -110,15 +110,17 @@ def _late_kinds(graph: ReplayGraph) -> tuple[Efficiency, ...]:
     for point, (lag, edge) in took.items():
         row = int(edges.owner[edge])
         own = most[point] if most[point] > OWN_NS else 0
-        if row in price and lag + own > _SLOW_NS and (formula := price[row][1]):
-            ratios.setdefault(price[row][0], []).append((1 + own / lag, (lag + own) * alone[row] / formula))
+        if row in price and row in alone and lag + own > _SLOW_NS and (formula := price[row][1]):
+            ratios.setdefault(price[row][0], []).append((1 + own / max(lag, 1), (lag + own) * alone[row] / formula))
     usual = ratios.pop(Type.ALL_REDUCE, [])
     base = float(np.median([whole for _, whole in usual])) if usual else 0.0
     found = []
-    for kind, of in sorted(ratios.items()):
-        if len(of) < _FEWEST:
+    for kind, several in sorted(ratios.items()):
+        if len(several) < _FEWEST:
             continue
-        times, low, high = np.quantile([whole / base if usual else by_last for by_last, whole in of], [0.5, 0.1, 0.9])
+        times, low, high = np.quantile(
+            [whole / base if usual else by_last for by_last, whole in several], [0.5, 0.1, 0.9]
+        )
         found.append(Efficiency(kind, 64 << 10, float(times), float(low), float(high)))
     return tuple(found)
 

@@ -108,7 +108,7 @@ def test_work_beside_a_transfer_takes_longer() -> None:
         ((50_000_000, 40_000_000), 0.05, 1 / 0.35),  # a fifth of a processor at 0.012 GB/s: all that a transfer takes
         ((50_000_000, 45_000_000), 0.05, 1 / 0.675),  # half of it: other processors do the rest
         ((50_000_000, 40_000_000), 0.012, 1.25),
-        ((50_000_000, 40_000_000), 10, 1 / 0.7),
+        ((50_000_000, 40_000_000), 10, 2),
     ],
 )
 def test_what_transfers_take_of_a_processor_follows_the_network(
