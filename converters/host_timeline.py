@@ -103,7 +103,7 @@ class HostTimeline:
     Attributes:
         ranks: by rank.
         network: with what the job says of it, see `as_recorded`.
-        slowdown: see `SharedTransfers.slowdown`.
+        slowdown: how many times as long work takes beside transfers on this network, see `SharedTransfers.pace`.
         notes: of the replay, such as pauses beside collectives that nothing explains.
     """
 
@@ -133,10 +133,11 @@ def host_timeline(
         graph = join_ranks(graphs)
         network = as_recorded(graph, network)[0]
         constants = [fit_constants(one) for one in graphs]
-        slowdown = 1.0 if graph.shared is None else graph.shared.slowdown
+        there = on_network(graph, network).shared
         done = replay(on_network(_without_slowdown(graph), network), constants)
     except UsageError:  # orders that contradict each other, which `check` names; or nothing that a network prices
         return None
+    slowdown = 1.0 if there is None else there.pace or 1.0
     return HostTimeline({rank: _rank(done, k) for k, rank in enumerate(recorded)}, network, slowdown, graph.notes)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from ..trace.brief import brief
 from ..trace.columns import matching
 from ..trace.kinds import GPU
+from .beside_transfers import unevenness
 from .constants import Constants
 from .graph_building import build_graph, has_assumed_waits
 from .graph_replay import replay
@@ -26,14 +27,18 @@ from .replay_graph import HOST, ReplayGraph
 from .whatif import Bounds, WhatIf, apply_what_ifs
 
 _BANDWIDTH = 0.1
-"""Transfers in a job differ by so much from those of a calibration, which has the processors to itself."""
-_HOST_WORK, _DEVICE_WORK = 0.15, 0.02
-"""The same step computes for so much more or less when it is run again: on processors that others use, on a device."""
+"""Transfers in a job differ by so much from those of a calibration, which has the processors to itself; by `_TURNS`
+where ranks take turns on processors, for which the backend's threads wait, too."""
+_HOST_WORK, _TURNS, _DEVICE_WORK = 0.2, 0.25, 0.02
+"""The same step computes for so much more or less when it is run again: on processors that others use, where ranks take
+turns on them, on a device."""
+_UNEVEN = 1.8
+"""Ranks take turns on processors if some operators take so many times as long as others with their name and shapes."""
 _VIEW = "aten::as_strided"
 """An operator that does next to nothing: its time is what a call costs, most of it recording."""
-_RECORDING = (0.3, 0.6, 1.0)
-"""What recording adds at either end of a call, as a share of a view's time: least, median and largest over five jobs on
-four networks, whose steps were timed with and without the recorder."""
+_RECORDING = (0.5, 1.2, 3.0)
+"""What recording adds at either end of a call, times a view's time: between what most of five jobs of two ranks on four
+networks lie, whose steps were timed with and without the recorder, and their median."""
 
 
 @dataclass(frozen=True)
@@ -95,17 +100,23 @@ def answer_range(
 def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator[tuple[int, int, str]]:
     """Answers with one thing at either end, and what it is."""
     yield answer(graph, at="low"), answer(graph, at="high"), "what kinds of communication take over the formula"
-    quick, slow = (network.faster(by) for by in (1 + _BANDWIDTH, 1 / (1 + _BANDWIDTH)))
-    yield answer(graph, quick), answer(graph, slow), f"transfers {_BANDWIDTH:.0%} faster or slower"
+    spread, why = _spread(graph)
+    by = _TURNS if spread == _TURNS else _BANDWIDTH
+    quick, slow = (network.faster(factor) for factor in (1 + by, 1 / (1 + by)))
+    yield answer(graph, quick), answer(graph, slow), f"transfers {by:.0%} faster or slower"
     host = graph.edges.kind == HOST
-    spread = _DEVICE_WORK if np.any(graph.column("kind") == GPU) else _HOST_WORK
-    less, more = (answer(graph.scaled(host, 1 + by)) for by in (-spread, spread))
-    yield less, more, f"the host's work {spread:.0%} less or more, as in another run"
+    less, more = (answer(graph.scaled(host, factor)) for factor in (1 - spread, 1 + spread))
+    yield less, more, f"the host's work {spread:.0%} less or more, {why}"
     if (shared := graph.shared) is not None:
         taken, plain = shared.beside
         if shared.slowdown > 1:
-            beside = [(plain + round((taken - plain) * by), plain) for by in (0.5, 1.5)]
-            reason = f"work beside transfers takes {shared.slowdown:.2f} times as long, give or take half of the excess"
+            beside = [(plain + round((taken - plain) * by), plain) for by in (0.6, 1.4)]
+            there = on_network(graph, network).shared
+            assert there is not None
+            reason = (
+                f"work beside transfers takes {there.pace or 1:.2f} times as long ({shared.slowdown:.2f} as recorded), "
+                "give or take two fifths of the excess"
+            )
         else:
             beside = [(0, 0), (2 * _PLENTY, _PLENTY)]
             reason = "work beside transfers takes up to twice as long, which this job does not show"
@@ -118,6 +129,16 @@ def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator
 
 
 _PLENTY = 10**9
+
+
+def _spread(graph: ReplayGraph) -> tuple[float, str]:
+    """By how much the host's work differs from run to run, and why."""
+    if np.any(graph.column("kind") == GPU):
+        return _DEVICE_WORK, "as in another run"
+    low, high = unevenness(graph)
+    if high < _UNEVEN * low:
+        return _HOST_WORK, "as in another run"
+    return _TURNS, f"as the same operators take {low:.1f} to {high:.1f} times their median: processors are shared"
 
 
 def _untraced(graph: ReplayGraph, answer: Any) -> tuple[int, int, int] | None:

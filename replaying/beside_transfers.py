@@ -24,13 +24,39 @@ _MOSTLY, _HARDLY = 0.9, 0.1
 """Work is beside a transfer if so much of its time is, and by itself if at most so much is."""
 
 
+_SEVERAL = 3
+"""Of operators with the same name and shapes, so many say how evenly they run."""
+
+
 def time_beside(graph: ReplayGraph) -> tuple[int, int]:
     """See `SharedTransfers.beside`."""
+    both = [(sum(beside), round(float(np.median(alone))) * len(beside)) for alone, beside in _alike(graph)
+            if alone and beside]  # fmt: skip
+    return sum(taken for taken, _ in both), sum(plain for _, plain in both)
+
+
+def unevenness(graph: ReplayGraph) -> tuple[float, float]:
+    """Between what four fifths of the time of repeated operators lie, over the median of operators with their name and
+    shapes, of those by themselves; (1, 1) where there are too few. Ranks that take turns on a processor have operators
+    that take a few times as long as others."""
+    alike = [np.array(alone, np.float64) for alone, _ in _alike(graph) if len(alone) >= _SEVERAL]
+    if not alike:
+        return 1.0, 1.0
+    weight = np.concatenate([np.full(len(took), np.median(took)) for took in alike])
+    ratio = np.concatenate([took / np.median(took) for took in alike])
+    order = np.argsort(ratio)
+    at = np.searchsorted(np.cumsum(weight[order]), np.array([0.1, 0.9]) * weight.sum())
+    low, high = ratio[order][at].tolist()
+    return low, high
+
+
+def _alike(graph: ReplayGraph) -> list[tuple[list[int], list[int]]]:
+    """Of operators with the same name and shapes the times that they took by themselves, and beside transfers, ns."""
     edges = graph.edges
     work = np.flatnonzero((edges.kind == HOST) & (edges.source > 0) & (edges.owner >= 0))
     work = work[graph.column("scope")[edges.owner[work]] != ANNOTATION_SCOPE]
     owner, count = edges.owner[work], len(graph.start)
-    took, over = sums(owner, edges.lag[work], count), sums(owner, _covered(graph, work), count)
+    took, over = sums(owner, edges.lag[work], count), sums(owner, _covered(graph, work)[0], count)
     share, alike = (
         over / np.maximum(took, 1),
         defaultdict[tuple[str, str], tuple[list[int], list[int]]](lambda: ([], [])),
@@ -44,9 +70,7 @@ def time_beside(graph: ReplayGraph) -> tuple[int, int]:
         for row in np.flatnonzero(known).tolist():
             key = trace.name_of(Row(row)), trace.signatures[int(signature[row])].label
             alike[key][int(share[first + row] > _MOSTLY)].append(int(took[first + row]))
-    both = [(sum(beside), round(float(np.median(alone))) * len(beside)) for alone, beside in alike.values()
-            if alone and beside]  # fmt: skip
-    return sum(taken for taken, _ in both), sum(plain for _, plain in both)
+    return list(alike.values())
 
 
 def plain_work(graph: ReplayGraph) -> dict[int, float]:
@@ -54,9 +78,40 @@ def plain_work(graph: ReplayGraph) -> dict[int, float]:
     assert graph.shared is not None
     edges = graph.edges
     work = np.flatnonzero((edges.kind == HOST) & (edges.source > 0))
-    share = _covered(graph, work) / np.maximum(edges.lag[work], 1)
+    covered, length = _covered(graph, work)
+    share = covered / np.maximum(length, 1)
     plain = 1 - np.minimum(share, 1) * (1 - 1 / graph.shared.slowdown)
     return dict(zip(work.tolist(), plain.tolist(), strict=True))
+
+
+_TAKEN = ((0.012, 0.2), (0.05, 0.65), (0.15, 0.6), (0.3, 0.5))
+"""What a transfer of Gloo over TCP takes of its rank's processor, by GB/s that it moves: on slow links it waits, on
+fast ones it moves many bytes at a time (measured on links of 0.1 to 10 Gbit/s)."""
+
+
+def pace_on(graph: ReplayGraph, prices: IntColumn, sent: IntColumn) -> float:
+    """How many times as long the host's work takes beside transfers on another network.
+
+    Of what transfers take of a processor (`_TAKEN`) the recording says which part the host's work misses.
+
+    Args:
+        prices: of each row what its communication takes there, ns; −1 for others.
+        sent: of each row how many bytes a link carries for it.
+    """
+    shared, edges = graph.shared, graph.edges
+    assert shared is not None
+    alone = np.zeros(len(graph.start))
+    alone[shared.rows] = shared.alone
+    moves = transfer_edges(graph)
+    moves = moves[prices[edges.owner[moves]] > 0]
+    owner = edges.owner[moves]
+    took, bytes_ = float((edges.lag[moves] * alone[owner]).sum()), float(sent[owner].sum())
+    if shared.slowdown == 1 or not took or not bytes_:
+        return shared.slowdown
+    here, there = (np.interp(np.log(bytes_ / ns), np.log([at for at, _ in _TAKEN]), [by for _, by in _TAKEN])
+                   for ns in (took, float(prices[owner].sum())))  # fmt: skip
+    missed = min((1 - 1 / shared.slowdown) / here, 1.0)
+    return float(1 / (1 - missed * there))
 
 
 def transfer_edges(graph: ReplayGraph) -> IntColumn:
@@ -86,8 +141,9 @@ def _shrunk(windows: Intervals, ahead: int, by: float, times: IntColumn) -> IntC
     return times - np.rint(_within(windows, times + ahead) * by).astype(np.int64)
 
 
-def _covered(graph: ReplayGraph, work: IntColumn) -> IntColumn:
-    """Of some edges of host work for how long, as measured, transfers of their rank were under way, ns."""
+def _covered(graph: ReplayGraph, work: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Of some edges of host work for how long, as measured, transfers of their rank were under way, and how long they
+    took, ns."""
     edges, measured = graph.edges, graph.measured
     rank = graph.rank_of_row[graph.row[edges.target[work]]]
     until = measured[edges.target[work]]
@@ -96,7 +152,7 @@ def _covered(graph: ReplayGraph, work: IntColumn) -> IntColumn:
     for k, windows in enumerate(_windows(graph)):
         covered = np.rint(_within(windows, until) - _within(windows, since))
         found = np.where(rank == k, covered.astype(np.int64), found)
-    return found
+    return found, until - since
 
 
 def _windows(graph: ReplayGraph) -> list[Intervals]:

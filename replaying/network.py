@@ -22,6 +22,7 @@ from ..trace.columns import IntColumn
 from ..trace.conventions import MAX_NS, MAX_RANKS
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
+from .beside_transfers import pace_on
 from .collective_times import Algorithm as Algorithm
 from .network_description import At
 from .network_description import Network as Network
@@ -48,7 +49,8 @@ def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> Replay
     Raises:
         UsageError: no communication has a known kind, size and group, or the timeline gets longer than 146 years.
     """
-    prices, rows = np.full(len(graph.start), -1, np.int64), []
+    rows: list[int] = []
+    prices, sent = (np.full(len(graph.start), -1, np.int64) for _ in range(2))
     network, learned = as_recorded(graph, network)
     network = network if at == "times" else network.at(at)
     found = [list(find_communications(trace)) for trace in graph.traces]
@@ -56,13 +58,15 @@ def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> Replay
     world = max((trace.world_size or 0 for trace in graph.traces), default=0)
     used = {rank: [comm.group for comm in own] for rank, own in zip(ranks, found, strict=True)}
     members, cut = groups_at_hand(used, world)
+    plain = Network(1.0, library=network.library)
     for first, rank, trace, own in zip(graph.first_row.tolist(), ranks, graph.traces, found, strict=False):
         for comm in own:
             rows.append(first + comm.row)
-            if not cut:
-                prices[rows[-1]] = price(network, trace, comm, rank=rank)
-            elif comm.peer in used if comm.kind in (SEND, RECV) else len(members[comm.group]) > 1:  # another is given
-                prices[rows[-1]] = price(network, trace, comm, members[comm.group], rank=rank)
+            if cut and not (comm.peer in used if comm.kind in (SEND, RECV) else len(members[comm.group]) > 1):
+                continue  # no other one of its ranks is given
+            of = members[comm.group] if cut else None
+            prices[rows[-1]] = price(network, trace, comm, of, rank=rank)
+            sent[rows[-1]] = price(plain, trace, comm, of, rank=rank)
     prices = _alike(graph, prices)
     priced = int(np.count_nonzero(prices[rows] >= 0))
     unknown = len(rows) - priced
@@ -85,7 +89,8 @@ def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> Replay
     if (shared := graph.shared) is not None:
         alone = np.where(prices[shared.rows] >= 0, 1.0, shared.alone)
         workers = shared.workers if network.at_once is None else (network.at_once,) * len(shared.workers)
-        graph = replace(left_together(graph, prices), shared=replace(shared, alone=alone, workers=workers))
+        pace = pace_on(graph, prices, sent)
+        graph = replace(left_together(graph, prices), shared=replace(shared, alone=alone, workers=workers, pace=pace))
     return graph.with_durations(prices)
 
 

@@ -7,18 +7,25 @@ from dataclasses import replace
 import numpy as np
 
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
-from ..schemas.communications import find_communications
+from ..schemas.communications import FoundComm, find_communications
 from ..trace.columns import IntColumn
 from ..trace.index import Row
 from ..trace.kinds import GPU
+from ..trace.trace import Trace
 from .network_description import Efficiency, Network
 from .replay_graph import COMM, HANDOFF, ReplayGraph
 
-_GLOO_KINDS = (Efficiency(Type.ALL_GATHER, 64 << 10, 1.3, 1.0, 1.5),)
-"""Of Gloo over TCP, where a job or a calibration does not say: both directions of an all-gather are not equally fast,
-so that its last rank is done 1.0 to 1.5 times as late as the formula says (measured on links of 0.1 to 2 Gbit/s)."""
-_SLOW_NS = 15_000_000
+_GLOO_PAIRS = (Efficiency(Type.ALL_GATHER, 64 << 10, 1.4, 1.0, 1.5),)
+_GLOO_RINGS = (Efficiency(Type.ALL_GATHER, 64 << 10, 1.1, 1.0, 1.3),)
+"""Of Gloo over TCP, where a job or a calibration does not say, for two ranks and for more: of two that send to each
+other at once neither has all of the link, so that the last one is done up to 1.5 times as late as the formula says
+(measured on links of 0.1 to 2 Gbit/s)."""
+_SLOW_NS = 25_000_000
 """Only collectives that take longer say how they compare: of shorter ones turns on the processor are a part."""
+
+
+_FEWEST = 3
+"""Of fewer the slowest may be chance."""
 
 
 def as_recorded(graph: ReplayGraph, network: Network) -> tuple[Network, list[str]]:
@@ -37,8 +44,16 @@ def as_recorded(graph: ReplayGraph, network: Network) -> tuple[Network, list[str
         return network, []
     found = _late_kinds(graph)
     known = {of.kind for of in found}
-    used = {communication.kind for trace in graph.traces for communication in find_communications(trace)}
-    usual = [of for of in _GLOO_KINDS if of.kind in used - known and _over_sockets(graph)]
+    largest: dict[int, int] = {}  # group, by kind
+    for trace in graph.traces:
+        for of in find_communications(trace):
+            if of.kind is not None:
+                largest[of.kind] = max(largest.get(of.kind, 0), _ranks(graph, trace, of))
+    usual = [
+        pair if largest[pair.kind] == 2 else ring
+        for pair, ring in zip(_GLOO_PAIRS, _GLOO_RINGS, strict=True)
+        if pair.kind in largest.keys() - known and _over_sockets(graph)
+    ]
     kinds = (*found, *usual)
     notes = [
         f"{Type.Name(of.kind)} takes {of.times:.2f} times the formula ({of.low:.2f} to {of.high:.2f}), as in this job"
@@ -46,6 +61,11 @@ def as_recorded(graph: ReplayGraph, network: Network) -> tuple[Network, list[str
     ]
     notes += [f"{Type.Name(of.kind)} of Gloo takes {of.low:.1f} to {of.high:.1f} times the formula" for of in usual]
     return replace(network, efficiency=kinds), notes
+
+
+def _ranks(graph: ReplayGraph, trace: Trace, of: FoundComm) -> int:
+    """How many ranks take part in a collective, as far as the job says."""
+    return len(of.group[1]) or trace.world_size or len(graph.traces)
 
 
 _SOCKET_BANDWIDTH = 4.0
@@ -64,20 +84,21 @@ def _over_sockets(graph: ReplayGraph) -> bool:
 
 
 def _late_kinds(graph: ReplayGraph) -> tuple[Efficiency, ...]:
-    """By how much the last rank of a slow collective on the host is done later than the first, by kind.
+    """What slow collectives on the host take over the formula, until their last rank is done, by kind.
 
-    Not of all-reduces, to which bandwidths are fitted: where their ranks leave at different times they wait for a
-    processor (of 4 ranks on 2 processors by a fifth), which no link's speed changes.
+    Relative to the job's all-reduces, to which bandwidths are fitted. Without any, by how much the last rank is done
+    later than the first.
     """
     edges, shared = graph.edges, graph.shared
     if shared is None or len(graph.traces) < 2:
         return ()
-    kinds = {
-        int(first) + communication.row: communication.kind
-        for first, trace in zip(graph.first_row, graph.traces, strict=False)
-        for communication in find_communications(trace)
-    }
+    plain, price = Network(1.0, library="gloo"), dict[int, tuple[int, int]]()  # by row: kind, what the formula says
+    for first, trace in zip(graph.first_row.tolist(), graph.traces, strict=False):
+        for of in find_communications(trace):
+            if of.kind is not None and of.kind >= 0 and of.bytes:
+                price[first + of.row] = of.kind, plain.transfer_ns(of.kind, of.bytes, _ranks(graph, trace, of))
     late = dict(zip(*late_leaves(graph), strict=True))
+    alone = dict(zip(shared.rows.tolist(), shared.alone.tolist(), strict=True))
     moves = np.flatnonzero((edges.kind == COMM) & (edges.owner >= 0) & (graph.row[edges.source] < 0))
     took: dict[int, tuple[int, int]] = {}  # by rendezvous: ns, edge
     most: dict[int, int] = {}
@@ -85,18 +106,23 @@ def _late_kinds(graph: ReplayGraph) -> tuple[Efficiency, ...]:
         point, lag = int(edges.source[edge]), int(edges.lag[edge])
         took[point] = (lag, edge)
         most[point] = max(most.get(point, 0), late.get(edge, 0))
-    ratios: dict[int, list[float]] = {}
+    ratios: dict[int, list[tuple[float, float]]] = {}
     for point, (lag, edge) in took.items():
-        kind = kinds.get(int(edges.owner[edge]))
-        if kind is not None and kind >= 0 and kind != Type.ALL_REDUCE and lag > _SLOW_NS:
-            own = most[point] if most[point] > OWN_NS else 0
-            ratios.setdefault(kind, []).append(1 + own / lag)
-    found = [(kind, *np.quantile(of, [0.5, 0.1, 0.9]).tolist()) for kind, of in sorted(ratios.items())]
-    return tuple(Efficiency(kind, 64 << 10, times, low, high) for kind, times, low, high in found if times > _LATE)
-
-
-_LATE = 1.1
-"""A kind whose last rank is usually done so many times as late as its first takes longer than the formula says."""
+        row = int(edges.owner[edge])
+        own = most[point] if most[point] > OWN_NS else 0
+        if row in price and row in alone and lag + own > _SLOW_NS and (formula := price[row][1]):
+            ratios.setdefault(price[row][0], []).append((1 + own / max(lag, 1), (lag + own) * alone[row] / formula))
+    usual = ratios.pop(Type.ALL_REDUCE, [])
+    base = float(np.median([whole for _, whole in usual])) if usual else 0.0
+    found = []
+    for kind, several in sorted(ratios.items()):
+        if len(several) < _FEWEST:
+            continue
+        times, low, high = np.quantile(
+            [whole / base if usual else by_last for by_last, whole in several], [0.5, 0.1, 0.9]
+        )
+        found.append(Efficiency(kind, 64 << 10, float(times), float(low), float(high)))
+    return tuple(found)
 
 
 def late_leaves(graph: ReplayGraph) -> tuple[list[int], list[int]]:

@@ -114,6 +114,8 @@ class SharedTransfers:
         gap_ns: int64, of each how long after a thread is free it begins, if it has to wait for one.
         beside: ns that operators took of their own while a transfer of their rank was under way, and what the same
             ones (name and shapes) took at other times; (0, 0) where none did both.
+        pace: how many times as long work takes beside a transfer in the replay, where the network is not the recorded
+            one; None for `slowdown`.
     """
 
     rows: IntColumn
@@ -123,6 +125,7 @@ class SharedTransfers:
     workers: tuple[int, ...]
     gap_ns: IntColumn
     beside: tuple[int, int] = (0, 0)
+    pace: float | None = None
 
     __repr__ = brief
 

@@ -141,8 +141,8 @@ class _LinkTimeline:
         self.due: dict[int, int] = {}
         self.carried: dict[int, list[int]] = {}
         self.held = set[int]()
-        self.slowdown = shared.slowdown
-        self.plain = plain_work(graph) if self.slowdown > 1 else {}
+        self.slowdown = shared.slowdown if shared.pace is None else shared.pace
+        self.plain = plain_work(graph) if max(self.slowdown, shared.slowdown) > 1 else {}
         self.busy: defaultdict[int, int] = defaultdict(int)
         self.working: defaultdict[int, dict[int, float]] = defaultdict(dict)  # by rank: ns left of the work of edges
         self.worked_until: defaultdict[int, int] = defaultdict(int)

@@ -12,6 +12,7 @@ import pytest
 from etplus import load
 from etplus.linker import link
 from etplus.replaying.answer_range import answer_range
+from etplus.replaying.beside_transfers import unevenness
 from etplus.replaying.constants import fit_constants
 from etplus.replaying.graph_building import build_graph
 from etplus.replaying.graph_replay import replay
@@ -21,6 +22,7 @@ from etplus.replaying.network import on_network
 from etplus.replaying.network_description import Network
 from etplus.replaying.network_file import fit_network, read_calibration, read_network, write_networks
 from etplus.replaying.rank_coupling import join_ranks
+from etplus.replaying.replay_graph import HOST
 from etplus.schemas.communications import comm_rows
 from etplus.trace.trace import Trace
 from support import call, shared_job, shared_trace
@@ -102,6 +104,18 @@ def test_a_wait_that_ends_before_its_collective_does() -> None:
     waited = plain.dur[rows] > 100_000_000
     assert waited.sum() > 3
     assert np.all(np.abs(settled.dur[rows] - plain.dur[rows])[waited] < 500_000)
+
+
+def test_ranks_that_take_turns_on_processors_widen_the_range() -> None:
+    """Every other operator takes three times as long, as where another rank has had the processor for a while."""
+    graphs = [build_graph(trace) for trace in traces("tp", "500mbit")]
+    joint, constants = join_ranks(graphs), [fit_constants(graph) for graph in graphs]
+    turns = joint.scaled((joint.edges.kind == HOST) & (joint.edges.owner % 2 == 0), 3)
+    low, high = unevenness(joint)
+    assert high < 1.8 * low
+    for graph, spread in ((joint, "20%"), (turns, "25%")):
+        reasons = answer_range(graph, networks()["unlimited"], [], constants).reasons
+        assert any(f"the host's work {spread} less or more" in reason for reason in reasons)
 
 
 def test_a_network_fitted_to_a_job_is_that_of_its_recording() -> None:
