@@ -147,6 +147,9 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
 
     if model.unmatched and layout.dp > 1 and derivation.recorded.dp == 1:
         yield row("gradients", "no parameter is known for them", model.unmatched)
+    lost = [parameter for parameter in model.parameters if not parameter.accumulates]
+    if lost and layout.dp > 1 and model.weights.evidence == "optimizer":
+        yield row("gradients", "the optimizer changes parameters for which none is accumulated", len(lost))
     if layout.dp > 1 and layout.zero == 3 and layout.fsdp_wrap is None and not model.wraps and not model.blocks[1:]:
         yield row("units of FSDP", "no block repeats, so all parameters are in the root: give --fsdp-wrap", 1)
     clipping = derivation.clipping

@@ -24,7 +24,7 @@ from .sequence_regions import SequenceRegions
 from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, walked
 from .structure import Model, Unit
 from .vocabulary import VocabularyRegions, find_vocabulary
-from .weights import ACCUMULATE, Buffer, Parameter
+from .weights import ACCUMULATE, Buffer, Parameter, accumulations
 from .wraps import Wrap, chosen_wraps
 
 
@@ -439,11 +439,11 @@ class _Rank:
         known = {parameter for one in self.units for parameter in one.ready.values()}
         receives = not self.last and unit.number == self.units[-1].number
         for call in _beside_what_arrives(unit.backward) if receives else unit.backward:
-            parameter = unit.ready.get(call.row) if ACCUMULATE in call.name else None
-            if parameter is not None and self.gathers and microbatch and self._reduces(microbatch - 1):
+            found = [unit.ready[inner.row] for inner in accumulations([call]) if inner.row in unit.ready]
+            if found and self.gathers and microbatch and self._reduces(microbatch - 1):
                 call = _of_one_pass(call)
             yield from self._recorded([call], microbatch)
-            if parameter is not None:
+            for parameter in found:
                 yield from self._ready(parameter, microbatch)
         for parameter in reversed(unit.parameters):
             if parameter not in known and parameter.accumulates:
@@ -568,8 +568,9 @@ def _beside_what_arrives(backward: Sequence[Call]) -> Iterator[Call]:
 
 
 def _of_one_pass(call: Call) -> Call:
-    """An AccumulateGrad that finds no gradient of a pass before it: FSDP has reduced that."""
-    children = [_of_one_pass(child) for child in call.children if child.name != "aten::add_"]
+    """A call in which AccumulateGrad finds no gradient of a pass before it: FSDP has reduced that."""
+    accumulates = ACCUMULATE in call.name
+    children = [_of_one_pass(child) for child in call.children if not (accumulates and child.name == "aten::add_")]
     return replace(call, children=children)
 
 

@@ -364,6 +364,16 @@ def _weight_places(name: str) -> Iterable[int]:
     return (0, 1, 2) if name in ("aten::addmm", "aten::mm") else ()
 
 
+def accumulations(calls: Iterable[Call]) -> Iterator[Call]:
+    """The calls that accumulate gradients, also within a call of backward that runs another backward pass, as reentrant
+    checkpointing does."""
+    for call in calls:
+        if ACCUMULATE in call.name:
+            yield call
+        else:
+            yield from accumulations(call.children)
+
+
 def given_tensors(call: Call) -> list[GivenTensor]:
     """The tensors that a call takes; none where they are not recorded whole."""
     values = list(tensor_values(call.record.get("inputs")))

@@ -91,7 +91,8 @@ def test_ranks_that_are_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_memory_that_lives(made: Made) -> None:
     """From the call that returned it first to the last use; a view has no memory of its own, a gradient is kept."""
-    lives = _Lives(Derivation(made_model(made, [Unit(0, [])]), Plan((), ()), Layout(), Layout()))
+    model = made_model(made, [Unit(0, [made.call("aten::relu")])], trace=SimpleNamespace(gpu=()))
+    lives = _Lives(Derivation(model, Plan((), ()), Layout(), Layout()), 0)
     inner = made.call("aten::empty", [], [(2, "n")])
     calls = [
         made.call("aten::add", [(1, "nh")], [(2, "nh")], inner), made.call("aten::view", [(2, "nh")], [(2, "hn")]),
