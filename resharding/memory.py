@@ -112,8 +112,9 @@ class _Lives:
         self._last_rows = {one.units[last].forward[-1].row for one in passes}
         wraps = derivation.wraps if derivation.layout.zero == 3 else []
         self._ends = {
-            one.units[wrap.units[1]].forward[-1].row: wrap.label
+            calls[-1].row: wrap.label
             for one in passes for wrap in wraps if not wrap.root and wrap.units[1] >= 0
+            for calls in (one.units[wrap.units[1]].forward, one.units[wrap.units[0]].backward) if calls
         }  # fmt: skip
         self._wrap_of = {number: wrap.label for wrap in derivation.wraps for number in wrap.parameters}
         self._ready = {
@@ -167,7 +168,7 @@ class _Lives:
         outputs, (_, _, rest) = self._gathered.pop(key, []), key.partition(" ")
         again, label = rest.startswith("again "), rest.removeprefix("again ").rpartition(" ")[0]
         if outputs and not again:
-            self._close(self._forward)
+            self._close(self._forward + self._whole.pop(label, []))
             self._forward = outputs
         self._whole.setdefault(label, []).extend([self._allocate(output.size) for output in outputs])
         self._close(outputs)
@@ -209,8 +210,7 @@ class _Lives:
                 block.last = begin
                 if steals and block.owner is None:
                     block.owner = call.row
-        if call.children:
-            made = {value[1] for value in tensor_values(call.record.get("outputs"))} - given
+        made = {value[1] for value in tensor_values(call.record.get("outputs"))} - given if call.children else set()
         for child in call.children:
             self.add(item, child, returned | made)
         sizes = self._sizes.sizes(item, call, "outputs")

@@ -327,11 +327,17 @@ class _Rank:
         self.wraps = derivation.stage_wraps(at.pp) if self.gathers else []
         self.root = next((wrap for wrap in self.wraps if wrap.root), None)
         self.by_number = {parameter.number: parameter for parameter in self.model.parameters}
+        first = accumulations(call for unit in self.model.units for call in unit.backward)
+        self.keeps_gradients = any(inner.name == SUM_IN_PLACE.name for inner in walked(first))  # set to 0, not to None
 
     def items(self) -> Iterator[Item]:
         """All, in order."""
         model, layout, parts = self.model, self.layout, self.of.parts
-        yield from self._recorded(model.before, 0)
+        if self.gathers:
+            gradients = self.of.clipping.storages
+            yield from (RecordedOp(call, self.of.changed, shard=self.shard, divided=gradients) for call in model.before)
+        else:
+            yield from self._recorded(model.before, 0)
         for action in actions(layout.schedule, self.at.pp, layout.pp, parts):
             if action.what == "forward":
                 yield from self._forward(action.microbatch)
@@ -354,6 +360,10 @@ class _Rank:
     def _reduces(self, microbatch: int) -> bool:
         """Gradients are communicated after the backward of a microbatch."""
         return microbatch == self.of.parts - 1 or (self.layout.pp == 1 and not self.layout.no_sync)
+
+    def _added_to_part(self, microbatch: int) -> bool:
+        """Reduced gradients are added to those of a microbatch, or of a step, before."""
+        return self._reduces(microbatch - 1) if microbatch else self.keeps_gradients
 
     def _pass(self, microbatch: int) -> int:
         """The recorded pass that a microbatch runs."""
@@ -440,7 +450,7 @@ class _Rank:
         receives = not self.last and unit.number == self.units[-1].number
         for call in _beside_what_arrives(unit.backward) if receives else unit.backward:
             found = [unit.ready[inner.row] for inner in accumulations([call]) if inner.row in unit.ready]
-            if found and self.gathers and microbatch and self._reduces(microbatch - 1):
+            if found and self.gathers and self._added_to_part(microbatch):
                 call = _of_one_pass(call)
             yield from self._recorded([call], microbatch)
             for parameter in found:
@@ -452,7 +462,8 @@ class _Rank:
     def _ready(self, parameter: Parameter, microbatch: int) -> Iterator[Item]:
         """What follows when the gradient of a parameter is known."""
         sizes = self.of.sizes(parameter)
-        alone = not self._pass(microbatch) or self.model.wraps  # recorded without gradients of earlier passes
+        first = not self._pass(microbatch) and not self.keeps_gradients
+        alone = first or self.model.wraps  # recorded without gradients of earlier passes
         if microbatch and alone and not (self.gathers and self._reduces(microbatch - 1)):
             yield SyntheticOp("aten::add_", (sizes, sizes), (sizes,), parameter.dtype, parameter.itemsize)
         if not self.buckets or not self._reduces(microbatch) or parameter.number not in self.bucket_of:
@@ -494,7 +505,7 @@ class _Rank:
             copied = (*own, (count, sum(parts)))
             yield SyntheticOp("fsdp::chunk_cat_mixed_dtype", copied, (), dtype, size, wrap=wrap.label)
             yield CommOp("reduce_scatter", "dp", (sum(parts) * count,), sum(parts), dtype, size)
-            for sizes in own if microbatch and self._reduces(microbatch - 1) else ():
+            for sizes in own if self._added_to_part(microbatch) else ():
                 assert self.shard is not None
                 part = tuple(self.shard.of(sizes))
                 yield SyntheticOp("aten::add_", (part, part), (part,), dtype, size)

@@ -96,8 +96,8 @@ def repeated_blocks(
 
     Of several ways to cut that which repeats most parameters counts, the shortest block of those. Where it can begin at
     several places, that counts whose blocks have parameters that the optimizer has side by side, as a module has its
-    own; then that with the fewest activations alive between blocks; then the last one, as what is before the first block
-    often resembles a block's end.
+    own; then that with the fewest activations alive between blocks; then the last one, as what is before the first
+    block often resembles a block's end.
 
     Args:
         alive: how many activations are alive after each call. sizes: elements of each parameter, by number.
