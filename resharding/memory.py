@@ -11,8 +11,8 @@ from ..trace.intervals import most_at_once
 from .items import CommOp, CommWait, Item, RecordedOp, Shard, SyntheticOp
 from .rank_program import Derivation
 from .resized_calls import ResizedCalls
-from .step_calls import VIEWS, Call, tensor_values
-from .weights import ACCUMULATE, accumulations
+from .step_calls import VIEWS, Call, tensor_values, walked
+from .weights import ACCUMULATE, Parameter, accumulations
 
 _STATES = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adagrad": 1, "RMSprop": 1, "Adadelta": 2}
 """Tensors of the size of a parameter that an optimizer keeps for each (torch.optim); momentum is seen in its calls."""
@@ -58,12 +58,23 @@ def memory_of(derivation: Derivation, stage: int) -> Memory:
         for block in lives.blocks if block.owner is not None
     ]  # fmt: skip
     around = [(block.begin, block.last, block.size) for block in lives.communicated]
+    frozen = sum(
+        (shard.padded(sizes) if gathers else prod(sizes)) * parameter.itemsize
+        for parameter, sizes in ((one, derivation.sizes(one)) for one in _frozen(derivation, stage))
+    )  # fmt: skip
     mine = part if gathers else whole
     states = _states(derivation) * (part if layout.zero and layout.dp > 1 else whole)
     gradients = mine if derivation.model.trains else 0
     moment = max(most_at_once([*others, *kept, *around]), gradients)
     buffers = most_at_once(around) if gathers else buckets
-    return Memory(mine, gradients, states, most_at_once(others), buffers, mine + states + buckets + moment)
+    total = mine + frozen + states + buckets + moment
+    return Memory(mine + frozen, gradients, states, most_at_once(others), buffers, total)
+
+
+def _frozen(derivation: Derivation, stage: int) -> set[Parameter]:
+    """The frozen weights that a stage reads."""
+    calls = walked(call for unit in derivation.units(stage) for call in unit.forward)
+    return {one for call in calls for one in derivation.model.weights.read(call) if one.frozen}
 
 
 def _states(derivation: Derivation) -> int:

@@ -148,7 +148,7 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
     if model.unmatched and layout.dp > 1 and derivation.recorded.dp == 1:
         yield row("gradients", "no parameter is known for them", model.unmatched)
     lost = [parameter for parameter in model.parameters if not parameter.accumulates]
-    if lost and layout.dp > 1 and model.weights.evidence == "optimizer":
+    if lost and layout.dp > 1 and derivation.recorded.dp == 1 and model.weights.evidence == "optimizer":
         yield row("gradients", "the optimizer changes parameters for which none is accumulated", len(lost))
     if layout.dp > 1 and layout.zero == 3 and layout.fsdp_wrap is None and not model.wraps and not model.blocks[1:]:
         yield row("units of FSDP", "no block repeats, so all parameters are in the root: give --fsdp-wrap", 1)
@@ -164,11 +164,12 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
         yield row("units of FSDP", "run several times in a forward pass, each time gathered; gathered once here",
                   len(again))  # fmt: skip
     constants = [buffer for buffer in model.buffers if not buffer.written]
-    if model.frozen and constants and not model.own_buffers and layout.dp > 1 and layout.zero < 3:
-        yield row("buffers", "as there are frozen weights, these may be such, which DDP does not broadcast",
-                  len(constants))  # fmt: skip
-    if model.frozen and layout.zero == 3 and layout.dp > 1:
-        yield row("frozen weights", "FSDP gathers them with others, and it is not known with which", len(model.frozen))
+    frozen = model.weights.frozen
+    if frozen and constants and not model.own_buffers and layout.dp > 1:
+        yield row("buffers", "as there are frozen weights, these may be such, which FSDP gathers and DDP does not "
+                  "broadcast", len(constants))  # fmt: skip
+    if frozen and layout.zero == 3 and layout.dp > 1 and (layout.pp > 1 or _all_frozen(derivation)):
+        yield row("frozen weights", "FSDP gathers them with others, and it is not known with which", len(frozen))
     if model.unreached and layout.dp > 1 and derivation.recorded.dp == 1:
         yield row("weights without a gradient", "what their layers compute does not reach the loss: if they are "
                   "parameters, they are reduced with the others", model.unreached)  # fmt: skip
@@ -183,6 +184,13 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
         open_cuts = [k for k in at if not model.units[k].alone]
         if open_cuts:
             yield row("stages", "several activations pass between them, one is sent", len(open_cuts))
+
+
+def _all_frozen(derivation: Derivation) -> bool:
+    """Frozen weights are not in the units of FSDP that have them, or a unit but the root has no others."""
+    wraps, wanted = [wrap for wrap in derivation.wraps if not wrap.root], derivation.layout.fsdp_wrap or ""
+    known = {one.number for one in derivation.model.parameters}
+    return wanted == "each" or wanted.isdecimal() or any(known.isdisjoint(wrap.parameters) for wrap in wraps)
 
 
 def _run_again(derivation: Derivation) -> set[str]:

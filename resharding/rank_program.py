@@ -139,7 +139,7 @@ class Derivation:
 
     def stage_wraps(self, stage: int) -> list[Wrap]:
         """Those of a stage, in order of forward, with the stage's parameters."""
-        mine = {parameter.number for parameter in self.parameters(stage)}
+        mine = {parameter.number for parameter in (*self.parameters(stage), *self.model.weights.frozen)}
         at = [number for number, of in enumerate(self.stages) if of == stage]
         found = []
         for wrap in self.wraps:
@@ -326,7 +326,7 @@ class _Rank:
         self.bucket_of = {number: k for k, bucket in enumerate(self.buckets) for number in bucket.parameters}
         self.wraps = derivation.stage_wraps(at.pp) if self.gathers else []
         self.root = next((wrap for wrap in self.wraps if wrap.root), None)
-        self.by_number = {parameter.number: parameter for parameter in self.model.parameters}
+        self.by_number = {one.number: one for one in (*self.model.parameters, *self.model.weights.frozen)}
         first = accumulations(call for unit in self.model.units for call in unit.backward)
         self.keeps_gradients = any(inner.name == SUM_IN_PLACE.name for inner in walked(first))  # set to 0, not to None
 
@@ -441,9 +441,12 @@ class _Rank:
         the root's (`_root_post_backward_final_callback` in torch/distributed/fsdp/_fully_shard/_fsdp_state.py)."""
         if self.at.pp or not self.units:
             return None
+        wrap_of = {number: wrap for wrap in self.wraps if not wrap.root for number in wrap.parameters}
         calls = (call for unit in self.units for call in walked(unit.forward))
-        first = next((p.number for call in calls for p in self.model.weights.taken(call)), -1)
-        return next((wrap for wrap in self.wraps if not wrap.root and first in wrap.parameters), None)
+        for parameter in (parameter for call in calls for parameter in self.model.weights.read(call)):
+            if parameter.number in wrap_of or not parameter.frozen:
+                return wrap_of.get(parameter.number)
+        return None
 
     def _unit_backward(self, unit: Unit, microbatch: int) -> Iterator[Item]:
         known = {parameter for one in self.units for parameter in one.ready.values()}
@@ -501,7 +504,7 @@ class _Rank:
     def _scatter(self, wrap: Wrap, microbatch: int) -> Iterator[Item]:
         """Reduce-scatter the gradients of a unit (FSDP2), and add them to those of earlier microbatches."""
         count = self.layout.dp
-        for dtype, size, own, parts in self._by_dtype(wrap):
+        for dtype, size, own, parts in self._by_dtype(wrap, reduced=True):
             copied = (*own, (count, sum(parts)))
             yield SyntheticOp("fsdp::chunk_cat_mixed_dtype", copied, (), dtype, size, wrap=wrap.label)
             yield CommOp("reduce_scatter", "dp", (sum(parts) * count,), sum(parts), dtype, size)
@@ -510,11 +513,16 @@ class _Rank:
                 part = tuple(self.shard.of(sizes))
                 yield SyntheticOp("aten::add_", (part, part), (part,), dtype, size)
 
-    def _by_dtype(self, wrap: Wrap) -> Iterator[tuple[str, int, list[tuple[int, ...]], list[int]]]:
-        """By type of a unit's parameters: bytes of an element, their sizes, and elements of their largest parts."""
+    def _by_dtype(
+        self, wrap: Wrap, *, reduced: bool = False
+    ) -> Iterator[tuple[str, int, list[tuple[int, ...]], list[int]]]:
+        """By type of a unit's parameters, or of those whose gradients are reduced: bytes of an element, their sizes,
+        and elements of their largest parts."""
         found: dict[tuple[str, int], list[tuple[int, ...]]] = {}
         for number in wrap.parameters:
             parameter = self.by_number[number]
+            if reduced and not parameter.accumulates:
+                continue
             found.setdefault((parameter.dtype, parameter.itemsize), []).append(self.of.sizes(parameter))
         for (dtype, size), own in found.items():
             assert self.shard is not None

@@ -108,7 +108,7 @@ def repeated_blocks(
     tokens, elements = np.zeros(len(work), np.int64), np.zeros(len(work), np.int64)
     taken_first: list[list[int]] = []
     for place, at in enumerate(work):
-        taken = list(dict.fromkeys(p.number for call in walked([forward[at]]) for p in weights.taken(call)))
+        taken = list(dict.fromkeys(p.number for call in walked([forward[at]]) for p in weights.read(call)))
         new = [number for number in taken if number not in seen]
         seen.update(new)
         taken_first.append(new)
@@ -242,7 +242,7 @@ def boundaries(forward: Sequence[Call], weights: Weights, label_of: Mapping[int,
     """
     found, current, seen = set[int](), "", set[int]()
     for at, call in enumerate(forward):
-        for parameter in (p for inner in call.walk() for p in weights.taken(inner)):
+        for parameter in (p for inner in call.walk() for p in weights.read(inner)):
             label = label_of.get(parameter.number, "")
             if parameter.number not in seen and label != current:
                 found.add(at)
@@ -260,7 +260,7 @@ def chosen_wraps(
         UsageError: no such module.
     """
     if wanted is None:
-        rest = [parameter.number for parameter in model.parameters]
+        rest = [one.number for one in (*model.parameters, *model.weights.frozen)]
         return model.wraps or model.blocks or [Wrap("", rest, (0, len(model.units) - 1))]
     if wanted in ("each", "") or wanted.isdecimal():
         least = int(wanted) if wanted.isdecimal() else 0
@@ -275,7 +275,7 @@ def chosen_wraps(
 
 def _with_root(model: Model, found: list[Wrap]) -> list[Wrap]:
     taken = {number for wrap in found for number in wrap.parameters}
-    rest = [parameter.number for parameter in model.parameters if parameter.number not in taken]
+    rest = [one.number for one in (*model.parameters, *model.weights.frozen) if one.number not in taken]
     return [*([Wrap("", rest, (0, len(model.units) - 1))] if rest else []), *found]
 
 
@@ -294,7 +294,7 @@ def _of_modules(model: Model, name: str) -> list[Wrap]:
     for unit in model.units:
         for call in walked(unit.forward):
             label = next((one for one in _regions(trace, call) if wanted.fullmatch(one)), None)
-            for parameter in model.weights.taken(call) if label is not None else ():
+            for parameter in model.weights.read(call) if label is not None else ():
                 if parameter.number not in seen:
                     seen.add(parameter.number)
                     wrap = found.setdefault(str(label), Wrap(str(label), [], (unit.number, unit.number)))

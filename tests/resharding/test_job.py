@@ -172,7 +172,7 @@ def test_communication_that_is_not_known(made: Made) -> None:
     assert assumptions(Derivation(model, Plan((), ()), Layout(dp=2), Layout(dp=2))) == []
     numbers[71].accumulates = False
     assert told(ddp) == [("gradients", 1)]
-    model.frozen, model.buffers = [Buffer((4,), "float32", 4, False)], [Buffer((4,), "float32", 4, False)]
+    model.weights.frozen, model.buffers = [parameter(made, 2, "h")], [Buffer((4,), "float32", 4, False)]
     assert told(ddp) == [("buffers", 1), ("gradients", 1)]
 
 

@@ -220,7 +220,9 @@ def test_buffers_are_written_or_have_no_sample(made: Made) -> None:
     weights = Weights(by_storage=regions({121: parameter(made, 0, "a"), 122: parameter(made, 1, "a")}))
     found, frozen = find_buffers(weights, forward, {made.of["n"]}, shapes)
     assert [(one.sizes, one.written) for one in found] == [((), True), ((3,), True), ((3,), True), ((5, 3), False)]
-    assert [one.sizes for one in frozen] == [(5, 3)]
+    assert [(one.number, one.shape, one.storage) for one in frozen] == [(0, made.shape("ca"), 166)]
+    weights.freeze(frozen)
+    assert list(weights.read(forward[-1])) == frozen and not list(weights.taken(forward[-1]))
 
 
 def test_parts_of_parameters_become_whole(made: Made) -> None:
