@@ -168,7 +168,7 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
     if frozen and constants and not model.own_buffers and layout.dp > 1:
         yield row("buffers", "as there are frozen weights, these may be such, which FSDP gathers and DDP does not "
                   "broadcast", len(constants))  # fmt: skip
-    if frozen and layout.zero == 3 and layout.dp > 1 and (layout.pp > 1 or _all_frozen(derivation)):
+    if frozen and layout.zero == 3 and layout.dp > 1 and _unplaced(derivation):
         yield row("frozen weights", "FSDP gathers them with others, and it is not known with which", len(frozen))
     if model.unreached and layout.dp > 1 and derivation.recorded.dp == 1:
         yield row("weights without a gradient", "what their layers compute does not reach the loss: if they are "
@@ -186,8 +186,10 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
             yield row("stages", "several activations pass between them, one is sent", len(open_cuts))
 
 
-def _all_frozen(derivation: Derivation) -> bool:
-    """Frozen weights are not in the units of FSDP that have them, or a unit but the root has no others."""
+def _unplaced(derivation: Derivation) -> bool:
+    """Frozen weights may not be in the units of FSDP that have them, or a unit but the root has no others."""
+    if derivation.layout.pp > 1 or derivation.model.weights.evidence != "optimizer":
+        return True
     wraps, wanted = [wrap for wrap in derivation.wraps if not wrap.root], derivation.layout.fsdp_wrap or ""
     known = {one.number for one in derivation.model.parameters}
     return wanted == "each" or wanted.isdecimal() or any(known.isdisjoint(wrap.parameters) for wrap in wraps)

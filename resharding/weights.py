@@ -92,22 +92,23 @@ class Weights:
     """What is known of the parameters of a step.
 
     Attributes:
-        parameters: in the optimizer's order. frozen: weights that it does not change, numbered after these.
+        parameters: in the optimizer's order.
         optimizer: of each call of the optimizer's steps, whose parameter it is for (None: of all).
         evidence: how they were found: changed by the optimizer in the memory that forward reads ("optimizer"), of equal
             shapes with what it changes ("shapes"), or taken as weights by layers ("use").
         by_storage, by_number: of tensors in forward. by_shard: by the storage of a rank's part (FSDP).
         part: which part of parameters the recorded optimizer has, None for the whole ones.
+        frozen: weights that the optimizer does not change, numbered after the parameters.
     """
 
     parameters: list[Parameter] = field(default_factory=list)
-    frozen: list[Parameter] = field(default_factory=list)
     optimizer: Owned = field(default_factory=list)
     evidence: Evidence = "optimizer"
     by_storage: dict[int, list[Region]] = field(default_factory=dict)
     by_number: dict[int, Parameter] = field(default_factory=dict)
     by_shard: dict[int, Parameter] = field(default_factory=dict)
     part: Shard | None = None
+    frozen: list[Parameter] = field(default_factory=list)
 
     __repr__ = brief
 
