@@ -276,7 +276,7 @@ def _evidence(report: dict[str, Any]) -> list[str]:
         padding = f" and {one['padding']:,} of padding" if one["padding"] else ""
         sent = f"grads   {one['communicated']:,} elements communicated{stage}"
         lines.append(f"{sent}, {one['parameters']:,} of parameters{padding}")
-    return lines
+    return [*lines, *(f"assumes {text}" for text in report["assumptions"])]
 
 
 _NOT_USED = "none: measured times stay; etplus replay --network prices what is written"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..reshape.shapes.extents import Extents
 from .step_calls import Call, tensor_values
-from .weights import ACCUMULATE, Parameter, gradients_of
+from .weights import Parameter, accumulations, gradients_of
 from .wraps import RecordedWrap
 
 if TYPE_CHECKING:
@@ -23,16 +23,21 @@ def assign_gradients(model: Model, gathered: Sequence[RecordedWrap] = ()) -> int
         how many gradients no parameter is known for.
     """
     known = {} if gathered else gradients_of(model.weights)  # FSDP's optimizer takes parts, in other memory
-    unmatched = 0
+    unmatched, batches = 0, set(model.batches)
+
+    def of_samples(call: Call) -> bool:  # of an input that requires a gradient, as of a checkpointed part
+        shape = next((shape for inner in call.walk() for shape in inner.input_shapes), ())
+        return not batches.isdisjoint(model.extents.leaves(shape))
+
     for one in model.passes:
-        calls = [(unit, call) for unit in reversed(one.units) for call in unit.backward if ACCUMULATE in call.name]
+        calls = [(unit, call) for unit in reversed(one.units) for call in accumulations(unit.backward)]
         taken = dict[int, Parameter]()
         for unit, call in calls:
             owner = _by_memory(call, known, model.extents) or _reduced(call, gathered, model)
             if owner is not None and owner.number not in taken:
                 taken[owner.number] = unit.ready[call.row] = owner
         for unit in one.units:
-            mine = [call for of, call in calls if of is unit and call.row not in unit.ready]
+            mine = [call for of, call in calls if of is unit and call.row not in unit.ready and not of_samples(call)]
             if mine:
                 unmatched += _by_shape(unit, mine, model, set(taken))
                 taken |= {parameter.number: parameter for parameter in unit.ready.values()}

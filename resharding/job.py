@@ -31,7 +31,7 @@ from .items import CommOp, RecordedOp
 from .joined_stages import join_stages
 from .layout import Layout
 from .memory import Memory, memory_of
-from .not_derived import NotDerived, doubts, not_derived
+from .not_derived import NotDerived, assumptions, doubts, not_derived
 from .plan import make_plan, plan_from_dict
 from .proof import (
     Gradients,
@@ -167,6 +167,11 @@ class Resharded:
         """Strong or weak scaling, in words."""
         return scaling_in_words(self.derivation)
 
+    @property
+    def assumptions(self) -> list[str]:
+        """What the recording does not show and the result depends on, a line each."""
+        return assumptions(self.derivation)
+
     @cached_property
     def doubts(self) -> list[str]:
         """Why the result is not to be relied upon, a line each; empty where all is derived."""
@@ -233,6 +238,7 @@ class Resharded:
             "parameters": self._parameters(),
             "proof": self.proof.to_dict(),
             "gradients": [asdict(one) for one in self.gradients],
+            "assumptions": self.assumptions,
             "doubts": self.doubts,
         }  # fmt: skip
 

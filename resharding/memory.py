@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from math import prod
 
@@ -10,8 +10,9 @@ from ..trace.brief import brief
 from ..trace.intervals import most_at_once
 from .items import CommOp, CommWait, Item, RecordedOp, Shard, SyntheticOp
 from .rank_program import Derivation
-from .step_calls import VIEWS, Call, tensor_values
-from .weights import ACCUMULATE
+from .resized_calls import ResizedCalls
+from .step_calls import VIEWS, Call, tensor_values, walked
+from .weights import ACCUMULATE, Parameter, accumulations
 
 _STATES = {"Adam": 2, "AdamW": 2, "NAdam": 2, "RAdam": 2, "Adagrad": 1, "RMSprop": 1, "Adadelta": 2}
 """Tensors of the size of a parameter that an optimizer keeps for each (torch.optim); momentum is seen in its calls."""
@@ -57,12 +58,23 @@ def memory_of(derivation: Derivation, stage: int) -> Memory:
         for block in lives.blocks if block.owner is not None
     ]  # fmt: skip
     around = [(block.begin, block.last, block.size) for block in lives.communicated]
+    frozen = sum(
+        (shard.padded(sizes) if gathers else prod(sizes)) * parameter.itemsize
+        for parameter, sizes in ((one, derivation.sizes(one)) for one in _frozen(derivation, stage))
+    )  # fmt: skip
     mine = part if gathers else whole
     states = _states(derivation) * (part if layout.zero and layout.dp > 1 else whole)
     gradients = mine if derivation.model.trains else 0
     moment = max(most_at_once([*others, *kept, *around]), gradients)
     buffers = most_at_once(around) if gathers else buckets
-    return Memory(mine, gradients, states, most_at_once(others), buffers, mine + states + buckets + moment)
+    total = mine + frozen + states + buckets + moment
+    return Memory(mine + frozen, gradients, states, most_at_once(others), buffers, total)
+
+
+def _frozen(derivation: Derivation, stage: int) -> set[Parameter]:
+    """The frozen weights that a stage reads."""
+    calls = walked(call for unit in derivation.units(stage) for call in unit.forward)
+    return {one for call in calls for one in derivation.model.weights.read(call) if one.frozen}
 
 
 def _states(derivation: Derivation) -> int:
@@ -92,40 +104,52 @@ class _Lives:
     """Blocks of memory by the tensors' storages, whose numbers are addresses and used again.
 
     A new block begins where a call that is not a view returns a storage that neither it nor a call within was given.
+    What FSDP2 allocates, and when it frees that, follows `FSDPParamGroup` (torch/distributed/fsdp/_fully_shard).
     """
 
-    def __init__(self, derivation: Derivation) -> None:
-        self.model, self.place = derivation.model, 0
+    def __init__(self, derivation: Derivation, stage: int) -> None:
+        self.place, self._sizes = 0, ResizedCalls(derivation)
+        self._copies = not len(derivation.model.trace.gpu)  # Gloo copies what it gathers or reduces
         self.blocks: list[_Block] = []
         self.communicated: list[_Block] = []
         self._current: dict[tuple[int, int], _Block] = {}
         self._gathered: dict[str, list[_Block]] = {}
         self._whole: dict[str, list[_Block]] = {}
+        self._forward: list[_Block] = []
         self._reduced: list[_Block] = []
         self._kept: list[_Block] = []
         self._added = False
+        passes, last = derivation.model.passes, derivation.units(stage)[-1].number
+        self._last_rows = {one.units[last].forward[-1].row for one in passes}
+        wraps = derivation.wraps if derivation.layout.zero == 3 else []
         self._ends = {
-            one.units[wrap.units[1]].forward[-1].row: wrap.label
-            for one in self.model.passes for wrap in (derivation.wraps if derivation.layout.zero == 3 else ())
-            if not wrap.root and wrap.units[1] >= 0
+            calls[-1].row: wrap.label
+            for one in passes for wrap in wraps if not wrap.root and wrap.units[1] >= 0
+            for calls in (one.units[wrap.units[1]].forward, one.units[wrap.units[0]].backward) if calls
         }  # fmt: skip
         self._wrap_of = {number: wrap.label for wrap in derivation.wraps for number in wrap.parameters}
         self._ready = {
-            row: self._wrap_of.get(parameter.number, "")
-            for one in self.model.passes for unit in one.units for row, parameter in unit.ready.items()
+            inner.row: self._wrap_of.get(unit.ready[call.row].number, "")
+            for one in passes for unit in one.units for call in accumulations(unit.backward)
+            if call.row in unit.ready for inner in call.walk()
         }  # fmt: skip
 
     def follow(self, items: Iterable[Item]) -> None:
-        """Follow the items of a program up to the optimizer's step."""
+        """Follow the items of a program."""
         for item in items:
             if isinstance(item, RecordedOp):
-                if item.call.name.startswith("Optimizer."):
-                    continue
+                if item.call.name.startswith("Optimizer.") and self._reduced:
+                    self._close(self._reduced)
+                    self._reduced = []
                 self.add(item, item.call)
                 if item.call.row in self._ends:
                     self._close(self._whole.pop(self._ends[item.call.row], []))
+                if item.call.row in self._last_rows:
+                    self._close(self._forward)
+                    self._forward = []
             elif isinstance(item, CommOp) and item.kind == "all_gather" and item.key is not None:
-                self._gather(item)
+                gathered = self._communicate(item.out_elements * item.itemsize)
+                self._gathered.setdefault(str(item.key), []).append(gathered)
             elif isinstance(item, CommWait):
                 for key in item.keys:
                     self._copy_out(key)
@@ -135,75 +159,88 @@ class _Lives:
                 self._added = True  # to the part of an earlier microbatch
         if self._added:
             self._kept.pop().last = self.place
-        for block in self._kept:
-            block.last = self.place
+        self._close(self._kept)
 
-    def _gather(self, comm: CommOp) -> None:
-        """The output of an all-gather lives until it is copied to the parameters."""
+    def _allocate(self, size: int) -> _Block:
         self.place += 1
-        block = _Block(self.place, self.place, comm.out_elements * comm.itemsize)
-        self.communicated.append(block)
-        self._gathered.setdefault(str(comm.key), []).append(block)
+        self.communicated.append(_Block(self.place, self.place, size))
+        return self.communicated[-1]
+
+    def _communicate(self, size: int) -> _Block:
+        """Memory that a collective reads or writes, which Gloo has a second time while it runs."""
+        block = self._allocate(size)
+        if self._copies:
+            self._allocate(size)
+        return block
 
     def _copy_out(self, key: str) -> None:
-        outputs = self._gathered.pop(key, [])
-        self.place += 1
-        label = key.removeprefix("gather ").removeprefix("again ").rpartition(" ")[0]
-        for output in outputs:
-            output.last = self.place
-            block = _Block(self.place, self.place, output.size)
-            self.communicated.append(block)
-            self._whole.setdefault(label, []).append(block)
+        """What was gathered is copied to the parameters; it is freed then in backward, in forward behind the next
+        gather."""
+        outputs, (_, _, rest) = self._gathered.pop(key, []), key.partition(" ")
+        again, label = rest.startswith("again "), rest.removeprefix("again ").rpartition(" ")[0]
+        if outputs and not again:
+            self._close(self._forward + self._whole.pop(label, []))
+            self._forward = outputs
+        self._whole.setdefault(label, []).extend([self._allocate(output.size) for output in outputs])
+        self._close(outputs)
 
     def _reduce(self, item: SyntheticOp) -> None:
-        """Gradients are copied to be reduced; then they go, with the whole parameters. The copy stays until the next
-        unit's."""
-        self.place += 1
+        """The whole parameters go, and the copy of the unit reduced before; then gradients are copied to be reduced,
+        and go."""
+        self._close(self._whole.pop(item.wrap or "", []))
         self._close(self._reduced)
         if self._added:
             self._kept.pop().last = self.place
             self._added = False
         size = prod(item.inputs[-1]) * item.itemsize
-        self._reduced = [_Block(self.place, self.place, size)]
-        part = _Block(self.place, self.place, size // max(item.inputs[-1][0], 1))
-        self.communicated += [*self._reduced, part]
-        self._kept.append(part)
-        self._close(self._whole.pop(item.wrap or "", []))
+        self._reduced = [self._allocate(size)]
         for block in self.blocks:
             if block.owner is not None and block.last_use is None and self._ready.get(block.owner) == item.wrap:
                 block.last_use = self.place
+        self._kept.append(self._allocate(size // max(item.inputs[-1][0], 1)))
+        if self._copies:
+            self._allocate(size)
+        self._close(self._reduced)
 
     def _close(self, blocks: list[_Block]) -> None:
         for block in blocks:
             block.last = self.place
 
-    def add(self, item: RecordedOp, call: Call) -> None:
-        """Follow a call and those below it."""
+    def add(self, item: RecordedOp, call: Call, returned: Set[int] = frozenset()) -> None:
+        """Follow a call and those below it.
+
+        Args:
+            returned: storages that calls around it return: what calls below take there is that, none of before.
+        """
         begin = self.place = self.place + 1
         given = {value[1] for value in tensor_values(call.record.get("inputs"))}
         steals = ACCUMULATE in call.name and not any(inner.name == "aten::add_" for inner in call.walk())
-        for storage in given:
+        for storage in given - returned:
             block = self._current.get((storage, item.microbatch))
             if block is not None:
                 block.last = begin
                 if steals and block.owner is None:
-                    block.owner = item.call.row
+                    block.owner = call.row
+        made = {value[1] for value in tensor_values(call.record.get("outputs"))} - given if call.children else set()
         for child in call.children:
-            self.add(item, child)
-        for value, shape in zip(tensor_values(call.record.get("outputs")), call.output_shapes, strict=False):
+            self.add(item, child, returned | made)
+        sizes = self._sizes.sizes(item, call, "outputs")
+        for value, shape in zip(tensor_values(call.record.get("outputs")), sizes, strict=False):
             key = value[1], item.microbatch
             block = self._current.get(key)
             mine = block is not None and block.begin >= begin
             if value[1] not in given and not mine and ("empty" in call.name or call.name not in VIEWS):
                 self._current[key] = block = _Block(begin, begin)
                 self.blocks.append(block)
+            elif value[1] in returned:
+                continue
             if block is not None:
-                block.size = max(block.size, prod(self.model.shape(shape, item.changed)) * value[4])
+                block.size = max(block.size, prod(shape) * value[4])
                 block.last = self.place
 
 
 def _lives(derivation: Derivation, stage: int) -> _Lives:
-    """The blocks that are allocated before the optimizer's step."""
-    lives = _Lives(derivation)
+    """The blocks that the first rank of a stage allocates in a step."""
+    lives = _Lives(derivation, stage)
     lives.follow(derivation.program(derivation.layout.rank(0, 0, stage)))
     return lives

@@ -147,6 +147,9 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
 
     if model.unmatched and layout.dp > 1 and derivation.recorded.dp == 1:
         yield row("gradients", "no parameter is known for them", model.unmatched)
+    lost = [parameter for parameter in model.parameters if not parameter.accumulates]
+    if lost and layout.dp > 1 and derivation.recorded.dp == 1 and model.weights.evidence == "optimizer":
+        yield row("gradients", "the optimizer changes parameters for which none is accumulated", len(lost))
     if layout.dp > 1 and layout.zero == 3 and layout.fsdp_wrap is None and not model.wraps and not model.blocks[1:]:
         yield row("units of FSDP", "no block repeats, so all parameters are in the root: give --fsdp-wrap", 1)
     clipping = derivation.clipping
@@ -156,8 +159,17 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
         yield row("clipping", "norms are taken of whole gradients", len(clipping.joined))
     if clipping.scaled and (layout.tp > 1 or layout.pp > 1 or (layout.zero in (1, 2) and layout.dp > 1)):
         yield row("gradient scaling", "whether gradients are finite is not shared over ranks", len(clipping.scaled))
-    if model.frozen and layout.zero == 3 and layout.dp > 1:
-        yield row("frozen weights", "FSDP gathers them with others, and it is not known with which", len(model.frozen))
+    again = _run_again(derivation) if layout.zero == 3 and layout.dp > 1 else set()
+    if again:
+        yield row("units of FSDP", "run several times in a forward pass, each time gathered; gathered once here",
+                  len(again))  # fmt: skip
+    constants = [buffer for buffer in model.buffers if not buffer.written]
+    frozen = model.weights.frozen
+    if frozen and constants and not model.own_buffers and layout.dp > 1:
+        yield row("buffers", "as there are frozen weights, these may be such, which FSDP gathers and DDP does not "
+                  "broadcast", len(constants))  # fmt: skip
+    if frozen and layout.zero == 3 and layout.dp > 1 and _unplaced(derivation):
+        yield row("frozen weights", "FSDP gathers them with others, and it is not known with which", len(frozen))
     if model.unreached and layout.dp > 1 and derivation.recorded.dp == 1:
         yield row("weights without a gradient", "what their layers compute does not reach the loss: if they are "
                   "parameters, they are reduced with the others", model.unreached)  # fmt: skip
@@ -174,12 +186,50 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
             yield row("stages", "several activations pass between them, one is sent", len(open_cuts))
 
 
+def _unplaced(derivation: Derivation) -> bool:
+    """Frozen weights may not be in the units of FSDP that have them, or a unit but the root has no others."""
+    if derivation.layout.pp > 1 or derivation.model.weights.evidence != "optimizer":
+        return True
+    wraps, wanted = [wrap for wrap in derivation.wraps if not wrap.root], derivation.layout.fsdp_wrap or ""
+    known = {one.number for one in derivation.model.parameters}
+    return wanted == "each" or wanted.isdecimal() or any(known.isdisjoint(wrap.parameters) for wrap in wraps)
+
+
+def _run_again(derivation: Derivation) -> set[str]:
+    """Units of FSDP whose parameters forward takes again after those of another unit."""
+    model = derivation.model
+    label_of = {number: wrap.label for wrap in derivation.wraps if not wrap.root for number in wrap.parameters}
+    found, seen, current = set[str](), set[str](), ""
+    for call in walked(call for unit in model.units for call in (*unit.forward, *model.loss_forward)):
+        for parameter in model.weights.taken(call):
+            label = label_of.get(parameter.number, current)
+            if label != current and label in seen:
+                found.add(label)
+            seen.add(label)
+            current = label
+    return found
+
+
 def _users(derivation: Derivation, parameter: object) -> set[int]:
     model = derivation.model
     return {
         unit.number for unit in model.units for call in walked(unit.forward)
         for taken in model.weights.taken(call) if taken is parameter
     }  # fmt: skip
+
+
+def assumptions(derivation: Derivation) -> list[str]:
+    """What one recorded rank does not show and data parallelism depends on, a line each."""
+    model, layout = derivation.model, derivation.layout
+    if layout.dp == 1 or derivation.recorded.dp > 1 or not model.trains:
+        return []
+    if layout.zero < 3:
+        return ["every parameter is used in the step; DistributedDataParallel without find_unused_parameters"]
+    found = ["every parameter is used in the step (FSDP gathers others, too); reshard_after_forward is not changed"]
+    blocks = sum(not wrap.root for wrap in derivation.wraps)
+    if layout.fsdp_wrap is None and blocks:
+        found.append(f"FSDP wraps each of {blocks} repeated blocks and the whole model; --fsdp-wrap chooses others")
+    return found
 
 
 def doubts(job: Resharded) -> list[str]:

@@ -24,7 +24,7 @@ from .sequence_regions import SequenceRegions
 from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, walked
 from .structure import Model, Unit
 from .vocabulary import VocabularyRegions, find_vocabulary
-from .weights import ACCUMULATE, Buffer, Parameter
+from .weights import ACCUMULATE, Buffer, Parameter, accumulations
 from .wraps import Wrap, chosen_wraps
 
 
@@ -139,7 +139,7 @@ class Derivation:
 
     def stage_wraps(self, stage: int) -> list[Wrap]:
         """Those of a stage, in order of forward, with the stage's parameters."""
-        mine = {parameter.number for parameter in self.parameters(stage)}
+        mine = {parameter.number for parameter in (*self.parameters(stage), *self.model.weights.frozen)}
         at = [number for number, of in enumerate(self.stages) if of == stage]
         found = []
         for wrap in self.wraps:
@@ -326,12 +326,18 @@ class _Rank:
         self.bucket_of = {number: k for k, bucket in enumerate(self.buckets) for number in bucket.parameters}
         self.wraps = derivation.stage_wraps(at.pp) if self.gathers else []
         self.root = next((wrap for wrap in self.wraps if wrap.root), None)
-        self.by_number = {parameter.number: parameter for parameter in self.model.parameters}
+        self.by_number = {one.number: one for one in (*self.model.parameters, *self.model.weights.frozen)}
+        first = accumulations(call for unit in self.model.units for call in unit.backward)
+        self.keeps_gradients = any(inner.name == SUM_IN_PLACE.name for inner in walked(first))  # set to 0, not to None
 
     def items(self) -> Iterator[Item]:
         """All, in order."""
         model, layout, parts = self.model, self.layout, self.of.parts
-        yield from self._recorded(model.before, 0)
+        if self.gathers:
+            gradients = self.of.clipping.storages
+            yield from (RecordedOp(call, self.of.changed, shard=self.shard, divided=gradients) for call in model.before)
+        else:
+            yield from self._recorded(model.before, 0)
         for action in actions(layout.schedule, self.at.pp, layout.pp, parts):
             if action.what == "forward":
                 yield from self._forward(action.microbatch)
@@ -354,6 +360,10 @@ class _Rank:
     def _reduces(self, microbatch: int) -> bool:
         """Gradients are communicated after the backward of a microbatch."""
         return microbatch == self.of.parts - 1 or (self.layout.pp == 1 and not self.layout.no_sync)
+
+    def _added_to_part(self, microbatch: int) -> bool:
+        """Reduced gradients are added to those of a microbatch, or of a step, before."""
+        return self._reduces(microbatch - 1) if microbatch else self.keeps_gradients
 
     def _pass(self, microbatch: int) -> int:
         """The recorded pass that a microbatch runs."""
@@ -431,19 +441,22 @@ class _Rank:
         the root's (`_root_post_backward_final_callback` in torch/distributed/fsdp/_fully_shard/_fsdp_state.py)."""
         if self.at.pp or not self.units:
             return None
+        wrap_of = {number: wrap for wrap in self.wraps if not wrap.root for number in wrap.parameters}
         calls = (call for unit in self.units for call in walked(unit.forward))
-        first = next((p.number for call in calls for p in self.model.weights.taken(call)), -1)
-        return next((wrap for wrap in self.wraps if not wrap.root and first in wrap.parameters), None)
+        for parameter in (parameter for call in calls for parameter in self.model.weights.read(call)):
+            if parameter.number in wrap_of or not parameter.frozen:
+                return wrap_of.get(parameter.number)
+        return None
 
     def _unit_backward(self, unit: Unit, microbatch: int) -> Iterator[Item]:
         known = {parameter for one in self.units for parameter in one.ready.values()}
         receives = not self.last and unit.number == self.units[-1].number
         for call in _beside_what_arrives(unit.backward) if receives else unit.backward:
-            parameter = unit.ready.get(call.row) if ACCUMULATE in call.name else None
-            if parameter is not None and self.gathers and microbatch and self._reduces(microbatch - 1):
+            found = [unit.ready[inner.row] for inner in accumulations([call]) if inner.row in unit.ready]
+            if found and self.gathers and self._added_to_part(microbatch):
                 call = _of_one_pass(call)
             yield from self._recorded([call], microbatch)
-            if parameter is not None:
+            for parameter in found:
                 yield from self._ready(parameter, microbatch)
         for parameter in reversed(unit.parameters):
             if parameter not in known and parameter.accumulates:
@@ -452,7 +465,8 @@ class _Rank:
     def _ready(self, parameter: Parameter, microbatch: int) -> Iterator[Item]:
         """What follows when the gradient of a parameter is known."""
         sizes = self.of.sizes(parameter)
-        alone = not self._pass(microbatch) or self.model.wraps  # recorded without gradients of earlier passes
+        first = not self._pass(microbatch) and not self.keeps_gradients
+        alone = first or self.model.wraps  # recorded without gradients of earlier passes
         if microbatch and alone and not (self.gathers and self._reduces(microbatch - 1)):
             yield SyntheticOp("aten::add_", (sizes, sizes), (sizes,), parameter.dtype, parameter.itemsize)
         if not self.buckets or not self._reduces(microbatch) or parameter.number not in self.bucket_of:
@@ -490,20 +504,25 @@ class _Rank:
     def _scatter(self, wrap: Wrap, microbatch: int) -> Iterator[Item]:
         """Reduce-scatter the gradients of a unit (FSDP2), and add them to those of earlier microbatches."""
         count = self.layout.dp
-        for dtype, size, own, parts in self._by_dtype(wrap):
+        for dtype, size, own, parts in self._by_dtype(wrap, reduced=True):
             copied = (*own, (count, sum(parts)))
             yield SyntheticOp("fsdp::chunk_cat_mixed_dtype", copied, (), dtype, size, wrap=wrap.label)
             yield CommOp("reduce_scatter", "dp", (sum(parts) * count,), sum(parts), dtype, size)
-            for sizes in own if microbatch and self._reduces(microbatch - 1) else ():
+            for sizes in own if self._added_to_part(microbatch) else ():
                 assert self.shard is not None
                 part = tuple(self.shard.of(sizes))
                 yield SyntheticOp("aten::add_", (part, part), (part,), dtype, size)
 
-    def _by_dtype(self, wrap: Wrap) -> Iterator[tuple[str, int, list[tuple[int, ...]], list[int]]]:
-        """By type of a unit's parameters: bytes of an element, their sizes, and elements of their largest parts."""
+    def _by_dtype(
+        self, wrap: Wrap, *, reduced: bool = False
+    ) -> Iterator[tuple[str, int, list[tuple[int, ...]], list[int]]]:
+        """By type of a unit's parameters, or of those whose gradients are reduced: bytes of an element, their sizes,
+        and elements of their largest parts."""
         found: dict[tuple[str, int], list[tuple[int, ...]]] = {}
         for number in wrap.parameters:
             parameter = self.by_number[number]
+            if reduced and not parameter.accumulates:
+                continue
             found.setdefault((parameter.dtype, parameter.itemsize), []).append(self.of.sizes(parameter))
         for (dtype, size), own in found.items():
             assert self.shard is not None
@@ -568,8 +587,9 @@ def _beside_what_arrives(backward: Sequence[Call]) -> Iterator[Call]:
 
 
 def _of_one_pass(call: Call) -> Call:
-    """An AccumulateGrad that finds no gradient of a pass before it: FSDP has reduced that."""
-    children = [_of_one_pass(child) for child in call.children if child.name != "aten::add_"]
+    """A call in which AccumulateGrad finds no gradient of a pass before it: FSDP has reduced that."""
+    accumulates = ACCUMULATE in call.name
+    children = [_of_one_pass(child) for child in call.children if not (accumulates and child.name == "aten::add_")]
     return replace(call, children=children)
 
 

@@ -27,7 +27,7 @@ class ResizedCalls:
     """Calls of a recording at the sizes that they have in a derived layout."""
 
     def __init__(self, derivation: Derivation) -> None:
-        self._model, self._recorded_calls = derivation.model, derivation.recorded_calls
+        self._model, self._derivation = derivation.model, derivation
         self._sizes: dict[int, tuple[Mapping[int, int], dict[int, int]]] = {}  # by id of what changed: of extents
         self._tensors: dict[tuple[Call, int, int], NodeTensors] = {}
         self._factors: dict[tuple[Call, int], float] = {}
@@ -70,7 +70,7 @@ class ResizedCalls:
 
     def _resized(self, item: RecordedOp, call: Call) -> RecordedCall | None:
         """The call with its arguments at the new sizes; None where they are not all known."""
-        recorded = self._recorded_calls.get(call.index)
+        recorded = self._derivation.recorded_calls.get(call.index)
         given, made = (self._new_sizes(item, call, side) for side in ("inputs", "outputs"))
         if recorded is None or (len(given), len(made)) != (len(recorded.tensors), len(recorded.results)):
             return None
@@ -115,9 +115,11 @@ class ResizedCalls:
             for at, sizes in enumerate(new)
         ]
 
-    def sizes(self, item: RecordedOp, call: Call) -> list[tuple[int, ...]]:
-        """New sizes of the tensors that a call takes."""
-        return [tuple(sizes) for sizes in self._new_sizes(item, call, "inputs")]
+    def sizes(
+        self, item: RecordedOp, call: Call, side: Literal["inputs", "outputs"] = "inputs"
+    ) -> list[tuple[int, ...]]:
+        """New sizes of the tensors that a call takes, or returns."""
+        return [tuple(sizes) for sizes in self._new_sizes(item, call, side)]
 
     def _shape(self, shape: Sequence[int], changed: Mapping[int, int]) -> list[int]:
         """As `Model.shape`; the extents of a model are few, so each is found once."""

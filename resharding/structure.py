@@ -88,8 +88,7 @@ class Model:
         further: passes after the first one, whose gradients are added to its own.
         weights: how parameters were found. buffers: other tensors of the model.
         wraps: units of FSDP as recorded, empty for other recordings. blocks: those that follow from repeated calls.
-        frozen: weights of layers that the optimizer does not change.
-        unreached: how many of these, or of parameters without a gradient, are in layers that do not reach the loss.
+        unreached: how many frozen weights, or parameters without a gradient, are in layers that do not reach the loss.
         own_buffers: a data-parallel recording shows the buffers; else they are inferred.
         optimizer_parts: of how many parts of parameters the recorded optimizer had one.
         unmatched: gradients that no parameter is known for.
@@ -115,7 +114,6 @@ class Model:
     wraps: list[Wrap] = field(default_factory=list)
     blocks: list[Wrap] = field(default_factory=list)
     own_buffers: bool = False
-    frozen: list[Buffer] = field(default_factory=list)
     unreached: int = 0
     optimizer_parts: int = 1
     unmatched: int = 0
@@ -239,7 +237,10 @@ def read_model(
     part = Shard(parts, index, flat=False) if gathered else None
     weights = find_weights(recorded.steps, shapes, forward, gathered, part)
     extents = shapes.extents
-    sizes = {parameter.number: prod(extents.sizes(parameter.shape)) for parameter in weights.parameters}
+    batches = _batches(shapes, [part for part, _ in passes])
+    inferred, frozen = find_buffers(weights, forward, {batch for batch in batches if batch >= 0}, shapes)
+    weights.freeze(frozen)
+    sizes = {one.number: prod(extents.sizes(one.shape)) for one in (*weights.parameters, *weights.frozen)}
     alive = list(_alive(trace, passes[0][0], weights))
     blocks = repeated_blocks(passes[0][0], weights, alive, sizes)
     wraps, block_wraps = _recorded_units(gathered, weights), _block_units(passes[0][0], blocks, weights)
@@ -249,7 +250,6 @@ def read_model(
     cuts |= {at for at, call in enumerate(passes[0][0]) if call.row in begins}
     units, loss = _units(trace, passes[0][0], weights, shapes, alive, cuts)
     loss_backward = _assign_backward(units, loss, passes[0][1])
-    batches = _batches(shapes, [part for part, _ in passes])
     further = [
         _further_pass(trace, units, weights, shapes, part, batch)
         for part, batch in zip(passes[1:], batches[1:], strict=True)
@@ -265,7 +265,6 @@ def read_model(
         step=top, window=window,
         left_out=_without(recorded.after, after),
     )  # fmt: skip
-    inferred, model.frozen = find_buffers(weights, forward, set(model.batches), shapes)
     model.unreached = len(unreached_weights(passes, weights))
     model.buffers = buffered or ([] if model.own_buffers else inferred)
     _relate_inner(model)
@@ -301,10 +300,10 @@ def _block_units(forward: Sequence[Call], blocks: Sequence[CallRange], weights: 
     """Repeated blocks as units of FSDP, the rest in the root."""
     found, seen = list[Wrap](), set[int]()
     for number, block in enumerate(blocks):
-        taken = {p.number for call in walked(forward[block.begin : block.end]) for p in weights.taken(call)} - seen
+        taken = {p.number for call in walked(forward[block.begin : block.end]) for p in weights.read(call)} - seen
         seen |= taken
         found.append(Wrap(f"block {number}", sorted(taken)))
-    rest = [parameter.number for parameter in weights.parameters if parameter.number not in seen]
+    rest = [one.number for one in (*weights.parameters, *weights.frozen) if one.number not in seen]
     return [*([Wrap("", rest)] if rest else []), *found]
 
 

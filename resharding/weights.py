@@ -31,6 +31,7 @@ class Parameter:
         shape: extents. dtype: torch's name of the element type, as in ETs ("float").
         unit: which unit it belongs to. use: place of its first use in forward.
         storage: of the tensor in forward, −1 where it is not known.
+        accumulates: it has a gradient. frozen: neither that nor an update, but FSDP gathers it with others.
     """
 
     number: int
@@ -42,6 +43,7 @@ class Parameter:
     storage: int = -1
     elements: int = 0
     accumulates: bool = True
+    frozen: bool = False
 
     __repr__ = brief
 
@@ -96,6 +98,7 @@ class Weights:
             shapes with what it changes ("shapes"), or taken as weights by layers ("use").
         by_storage, by_number: of tensors in forward. by_shard: by the storage of a rank's part (FSDP).
         part: which part of parameters the recorded optimizer has, None for the whole ones.
+        frozen: weights that the optimizer does not change, numbered after the parameters.
     """
 
     parameters: list[Parameter] = field(default_factory=list)
@@ -105,13 +108,23 @@ class Weights:
     by_number: dict[int, Parameter] = field(default_factory=dict)
     by_shard: dict[int, Parameter] = field(default_factory=dict)
     part: Shard | None = None
+    frozen: list[Parameter] = field(default_factory=list)
 
     __repr__ = brief
 
     def taken(self, call: Call) -> Iterator[Parameter]:
         """The parameters among what a call takes, views of them included."""
+        return (parameter for parameter in self.read(call) if not parameter.frozen)
+
+    def read(self, call: Call) -> Iterator[Parameter]:
+        """The same, with frozen ones."""
         for value in tensor_values(call.record.get("inputs")):
             yield from self.within(value)
+
+    def freeze(self, found: Iterable[Parameter]) -> None:
+        """Add frozen weights."""
+        self.frozen += found
+        self.by_storage |= {one.storage: [Region(0, 1 << 62, one)] for one in self.frozen}
 
     def within(self, value: Sequence[int]) -> Sequence[Parameter]:
         """The parameters that a tensor in an ET ([number, storage, offset, elements, …]) is, is a view of, or has."""
@@ -253,20 +266,22 @@ def make_whole(call: Call, owner: Parameter | None, weights: Weights, shapes: Sh
 
 
 def outside_tensors(forward: Sequence[Call]) -> dict[int, GivenTensor]:
-    """By storage the largest of the tensors that forward takes and nothing in it has made."""
+    """By storage the largest of the tensors that forward takes and nothing in it has made; not its expanded views."""
     found: dict[int, GivenTensor] = {}
-    made: set[int] = set()
+    made, views = set[int](), set[int]()
     sizes: dict[int, int] = {}
 
     def visit(call: Call) -> None:
         for given in given_tensors(call):
             numel = _numel(call, given)
-            if given.storage not in made and numel > sizes.get(given.storage, -1):
+            known = given.storage in made or (given.storage in found and given.number in views)
+            if not known and numel > sizes.get(given.storage, -1):
                 found[given.storage], sizes[given.storage] = given, numel
         for child in call.children:
             visit(child)
         own = {value[1] for value in tensor_values(call.record.get("inputs"))}
-        made.update(value[1] for value in tensor_values(call.record.get("outputs")) if value[1] not in own)
+        for value in tensor_values(call.record.get("outputs")):
+            (views if value[1] in own else made).add(value[0] if value[1] in own else value[1])
 
     for call in forward:
         visit(call)
@@ -364,6 +379,16 @@ def _weight_places(name: str) -> Iterable[int]:
     return (0, 1, 2) if name in ("aten::addmm", "aten::mm") else ()
 
 
+def accumulations(calls: Iterable[Call]) -> Iterator[Call]:
+    """The calls that accumulate gradients, also within a call of backward that runs another backward pass, as reentrant
+    checkpointing does."""
+    for call in calls:
+        if ACCUMULATE in call.name:
+            yield call
+        else:
+            yield from accumulations(call.children)
+
+
 def given_tensors(call: Call) -> list[GivenTensor]:
     """The tensors that a call takes; none where they are not recorded whole."""
     values = list(tensor_values(call.record.get("inputs")))
@@ -407,7 +432,7 @@ def _of_lists(call: Call, parameters: Sequence[Parameter]) -> Iterator[tuple[Seq
 
 def find_buffers(
     weights: Weights, forward: Sequence[Call], batch: set[int], shapes: Shapes
-) -> tuple[list[Buffer], list[Buffer]]:  # fmt: skip
+) -> tuple[list[Buffer], list[Parameter]]:  # fmt: skip
     """Tensors from outside that are neither parameters nor of a sample: what forward writes (running statistics), and
     constants without an extent of the batch, in order of use.
 
@@ -415,7 +440,7 @@ def find_buffers(
         the buffers; and frozen weights, which are what layers take as weights.
     """
     written = _written(forward)
-    found, frozen = list[Buffer](), list[Buffer]()
+    found, frozen = list[Buffer](), list[Parameter]()
     of_layers = _weights_of_layers(walked(forward))
     made = {
         number for call in walked(forward)
@@ -429,8 +454,13 @@ def find_buffers(
             continue
         of_samples = not batch.isdisjoint(shapes.extents.leaves(given.shape)) or (sizes[:1] and sizes[0] in recorded)
         if storage in written or (sizes and not of_samples):
-            buffer = Buffer(sizes, given.dtype, given.itemsize, storage in written)
-            (frozen if not buffer.written and storage in of_layers else found).append(buffer)
+            if storage in of_layers and storage not in written:
+                frozen.append(Parameter(
+                    len(weights.parameters) + len(frozen), given.shape, given.itemsize, given.dtype, storage=storage,
+                    accumulates=False, frozen=True,
+                ))  # fmt: skip
+            else:
+                found.append(Buffer(sizes, given.dtype, given.itemsize, storage in written))
     return found, frozen
 
 
@@ -449,7 +479,7 @@ def unreached_weights(passes: Sequence[tuple[Sequence[Call], Sequence[Call]]], w
         return set()
     unreached = _weights_of_layers(call for call in forward if call.sequence >= 0 and call.sequence not in reached)
     unreached -= _weights_of_layers(call for call in forward if call.sequence in reached)
-    unreached -= set(weights.by_storage)
+    unreached -= {storage for storage, of in weights.by_storage.items() if not of[0].parameter.frozen}
     return unreached & set(outside_tensors(forward)) if unreached else unreached
 
 

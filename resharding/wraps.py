@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -94,8 +94,10 @@ def repeated_blocks(
 ) -> list[CallRange]:
     """Blocks of calls that follow each other several times, the same operators on parameters of the same shapes.
 
-    Of several ways to cut that which repeats most parameters counts, the shortest block of those, and where it can
-    begin at several places, that with the fewest activations alive between blocks.
+    Of several ways to cut that which repeats most parameters counts, the shortest block of those. Where it can begin at
+    several places, that counts whose blocks have parameters that the optimizer has side by side, as a module has its
+    own; then that with the fewest activations alive between blocks; then the last one, as what is before the first
+    block often resembles a block's end.
 
     Args:
         alive: how many activations are alive after each call. sizes: elements of each parameter, by number.
@@ -104,18 +106,20 @@ def repeated_blocks(
     codes: dict[tuple[object, ...], int] = {}
     seen = set[int]()
     tokens, elements = np.zeros(len(work), np.int64), np.zeros(len(work), np.int64)
+    taken_first: list[list[int]] = []
     for place, at in enumerate(work):
-        taken = list(dict.fromkeys(p.number for call in walked([forward[at]]) for p in weights.taken(call)))
+        taken = list(dict.fromkeys(p.number for call in walked([forward[at]]) for p in weights.read(call)))
         new = [number for number in taken if number not in seen]
         seen.update(new)
+        taken_first.append(new)
         token = (forward[at].name, *(sizes[number] for number in taken))
         tokens[place], elements[place] = codes.setdefault(token, len(codes)), sum(sizes[number] for number in new)
     found: list[CallRange] = []
     least = [0.0]
-    before = np.array([alive[at - 1] if at else 1 for at in work], np.int64)
+    before = np.array([1, *(alive[at] for at in work[:-1])], np.int64)
 
     def search(begin: int, end: int) -> None:
-        best = _best(tokens[begin:end], elements[begin:end], before[begin:end], least[0])
+        best = _best(tokens[begin:end], elements[begin:end], before[begin:end], least[0], taken_first[begin:end])
         if best is None:
             return
         first, count, period = best
@@ -153,8 +157,9 @@ def _of_other_sizes(
 
 
 def _best(
-    tokens: npt.NDArray[np.int64], elements: npt.NDArray[np.int64], before: npt.NDArray[np.int64], least: float
-) -> tuple[int, int, int] | None:
+    tokens: npt.NDArray[np.int64], elements: npt.NDArray[np.int64], before: npt.NDArray[np.int64], least: float,
+    numbers: Sequence[Sequence[int]],
+) -> tuple[int, int, int] | None:  # fmt: skip
     """First call, number and length of the blocks that repeat the most elements.
 
     Between blocks no more is alive than before the first one: parts of a residual block are none.
@@ -167,7 +172,8 @@ def _best(
                 continue
             starts = range(begin, begin + (end - begin) % period + 1)
             inside = {at: before[at + period : at + count * period : period] for at in starts}
-            first = min(starts, key=lambda at: (int(inside[at].sum()) + int(before[at]), at))
+            pieces = dict(zip(starts, _pieces(numbers, starts, count, period), strict=True))
+            first = min(starts, key=lambda at: (pieces[at], int(inside[at].sum()) + int(before[at]), -at))
             parts = elements[first : first + count * period].reshape(count, period).sum(1)
             covered = int(parts.sum())
             if parts[0] <= 0 or parts[-1] <= 0 or covered / count < least or inside[first].max() > before[first]:
@@ -176,6 +182,18 @@ def _best(
             if found is None or key > found[0]:
                 found = key, (first, count, period)
     return None if found is None else found[1]
+
+
+def _pieces(numbers: Sequence[Sequence[int]], starts: range, count: int, period: int) -> Iterator[int]:
+    """Of blocks that begin at each start, in how many runs of consecutive numbers their parameters fall."""
+    found = 0
+    for at in starts:
+        if not found or numbers[at - 1]:  # else the blocks have the same parameters as at the start before
+            found = 0
+            for begin in range(at, at + count * period, period):
+                mine = sorted(chain.from_iterable(numbers[begin : begin + period]))
+                found += 1 + sum(right - left > 1 for left, right in pairwise(mine))
+        yield found
 
 
 def _periods(tokens: npt.NDArray[np.int64], elements: npt.NDArray[np.int64]) -> list[int]:
@@ -224,7 +242,7 @@ def boundaries(forward: Sequence[Call], weights: Weights, label_of: Mapping[int,
     """
     found, current, seen = set[int](), "", set[int]()
     for at, call in enumerate(forward):
-        for parameter in (p for inner in call.walk() for p in weights.taken(inner)):
+        for parameter in (p for inner in call.walk() for p in weights.read(inner)):
             label = label_of.get(parameter.number, "")
             if parameter.number not in seen and label != current:
                 found.add(at)
@@ -242,7 +260,7 @@ def chosen_wraps(
         UsageError: no such module.
     """
     if wanted is None:
-        rest = [parameter.number for parameter in model.parameters]
+        rest = [one.number for one in (*model.parameters, *model.weights.frozen)]
         return model.wraps or model.blocks or [Wrap("", rest, (0, len(model.units) - 1))]
     if wanted in ("each", "") or wanted.isdecimal():
         least = int(wanted) if wanted.isdecimal() else 0
@@ -257,7 +275,7 @@ def chosen_wraps(
 
 def _with_root(model: Model, found: list[Wrap]) -> list[Wrap]:
     taken = {number for wrap in found for number in wrap.parameters}
-    rest = [parameter.number for parameter in model.parameters if parameter.number not in taken]
+    rest = [one.number for one in (*model.parameters, *model.weights.frozen) if one.number not in taken]
     return [*([Wrap("", rest, (0, len(model.units) - 1))] if rest else []), *found]
 
 
@@ -276,7 +294,7 @@ def _of_modules(model: Model, name: str) -> list[Wrap]:
     for unit in model.units:
         for call in walked(unit.forward):
             label = next((one for one in _regions(trace, call) if wanted.fullmatch(one)), None)
-            for parameter in model.weights.taken(call) if label is not None else ():
+            for parameter in model.weights.read(call) if label is not None else ():
                 if parameter.number not in seen:
                     seen.add(parameter.number)
                     wrap = found.setdefault(str(label), Wrap(str(label), [], (unit.number, unit.number)))

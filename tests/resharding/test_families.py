@@ -91,6 +91,16 @@ def _tensor_parallel(job: Resharded) -> list[tuple[str, int]]:
     return found
 
 
+def test_memory_of_units_that_are_gathered() -> None:
+    """At its most: both blocks' inputs, the copy of the last one's gradients, the first one's parameters, whole and, as
+    Gloo copies, twice on the way."""
+    job = _derived("accum", replace(_FSDP, microbatches=1))
+    block = 4 * 131_968
+    memory = job.memory[0]
+    assert memory.parameters == 4 * 197_952 and memory.buffers == block // 2 + 4 * block
+    assert _derived("accum", replace(_FSDP, microbatches=1, fsdp_wrap="each")).memory[0].total == memory.total
+
+
 def _comms(job: Resharded) -> list[str]:
     return [issue for issue, *_ in whole_run(job.trace(0)).comms]
 

@@ -21,10 +21,12 @@ from etplus.resharding.job import (
 )
 from etplus.resharding.layout import Layout
 from etplus.resharding.memory import _Block, _Lives, _states
+from etplus.resharding.not_derived import assumptions
 from etplus.resharding.plan import Division, Plan
 from etplus.resharding.rank_program import Derivation
 from etplus.resharding.structure import Unit
-from etplus.resharding.weights import ACCUMULATE
+from etplus.resharding.weights import ACCUMULATE, Buffer, Weights
+from etplus.resharding.wraps import Wrap
 from etplus.trace.errors import UsageError
 from made_calls import Made, made_model, parameter
 
@@ -91,7 +93,8 @@ def test_ranks_that_are_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_memory_that_lives(made: Made) -> None:
     """From the call that returned it first to the last use; a view has no memory of its own, a gradient is kept."""
-    lives = _Lives(Derivation(made_model(made, [Unit(0, [])]), Plan((), ()), Layout(), Layout()))
+    model = made_model(made, [Unit(0, [made.call("aten::relu")])], trace=SimpleNamespace(gpu=()))
+    lives = _Lives(Derivation(model, Plan((), ()), Layout(), Layout()), 0)
     inner = made.call("aten::empty", [], [(2, "n")])
     calls = [
         made.call("aten::add", [(1, "nh")], [(2, "nh")], inner), made.call("aten::view", [(2, "nh")], [(2, "hn")]),
@@ -148,6 +151,29 @@ def test_what_could_not_be_derived(made: Made) -> None:
     assert ops not in not_derived(Derivation(model, plan, Layout(tp=2), Layout()))
     everything = made_model(made, [Unit(0, [], parameters=weights[:1])], trace=trace)
     assert not_derived(Derivation(everything, plan, Layout(tp=2), Layout())) == ()
+
+
+def test_communication_that_is_not_known(made: Made) -> None:
+    """Units of FSDP that run twice, gradients that are not seen, constants beside frozen weights."""
+    numbers = {70: parameter(made, 0, "h"), 71: parameter(made, 1, "h")}
+    calls = [made.call("aten::mul", [(number, "h")]) for number in (70, 71, 70, 70)]
+    units = [Unit(0, calls, [made.call("aten::add")], list(numbers.values()))]
+    trace = SimpleNamespace(self_ns=np.zeros(9, int))
+    wraps = [Wrap(f"block {k}", [k], (0, 0)) for k in range(2)]
+    weights = Weights(list(numbers.values()), by_number=numbers)
+    model = made_model(made, units, trace=trace, weights=weights, blocks=wraps)
+    fsdp, ddp = (Derivation(model, Plan((), ()), Layout(dp=2, zero=zero), Layout()) for zero in (3, 0))
+
+    def told(derivation: Derivation) -> list[tuple[str, int]]:
+        return [(row.what, row.count) for row in not_derived(derivation)]
+
+    assert told(fsdp) == [("units of FSDP", 1)] and told(ddp) == []
+    assert len(assumptions(fsdp)) == 2 and len(assumptions(ddp)) == 1
+    assert assumptions(Derivation(model, Plan((), ()), Layout(dp=2), Layout(dp=2))) == []
+    numbers[71].accumulates = False
+    assert told(ddp) == [("gradients", 1)]
+    model.weights.frozen, model.buffers = [parameter(made, 2, "h")], [Buffer((4,), "float32", 4, False)]
+    assert told(ddp) == [("buffers", 1), ("gradients", 1)]
 
 
 def comm(kind: Any, dimension: str, shape: tuple[int, ...], peer: int = -1) -> CommOp:

@@ -17,6 +17,7 @@ from etplus.resharding.weights import (
     _owners,
     _weight_like,
     _weight_places,
+    accumulations,
     find_buffers,
     find_weights,
     given_tensors,
@@ -42,6 +43,19 @@ def layers(made: Made) -> list[Any]:
         made.call("aten::linear", [(2, "nb"), (23, "db"), (24, "d")], [(3, "nd")]),
         made.call("aten::linear", [(3, "nd"), (25, "bd")], [(4, "nb")]),
     ]
+
+
+def test_gradients_within_another_backward_pass(made: Made) -> None:
+    """Reentrant checkpointing runs backward within a call of backward; what it was given has a gradient, too."""
+    weight, inside, given = (made.call(ACCUMULATE, [(number, "ab" if number < 9 else "nb")]) for number in (7, 8, 9))
+    again = made.call("autograd::engine::evaluate_function: CheckpointFunctionBackward", [], [], inside, given)
+    parameters = [parameter(made, 0, "ab"), parameter(made, 1, "ab")]
+    unit = Unit(0, [], [weight, again], parameters)
+    assert list(accumulations(unit.backward)) == [weight, inside, given]
+    model = made_model(made, [unit], batch=made.of["n"], weights=Weights(parameters))
+    assert assign_gradients(model) == 0
+    assert unit.ready == {weight.row: parameters[1], inside.row: parameters[0]}
+    assert all(one.accumulates for one in parameters)
 
 
 def test_places_of_weights() -> None:
@@ -206,7 +220,9 @@ def test_buffers_are_written_or_have_no_sample(made: Made) -> None:
     weights = Weights(by_storage=regions({121: parameter(made, 0, "a"), 122: parameter(made, 1, "a")}))
     found, frozen = find_buffers(weights, forward, {made.of["n"]}, shapes)
     assert [(one.sizes, one.written) for one in found] == [((), True), ((3,), True), ((3,), True), ((5, 3), False)]
-    assert [one.sizes for one in frozen] == [(5, 3)]
+    assert [(one.number, one.shape, one.storage) for one in frozen] == [(0, made.shape("ca"), 166)]
+    weights.freeze(frozen)
+    assert list(weights.read(forward[-1])) == frozen and not list(weights.taken(forward[-1]))
 
 
 def test_parts_of_parameters_become_whole(made: Made) -> None:

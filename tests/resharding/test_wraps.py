@@ -50,6 +50,13 @@ def test_blocks_that_repeat(made: Made) -> None:
     assert encoder_decoder == [(1, 4), (4, 7), (8, 12), (12, 16)]
 
 
+def test_blocks_of_parameters_side_by_side(made: Made) -> None:
+    """What is before the first block resembles a block's end, as where norms are behind the residual."""
+    forward, weights, sizes, _ = chain(made, "en", "qmnun", "qmnun", "qmnun", "h")
+    alive = [1 if call.name in ("aten::n", "aten::e", "aten::h") else 2 for call in forward]
+    assert [tuple(block) for block in repeated_blocks(forward, weights, alive, sizes)] == [(2, 7), (7, 12), (12, 17)]
+
+
 def test_parts_of_a_residual_block_are_none(made: Made) -> None:
     """Equal layers within one repeat, but more is alive between them than before the first one."""
     assert blocks(made, "s", "abab+", "abab+", "h") == [(1, 6), (6, 11)]
