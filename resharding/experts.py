@@ -260,7 +260,8 @@ class _Span:
         maker = origin.place
         if maker > self.router and self.calls[maker].name in VIEWS and self.made[maker] == {origin}:
             if self.users[origin] <= mine:
-                return self._expert_of([maker, *places], parameters)
+                outer = self._expert_of([maker, *places], parameters)
+                return None if outer is None else replace(outer, entry=entry)
         exit_ = next(given for given in returned(self.calls[out.place]) if given.number == out.number)
         own = tuple(sorted(parameters, key=lambda parameter: parameter.number))
         return Expert(tuple(places), own, entry, exit_, origin, out)

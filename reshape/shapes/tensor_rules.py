@@ -236,6 +236,18 @@ def _topk(call: OpCall, extents: Extents) -> None:
             extents.fix(after[at : at + 1])
 
 
+def _chosen_backward(call: OpCall, extents: Extents) -> None:
+    """`value_selecting_reduction_backward` (gradient, dim, indices, sizes, keepdim) of `topk`, `max`, `sort`."""
+    gradient, indices, after = call.tensor(0), call.tensor(2), call.result()
+    if gradient is not None and indices is not None:
+        equal(gradient, indices, extents)
+        if after and len(after) == len(indices):
+            at = int(call.value(1)) % len(after)
+            equal(_others(indices, at), _others(after, at), extents)
+            for shape in call.temporaries:
+                match(shape, after, extents)
+
+
 def _one_hot(call: OpCall, extents: Extents) -> None:
     before, after = call.tensor(0), call.result()
     if before and after:
@@ -292,6 +304,7 @@ TENSOR_RULES: dict[str, Rule] = table(
         "index_select": _index_select,
         "gather scatter scatter_add": _gather,
         "topk": _topk,
+        "value_selecting_reduction_backward": _chosen_backward,
         "one_hot": _one_hot,
     }
 )
