@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..trace.brief import brief
 from ..trace.dtypes import itemsize
 from ..trace.errors import UsageError
 from .experts import Expert, ExpertLayer, find_layers
 from .items import CommOp, Item, SyntheticOp
-from .step_calls import Call, pruned
+from .step_calls import SUM, SUM_IN_PLACE, Call, pruned
 from .weights import ACCUMULATE, Parameter
 
 if TYPE_CHECKING:
@@ -109,6 +109,17 @@ class ExpertRegions:
         experts = self._stacked.get(parameter)
         return parameter.shape if experts is None else (experts, *parameter.shape[1:])
 
+    def to_dict(self) -> dict[str, Any] | None:
+        """JSON-ready; None where there are no experts."""
+        if not self.layers:
+            return None
+        one = self.layers[0]
+        return {
+            "count": one.layer.count, "top": one.layer.top, "layers": len({d.unit for d in self.layers}),
+            "on_a_rank": one.layer.count // self._layout.ep, "tokens": one.routing,
+            "assumed": self._layout.routing is None and not one.layer.padded,
+        }  # fmt: skip
+
     @property
     def stated(self) -> set[int]:
         """Classes of tokens that follow from the routing that is assumed."""
@@ -141,6 +152,11 @@ class ExpertRegions:
                 extents.value[layer.experts[0].entry.shape[1]]
             ]
         elif len(recorded) < layer.count:
+            if self._layout.routing == "recorded":
+                raise UsageError(
+                    f"{self._model.trace.file}: how many tokens each expert is given is not recorded, since one product "
+                    "is of all of them; choose --routing uniform"
+                )
             total, routing = round(recorded[0] * ratio), "uniform"
             own = _evenly(total, layer.count)
         else:
@@ -210,8 +226,7 @@ class ExpertRegions:
             one = layers[number]
             divide = _Division(self._model, one, self._local(one, index))
             found += self._combine_backward(one, index)
-            for call, place in calls:
-                found += divide.call(call, place)
+            found += divide.backward(calls)
             found += self._dispatch_backward(one, index)
         return found
 
@@ -382,6 +397,20 @@ class _Division:
             chosen = pruned(call, list(self._local), layer.count)
             return [_with_shapes(chosen, lambda shape: self._new(shape, self._all))]
         return [_with_shapes(call, lambda shape: self._new(shape, self._all))]
+
+    def backward(self, calls: Sequence[tuple[Call, int]]) -> Iterator[Call]:
+        """Calls of backward on this rank. Gradients of a tensor with the weights of all experts are added to those of
+        the expert before: the first one on this rank is not."""
+        ran = list(dict.fromkeys(self._expert[place] for _, place in calls if place in self._expert))
+        first = next((e for e in ran if e in self._local), -1)
+        for call, place in calls:
+            for mine in self.call(call, place):
+                alone = self._one.layer.stacked and self._expert.get(place) == first != ran[0]
+                yield replace(mine, children=[c for c in mine.children if not self._adds(c)]) if alone else mine
+
+    def _adds(self, call: Call) -> bool:
+        experts = all(shape[:1] == (self._one.experts,) for shape in call.input_shapes)
+        return call.name in (SUM.name, SUM_IN_PLACE.name) and experts
 
     def _new(self, shape: Shape, rows: Mapping[int, int]) -> Shape:
         value, one = self._extents.value, self._one

@@ -219,6 +219,17 @@ def _index_select(call: OpCall, extents: Extents) -> None:
         equal((*before[:at], index[0], *before[at + 1 :]), after, extents)
 
 
+def _index_add(call: OpCall, extents: Extents) -> None:
+    """Rows of another tensor are added to some: (tensor, dim, index, rows)."""
+    before, index, rows, after = call.tensor(0), call.tensor(2), call.tensor(3), call.result()
+    if before and index and rows and len(before) == len(rows):
+        at = int(call.value(1)) % len(before)
+        equal((*before[:at], index[0], *before[at + 1 :]), rows, extents)
+        equal(before, after or (), extents)
+        for shape in call.temporaries:
+            match(shape, rows, extents)
+
+
 def _gather(call: OpCall, extents: Extents) -> None:
     before, index, after = call.tensor(0), call.tensor(2), call.result()
     if before and index and after and len(before) == len(index):
@@ -302,6 +313,7 @@ TENSOR_RULES: dict[str, Rule] = table(
         "embedding_dense_backward": product("*d,*->vd!"),
         "index _index_put_impl index_put _unsafe_index": _index,
         "index_select": _index_select,
+        "index_add": _index_add,
         "gather scatter scatter_add": _gather,
         "topk": _topk,
         "value_selecting_reduction_backward": _chosen_backward,
