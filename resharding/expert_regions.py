@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..trace.brief import brief
 from ..trace.dtypes import itemsize
 from ..trace.errors import UsageError
-from .experts import Expert, ExpertLayer, find_layers
+from .experts import GROUPED, Expert, ExpertLayer, find_layers, parts_of, sliced_extents
 from .items import CommOp, Item, SyntheticOp
 from .step_calls import SUM, SUM_IN_PLACE, Call, pruned
 from .weights import ACCUMULATE, Parameter
@@ -33,8 +33,8 @@ class DividedLayer:
     Attributes:
         layer: as recorded. unit: of the model. own: tokens that a rank gives to each expert; of experts with room for
             so many tokens that room. routing: what these numbers are from.
-        tokens: of each entry of `layer.experts` a class for the tokens that a rank's expert is given. total: of all of
-            them together. experts: of the experts of a rank.
+        tokens: of each expert a class for the tokens that it is given on its rank, or of the room for these; none where
+            how many these are is not recorded. total: of all of them together. experts: of the experts of a rank.
     """
 
     layer: ExpertLayer
@@ -123,8 +123,12 @@ class ExpertRegions:
     @property
     def stated(self) -> set[int]:
         """Classes of tokens that follow from the routing that is assumed."""
-        leaves = self._model.extents.leaves
-        return {leaf for d in self.layers for one in d.layer.experts for leaf in leaves(one.entry.shape[:-1])}
+        extents, counts = self._model.extents, {d.layer.count for d in self.layers}
+        found = {leaf for d in self.layers for one in d.layer.experts for leaf in extents.leaves(one.entry.shape[:-1])}
+        for call in self._model.calls() if counts else ():
+            for part in (part for count in counts for part in parts_of(call, count)[1] if GROUPED in call.name):
+                found.update(sliced_extents(part, extents))
+        return found
 
     def changed(self, index: int) -> dict[int, int]:
         """New values of classes of extents on a rank of a group."""
@@ -144,44 +148,43 @@ class ExpertRegions:
 
     def _divided(self, layer: ExpertLayer, unit: Unit, one: Pass) -> DividedLayer:
         extents, batch = self._model.extents, one.batch
-        ratio = Fraction(self._base.get(batch, extents.value[batch]), extents.value[batch]) if batch >= 0 else 1
-        recorded = [prod(extents.sizes(expert.entry.shape[:-1])) for expert in layer.experts]
-        routing: Routing = self._layout.routing or "recorded"
+        ratio = Fraction(self._base.get(batch, extents.value[batch]), extents.value[batch]) if batch >= 0 else Fraction(1)
+        entries = [prod(extents.sizes(expert.entry.shape[:-1])) for expert in layer.experts]
+        recorded, routing = extents.sizes(layer.grouped) or entries, self._layout.routing or "recorded"
+        total = round(sum(recorded) * ratio)
         if layer.padded:
-            own, recorded = [self._model.size(layer.experts[0].entry.shape[1], self._base)], [
-                extents.value[layer.experts[0].entry.shape[1]]
-            ]
-        elif len(recorded) < layer.count:
-            if self._layout.routing == "recorded":
-                raise UsageError(
-                    f"{self._model.trace.file}: how many tokens each expert is given is not recorded, since one product "
-                    "is of all of them; choose --routing uniform"
-                )
-            total, routing = round(recorded[0] * ratio), "uniform"
-            own = _evenly(total, layer.count)
+            room = layer.experts[0].entry.shape[1]
+            own, recorded, entries = [self._model.size(room, self._base)], [extents.value[room]], [0]
+        elif len(recorded) < layer.count and self._layout.routing == "recorded":
+            raise UsageError(
+                f"{self._model.trace.file}: how many tokens each expert is given is not recorded, since one product is of "
+                "all of them; choose --routing uniform"
+            )
+        elif len(recorded) < layer.count or routing == "uniform":
+            own, routing = _evenly(total, layer.count), "uniform"
         else:
-            total = round(sum(recorded) * ratio)
-            own = _in_proportion(recorded, total) if routing == "recorded" else _evenly(total, layer.count)
+            own = _in_proportion(recorded, total)
+        known = recorded if layer.padded or len(recorded) == layer.count else ()
         return DividedLayer(
-            layer, unit.number, tuple(own), routing, tuple(extents.new(size) for size in recorded),
-            extents.new(sum(recorded)), extents.new(layer.count),
+            layer, unit.number, tuple(own), routing, tuple(extents.new(size) for size in known),
+            extents.new(sum(entries)), extents.new(layer.count),
         )  # fmt: skip
 
     def _outside(self, one: DividedLayer) -> dict[int, int]:
         """Tokens of each expert where they are not divided."""
-        if len(one.own) != len(one.layer.experts) or one.layer.padded:
+        if one.layer.padded or not one.tokens:
             return {}
         root = self._model.extents.root
-        rows = (_rows(expert, self._model.extents) for expert in one.layer.experts)
+        rows = one.layer.grouped or [_rows(expert, self._model.extents) for expert in one.layer.experts]
         return {root(row): own for row, own in zip(rows, one.own, strict=True) if row >= 0}
 
     def _inside(self, one: DividedLayer, index: int) -> dict[int, int]:
         """Extents of what a rank has of a layer."""
         mine, parts = one.own if one.layer.padded else self._mine(one, index), self._layout.ep
         found = {one.total: parts * sum(mine), one.experts: one.layer.count // parts}
-        if len(one.tokens) == 1:
-            return found | {one.tokens[0]: parts * sum(mine)}
-        return found | {one.tokens[e]: parts * one.own[e] for e in self._local(one, index)}
+        if one.layer.padded:
+            return found | {one.tokens[0]: parts * one.own[0]}
+        return found | {one.tokens[e]: parts * one.own[e] for e in self._local(one, index) if one.tokens}
 
     def _local(self, one: DividedLayer, index: int) -> range:
         """The experts of a rank of a group."""
@@ -384,8 +387,10 @@ class _Division:
         layer, root = one.layer, model.extents.root
         self._expert = {place: e for e, expert in enumerate(layer.experts) for place in expert.places}
         self._experts = {root(p.shape[0]) for p in layer.stacked}
-        self._rows = [{root(row): tokens} for row, tokens in
-                      zip((_rows(expert, model.extents) for expert in layer.experts), one.tokens, strict=True)]
+        single = len(layer.experts) == 1 and not layer.padded
+        tokens = [one.total] if single else one.tokens
+        rows = (_rows(expert, model.extents) for expert in layer.experts)
+        self._rows = [{root(row): new} for row, new in zip(rows, tokens, strict=True)]
         self._all = {root: new for rows in self._rows for root, new in rows.items()}
 
     def call(self, call: Call, place: int) -> list[Call]:
@@ -396,7 +401,21 @@ class _Division:
         if place in (layer.scatter, layer.gather) and place >= 0:
             chosen = pruned(call, list(self._local), layer.count)
             return [_with_shapes(chosen, lambda shape: self._new(shape, self._all))]
-        return [_with_shapes(call, lambda shape: self._new(shape, self._all))]
+        return [self._grouped(call)]
+
+    def _grouped(self, call: Call) -> Call:
+        """A call, and those below it, with what a product of all experts calls for each of them on this rank."""
+        if GROUPED in call.name and self._one.tokens:
+            children, parts = parts_of(call, self._one.layer.count)
+            new = [self._grouped(child) for child in children]
+            for e in self._local if parts else ():
+                sliced = dict.fromkeys(sliced_extents(parts[e], self._extents), self._one.tokens[e])
+                new += [_with_shapes(child, lambda shape, of=sliced: self._new(shape, self._all | of))  # type: ignore[misc]
+                        for child in parts[e]]  # fmt: skip
+        else:
+            new = [self._grouped(child) for child in call.children]
+        alone = _with_shapes(replace(call, children=[]), lambda shape: self._new(shape, self._all))
+        return replace(alone, children=new)
 
     def backward(self, calls: Sequence[tuple[Call, int]]) -> Iterator[Call]:
         """Calls of backward on this rank. Gradients of a tensor with the weights of all experts are added to those of
@@ -415,13 +434,11 @@ class _Division:
     def _new(self, shape: Shape, rows: Mapping[int, int]) -> Shape:
         value, one = self._extents.value, self._one
         found = [rows.get(self._extents.root(extent), extent) for extent in shape]
-        total, size = value[one.total], len(shape)
+        size = len(shape)
         for at, extent in enumerate(shape):
             experts = value[extent] == one.layer.count and at == 0
             if experts and (size > 2 or self._extents.root(extent) in self._experts or (size == 1 and one.layer.counts)):
                 found[at] = one.experts
-            elif found[at] == extent and value[extent] == total and total > 1 and size == 2 and not one.layer.padded:
-                found[at] = one.total
         return tuple(found)
 
 

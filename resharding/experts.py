@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _CHOOSES = frozenset(("aten::topk", "aten::max", "aten::argmax", "aten::sort"))
 """Operators by which a router chooses experts, along the last dimension of their scores."""
 _FLOATS = ("float", "double", "c10::Half", "c10::BFloat16", "half", "bfloat16")
+GROUPED = "grouped_mm"
+"""In the names of products of all experts with tokens in the order of experts."""
 _STACKED_DIMS = 3
 """Dimensions of the weights of all experts in one tensor: experts, and those of a matrix."""
 
@@ -60,6 +62,7 @@ class ExpertLayer:
         scatter: place of the call that divides tokens by experts, −1 where each takes its own. gather: of the call that
             joins what they return. counts: places of calls that make the numbers of tokens which one product takes.
         whole: the tokens of all experts are in one tensor when they enter, and when they leave.
+        grouped: where one product of all experts calls one for each, extents of the tokens of each; else none.
         middle: places of other calls between those of experts; True where they use what experts return.
     """
 
@@ -72,6 +75,7 @@ class ExpertLayer:
     gather: int = -1
     counts: tuple[int, ...] = ()
     whole: tuple[bool, bool] = (True, True)
+    grouped: tuple[int, ...] = ()
     middle: Mapping[int, bool] = field(default_factory=dict)
 
     __repr__ = brief
@@ -183,7 +187,14 @@ class _Span:
         expert = None if beside else self._expert_of(places, ())
         if expert is None or not (self._padded(expert.entry) or self._ragged(places)):
             return None
-        return ExpertLayer(self.count, top, self.router, (expert,), weights, counts=counts)
+        product = next((inner for at in places for inner in self.calls[at].walk() if GROUPED in inner.name), None)
+        calls = [] if product is None else parts_of(product, self.count)[1]
+        parts = [sliced_extents(part, self.extents) for part in calls]
+        grouped = tuple(next(iter(part)) for part in parts if part)
+        return ExpertLayer(
+            self.count, top, self.router, (expert,), weights, counts=counts,
+            grouped=grouped if len(grouped) == self.count and not self._padded(expert.entry) else (),
+        )  # fmt: skip
 
     def _padded(self, entry: GivenTensor) -> bool:
         """Tensors of (experts, room, features)."""
@@ -192,7 +203,7 @@ class _Span:
         return len(shape) == _STACKED_DIMS and value[shape[0]] == self.count and rows.isdisjoint(self.tokens)
 
     def _ragged(self, places: Sequence[int]) -> bool:
-        return any("grouped_mm" in inner.name for at in places for inner in self.calls[at].walk())
+        return any(GROUPED in inner.name for at in places for inner in self.calls[at].walk())
 
     def _of_runs(self, top: int) -> ExpertLayer | None:
         """As many alike runs of calls as there are experts."""
@@ -317,6 +328,25 @@ def returned(call: Call) -> list[GivenTensor]:
         GivenTensor(value[0], shape, tensor.dtype, value[4], value[1], value[2])
         for value, shape, tensor in zip(values, call.output_shapes, outputs, strict=True)
     ]
+
+
+def parts_of(call: Call, count: int) -> tuple[list[Call], list[list[Call]]]:
+    """What a product of all experts calls for each of them, and before that; no parts where it does not."""
+    each, before = divmod(len(call.children), count)
+    parts = [call.children[before + e * each : before + (e + 1) * each] for e in range(count)]
+    if not each or len({tuple(child.name for child in part) for part in parts}) > 1:
+        return call.children, []
+    return call.children[:before], parts
+
+
+def sliced_extents(calls: Iterable[Call], extents: Extents) -> dict[int, None]:
+    """Classes of the extents that slices make smaller, in order."""
+    pairs = (
+        pair for call in calls if call.name == "aten::slice"
+        for before, after in zip(call.input_shapes, call.output_shapes, strict=False)
+        for pair in zip(before, after, strict=False)
+    )  # fmt: skip
+    return {extents.root(new): None for old, new in pairs if extents.root(old) != extents.root(new)}
 
 
 def joined_places(layers: Iterable[ExpertLayer]) -> set[int]:

@@ -219,6 +219,20 @@ def _index_select(call: OpCall, extents: Extents) -> None:
         equal((*before[:at], index[0], *before[at + 1 :]), after, extents)
 
 
+def _grouped_mm(call: OpCall, extents: Extents) -> None:
+    """Products of groups of rows or columns (left, right, ends of the groups): of rows with a matrix each, or of columns
+    with as many rows of another tensor, with a result for each group."""
+    left, right, after = call.tensor(0), call.tensor(1), call.result()
+    if left is None or right is None or after is None:
+        return
+    ends = call.tensor(2) or ()
+    pattern = {(2, 3): "rk,gkn->rn", (2, 2): "mr,rn->gmn", (3, 3): "gmk,gkn->gmn", (3, 2): "gmk,kr->mr"}
+    product(pattern[len(left), len(right)])(call, extents)
+    groups = [shape[0] for shape in (left, right, after) if len(shape) == 3] + list(ends)
+    for other in groups[1:]:
+        extents.same(groups[0], other)
+
+
 def _index_add(call: OpCall, extents: Extents) -> None:
     """Rows of another tensor are added to some: (tensor, dim, index, rows)."""
     before, index, rows, after = call.tensor(0), call.tensor(2), call.tensor(3), call.result()
@@ -304,6 +318,7 @@ TENSOR_RULES: dict[str, Rule] = table(
         "bmm": _matmul("bmk,bkn->bmn"),
         "baddbmm": _matmul("&,bmk,bkn->bmn"),
         "addbmm": product("&,bmk,bkn->mn"),
+        "_grouped_mm": _grouped_mm,
         "mv": product("mk,k->m"),
         "addmv": product("&,mk,k->m"),
         "dot vdot": product("k,k->"),
