@@ -115,8 +115,9 @@ class Resharded:
 
     @cached_property
     def _stages(self) -> Sequence[Trace]:
-        """A rank of each stage."""
-        return [self.trace(self.layout.rank(0, 0, stage)) for stage in range(self.layout.pp)]
+        """A rank of each stage, of those that share experts all that differ."""
+        ranks = (self.layout.rank(0, dp, stage) for stage in range(self.layout.pp) for dp in range(self.layout.ep))
+        return [self.trace(rank) for rank in ranks if self.derivation.representative(rank) == rank]
 
     @cached_property
     def sources(self) -> Mapping[str, float]:
@@ -175,7 +176,7 @@ class Resharded:
     @cached_property
     @gc_disabled()
     def step_ns(self) -> int:
-        """The predicted time of a step, ns: a rank of each stage, which wait for each other's messages."""
+        """The predicted time of a step, ns: a rank of each stage, which wait for each other's messages and tokens."""
         graphs = [build_graph(trace) for trace in self._stages]
         constants = [fit_constants(graph) for graph in graphs]
         return replay(join_ranks(graphs) if len(graphs) > 1 else graphs[0], constants).makespan_ns
