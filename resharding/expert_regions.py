@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from ..trace.brief import brief
 from ..trace.dtypes import itemsize
 from ..trace.errors import UsageError
-from .experts import GROUPED, Expert, ExpertLayer, find_layers, parts_of, sliced_extents
+from .experts import GROUPED, Expert, ExpertLayer, contiguous, find_layers, parts_of, sliced_extents
 from .items import CommOp, Item, SyntheticOp
 from .step_calls import SUM, SUM_IN_PLACE, Call, pruned
-from .weights import ACCUMULATE, Parameter
+from .weights import ACCUMULATE, GivenTensor, Parameter
 
 if TYPE_CHECKING:
     from ..reshape.shapes.extents import Extents
@@ -124,11 +124,20 @@ class ExpertRegions:
     def stated(self) -> set[int]:
         """Classes of tokens that follow from the routing that is assumed."""
         extents, counts = self._model.extents, {d.layer.count for d in self.layers}
-        found = {leaf for d in self.layers for one in d.layer.experts for leaf in extents.leaves(one.entry.shape[:-1])}
+        rows = (one.entry.shape[d.layer.padded : -1] for d in self.layers for one in d.layer.experts)
+        found = {leaf for shape in rows for leaf in extents.leaves(shape)}
         for call in self._model.calls() if counts else ():
             for part in (part for count in counts for part in parts_of(call, count)[1] if GROUPED in call.name):
                 found.update(sliced_extents(part, extents))
         return found
+
+    @property
+    def rooms(self) -> set[int]:
+        """Classes of the room for the tokens of an expert, where it changes: it is taken in proportion to the tokens."""
+        return {
+            self._model.extents.root(one.layer.experts[0].entry.shape[1]) for one in self.layers
+            if one.layer.padded and one.own[0] != self._model.extents.value[one.tokens[0]]
+        }  # fmt: skip
 
     def changed(self, index: int) -> dict[int, int]:
         """New values of classes of extents on a rank of a group."""
@@ -157,7 +166,7 @@ class ExpertRegions:
         total = round(sum(recorded) * ratio)
         if layer.padded:
             room = layer.experts[0].entry.shape[1]
-            own, recorded, entries = [self._model.size(room, self._base)], [extents.value[room]], [0]
+            own, recorded, entries = [int(extents.value[room] * ratio)], [extents.value[room]], [0]
         elif len(recorded) < layer.count and self._layout.routing == "recorded":
             raise UsageError(
                 f"{self._model.trace.file}: how many tokens each expert is given is not recorded, since one product is of "
@@ -175,9 +184,11 @@ class ExpertRegions:
 
     def _outside(self, one: DividedLayer) -> dict[int, int]:
         """Tokens of each expert where they are not divided."""
-        if one.layer.padded or not one.tokens:
-            return {}
         root = self._model.extents.root
+        if one.layer.padded:
+            return {root(one.layer.experts[0].entry.shape[1]): one.own[0]}
+        if not one.tokens:
+            return {}
         rows = one.layer.grouped or [_rows(expert, self._model.extents) for expert in one.layer.experts]
         return {root(row): own for row, own in zip(rows, one.own, strict=True) if row >= 0}
 
@@ -231,6 +242,9 @@ class ExpertRegions:
                 continue
             one = layers[number]
             divide = _Division(self._model, one, self._local(one, index))
+            first = next((inner for call, _ in calls for inner in call.walk() if inner.tensor_ids("inputs")), None)
+            if first is not None and one.layer.whole[1] and not contiguous(first, first.tensor_ids("inputs")[0]):
+                found.append(self._copy(one, one.layer.experts[0].exit))
             found += self._combine_backward(one, index)
             found += divide.backward(calls)
             found += self._dispatch_backward(one, index)
@@ -265,6 +279,8 @@ class ExpertRegions:
     def _dispatch(self, one: DividedLayer, index: int) -> Iterator[Item]:
         entry = one.layer.experts[0].entry
         width, element = self._width(entry.shape), _element(entry.dtype, entry.itemsize)
+        if one.layer.whole[0] and not one.layer.experts[0].contiguous:
+            yield self._copy(one, entry)
         if one.layer.padded:
             yield from self._padded(one, width, element, sent=True)
             return
@@ -344,6 +360,12 @@ class ExpertRegions:
         copied = [SyntheticOp("aten::clone", (ordered,), (ordered,), *element)] if each > 1 else []
         exchanged = CommOp("all_to_all", "ep", shape, prod(shape), *element)
         yield from (exchanged, *copied) if sent else (*copied, exchanged)
+
+    def _copy(self, one: DividedLayer, tensor: GivenTensor) -> SyntheticOp:
+        """The copy of tokens that are not in one piece, before they are sent."""
+        rows = (one.layer.count, one.own[0]) if one.layer.padded else (sum(one.own),)
+        sizes = (*rows, *self._width(tensor.shape))
+        return SyntheticOp("aten::clone", (sizes,), (sizes,), *_element(tensor.dtype, tensor.itemsize))
 
 
 class _Stages:

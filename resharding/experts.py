@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..trace.brief import brief
@@ -38,7 +39,7 @@ class Expert:
     Attributes:
         places: of its calls among the calls of forward.
         parameters: what it has alone. entry, exit: the tensors that enter and leave it. entered, left: where these are
-            made.
+            made. contiguous: the one that enters is, so it is sent as it is.
     """
 
     places: tuple[int, ...]
@@ -47,6 +48,7 @@ class Expert:
     exit: GivenTensor
     entered: Origin
     left: Origin
+    contiguous: bool = True
 
     __repr__ = brief
 
@@ -275,7 +277,8 @@ class _Span:
                 return None if outer is None else replace(outer, entry=entry)
         exit_ = next(given for given in returned(self.calls[out.place]) if given.number == out.number)
         own = tuple(sorted(parameters, key=lambda parameter: parameter.number))
-        return Expert(tuple(places), own, entry, exit_, origin, out)
+        taker = next(at for at in places if origin in self.taken[at])
+        return Expert(tuple(places), own, entry, exit_, origin, out, contiguous(self.calls[taker], origin.number))
 
     def _counts(self, places: Sequence[int]) -> tuple[int, ...]:
         """Calls that make integers for these calls alone: the ends of the experts' tokens."""
@@ -328,6 +331,16 @@ def returned(call: Call) -> list[GivenTensor]:
         GivenTensor(value[0], shape, tensor.dtype, value[4], value[1], value[2])
         for value, shape, tensor in zip(values, call.output_shapes, outputs, strict=True)
     ]
+
+
+def contiguous(call: Call, number: int) -> bool:
+    """Whether a tensor that a call takes has its elements in order, or that is not recorded."""
+    given = call.record.get("inputs", {})
+    for value, shape, strides in zip(*(given.get(key, ()) for key in ("values", "shapes", "strides")), strict=False):
+        if isinstance(value, list) and value[:1] == [number] and strides:
+            expected = [prod(shape[at + 1 :]) for at in range(len(shape))]
+            return all(size == 1 or step == right for size, step, right in zip(shape, strides, expected, strict=False))
+    return True
 
 
 def parts_of(call: Call, count: int) -> tuple[list[Call], list[list[Call]]]:

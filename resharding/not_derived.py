@@ -51,7 +51,8 @@ def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
     model = derivation.model
     leaves = model.leaves
     stated = derivation.experts.stated if derivation.layout.routing is not None else frozenset()
-    of_data, unknown = derivation.extents.of_data - stated, (derivation.extents.unknown | _loose(derivation)) - stated
+    of_data = (derivation.extents.of_data | derivation.experts.rooms) - stated
+    unknown = (derivation.extents.unknown | _loose(derivation)) - stated
     count, time = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     stay = _whole_products(derivation)
     whole = 0
