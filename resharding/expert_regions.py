@@ -253,26 +253,32 @@ class ExpertRegions:
     def optimizer(self, owned: Iterable[tuple[Call, Parameter | None]]) -> Iterator[tuple[Call, Parameter | None]]:
         """Calls of an optimizer, each with its parameter (None: of all), on the experts of one rank where these have an
         extent in a parameter."""
-        stacked = {place: p for place, p in enumerate(self._model.parameters) if p in self._stacked}
         for call, parameter in owned:
-            if parameter is None:
-                yield _with_shapes(call, lambda shape: shape, self._of_list(stacked)) if stacked else call, None
-            else:
+            if parameter is not None:
                 yield _with_shapes(call, self._of_parameter(parameter)), parameter
+            else:
+                yield self._of_lists(call) if self._stacked else call, None
 
     def _of_parameter(self, parameter: Parameter) -> Callable[[Shape], Shape]:
         sizes = self._model.extents.sizes
         return lambda shape: self.shape(parameter) if sizes(shape) == sizes(parameter.shape) else shape
 
-    def _of_list(self, stacked: Mapping[int, Parameter]) -> Callable[[int, int, Shape], Shape]:
-        """Of lists with one entry a parameter the shapes of those whose experts are divided."""
-        count = len(self._model.parameters)
+    def _of_lists(self, call: Call) -> Call:
+        """A call on lists with one entry a parameter, and what it calls for each apart."""
+        new = [self._of_parameter(parameter) for parameter in self._model.parameters]
+        count = len(new)
 
-        def new(place: int, length: int, shape: Shape) -> Shape:
-            parameter = stacked.get(place) if length == count else None
-            return shape if parameter is None else self._of_parameter(parameter)(shape)
+        def side(arguments: Sequence[tuple[Shape | None, ...]]) -> tuple[tuple[Shape | None, ...], ...]:
+            return tuple(
+                tuple(shape if shape is None else change(shape) for change, shape in zip(new, tensors, strict=True))
+                if len(tensors) == count else tensors
+                for tensors in arguments
+            )  # fmt: skip
 
-        return new
+        before, parts = parts_of(call, count)
+        children = [self._of_lists(child) for child in before]
+        children += [_with_shapes(child, change) for change, part in zip(new, parts, strict=False) for child in part]
+        return replace(call, inputs=side(call.inputs), results=side(call.results), children=children)
 
     # communication
 
@@ -474,27 +480,13 @@ def _rows(expert: Expert, extents: Extents) -> int:
     return rows[0] if len(rows) == 1 else -1
 
 
-def _with_shapes(
-    call: Call, new: Callable[[Shape], Shape], of_list: Callable[[int, int, Shape], Shape] | None = None
-) -> Call:
-    """A call, and those below it, with other extents.
+def _with_shapes(call: Call, new: Callable[[Shape], Shape]) -> Call:
+    """A call, and those below it, with other extents."""
 
-    Args:
-        of_list: of an entry of a list: its place, the length of the list, and its extents.
-    """
+    def side(arguments: Sequence[tuple[Shape | None, ...]]) -> tuple[tuple[Shape | None, ...], ...]:
+        return tuple(tuple(None if shape is None else new(shape) for shape in tensors) for tensors in arguments)
 
-    def side(arguments: tuple[tuple[Shape | None, ...], ...]) -> tuple[tuple[Shape | None, ...], ...]:
-        return tuple(
-            tuple(
-                None if shape is None
-                else new(shape) if of_list is None
-                else of_list(place, len(tensors), shape)
-                for place, shape in enumerate(tensors)
-            )
-            for tensors in arguments
-        )  # fmt: skip
-
-    children = [_with_shapes(child, new, of_list) for child in call.children]
+    children = [_with_shapes(child, new) for child in call.children]
     return replace(call, inputs=side(call.inputs), results=side(call.results), children=children)
 
 

@@ -344,7 +344,8 @@ def contiguous(call: Call, number: int) -> bool:
 
 
 def parts_of(call: Call, count: int) -> tuple[list[Call], list[list[Call]]]:
-    """What a product of all experts calls for each of them, and before that; no parts where it does not."""
+    """What a call on all experts, or on a list of all parameters, calls for each of them, and before that; no parts where
+    it does not."""
     each, before = divmod(len(call.children), count)
     parts = [call.children[before + e * each : before + (e + 1) * each] for e in range(count)]
     if not each or len({tuple(child.name for child in part) for part in parts}) > 1:
