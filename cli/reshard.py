@@ -75,8 +75,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--ep", type=int, default=1, metavar="N",
         help="divide routed experts over so many ranks of each data-parallel group (default: 1)")  # fmt: skip
     group.add_argument("--routing", choices=get_args(Routing),
-        help="tokens of each expert: in proportion to the recorded ones, or as many for all (default: as recorded, with "
-        "exit status 3 where they depend on values)")  # fmt: skip
+        help="tokens of each expert: in proportion to the recorded ones, or as many for all (default: as recorded, "
+        "with exit status 3 where they depend on values)")  # fmt: skip
     group.add_argument("--zero", type=int, choices=range(4), default=0,
         help="divide optimizer state (1), gradients (2), parameters (3: FSDP) over dp (default: 0, DDP)")  # fmt: skip
     group.add_argument("--batch", type=int, metavar="GLOBAL",
@@ -127,8 +127,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Derive, write and print; returns the exit status."""
     sizes = options_of(
-        arguments, "tp dp pp zero batch microbatches schedule tp_style sequence_parallel fsdp_wrap no_sync vocabulary "
-        "ep routing"
+        arguments,
+        "tp dp pp zero batch microbatches schedule tp_style sequence_parallel fsdp_wrap no_sync vocabulary ep routing",
     )
     layout = Layout(**sizes, bucket_mib=arguments.bucket_cap_mb)
     recorded = None if arguments.recorded is None else parse_layout(arguments.recorded)

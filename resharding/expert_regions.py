@@ -54,7 +54,7 @@ class ExpertRegions:
     Each rank has `count / ep` experts of a layer. It tells the others how many tokens it has for each of theirs, sends
     them, and puts those that it received in the order of its experts; what these return goes the same way back, and so
     do gradients. (S. Rajbhandari et al., "DeepSpeed-MoE", 2022; without padding as in T. Gale et al., "MegaBlocks",
-    2022.) All ranks route alike: as many tokens to each expert as the recorded tokens in proportion, or to all the same.
+    2022.) All ranks route alike: as many tokens to each expert as recorded, in proportion, or to all the same.
 
     Args:
         changed: new values of classes of extents before experts are divided.
@@ -83,9 +83,7 @@ class ExpertRegions:
             )
         for one in self.layers:
             if one.layer.count % layout.ep:
-                raise UsageError(
-                    f"{one.layer.count} experts do not divide (unit {one.unit}) over ep={layout.ep} ranks"
-                )
+                raise UsageError(f"{one.layer.count} experts do not divide (unit {one.unit}) over ep={layout.ep} ranks")
             each = one.layer.count // layout.ep
             self._stacked |= dict.fromkeys(one.layer.stacked, one.experts)
             self._owner |= {p: e // each for e, expert in enumerate(one.layer.experts) for p in expert.parameters}
@@ -133,7 +131,7 @@ class ExpertRegions:
 
     @property
     def rooms(self) -> set[int]:
-        """Classes of the room for the tokens of an expert, where it changes: it is taken in proportion to the tokens."""
+        """Classes of the room for tokens of an expert, where it changes: it is taken in proportion to the tokens."""
         return {
             self._model.extents.root(one.layer.experts[0].entry.shape[1]) for one in self.layers
             if one.layer.padded and one.own[0] != self._model.extents.value[one.tokens[0]]
@@ -148,8 +146,8 @@ class ExpertRegions:
         return self._known[index]
 
     def kind(self, index: int) -> tuple[int, ...]:
-        """Equal for ranks of a group that run the same. Where experts are called one by one each has recorded times of its
-        own, so all differ."""
+        """Equal for ranks of a group that run the same. Where experts are called one by one each has recorded times of
+        its own, so all differ."""
         if self._layout.ep == 1:
             return ()
         if any(len(one.layer.experts) > 1 for one in self.layers):
@@ -160,7 +158,9 @@ class ExpertRegions:
 
     def _divided(self, layer: ExpertLayer, unit: Unit, one: Pass) -> DividedLayer:
         extents, batch = self._model.extents, one.batch
-        ratio = Fraction(self._base.get(batch, extents.value[batch]), extents.value[batch]) if batch >= 0 else Fraction(1)
+        ratio = (
+            Fraction(self._base.get(batch, extents.value[batch]), extents.value[batch]) if batch >= 0 else Fraction(1)
+        )
         entries = [prod(extents.sizes(expert.entry.shape[:-1])) for expert in layer.experts]
         recorded, routing = extents.sizes(layer.grouped) or entries, self._layout.routing or "recorded"
         total = round(sum(recorded) * ratio)
@@ -169,8 +169,8 @@ class ExpertRegions:
             own, recorded, entries = [int(extents.value[room] * ratio)], [extents.value[room]], [0]
         elif len(recorded) < layer.count and self._layout.routing == "recorded":
             raise UsageError(
-                f"{self._model.trace.file}: how many tokens each expert is given is not recorded, since one product is of "
-                "all of them; choose --routing uniform"
+                f"{self._model.trace.file}: how many tokens each expert is given is not recorded, since one product is "
+                "of all of them; choose --routing uniform"
             )
         elif len(recorded) < layer.count or routing == "uniform":
             own, routing = _evenly(total, layer.count), "uniform"
@@ -375,8 +375,8 @@ class ExpertRegions:
 
 
 class _Stages:
-    """Calls of backward by what they belong to: 2k + 1 to the experts of layer k, 2k to what is before, 2k + 2 to what is
-    behind; each with the place in forward of the call whose gradient it computes."""
+    """Calls of backward by what they belong to: 2k + 1 to the experts of layer k, 2k to what is before, 2k + 2 to what
+    is behind; each with the place in forward of the call whose gradient it computes."""
 
     def __init__(self, unit: Unit, layers: Sequence[DividedLayer]) -> None:
         place_of = {inner.sequence: at for at, call in enumerate(unit.forward) for inner in call.walk()
@@ -468,7 +468,9 @@ class _Division:
         size = len(shape)
         for at, extent in enumerate(shape):
             experts = value[extent] == one.layer.count and at == 0
-            if experts and (size > 2 or self._extents.root(extent) in self._experts or (size == 1 and one.layer.counts)):
+            if experts and (
+                size > 2 or self._extents.root(extent) in self._experts or (size == 1 and one.layer.counts)
+            ):
                 found[at] = one.experts
         return tuple(found)
 

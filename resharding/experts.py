@@ -271,10 +271,10 @@ class _Span:
             return None
         (origin, entry), (out,) = *entered.items(), left
         maker = origin.place
-        if maker > self.router and self.calls[maker].name in VIEWS and self.made[maker] == {origin}:
-            if self.users[origin] <= mine:
-                outer = self._expert_of([maker, *places], parameters)
-                return None if outer is None else replace(outer, entry=entry)
+        views = maker > self.router and self.calls[maker].name in VIEWS and self.made[maker] == {origin}
+        if views and self.users[origin] <= mine:
+            outer = self._expert_of([maker, *places], parameters)
+            return None if outer is None else replace(outer, entry=entry)
         exit_ = next(given for given in returned(self.calls[out.place]) if given.number == out.number)
         own = tuple(sorted(parameters, key=lambda parameter: parameter.number))
         taker = next(at for at in places if origin in self.taken[at])
@@ -344,8 +344,8 @@ def contiguous(call: Call, number: int) -> bool:
 
 
 def parts_of(call: Call, count: int) -> tuple[list[Call], list[list[Call]]]:
-    """What a call on all experts, or on a list of all parameters, calls for each of them, and before that; no parts where
-    it does not."""
+    """What a call on all experts, or on a list of all parameters, calls for each of them, and before that; no parts
+    where it does not."""
     each, before = divmod(len(call.children), count)
     parts = [call.children[before + e * each : before + (e + 1) * each] for e in range(count)]
     if not each or len({tuple(child.name for child in part) for part in parts}) > 1:

@@ -377,7 +377,12 @@ def reshard(
         raise UsageError("nothing to reshard; give the trace of a rank")
     first = given[0]
     was = recorded if recorded is not None else recorded_layout([first])
-    only_more = layout.tp == layout.pp == layout.ep == 1 and not layout.zero and layout.batch is None and layout.microbatches is None
+    only_more = (
+        layout.tp == layout.pp == layout.ep == 1
+        and not layout.zero
+        and layout.batch is None
+        and layout.microbatches is None
+    )
     divided = any(name.startswith("FSDP::") for name in first.names)  # other ranks would have other parts
     if only_more and not divided and layout.dp > 1 and was.dp > 1 and was.tp == was.pp == 1 and plan is None:
         return Scaled(given, layout)

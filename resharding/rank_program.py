@@ -168,7 +168,11 @@ class Derivation:
         return Shard(self.layout.dp, at.dp, flat=self.layout.zero < 3)
 
     def buckets(self, stage: int, index: int | None = None) -> list[Bucket]:
-        """Gradient buckets of a stage, in order of reduction: of all ranks, or of the experts of ranks with one index."""
+        """Gradient buckets of a stage, in order of reduction: of what all ranks have, or of the experts of a rank.
+
+        Args:
+            index: which of the ranks that share experts; None for what all have.
+        """
         ready = _in_order_of_gradients(self.units(stage))
         own, has = self.experts.parameters, self.experts.has
         ready = [p for p in ready if (p not in own if index is None else p in own and has(p, index))]

@@ -220,8 +220,8 @@ def _index_select(call: OpCall, extents: Extents) -> None:
 
 
 def _grouped_mm(call: OpCall, extents: Extents) -> None:
-    """Products of groups of rows or columns (left, right, ends of the groups): of rows with a matrix each, or of columns
-    with as many rows of another tensor, with a result for each group."""
+    """Products of groups (left, right, ends of the groups): of rows with a matrix each, or of columns with as many rows
+    of another tensor, with a result for each group."""
     left, right, after = call.tensor(0), call.tensor(1), call.result()
     if left is None or right is None or after is None:
         return
