@@ -81,12 +81,13 @@ class ExpertRegions:
                 f"{model.trace.file}: no routed experts are found: behind no choice among experts (topk, max) is there "
                 "one product of all of them, or for each a run of its own on tokens of its own; choose ep=1"
             )
-        for one in self.layers:
-            if one.layer.count % layout.ep:
-                raise UsageError(f"{one.layer.count} experts do not divide (unit {one.unit}) over ep={layout.ep} ranks")
-            each = one.layer.count // layout.ep
-            self._stacked |= dict.fromkeys(one.layer.stacked, one.experts)
-            self._owner |= {p: e // each for e, expert in enumerate(one.layer.experts) for p in expert.parameters}
+        for divided in self.layers:
+            if divided.layer.count % layout.ep:
+                count, unit = divided.layer.count, divided.unit
+                raise UsageError(f"{count} experts do not divide (unit {unit}) over ep={layout.ep} ranks")
+            each = divided.layer.count // layout.ep
+            self._stacked |= dict.fromkeys(divided.layer.stacked, divided.experts)
+            self._owner |= {p: e // each for e, expert in enumerate(divided.layer.experts) for p in expert.parameters}
 
     @property
     def layers(self) -> list[DividedLayer]:
@@ -365,7 +366,8 @@ class ExpertRegions:
         ordered = (each, parts, *shape[1:]) if sent else (parts, each, *shape[1:])
         copied = [SyntheticOp("aten::clone", (ordered,), (ordered,), *element)] if each > 1 else []
         exchanged = CommOp("all_to_all", "ep", shape, prod(shape), *element)
-        yield from (exchanged, *copied) if sent else (*copied, exchanged)
+        items: list[Item] = [exchanged, *copied] if sent else [*copied, exchanged]
+        yield from items
 
     def _copy(self, one: DividedLayer, tensor: GivenTensor) -> SyntheticOp:
         """The copy of tokens that are not in one piece, before they are sent."""

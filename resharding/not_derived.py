@@ -148,8 +148,9 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
         return NotDerived(what, reason, count, 0.0, "communication")
 
     if layout.ep > 1 and layout.routing is None and not all(one.layer.padded for one in derivation.experts.layers):
-        yield row("tokens of experts", "they depend on values, and all ranks are taken to route as the recorded one: "
-                  "say so with --routing recorded, or give --routing uniform", len(derivation.experts.layers))  # fmt: skip
+        yield row("tokens of experts", "they depend on values, and all ranks are taken to route as the recorded "
+                  "one: say so with --routing recorded, or give --routing uniform",
+                  len(derivation.experts.layers))  # fmt: skip
     if model.unmatched and layout.dp > 1 and derivation.recorded.dp == 1:
         yield row("gradients", "no parameter is known for them", model.unmatched)
     if layout.dp > 1 and layout.zero == 3 and layout.fsdp_wrap is None and not model.wraps and not model.blocks[1:]:
