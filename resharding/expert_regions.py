@@ -220,10 +220,10 @@ class ExpertRegions:
             places = sorted(layer.calls())
             found += unit.forward[at : places[0]]
             found += [unit.forward[place] for place, after in layer.middle.items() if not after]
-            found += self._dispatch(one, index)
+            found += self._send(one, index, forward=True)
             for place in places:
                 found += divide.call(unit.forward[place], place)
-            found += self._combine(one, index)
+            found += self._return(one, index, forward=True)
             found += [unit.forward[place] for place, after in layer.middle.items() if after]
             at = layer.end
         return [*found, *unit.forward[at:]]
@@ -246,9 +246,9 @@ class ExpertRegions:
             first = next((inner for call, _ in calls for inner in call.walk() if inner.tensor_ids("inputs")), None)
             if first is not None and one.layer.whole[1] and not contiguous(first, first.tensor_ids("inputs")[0]):
                 found.append(self._copy(one, one.layer.experts[0].exit))
-            found += self._combine_backward(one, index)
+            found += self._send(one, index, forward=False)
             found += divide.backward(calls)
-            found += self._dispatch_backward(one, index)
+            found += self._return(one, index, forward=False)
         return found
 
     def optimizer(self, owned: Iterable[tuple[Call, Parameter | None]]) -> Iterator[tuple[Call, Parameter | None]]:
@@ -283,51 +283,33 @@ class ExpertRegions:
 
     # communication
 
-    def _dispatch(self, one: DividedLayer, index: int) -> Iterator[Item]:
-        entry = one.layer.experts[0].entry
-        width, element = self._width(entry.shape), _element(entry.dtype, entry.itemsize)
-        if one.layer.whole[0] and not one.layer.experts[0].contiguous:
-            yield self._copy(one, entry)
+    def _send(self, one: DividedLayer, index: int, *, forward: bool) -> Iterator[Item]:
+        """Tokens, or gradients of what experts return, to the ranks that have their experts, in the order of these."""
+        expert, parts = one.layer.experts[0], self._layout.ep
+        tensor = expert.entry if forward else expert.exit
+        width, element = self._width(tensor.shape), _element(tensor.dtype, tensor.itemsize)
+        if forward and one.layer.whole[0] and not expert.contiguous:
+            yield self._copy(one, tensor)
         if one.layer.padded:
             yield from self._padded(one, width, element, sent=True)
             return
-        if not one.layer.whole[0]:
+        if not one.layer.whole[0 if forward else 1]:
             yield _cat([(own, *width) for own in one.own], element)
-        yield CommOp("all_to_all", "ep", (one.layer.count,), one.layer.count, *_COUNT)
-        each = one.layer.count // self._layout.ep
-        yield SyntheticOp("aten::sum", ((self._layout.ep, each),), ((self._layout.ep,),), *_COUNT)
+        if forward:
+            count = one.layer.count
+            yield CommOp("all_to_all", "ep", (count,), count, *_COUNT)
+            yield SyntheticOp("aten::sum", ((parts, count // parts),), ((parts,),), *_COUNT)
         yield self._exchange(one, index, width, element, out=True)
         yield from self._ordered(one, index, width, element, by_expert=True)
 
-    def _combine(self, one: DividedLayer, index: int) -> Iterator[Item]:
-        leaving = one.layer.experts[0].exit
-        width, element = self._width(leaving.shape), _element(leaving.dtype, leaving.itemsize)
+    def _return(self, one: DividedLayer, index: int, *, forward: bool) -> Iterator[Item]:
+        """What experts return, or gradients of their tokens, to the ranks that these are of."""
+        tensor = one.layer.experts[0].exit if forward else one.layer.experts[0].entry
+        width, element = self._width(tensor.shape), _element(tensor.dtype, tensor.itemsize)
         if one.layer.padded:
             yield from self._padded(one, width, element, sent=False)
             return
-        if not one.layer.whole[1]:
-            yield _cat([(self._layout.ep * own, *width) for own in self._mine(one, index)], element)
-        yield from self._ordered(one, index, width, element, by_expert=False)
-        yield self._exchange(one, index, width, element, out=False)
-
-    def _combine_backward(self, one: DividedLayer, index: int) -> Iterator[Item]:
-        leaving = one.layer.experts[0].exit
-        width, element = self._width(leaving.shape), _element(leaving.dtype, leaving.itemsize)
-        if one.layer.padded:
-            yield from self._padded(one, width, element, sent=True)
-            return
-        if not one.layer.whole[1]:
-            yield _cat([(own, *width) for own in one.own], element)
-        yield self._exchange(one, index, width, element, out=True)
-        yield from self._ordered(one, index, width, element, by_expert=True)
-
-    def _dispatch_backward(self, one: DividedLayer, index: int) -> Iterator[Item]:
-        entry = one.layer.experts[0].entry
-        width, element = self._width(entry.shape), _element(entry.dtype, entry.itemsize)
-        if one.layer.padded:
-            yield from self._padded(one, width, element, sent=False)
-            return
-        if not one.layer.whole[0]:
+        if not one.layer.whole[1 if forward else 0]:
             yield _cat([(self._layout.ep * own, *width) for own in self._mine(one, index)], element)
         yield from self._ordered(one, index, width, element, by_expert=False)
         yield self._exchange(one, index, width, element, out=False)
