@@ -83,8 +83,8 @@ class ExpertRegions:
             )
         for divided in self.layers:
             if divided.layer.count % layout.ep:
-                count, unit = divided.layer.count, divided.unit
-                raise UsageError(f"{count} experts do not divide (unit {unit}) over ep={layout.ep} ranks")
+                what = f"{divided.layer.count} experts do not divide (unit {divided.unit})"
+                raise UsageError(f"{what} over ep={layout.ep} ranks")
             each = divided.layer.count // layout.ep
             self._stacked |= dict.fromkeys(divided.layer.stacked, divided.experts)
             self._owner |= {p: e // each for e, expert in enumerate(divided.layer.experts) for p in expert.parameters}
