@@ -16,7 +16,7 @@ from ..predict.model_file import read_model
 from ..replaying.network import Network, parse_network
 from ..resharding.explain import explain
 from ..resharding.job import Resharded, Scaled, reshard
-from ..resharding.layout import Layout, Schedule, TensorStyle, VocabularyStyle, parse_layout
+from ..resharding.layout import Layout, Routing, Schedule, TensorStyle, VocabularyStyle, parse_layout
 from ..schemas.text.files import open_output
 from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.transaction import check_folder, check_outputs, make_folder
@@ -72,6 +72,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--tp", type=int, default=1, metavar="N", help="tensor-parallel ranks (default: 1)")
     group.add_argument("--dp", type=int, default=1, metavar="N", help="data-parallel ranks (default: 1)")
     group.add_argument("--pp", type=int, default=1, metavar="N", help="pipeline stages (default: 1)")
+    group.add_argument("--ep", type=int, default=1, metavar="N",
+        help="divide routed experts over so many ranks of each data-parallel group (default: 1)")  # fmt: skip
+    group.add_argument("--routing", choices=get_args(Routing),
+        help="tokens of each expert: in proportion to the recorded ones, or as many for all (default: as recorded, "
+        "with exit status 3 where they depend on values)")  # fmt: skip
     group.add_argument("--zero", type=int, choices=range(4), default=0,
         help="divide optimizer state (1), gradients (2), parameters (3: FSDP) over dp (default: 0, DDP)")  # fmt: skip
     group.add_argument("--batch", type=int, metavar="GLOBAL",
@@ -122,7 +127,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Derive, write and print; returns the exit status."""
     sizes = options_of(
-        arguments, "tp dp pp zero batch microbatches schedule tp_style sequence_parallel fsdp_wrap no_sync vocabulary"
+        arguments,
+        "tp dp pp zero batch microbatches schedule tp_style sequence_parallel fsdp_wrap no_sync vocabulary ep routing",
     )
     layout = Layout(**sizes, bucket_mib=arguments.bucket_cap_mb)
     recorded = None if arguments.recorded is None else parse_layout(arguments.recorded)
@@ -258,6 +264,8 @@ def _evidence(report: dict[str, Any]) -> list[str]:
         f"model   {found['count']:,} parameters of {found['elements']:,} elements, {how[found['found_by']]}{buffers}"
     )
     what = f"{proof['operators']:,} operators and {proof['communications']:,} communications"
+    if found_experts := report["experts"]:
+        lines.append(_experts(found_experts, report["layout"]["ep"]))
     several = len(proof["ranks"]) > 1
     of = f"{len(proof['ranks'])} recorded ranks derived from themselves are" if several else (
         "the recorded layout derived from itself is"
@@ -279,6 +287,16 @@ def _evidence(report: dict[str, Any]) -> list[str]:
     return [*lines, *(f"assumes {text}" for text in report["assumptions"])]
 
 
+def _experts(found: dict[str, Any], ranks: int) -> str:
+    """Routed experts in a line: how many each rank has, and how many tokens these are taken to be given."""
+    tokens = "as many tokens for each" if found["tokens"] == "uniform" else "tokens as recorded, in proportion"
+    where = f", {found['on_a_rank']:,} on each of {ranks:,} ranks" if ranks > 1 else " on each rank"
+    return (
+        f"experts {found['count']:,} in {found['layers']:,} layers, {found['top']:,} for a token{where}; {tokens}"
+        + (" (assumed)" if found["assumed"] else "")
+    )  # fmt: skip
+
+
 _NOT_USED = "none: measured times stay; etplus replay --network prices what is written"
 
 
@@ -286,6 +304,7 @@ def _text(report: dict[str, Any], memory: float | None, width: int, network: str
     """The report as tables."""
     layout = report["layout"]
     sizes = " x ".join(f"{name} {layout[name]}" for name in ("tp", "dp", "pp"))
+    sizes += f", ep {layout['ep']}" if layout.get("ep", 1) > 1 else ""
     zero = f", ZeRO {layout['zero']}" if layout["zero"] else ""
     lines = [f"layout  {sizes}{zero}: {layout['ranks']:,} ranks, {len(report['rank_map']):,} of them different"]
     lines += _evidence(report)

@@ -62,11 +62,36 @@ def _model(derivation: Derivation) -> Iterator[str]:
             f"vocabulary: {vocabulary[0].size:,} words over {derivation.layout.tp} ranks, {how}: the rows of the last "
             "product's weight, as many as an embedding of samples has"
         )
+    yield from _experts(derivation)
     unknown = derivation.extents.unknown
     if unknown:
         yield (
             f"extents: {len(unknown)} follow from the batch in an unknown way and are taken in proportion, "
             f"{len(derivation.extents.of_data)} of them depend on values"
+        )
+
+
+def _experts(derivation: Derivation) -> Iterator[str]:
+    """Routed experts, what they were found by, and what becomes of them."""
+    layout, seen = derivation.layout, set[int]()
+    for one in derivation.experts.layers:
+        if one.unit in seen:
+            continue
+        seen.add(one.unit)
+        layer = one.layer
+        how = (
+            "weights with an extent of experts in one product" if len(layer.experts) < layer.count
+            else "alike runs of calls on tokens of their own"
+        )  # fmt: skip
+        tokens = (
+            f"room for {one.own[0]:,} tokens each" if layer.padded
+            else f"{'uniform' if one.routing == 'uniform' else 'recorded'} routing, "
+            f"{min(one.own):,} to {max(one.own):,} tokens of a rank each"
+        )  # fmt: skip
+        divided = f"; {layer.count // layout.ep} on each of {layout.ep} ranks" if layout.ep > 1 else ""
+        yield (
+            f"experts: {layer.count} in unit {one.unit}, {layer.top} for a token: {how} behind the choice of a router; "
+            f"{tokens}{divided}"
         )
 
 

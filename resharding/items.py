@@ -9,7 +9,7 @@ from typing import Literal
 
 from .step_calls import SUM_IN_PLACE, Call
 
-CommOpKind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", "send", "recv"]
+CommOpKind = Literal["all_reduce", "all_gather", "reduce_scatter", "broadcast", "send", "recv", "all_to_all"]
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,13 @@ class CommOp:
     """One communication.
 
     Attributes:
-        dimension: along which: "tp", "dp", "pp".
+        dimension: along which: "tp", "dp", "pp", "ep" (ranks that share experts), "edp" (ranks with the same experts).
         shape: of the input; out_elements: of the output.
         dtype: torch's name. itemsize: bytes of an element.
         peer: the other rank of a message, else −1.
         key: what a `CommWait` names; None where the next call waits for it.
         functional: issued as DTensor does (`_c10d_functional`).
+        splits: rows of an all-to-all that are sent to each rank and received from each; empty for equal parts.
     """
 
     kind: CommOpKind
@@ -65,6 +66,7 @@ class CommOp:
     peer: int = -1
     key: str | None = None
     functional: bool = False
+    splits: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     @property
     def elements(self) -> int:

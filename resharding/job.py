@@ -115,8 +115,9 @@ class Resharded:
 
     @cached_property
     def _stages(self) -> Sequence[Trace]:
-        """A rank of each stage."""
-        return [self.trace(self.layout.rank(0, 0, stage)) for stage in range(self.layout.pp)]
+        """A rank of each stage, of those that share experts all that differ."""
+        ranks = (self.layout.rank(0, dp, stage) for stage in range(self.layout.pp) for dp in range(self.layout.ep))
+        return [self.trace(rank) for rank in ranks if self.derivation.representative(rank) == rank]
 
     @cached_property
     def sources(self) -> Mapping[str, float]:
@@ -180,7 +181,7 @@ class Resharded:
     @cached_property
     @gc_disabled()
     def step_ns(self) -> int:
-        """The predicted time of a step, ns: a rank of each stage, which wait for each other's messages."""
+        """The predicted time of a step, ns: a rank of each stage, which wait for each other's messages and tokens."""
         graphs = [build_graph(trace) for trace in self._stages]
         constants = [fit_constants(graph) for graph in graphs]
         return replay(join_ranks(graphs) if len(graphs) > 1 else graphs[0], constants).makespan_ns
@@ -199,13 +200,14 @@ class Resharded:
         programs = {rank: _communications(self.derivation, rank) for rank in self.rank_map}
         for rank, found in programs.items():
             at = layout.coordinates(rank)
-            for dimension in ("tp", "dp"):
+            for dimension in ("tp", "dp", "edp"):
                 mine = _collectives(found, dimension)
                 others = {self.derivation.representative(r) for r in layout.group(dimension, at)}
                 for other in sorted(others - {rank}):
                     if mine != _collectives(programs[other], dimension):
                         raise UsageError(f"ranks {rank} and {other} issue different {dimension} collectives")
                 count += len(mine)
+            count += self._matched_tokens(rank, programs)
             if at.pp + 1 < layout.pp:
                 following = layout.rank(at.tp, at.dp, at.pp + 1)
                 after = programs[self.derivation.representative(following)]
@@ -217,12 +219,24 @@ class Resharded:
                 count += len(sent) + len(received)
         return count
 
+    def _matched_tokens(self, rank: int, programs: Mapping[int, Sequence[CommOp]]) -> int:
+        """Check that the ranks that share experts send what others of them receive; returns how many are compared."""
+        group = self.layout.group("ep", self.layout.coordinates(rank))
+        mine = [comm for comm in programs[rank] if comm.dimension == "ep"]
+        for place, other in enumerate(group):
+            theirs = [comm for comm in programs[self.derivation.representative(other)] if comm.dimension == "ep"]
+            sent = [_part(comm, 0, place) for comm in mine]
+            if sent != [_part(comm, 1, group.index(rank)) for comm in theirs]:
+                raise UsageError(f"rank {rank} sends other tokens than rank {other} receives")
+        return len(mine)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; keys as in docs/reference/reshard.md."""
         layout = self.layout
         return {
             "layout": {
-                "tp": layout.tp, "dp": layout.dp, "pp": layout.pp, "zero": layout.zero, "batch": layout.batch,
+                "tp": layout.tp, "dp": layout.dp, "pp": layout.pp, "ep": layout.ep, "zero": layout.zero,
+                "batch": layout.batch,
                 "microbatches": self.derivation.parts, "schedule": layout.schedule, "tp_style": layout.tp_style,
                 "sequence_parallel": layout.sequence_parallel, "fsdp_wrap": layout.fsdp_wrap,
                 "no_sync": layout.no_sync, "vocabulary": layout.vocabulary, "ranks": layout.ranks,
@@ -236,6 +250,7 @@ class Resharded:
             "not_derived": [asdict(row) for row in self.not_derived],
             "scaling": self.scaling,
             "parameters": self._parameters(),
+            "experts": self.derivation.experts.to_dict(),
             "proof": self.proof.to_dict(),
             "gradients": [asdict(one) for one in self.gradients],
             "assumptions": self.assumptions,
@@ -256,6 +271,11 @@ class Resharded:
 def _collectives(found: Sequence[CommOp], dimension: str) -> list[tuple[str, int, str]]:
     """Kind, elements and type of the collectives along a dimension."""
     return [(comm.kind, comm.elements, comm.dtype) for comm in found if comm.dimension == dimension]
+
+
+def _part(comm: CommOp, side: int, place: int) -> int:
+    """Rows that are sent to (side 0) or received from (1) a member of the group; elements where all are equal."""
+    return comm.splits[side][place] if comm.splits[side] else comm.elements
 
 
 def _communications(derivation: Derivation, rank: int) -> list[CommOp]:
@@ -363,7 +383,12 @@ def reshard(
         raise UsageError("nothing to reshard; give the trace of a rank")
     first = given[0]
     was = recorded if recorded is not None else recorded_layout([first])
-    only_more = layout.tp == layout.pp == 1 and not layout.zero and layout.batch is None and layout.microbatches is None
+    only_more = (
+        layout.tp == layout.pp == layout.ep == 1
+        and not layout.zero
+        and layout.batch is None
+        and layout.microbatches is None
+    )
     divided = any(name.startswith("FSDP::") for name in first.names)  # other ranks would have other parts
     if only_more and not divided and layout.dp > 1 and was.dp > 1 and was.tp == was.pp == 1 and plan is None:
         return Scaled(given, layout)

@@ -16,6 +16,7 @@ from ..trace.errors import UsageError
 TensorStyle = Literal["dtensor", "megatron"]
 Schedule = Literal["1f1b", "gpipe"]
 VocabularyStyle = Literal["whole", "gather", "loss"]
+Routing = Literal["recorded", "uniform"]
 
 _PART = re.compile(r"(tp|dp|pp)=(\d+)", re.ASCII)
 _MICROBATCHES = 4
@@ -51,6 +52,9 @@ class Layout:
             class of a module for each such module. The rest is in the root.
         vocabulary: embeddings and output layer over tensor-parallel ranks: "whole" on each, or divided by words, with
             the logits gathered ("gather") or the loss computed of parts of them ("loss").
+        ep: ranks of a data-parallel group over which routed experts are divided; it divides dp.
+        routing: how many tokens each expert is given: as many as "recorded", in proportion, or "uniform"; None for
+            those recorded, with a doubt where they depend on values.
         no_sync: gradients of several microbatches are reduced after the last one only.
         bucket_mib: size of gradient buckets (the first one has 1 MiB), as DDP's `bucket_cap_mb`.
 
@@ -72,11 +76,13 @@ class Layout:
     fsdp_wrap: str | None = None
     no_sync: bool = False
     vocabulary: VocabularyStyle = "whole"
+    ep: int = 1
+    routing: Routing | None = None
 
     __repr__ = brief
 
     def __post_init__(self) -> None:
-        for name in ("tp", "dp", "pp"):
+        for name in ("tp", "dp", "pp", "ep"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name}={getattr(self, name)}: give 1 or more ranks")
         if self.ranks > MAX_RANKS:
@@ -97,6 +103,12 @@ class Layout:
             raise UsageError("the vocabulary is whole, or divided with gather or loss")
         if self.vocabulary != "whole" and (self.tp == 1 or self.sequence_parallel):
             raise UsageError("a vocabulary is divided over tensor-parallel ranks, without sequence parallelism")
+        if self.routing not in (None, *get_args(Routing)):
+            raise UsageError("tokens are routed as recorded or uniform")
+        if self.dp % self.ep:
+            raise UsageError(f"ep={self.ep}: experts are divided over data-parallel ranks: give dp as a multiple of ep")
+        if self.ep > 1 and (self.tp > 1 or self.zero):
+            raise UsageError("expert parallelism is derived with tp=1 and zero=0 only")
         if self.sequence_parallel and self.tp_style != "megatron":
             raise UsageError("sequence parallelism is derived in the style of Megatron only: add --tp-style megatron")
 
@@ -132,7 +144,18 @@ class Layout:
         return (pp * self.dp + dp) * self.tp + tp
 
     def group(self, dimension: str, at: Coordinates) -> tuple[int, ...]:
-        """The ranks that differ from one place along a dimension ("tp", "dp", "pp") only."""
+        """The ranks that differ from one place along a dimension ("tp", "dp", "pp") only. Of a data-parallel group
+        those that follow each other share experts ("ep"), and every `ep`-th has the same ones ("edp").
+
+        Example:
+            >>> layout = Layout(dp=4, ep=2)
+            >>> layout.group("ep", layout.coordinates(1)), layout.group("edp", layout.coordinates(1))
+            ((0, 1), (1, 3))
+        """
+        if dimension == "ep":
+            return tuple(self.rank(at.tp, at.dp - at.dp % self.ep + index, at.pp) for index in range(self.ep))
+        if dimension == "edp":
+            return tuple(self.rank(at.tp, index, at.pp) for index in range(at.dp % self.ep, self.dp, self.ep))
         place = {"tp": at.tp, "dp": at.dp, "pp": at.pp}
         return tuple(self.rank(**{**place, dimension: index}) for index in range(getattr(self, dimension)))
 

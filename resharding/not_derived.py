@@ -50,7 +50,9 @@ def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
     communication that the layout needs and that is not known."""
     model = derivation.model
     leaves = model.leaves
-    of_data, unknown = derivation.extents.of_data, derivation.extents.unknown | _loose(derivation)
+    stated = derivation.experts.stated if derivation.layout.routing is not None else frozenset()
+    of_data = (derivation.extents.of_data | derivation.experts.rooms) - stated
+    unknown = (derivation.extents.unknown | _loose(derivation)) - stated
     count, time = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     stay = _whole_products(derivation)
     whole = 0
@@ -145,6 +147,10 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
     def row(what: str, reason: str, count: int) -> NotDerived:
         return NotDerived(what, reason, count, 0.0, "communication")
 
+    if layout.ep > 1 and layout.routing is None and not all(one.layer.padded for one in derivation.experts.layers):
+        yield row("tokens of experts", "they depend on values, and all ranks are taken to route as the recorded "
+                  "one: say so with --routing recorded, or give --routing uniform",
+                  len(derivation.experts.layers))  # fmt: skip
     if model.unmatched and layout.dp > 1 and derivation.recorded.dp == 1:
         yield row("gradients", "no parameter is known for them", model.unmatched)
     lost = [parameter for parameter in model.parameters if not parameter.accumulates]
@@ -153,11 +159,14 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
     if layout.dp > 1 and layout.zero == 3 and layout.fsdp_wrap is None and not model.wraps and not model.blocks[1:]:
         yield row("units of FSDP", "no block repeats, so all parameters are in the root: give --fsdp-wrap", 1)
     clipping = derivation.clipping
-    if clipping.joined and (layout.tp > 1 or layout.pp > 1):
-        yield row("clipping", "the sum of norms over tensor-parallel ranks or stages is left out", len(clipping.joined))
+    if clipping.joined and (layout.tp > 1 or layout.pp > 1 or layout.ep > 1):
+        yield row("clipping", "the sum of norms over tensor-parallel ranks, stages or experts is left out",
+                  len(clipping.joined))  # fmt: skip
     if clipping.joined and layout.zero in (1, 2) and layout.dp > 1:
         yield row("clipping", "norms are taken of whole gradients", len(clipping.joined))
-    if clipping.scaled and (layout.tp > 1 or layout.pp > 1 or (layout.zero in (1, 2) and layout.dp > 1)):
+    if clipping.scaled and (
+        layout.tp > 1 or layout.pp > 1 or layout.ep > 1 or (layout.zero in (1, 2) and layout.dp > 1)
+    ):
         yield row("gradient scaling", "whether gradients are finite is not shared over ranks", len(clipping.scaled))
     again = _run_again(derivation) if layout.zero == 3 and layout.dp > 1 else set()
     if again:
@@ -173,7 +182,8 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
     if model.unreached and layout.dp > 1 and derivation.recorded.dp == 1:
         yield row("weights without a gradient", "what their layers compute does not reach the loss: if they are "
                   "parameters, they are reduced with the others", model.unreached)  # fmt: skip
-    if clipping.unknown and (layout.zero == 3 or layout.tp > 1 or layout.pp > 1) and layout.ranks > 1:
+    divides = layout.zero == 3 or layout.tp > 1 or layout.pp > 1 or layout.ep > 1
+    if clipping.unknown and divides and layout.ranks > 1:
         yield row("gradients", "what is made of them before the optimizer's step is not summed over ranks",
                   len(clipping.unknown))  # fmt: skip
     if layout.pp > 1:

@@ -294,7 +294,7 @@ def gradients(derivation: Derivation, stage: int) -> Gradients | None:
     layout = derivation.layout
     if layout.dp == 1:
         return None
-    parameters = [parameter for parameter in derivation.parameters(stage) if parameter.accumulates]
+    parameters = derivation.reduced_parameters(stage)
     whole = sum(prod(derivation.sizes(parameter)) for parameter in parameters)
     found, padding = 0, 0
     reduced = derivation.reduced(stage)

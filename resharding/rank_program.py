@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import Any
 
 from ..measuring.reader import recorded_calls
 from ..measuring.recorded_calls import RecordedCall
@@ -16,12 +15,13 @@ from ..trace.errors import UsageError
 from ..trace.index import CallIndex
 from .clipping import Clipping, find_clipping
 from .data_parallel import broadcasts
+from .expert_regions import ExpertRegions
 from .items import CommOp, CommOpKind, CommWait, Item, RecordedOp, Shard, SyntheticOp
 from .layout import Action, Bucket, Coordinates, Layout, actions, fill_buckets
 from .new_extents import NewExtents, new_extents
 from .plan import Partial, Plan, partial_results, single_heads
 from .sequence_regions import SequenceRegions
-from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, walked
+from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, pruned, walked
 from .structure import Model, Unit
 from .vocabulary import VocabularyRegions, find_vocabulary
 from .weights import ACCUMULATE, Buffer, Parameter, accumulations
@@ -113,8 +113,13 @@ class Derivation:
 
     @property
     def changed(self) -> dict[int, int]:
-        """New values of the classes of extents, within a microbatch."""
-        return self.extents.changed
+        """New values of the classes of extents, within a microbatch; of experts those of the first rank of a group."""
+        return self.experts.changed(0)
+
+    @cached_property
+    def experts(self) -> ExpertRegions:
+        """What is derived of routed experts."""
+        return ExpertRegions(self.model, self.layout, self.extents.changed)
 
     @cached_property
     def stages(self) -> list[int]:
@@ -125,12 +130,15 @@ class Derivation:
         """The units of a stage, in order of forward."""
         return [unit for unit, at in zip(self.model.units, self.stages, strict=True) if at == stage]
 
-    def parameters(self, stage: int) -> list[Parameter]:
-        """The parameters of a stage, in the optimizer's order."""
-        return sorted(
-            (parameter for unit in self.units(stage) for parameter in unit.parameters),
-            key=lambda parameter: parameter.number,
-        )
+    def parameters(self, stage: int, index: int = 0) -> list[Parameter]:
+        """The parameters of a stage, in the optimizer's order.
+
+        Args:
+            index: which of the ranks that share experts.
+        """
+        found = (parameter for unit in self.units(stage) for parameter in unit.parameters)
+        mine = (parameter for parameter in found if self.experts.has(parameter, index))
+        return sorted(mine, key=lambda parameter: parameter.number)
 
     @cached_property
     def wraps(self) -> list[Wrap]:
@@ -151,7 +159,7 @@ class Derivation:
 
     def sizes(self, parameter: Parameter) -> tuple[int, ...]:
         """The sizes of a parameter on a rank before ZeRO divides it."""
-        return tuple(self.model.shape(parameter.shape, self.changed))
+        return tuple(self.model.shape(self.experts.shape(parameter), self.changed))
 
     def shard(self, at: Coordinates) -> Shard | None:
         """How the optimizer of a rank divides parameters."""
@@ -159,9 +167,15 @@ class Derivation:
             return None
         return Shard(self.layout.dp, at.dp, flat=self.layout.zero < 3)
 
-    def buckets(self, stage: int) -> list[Bucket]:
-        """Gradient buckets of a stage, in order of reduction."""
+    def buckets(self, stage: int, index: int | None = None) -> list[Bucket]:
+        """Gradient buckets of a stage, in order of reduction: of what all ranks have, or of the experts of a rank.
+
+        Args:
+            index: which of the ranks that share experts; None for what all have.
+        """
         ready = _in_order_of_gradients(self.units(stage))
+        own, has = self.experts.parameters, self.experts.has
+        ready = [p for p in ready if (p not in own if index is None else p in own and has(p, index))]
         sized = [
             (parameter.number, prod(self.sizes(parameter)), parameter.itemsize, parameter.dtype) for parameter in ready
         ]
@@ -173,7 +187,8 @@ class Derivation:
         kinds = ("reduce_scatter",) if self.layout.zero >= 2 else ("all_reduce",)
         found = [
             item for item in program
-            if isinstance(item, CommOp) and item.dimension == "dp" and item.kind in kinds and not item.functional
+            if isinstance(item, CommOp) and item.dimension in ("dp", "edp") and item.kind in kinds
+            and not item.functional
         ]  # fmt: skip
         times = self.parts if self.layout.pp == 1 and not self.layout.no_sync else 1
         return found[: len(found) // times]
@@ -182,6 +197,11 @@ class Derivation:
         """The first rank that runs the same, but for its peers: of its stage, with shards of the same sizes."""
         at = self.layout.coordinates(rank)
         return self.layout.rank(0, self._first_alike[at.pp][at.dp], at.pp)
+
+    def reduced_parameters(self, stage: int) -> list[Parameter]:
+        """Those of the first rank of a stage whose gradients it communicates."""
+        alone = self.experts.parameters if self.layout.ep == self.layout.dp else set()
+        return [p for p in self.parameters(stage) if p.accumulates and p not in alone]
 
     @cached_property
     def _first_alike(self) -> list[list[int]]:
@@ -193,24 +213,33 @@ class Derivation:
             divided = sorted(sizes) if self.layout.zero else []
             shards = (tuple(Shard(count, index, flat).of([size])[0] for size in divided) for index in range(count))
             first: dict[tuple[int, ...], int] = {}
-            found.append([first.setdefault(shard, index) for index, shard in enumerate(shards)])
+            kinds = [self.experts.kind(index % self.layout.ep) for index in range(count)]
+            found.append([first.setdefault(shard + kinds[index], index) for index, shard in enumerate(shards)])
         return found
 
-    @cached_property
-    def optimizers(self) -> list[list[Call]]:
-        """By stage, the optimizer's steps with what they do for its parameters."""
-        count, found = len(self.model.parameters), list[list[Call]]()
-        for stage in range(self.layout.pp):
-            mine = {parameter.number for parameter in self.parameters(stage)}
+    def optimizer(self, stage: int, index: int = 0) -> list[Call]:
+        """The optimizer's steps with what they do for the parameters of a stage.
+
+        Args:
+            index: which of the ranks that share experts.
+        """
+        key = stage, index
+        if key not in self._optimizers:
+            count = len(self.model.parameters)
+            mine = {parameter.number for parameter in self.parameters(stage, index)}
             places = [k for k, parameter in enumerate(self.model.parameters) if parameter.number in mine]
-            found.append([
-                replace(step, children=[
-                    _of_lists(call, places, count) if parameter is None else call
-                    for call, parameter in owned if parameter is None or parameter.number in mine
-                ])
-                for step, owned in self.model.optimizer
-            ])  # fmt: skip
-        return found
+            found = self._optimizers[key] = []
+            for step, owned in self.model.optimizer:
+                calls = self.experts.optimizer(owned)
+                found.append(replace(step, children=[
+                    pruned(call, places, count) if parameter is None else call
+                    for call, parameter in calls if parameter is None or parameter.number in mine
+                ]))  # fmt: skip
+        return self._optimizers[key]
+
+    @cached_property
+    def _optimizers(self) -> dict[tuple[int, int], list[Call]]:
+        return {}
 
     @cached_property
     def buffers(self) -> list[Buffer]:
@@ -322,7 +351,12 @@ class _Rank:
         self.last = at.pp == self.layout.pp - 1
         self.shard = derivation.shard(at)
         self.gathers = self.shard is not None and not self.shard.flat
+        self.experts, self.index = derivation.experts, at.dp % self.layout.ep
+        self.changed = self.experts.changed(self.index)
         self.buckets = derivation.buckets(at.pp) if self.layout.dp > 1 and not self.gathers else []
+        self.common = len(self.buckets)
+        if self.layout.dp > self.layout.ep > 1:
+            self.buckets = [*self.buckets, *derivation.buckets(at.pp, self.index)]
         self.bucket_of = {number: k for k, bucket in enumerate(self.buckets) for number in bucket.parameters}
         self.wraps = derivation.stage_wraps(at.pp) if self.gathers else []
         self.root = next((wrap for wrap in self.wraps if wrap.root), None)
@@ -346,7 +380,7 @@ class _Rank:
             else:
                 yield self._message(action)
         if layout.pp > 1 and parts > 1:
-            for parameter in self.of.parameters(self.at.pp):
+            for parameter in self.of.parameters(self.at.pp, self.index):
                 sizes = self.of.sizes(parameter)
                 yield SyntheticOp("aten::div_", (sizes, ()), (sizes,), parameter.dtype, parameter.itemsize)
         if self.of.regions is not None:
@@ -374,8 +408,11 @@ class _Rank:
         units = self.model.passes[self._pass(microbatch)].units
         return [unit for unit, stage in zip(units, self.of.stages, strict=True) if stage == self.at.pp]
 
-    def _recorded(self, calls: Iterable[Call], microbatch: int) -> Iterator[Item]:
-        items = (RecordedOp(call, self.of.changed, microbatch, self.of._after(call)) for call in calls)
+    def _recorded(self, calls: Iterable[Call | Item], microbatch: int) -> Iterator[Item]:
+        items = (
+            RecordedOp(call, self.changed, microbatch, self.of._after(call)) if isinstance(call, Call) else call
+            for call in calls
+        )
         yield from items if self.of.vocabulary is None else self.of.vocabulary.apply(items)
 
     def _within(self, items: Iterator[Item], unit: Unit | None, *, forward: bool) -> Iterator[Item]:
@@ -393,7 +430,8 @@ class _Rank:
             for wrap in self._beginning(unit, 0):
                 yield from self._gather(wrap, "gather")
                 yield from self._gathered(wrap, "gather")
-            yield from self._within(self._recorded(unit.forward, microbatch), unit, forward=True)
+            calls = self.experts.forward(unit, self.index)
+            yield from self._within(self._recorded(calls, microbatch), unit, forward=True)
         if self.last:
             loss = self.model.passes[self._pass(microbatch)].loss_forward
             yield from self._within(self._recorded(loss, microbatch), None, forward=True)
@@ -451,7 +489,11 @@ class _Rank:
     def _unit_backward(self, unit: Unit, microbatch: int) -> Iterator[Item]:
         known = {parameter for one in self.units for parameter in one.ready.values()}
         receives = not self.last and unit.number == self.units[-1].number
-        for call in _beside_what_arrives(unit.backward) if receives else unit.backward:
+        calls = self.experts.backward(unit, self.index)
+        for call in _beside_what_arrives(calls) if receives else calls:
+            if not isinstance(call, Call):
+                yield call
+                continue
             found = [unit.ready[inner.row] for inner in accumulations([call]) if inner.row in unit.ready]
             if found and self.gathers and self._added_to_part(microbatch):
                 call = _of_one_pass(call)
@@ -459,7 +501,7 @@ class _Rank:
             for parameter in found:
                 yield from self._ready(parameter, microbatch)
         for parameter in reversed(unit.parameters):
-            if parameter not in known and parameter.accumulates:
+            if parameter not in known and parameter.accumulates and self.experts.has(parameter, self.index):
                 yield from self._ready(parameter, microbatch)
 
     def _ready(self, parameter: Parameter, microbatch: int) -> Iterator[Item]:
@@ -484,7 +526,8 @@ class _Rank:
         part = -(-bucket.elements // self.layout.dp) if scattered else bucket.elements
         given = part * self.layout.dp if scattered else part
         kind: CommOpKind = "reduce_scatter" if scattered else "all_reduce"
-        return CommOp(kind, "dp", (given,), part, bucket.dtype, bucket.itemsize, key=f"bucket {k}")
+        dimension = "dp" if k < self.common else "edp"
+        return CommOp(kind, dimension, (given,), part, bucket.dtype, bucket.itemsize, key=f"bucket {k}")
 
     def _gather(self, wrap: Wrap, what: str) -> Iterator[Item]:
         """All-gather the parameters of a unit (FSDP2)."""
@@ -561,19 +604,23 @@ class _Rank:
     def _optimizer(self) -> Iterator[Item]:
         """The optimizer's calls for the parameters of this rank; then what ZeRO 1 and 2 gather."""
         shard = self.shard
-        for step in self.of.optimizers[self.at.pp]:
-            yield RecordedOp(step, self.of.changed, shard=shard)
+        for step in self.of.optimizer(self.at.pp, self.index):
+            yield RecordedOp(step, self.changed, shard=shard)
         if shard is not None and shard.flat:
             for bucket in self.buckets:
                 part = -(-bucket.elements // shard.count)
                 yield CommOp("all_gather", "dp", (part,), part * shard.count, bucket.dtype, bucket.itemsize)
 
 
-def _beside_what_arrives(backward: Sequence[Call]) -> Iterator[Call]:
+def _beside_what_arrives(backward: Sequence[Call | Item]) -> Iterator[Call | Item]:
     """Calls of backward whose first gradient is held by the schedule of a pipeline: autograd does not add to it in
     place."""
-    first = next((values[0] for call in walked(backward) if (values := call.tensor_ids("inputs"))), -1)
+    calls = [call for call in backward if isinstance(call, Call)]
+    first = next((values[0] for call in walked(calls) if (values := call.tensor_ids("inputs"))), -1)
     for call in backward:
+        if not isinstance(call, Call):
+            yield call
+            continue
         places = [
             place for place, child in enumerate(call.children)
             if child.name == SUM_IN_PLACE.name and child.tensor_ids("inputs")[:1] == [first]
@@ -591,36 +638,3 @@ def _of_one_pass(call: Call) -> Call:
     accumulates = ACCUMULATE in call.name
     children = [_of_one_pass(child) for child in call.children if not (accumulates and child.name == "aten::add_")]
     return replace(call, children=children)
-
-
-def _of_lists(call: Call, places: Sequence[int], count: int) -> Call:
-    """A call on lists of all parameters, on some of them."""
-    if len(places) == count:
-        return call
-    inputs = tuple(_chosen(tensors, places, count) for tensors in call.inputs)
-    results = tuple(_chosen(tensors, places, count) for tensors in call.results)
-    record = {**call.record}
-    for side in ("inputs", "outputs"):
-        if side in record:
-            record[side] = {
-                key: [(_chosen_types if key == "types" else _chosen)(entry, places, count) for entry in value]
-                for key, value in record[side].items()
-            }
-    children = [_of_lists(child, places, count) for child in call.children]
-    each = len(children) // count
-    names = [child.name for child in children]
-    if children and names == names[:each] * count:  # what is called for each parameter apart
-        children = [child for k in places for child in children[k * each : (k + 1) * each]]
-    return replace(call, inputs=inputs, results=results, record=record, children=children)
-
-
-def _chosen_types(kind: str, places: Sequence[int], count: int) -> str:
-    """The type of a list with one entry a parameter as that of some of them."""
-    outer, _, inner = kind.partition("[")
-    kinds = inner.removesuffix("]").split(",")
-    return f"{outer}[{','.join(kinds[k] for k in places)}]" if inner and len(kinds) == count else kind
-
-
-def _chosen(value: Any, places: Sequence[int], count: int) -> Any:
-    """Of a list with one entry a parameter those of some; anything else as it is."""
-    return type(value)(value[k] for k in places) if isinstance(value, (list, tuple)) and len(value) == count else value

@@ -63,6 +63,7 @@ _KINDS = {
         "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL",
     ),
     "broadcast": _Kind(Type.BROADCAST, "c10d::broadcast_", "broadcast", "ncclDevKernel_Broadcast_RING_LL"),
+    "all_to_all": _Kind(Type.ALL_TO_ALL, "c10d::alltoall_base_", "all_to_allv", "ncclDevKernel_SendRecv"),
     "send": _Kind(SEND, "c10d::send", "send", "ncclDevKernel_SendRecv"),
     "recv": _Kind(RECV, "c10d::recv_", "recv", "ncclDevKernel_SendRecv"),
 }  # fmt: skip
@@ -156,7 +157,7 @@ class _Builder:
     def _groups(self) -> list[dict[str, Any]]:
         every = list(range(self.layout.ranks)) if self.layout.ranks <= 1024 else []
         found = [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": self.layout.ranks, "ranks": every}]
-        for dimension in ("tp", "dp", "pp"):
+        for dimension in ("tp", "dp", "pp", *(("ep", "edp") if self.layout.ep > 1 else ())):
             ranks = self.layout.group(dimension, self.at)
             if len(ranks) > 1:
                 name = self.layout.group_name(dimension, self.at)
@@ -344,6 +345,13 @@ class _Builder:
             values = [[tensor], "<Object>", "<Object>", "<None>", True, -1]
             types = [f"GenericList[{kind}]", "Object", "Object", "None", "Bool", "Int"]
             return _arguments(values, [[shape], [], [], [], [], []], types)
+        if item.kind == "all_to_all":
+            sent, received = item.splits
+            out = [sum(received), *shape[1:]] if received else shape
+            splits = [f"GenericList[{','.join(['Int'] * len(sent))}]"] * 2
+            values = [self._tensor(out, item.itemsize), tensor, "<Object>", [*received], [*sent], False, -1]
+            shapes = [out, shape, [], [[] for _ in received], [[] for _ in sent], [], []]
+            return _arguments(values, shapes, [kind, kind, "Object", *splits, "Bool", "Int"])
         values = [self._tensor([item.out_elements], item.itemsize), tensor, "<Object>", False, -1]
         return _arguments(values, [[item.out_elements], shape, [], [], []], [kind, kind, "Object", "Bool", "Int"])
 
@@ -359,7 +367,8 @@ class _Builder:
             "group_size": len(group), "pg_name": name, "pg_desc": item.dimension, "pg_ranks": list(group),
             "src_rank": item.peer if item.kind == "recv" else None,
             "dst_rank": item.peer if item.kind == "send" else None,
-            "seq": None if message else self.seq[item.dimension], "in_split": None, "out_split": None,
+            "seq": None if message else self.seq[item.dimension],
+            "in_split": list(item.splits[0]) or None, "out_split": list(item.splits[1]) or None,
         }  # fmt: skip
 
     def _wait(self, item: CommWait) -> None:

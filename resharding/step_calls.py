@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
@@ -303,3 +303,41 @@ def _opened(calls: Sequence[Call]) -> Iterator[Call]:
             yield call
         else:
             yield from _opened(call.children)
+
+
+def pruned(call: Call, places: Sequence[int], count: int) -> Call:
+    """A call on lists with `count` entries, such as one a parameter, on those at some places; what it calls for each
+    entry apart with it."""
+    if len(places) == count:
+        return call
+
+    def chosen(given: Sequence[Any]) -> Any:
+        return type(given)(given[k] for k in places) if len(given) == count else given  # type: ignore[call-arg]
+
+    record = {
+        side: _pruned_side(given, places, count) if isinstance(given, dict) else given
+        for side, given in call.record.items()
+    }
+    children = [pruned(child, places, count) for child in call.children]
+    each = len(children) // count
+    names = [child.name for child in children]
+    if children and names == names[:each] * count:
+        children = [child for k in places for child in children[k * each : (k + 1) * each]]
+    inputs, results = (tuple(map(chosen, side)) for side in (call.inputs, call.results))
+    return replace(call, inputs=inputs, results=results, record=record, children=children)
+
+
+def _pruned_side(side: dict[str, Any], places: Sequence[int], count: int) -> dict[str, Any]:
+    """Inputs or outputs as in ETs with some entries of the lists that have so many."""
+    found = {key: list(value) for key, value in side.items()}
+    for at, kind in enumerate(side.get("types", ())):
+        outer, _, inner = kind.partition("[")
+        kinds = inner.removesuffix("]").split(",")
+        if inner and len(kinds) == count:
+            for key in found:
+                given = found[key][at]
+                if key == "types":
+                    found[key][at] = f"{outer}[{','.join(kinds[k] for k in places)}]"
+                elif isinstance(given, (list, tuple)) and len(given) == count:
+                    found[key][at] = [given[k] for k in places]
+    return found

@@ -21,6 +21,7 @@ from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .clipping import whole_gradients
 from .data_parallel import recorded_buffers, trace_is_ddp, without_buffers
+from .experts import find_layers, joined_places
 from .gradients import assign_gradients
 from .items import Shard
 from .layout import Layout
@@ -242,13 +243,14 @@ def read_model(
     weights.freeze(frozen)
     sizes = {one.number: prod(extents.sizes(one.shape)) for one in (*weights.parameters, *weights.frozen)}
     alive = list(_alive(trace, passes[0][0], weights))
-    blocks = repeated_blocks(passes[0][0], weights, alive, sizes)
+    joined = joined_places(find_layers(passes[0][0], weights, extents))
+    blocks = repeated_blocks(passes[0][0], weights, alive, sizes, joined)
     wraps, block_wraps = _recorded_units(gathered, weights), _block_units(passes[0][0], blocks, weights)
     label_of = {number: wrap.label for wrap in wraps or block_wraps for number in wrap.parameters}
     cuts = boundaries(passes[0][0], weights, label_of)
     cuts |= set() if wraps else {edge for block in blocks for edge in block}
     cuts |= {at for at, call in enumerate(passes[0][0]) if call.row in begins}
-    units, loss = _units(trace, passes[0][0], weights, shapes, alive, cuts)
+    units, loss = _units(trace, passes[0][0], weights, shapes, alive, cuts - joined, joined)
     loss_backward = _assign_backward(units, loss, passes[0][1])
     further = [
         _further_pass(trace, units, weights, shapes, part, batch)
@@ -372,18 +374,18 @@ def _batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
 
 def _units(
     trace: Trace, forward: Sequence[Call], weights: Weights, shapes: Shapes, alive: Sequence[int],
-    cuts: Set[int] = frozenset(),
+    cuts: Set[int] = frozenset(), joined: Set[int] = frozenset(),
 ) -> tuple[list[Unit], list[Call]]:  # fmt: skip
     """The units of the forward pass, and what follows the last one with parameters: the loss.
 
     Args:
-        cuts: places where a unit begins whatever is alive.
+        cuts: places where a unit begins whatever is alive. joined: where none does.
     """
     units: list[Unit] = []
     segment: list[Call] = []
     for at, (call, live) in enumerate(zip(forward, alive, strict=True)):
         segment.append(call)
-        if live == 1 or at + 1 in cuts or call is forward[-1]:
+        if (live == 1 and at + 1 not in joined) or at + 1 in cuts or call is forward[-1]:
             owned = _used(segment, weights)
             if owned or (units and call is forward[-1]):
                 units.append(Unit(len(units), segment, parameters=owned, alone=live <= 1))

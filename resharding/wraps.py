@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from math import prod
@@ -90,8 +90,9 @@ class CallRange(NamedTuple):
 
 
 def repeated_blocks(
-    forward: Sequence[Call], weights: Weights, alive: Sequence[int], sizes: Mapping[int, int]
-) -> list[CallRange]:
+    forward: Sequence[Call], weights: Weights, alive: Sequence[int], sizes: Mapping[int, int],
+    joined: Set[int] = frozenset(),
+) -> list[CallRange]:  # fmt: skip
     """Blocks of calls that follow each other several times, the same operators on parameters of the same shapes.
 
     Of several ways to cut that which repeats most parameters counts, the shortest block of those. Where it can begin at
@@ -101,14 +102,16 @@ def repeated_blocks(
 
     Args:
         alive: how many activations are alive after each call. sizes: elements of each parameter, by number.
+        joined: places of calls that belong to the call before them.
     """
-    work = [at for at, call in enumerate(forward) if call.name not in VIEWS]
+    work = [at for at, call in enumerate(forward) if call.name not in VIEWS and at not in joined]
     codes: dict[tuple[object, ...], int] = {}
     seen = set[int]()
     tokens, elements = np.zeros(len(work), np.int64), np.zeros(len(work), np.int64)
     taken_first: list[list[int]] = []
     for place, at in enumerate(work):
-        taken = list(dict.fromkeys(p.number for call in walked([forward[at]]) for p in weights.read(call)))
+        end = next(k for k in range(at + 1, len(forward) + 1) if k not in joined)
+        taken = list(dict.fromkeys(p.number for call in walked(forward[at:end]) for p in weights.read(call)))
         new = [number for number in taken if number not in seen]
         seen.update(new)
         taken_first.append(new)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 from etplus import link
@@ -16,7 +20,7 @@ from etplus.trace.tables import OP
 from etplus.trace.trace import Trace
 from support import FIXTURES
 
-__all__ = ["Differences", "WholeRun", "differences", "recording", "whole_run"]
+__all__ = ["Differences", "WholeRun", "differences", "keep_run", "kept_run", "recording", "whole_run"]
 
 _BOOKKEEPING = {
     "aten::to", "aten::_to_copy", "aten::copy_", "aten::zero_", "aten::fill_", "aten::zeros", "aten::zeros_like",
@@ -79,6 +83,19 @@ def whole_run(trace: Trace) -> WholeRun:
     return found
 
 
+def kept_run(name: str) -> WholeRun:
+    """What a rank of a recording ran, where that alone is kept: fixtures/experts/NAME.json.gz."""
+    given = json.loads(gzip.decompress((FIXTURES / "experts" / f"{name}.json.gz").read_bytes()))
+    work = [(operator, tuple(map(tuple, sizes))) for operator, sizes in given["work"]]
+    return WholeRun(work, [(issue, tuple(sizes), tuple(group)) for issue, sizes, group in given["comms"]])
+
+
+def keep_run(et: str, kineto: str, file: str) -> None:
+    """Write what `kept_run` reads."""
+    text = json.dumps(vars(whole_run(link(et, kineto))), separators=(",", ":"))
+    Path(file).write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
 def _callers(parent: list[int], call: int) -> list[int]:
     found = []
     while (call := parent[call]) >= 0:
@@ -117,3 +134,7 @@ def differences(recorded: WholeRun, derived: WholeRun) -> Differences:
             told.append(f"recorded {recorded.comms[i:j]} derived {derived.comms[k:m]}")
     order = [[one for one in run.work if one[0] != "aten::add_"] for run in (recorded, derived)]
     return Differences(right - left, left - right, order[0] == order[1], told)
+
+
+if __name__ == "__main__":
+    keep_run(*sys.argv[1:])

@@ -219,6 +219,31 @@ def _index_select(call: OpCall, extents: Extents) -> None:
         equal((*before[:at], index[0], *before[at + 1 :]), after, extents)
 
 
+def _grouped_mm(call: OpCall, extents: Extents) -> None:
+    """Products of groups (left, right, ends of the groups): of rows with a matrix each, or of columns with as many rows
+    of another tensor, with a result for each group."""
+    left, right, after = call.tensor(0), call.tensor(1), call.result()
+    if left is None or right is None or after is None:
+        return
+    ends = call.tensor(2) or ()
+    pattern = {(2, 3): "rk,gkn->rn", (2, 2): "mr,rn->gmn", (3, 3): "gmk,gkn->gmn", (3, 2): "gmk,kr->mr"}
+    product(pattern[len(left), len(right)])(call, extents)
+    groups = [shape[0] for shape in (left, right, after) if len(shape) == 3] + list(ends)
+    for other in groups[1:]:
+        extents.same(groups[0], other)
+
+
+def _index_add(call: OpCall, extents: Extents) -> None:
+    """Rows of another tensor are added to some: (tensor, dim, index, rows)."""
+    before, index, rows, after = call.tensor(0), call.tensor(2), call.tensor(3), call.result()
+    if before and index and rows and len(before) == len(rows):
+        at = int(call.value(1)) % len(before)
+        equal((*before[:at], index[0], *before[at + 1 :]), rows, extents)
+        equal(before, after or (), extents)
+        for shape in call.temporaries:
+            match(shape, rows, extents)
+
+
 def _gather(call: OpCall, extents: Extents) -> None:
     before, index, after = call.tensor(0), call.tensor(2), call.result()
     if before and index and after and len(before) == len(index):
@@ -234,6 +259,18 @@ def _topk(call: OpCall, extents: Extents) -> None:
         for after in call.results:
             equal(_others(before, at), _others(after, at), extents)
             extents.fix(after[at : at + 1])
+
+
+def _chosen_backward(call: OpCall, extents: Extents) -> None:
+    """`value_selecting_reduction_backward` (gradient, dim, indices, sizes, keepdim) of `topk`, `max`, `sort`."""
+    gradient, indices, after = call.tensor(0), call.tensor(2), call.result()
+    if gradient is not None and indices is not None:
+        equal(gradient, indices, extents)
+        if after and len(after) == len(indices):
+            at = int(call.value(1)) % len(after)
+            equal(_others(indices, at), _others(after, at), extents)
+            for shape in call.temporaries:
+                match(shape, after, extents)
 
 
 def _one_hot(call: OpCall, extents: Extents) -> None:
@@ -281,6 +318,7 @@ TENSOR_RULES: dict[str, Rule] = table(
         "bmm": _matmul("bmk,bkn->bmn"),
         "baddbmm": _matmul("&,bmk,bkn->bmn"),
         "addbmm": product("&,bmk,bkn->mn"),
+        "_grouped_mm": _grouped_mm,
         "mv": product("mk,k->m"),
         "addmv": product("&,mk,k->m"),
         "dot vdot": product("k,k->"),
@@ -290,8 +328,10 @@ TENSOR_RULES: dict[str, Rule] = table(
         "embedding_dense_backward": product("*d,*->vd!"),
         "index _index_put_impl index_put _unsafe_index": _index,
         "index_select": _index_select,
+        "index_add": _index_add,
         "gather scatter scatter_add": _gather,
         "topk": _topk,
+        "value_selecting_reduction_backward": _chosen_backward,
         "one_hot": _one_hot,
     }
 )

@@ -9,8 +9,9 @@ import pytest
 from etplus.resharding.items import CommOp, CommWait, RecordedOp, Shard
 from etplus.resharding.layout import Coordinates, Layout
 from etplus.resharding.plan import Division, Partial, Plan
-from etplus.resharding.rank_program import Derivation, _chosen, _in_order_of_gradients, _of_lists
+from etplus.resharding.rank_program import Derivation, _in_order_of_gradients
 from etplus.resharding.sequence_regions import SequenceRegions
+from etplus.resharding.step_calls import pruned
 from etplus.resharding.structure import Unit
 from etplus.trace.errors import UsageError
 from made_calls import Made, made_model, parameter
@@ -104,16 +105,15 @@ def test_calls_on_lists_of_parameters(made: Made) -> None:
     """Those of some; anything of another length stays."""
     lists = [[(1, "h"), (2, "i"), (3, "d")], [(4, "h"), (5, "i")]]
     call = made.call("aten::_foreach_add_", lists, [], made.call("within", lists[:1]))
-    call.record["inputs"] |= {"types": ["a", "b", "c"], "shapes": [[[4], [10], [5]], [[4], [10]]]}
-    found = _of_lists(call, [0, 2], 3)
+    kinds = ["GenericList[Tensor(float),Tensor(float),Tensor(float)]", "GenericList[Tensor(float),Tensor(float)]"]
+    call.record["inputs"] |= {"types": kinds, "shapes": [[[4], [10], [5]], [[4], [10]]]}
+    found = pruned(call, [0, 2], 3)
     assert found.inputs == ((made.shape("h"), made.shape("d")), call.inputs[1])
     assert found.record["inputs"]["shapes"] == [[[4], [5]], [[4], [10]]]
-    assert found.record["inputs"]["types"] == ["a", "b", "c"]
+    assert found.record["inputs"]["types"] == [kinds[1], kinds[1]]
     assert [[one[0] for one in of] for of in found.record["inputs"]["values"]] == [[1, 3], [4, 5]]
     assert found.children[0].inputs == ((made.shape("h"), made.shape("d")),) and found.row == call.row
-    assert _of_lists(call, [0, 1, 2], 3) is call
-    assert _chosen((1, 2), [1], 2) == (2,) and _chosen([1, 2], [1], 2) == [2] and _chosen("ab", [1], 2) == "ab"
-    assert _chosen([1, 2], [0], 3) == [1, 2] and _chosen(7, [0], 1) == 7
+    assert pruned(call, [0, 1, 2], 3) is call
 
 
 def test_gradients_that_are_ready(made: Made) -> None:
