@@ -170,12 +170,13 @@ class Network:
             return [LevelSpan(count, self.bandwidth, self.latency_ns, self.algorithm)] if count > 1 else []
         found = []
         units = list(range(ranks)) if isinstance(ranks, int) else sorted(set(ranks))
-        for of in (*self.levels, None):
+        for at, of in enumerate((*self.levels, None)):
             within = Counter(0 if of is None else unit // of.ranks for unit in units)
             most = max(within.values(), default=0)
             link = self if of is None else of
             if most > 1:
-                found.append(LevelSpan(most, link.bandwidth, link.latency_ns, link.algorithm or self.algorithm))
+                algorithm = link.algorithm or self.algorithm
+                found.append(LevelSpan(most, link.bandwidth, link.latency_ns, algorithm, in_node=at == 0))
             units = [] if of is None else [unit * of.ranks for unit in within]
         return found
 
