@@ -61,6 +61,15 @@ KINDS = {
         None, "warning", "collectives that no computation waits for: the time hardly follows the network"
     ),
     "no-collective": Kind(None, "warning", "not a single collective or message, so that the network does not matter"),
+    "network-files": _simulator("network files beside the set with which ASTRA-sim does not run it to the end"),
+    "network-differs": Kind(None, "warning", "network files beside the set that are not those of the network given"),
+    "network-group": Kind("warning", "warning", "a network of a process group that the set does not have"),
+    "network-inexact": Kind(
+        None, "warning", "what ASTRA-sim cannot express of the network; convert has it in sizes of communications"
+    ),
+    "uneven-parts": Kind(
+        None, "warning", "a collective that loses over 1% of its bytes, since each rank has a whole number of them"
+    ),
     "host-node": Kind(None, "warning", "a CPU or memory node, on which ASTRA-sim's final statistics fail"),
 }
 """Every kind of problem by its name. What fails or hangs ASTRA-sim was observed by running it."""

@@ -116,6 +116,7 @@ class LevelSpan(NamedTuple):
         bandwidth: bytes a ns of a rank in one direction. latency_ns: of a step.
         algorithm: of its phase.
         in_node: whether it is the inside of a node; only NCCL's protocols ask.
+        hops: on the topology of a ring the links that a step passes; 0 on others.
     """
 
     ranks: int
@@ -123,6 +124,7 @@ class LevelSpan(NamedTuple):
     latency_ns: float
     algorithm: Algorithm = "ring"
     in_node: bool = False
+    hops: int = 0
 
 
 def collective_ns(kind: int, size: int, spans: Sequence[LevelSpan], library: Library | None = None) -> float:
@@ -143,6 +145,7 @@ def collective_ns(kind: int, size: int, spans: Sequence[LevelSpan], library: Lib
     """
     if not spans:
         return 0.0
+    spans = [of._replace(latency_ns=of.latency_ns * max(of.hops, 1)) for of in spans]
     ranks = prod(of.ranks for of in spans)
     whole: float = 0 if kind == Type.BARRIER else size * ranks if kind in SHARDS else size
     if library == "gloo":
@@ -160,7 +163,7 @@ def collective_ns(kind: int, size: int, spans: Sequence[LevelSpan], library: Lib
 
 def _phase_ns(kind: int, whole: float, of: LevelSpan) -> float:
     """What a collective of one level takes."""
-    ranks, bandwidth, latency_ns, algorithm, _ = of
+    ranks, bandwidth, latency_ns, algorithm, *_ = of
     if algorithm == "tree" and kind in _ON_TREES:
         return (whole / bandwidth + _depth(ranks) * latency_ns) * (2 if kind in _TWO_PHASES else 1)
     if kind == Type.ALL_TO_ALL and algorithm != "direct":

@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from etplus.converters.astra_config import write_astra_config
+from etplus.converters.astra_links import astra_links
+from etplus.replaying.network import Network
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import attribute
 from etplus.schemas.chakra.stream import write_chakra
@@ -14,6 +17,7 @@ from etplus.schemas.chakra.stream import write_chakra
 __all__ = [
     "GROUPS",
     "HARD",
+    "NETWORK_FLAWS",
     "SIMULATOR_ONLY",
     "Ranks",
     "clean",
@@ -51,6 +55,7 @@ __all__ = [
     "receive",
     "self_dependency",
     "send",
+    "spoil_network",
     "swapped_order",
     "to_itself",
     "uneven",
@@ -58,6 +63,7 @@ __all__ = [
     "with_value",
     "without",
     "write",
+    "write_with_network",
 ]
 
 Ranks = list[list[pb.Node]]
@@ -323,3 +329,29 @@ SIMULATOR_ONLY = [
     (in_dimensions(), "no-dimension", 2, "node 2: no value of involved_dim is true"),
     (unknown_group, "group", 2, "group 2 of node 7 is not in the group file"),
 ]
+
+NETWORK_FLAWS = [
+    ("network.yml", "npus_count: [ 2 ]", "npus_count: [ 3 ]", "npus_count is 3, and the set has 2 ranks"),
+    ("network.yml", "npus_count: [ 2 ]", "npus_count: [ 1 ]", "npus_count is 1, and the set has 2 ranks"),
+    ("network.yml", "npus_count: [ 2 ]", "npus_count: [ 2, 2 ]", "are not lists of one length"),
+    ("network.yml", "latency: [ 5000 ]", "", "are not lists of one length"),
+    ("system.json", '"ring"', '"star"', "all-reduce-implementation is ['star']"),
+    ("system.json", '"ring"', '"ring", "ring"', "all-reduce-implementation has 2 algorithms for 1 dimensions"),
+    ("system.json", "{", "", "no JSON object"),
+]
+"""Of a clean set's network files the file, a text, another one in its place, and what is found."""
+
+
+def write_with_network(folder: Path) -> Path:
+    """A clean set for ASTRA-sim, with its network files; its prefix."""
+    prefix, network = write(folder, clean(), GROUPS), Network(25.0, 5000.0)
+    write_astra_config(str(prefix), network, astra_links(network, 2), groups=True)
+    return prefix
+
+
+def spoil_network(prefix: Path, suffix: str, old: str, new: str) -> None:
+    """Put one text in another one's place."""
+    file = prefix.with_name(f"{prefix.name}.{suffix}")
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))

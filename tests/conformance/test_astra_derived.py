@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from astra_sim import run_astra
+from astra_sim import run_astra, run_config
 from etplus.converters.convert import convert
 from etplus.converters.preflight import check
 from etplus.linker import link
@@ -33,6 +35,29 @@ def test_another_layout_of_a_recorded_job(layout: str, tmp_path: Path) -> None:
     done = call("reshard", *words)
     assert done.returncode == 0, done.stderr
     assert runs(tmp_path / "job")
+
+
+def test_one_network_gives_one_time_in_all_commands(tmp_path: Path) -> None:
+    """`reshard`, `replay` and `convert` with ASTRA-sim, on one network of two levels, and `check` finds nothing."""
+    [(et, kineto)] = shared_job("parallel/block.single1")
+    network = tmp_path / "network.json"
+    level = {"ranks": 2, "bandwidth": 20, "latency_ns": 1000}
+    network.write_text(json.dumps({"bandwidth": 1, "latency_ns": 20_000, "levels": [level]}))
+
+    def told(*words: str | Path) -> dict[str, Any]:
+        done = call(*words, "--network", network, "--json", tmp_path / "told.json")
+        assert done.returncode == 0, done.stderr
+        return dict(json.loads((tmp_path / "told.json").read_bytes()))
+
+    job, prefix = tmp_path / "job", tmp_path / "set"
+    derived = told("reshard", "--et-file", et, "--kineto-file", kineto, "--tp", "4", "-o", job)
+    replayed = told("replay", job)
+    converted = told("convert", job, "--to", "astra-sim", "-o", prefix)
+    checked = told("check", prefix, "--profile", "astra-sim")
+    assert derived["network"] == replayed["network"] == converted["network"]
+    assert checked["ok"] and not checked["counts"] and not checked["skipped"]
+    assert replayed["makespan_ns"]["predicted"] == pytest.approx(derived["step_ns"], rel=0.001)
+    assert max(run_config(prefix)) == pytest.approx(derived["step_ns"], rel=0.01)
 
 
 @pytest.mark.slow

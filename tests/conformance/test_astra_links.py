@@ -23,6 +23,10 @@ NETWORKS = {
     "nodes": NODES,
     "three levels": Network(1.0, 50_000.0, levels=(NetworkLevel(2, 20.0, 500.0), NetworkLevel(4, 5.0, 3000.0))),
     "direct in nodes": Network(1.0, 50_000.0, levels=(NetworkLevel(4, 10.0, 1000.0, "direct"),)),
+    "ring": Network(1.0, levels=(NetworkLevel(8, 1.0, 50_000.0, topology="ring"),)),
+    "rings of rings": Network(
+        1.0, levels=(NetworkLevel(4, 10.0, 1000.0, topology="ring"), NetworkLevel(8, 1.0, 50_000.0, topology="ring"))
+    ),
     "direct": Network(1.0, 50_000.0, "direct"),
     "halving-doubling": Network(1.0, 50_000.0, "halving-doubling", levels=(NetworkLevel(4, 10.0, 1000.0, "ring"),)),
     "exchanges direct": Network(1.0, 50_000.0, algorithms=(AlgorithmRule(Type.ALL_TO_ALL, 0, "direct"),)),
@@ -77,7 +81,7 @@ def test_collectives_of_all_ranks(name: str, kind: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("members", GROUPS)
-@pytest.mark.parametrize("name", ["nodes", "three levels", "direct in nodes"])
+@pytest.mark.parametrize("name", ["nodes", "three levels", "direct in nodes", "ring", "rings of rings"])
 def test_collectives_of_process_groups(name: str, members: tuple[int, ...], tmp_path: Path) -> None:
     """On a ring, in steps of the slowest link."""
     network = NETWORKS[name]
