@@ -110,7 +110,7 @@ def network_files_of(prefix: str) -> tuple[Path, Path] | None:
 
 def flaws_of_files(files: tuple[Path, Path], ranks: int) -> Iterator[str]:
     """With what of these files ASTRA-sim does not run a set of so many ranks to the end, as was observed."""
-    found = _dimensions(files[0].read_text(errors="replace"))
+    found = dimensions_of(files[0].read_text(errors="replace"))
     counts = [int(text) if text.isdecimal() else 0 for text in found.get("npus_count", [])]
     name = files[0].name
     if not counts or len({len(found.get(key, [])) for key in ("topology", "npus_count", "bandwidth", "latency")}) > 1:
@@ -139,8 +139,8 @@ def same_files(files: tuple[Path, Path], network: Network, links: AstraLinks) ->
         system = json.loads(files[1].read_bytes())
     except ValueError:
         return False
-    lists = _dimensions(files[0].read_text(errors="replace"))
-    return lists == _dimensions(texts["network.yml"]) and system == json.loads(texts["system.json"])
+    lists = dimensions_of(files[0].read_text(errors="replace"))
+    return lists == dimensions_of(texts["network.yml"]) and system == json.loads(texts["system.json"])
 
 
 def unknown_groups(network: Network, members: Collection[tuple[int, ...]], names: Collection[str]) -> Iterator[str]:
@@ -150,5 +150,6 @@ def unknown_groups(network: Network, members: Collection[tuple[int, ...]], names
             yield of.name or f"of ranks {', '.join(map(str, of.ranks))}"
 
 
-def _dimensions(text: str) -> dict[str, list[str]]:
+def dimensions_of(text: str) -> dict[str, list[str]]:
+    """The lists of a network file, by name."""
     return {key: [word.strip() for word in values.split(",")] for key, values in _LIST.findall(text)}

@@ -31,7 +31,7 @@ from .collectives import Agreement, Communication
 
 _LEAST_BYTES = 4
 """ASTRA-sim hangs on smaller collectives."""
-_MOST_BYTES = 2**62
+_MOST_BYTES = 2**53
 _PROBE = 1 << 40
 _CLOSE = 1e-3
 """Communications that take what they should to within this keep their sizes."""
@@ -46,12 +46,14 @@ class AstraLinks:
         dimensions: the inner ones first; `ranks` of each multiply to all.
         by_kind: of kinds of collectives whose algorithm is not that of the dimensions.
         unsaid: what of the description is not in it, for messages.
+        all_in_a_group: whether all ranks are a process group, whose collectives run as those of others.
     """
 
     ranks: int
     dimensions: tuple[LevelSpan, ...]
     by_kind: Mapping[int, Algorithm]
     unsaid: tuple[str, ...] = ()
+    all_in_a_group: bool = False
 
     def algorithms(self, kind: int) -> list[Algorithm]:
         """How collectives of all ranks run, by dimension."""
@@ -71,7 +73,7 @@ class AstraLinks:
         if kind in (SEND, RECV):
             bandwidth, latency = self._link(*ranks)
             return size / bandwidth + latency
-        if len(ranks) == self.ranks:
+        if len(ranks) == self.ranks and not self.all_in_a_group:
             spans = [
                 _as_run(span._replace(algorithm=algorithm), own=span.algorithm)
                 for span, algorithm in zip(self.dimensions, self.algorithms(kind), strict=True)

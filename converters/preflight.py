@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..jobs.job_ranks import ONE_RANK
+from ..schemas.chakra.attributes import SIMULATED_COLLECTIVES
 from ..schemas.chakra.comm_groups import GROUPS_SUFFIX, Groups, read_group_names, read_groups
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType, NodeType
 from ..schemas.text.transaction import staged
@@ -68,9 +69,8 @@ def check(
     group_path = _group_path(prefix, groups)
     known = read_groups(group_path) if group_path else None
     findings = PreflightFindings(profile, limit)
-    scans = _scan(files, findings, alone=alone, group_path=group_path, groups=known)
-    if prefix is not None and not alone:
-        _check_network_files(prefix, len(files), findings)
+    dimensions = None if prefix is None or alone else _check_network_files(prefix, len(files), findings)
+    scans = _scan(files, findings, alone=alone, group_path=group_path, groups=known, dimensions=dimensions)
     if network is not None:
         _check_network(scans, prefix, known or {}, network, findings)
     return _report(scans, findings)
@@ -100,12 +100,13 @@ def _scan(
     group_path: str | None,
     groups: Groups | None,
     written: bool = False,
+    dimensions: int | None = None,
 ) -> list[RankScan]:
     """Read the ranks, and check each, the groups, and ranks against each other."""
     if group_path and "empty" in group_path:
         findings.add("groups-path", None, (), "{}", group_path)
     world = None if alone else max(file.rank for file in files) + 1
-    scans = [scan(file, findings, known_attributes=written) for file in files]
+    scans = [scan(file, findings, known_attributes=written, dimensions=dimensions) for file in files]
     check_groups(scans, groups, world, findings)
     if world is None:
         findings.skip("ranks were not compared with each other: one file was given")
@@ -135,13 +136,16 @@ def _report(scans: Sequence[RankScan], findings: PreflightFindings) -> Preflight
     )
 
 
-def _check_network_files(prefix: str, ranks: int, findings: PreflightFindings) -> None:
-    """Check the network and system files beside a set, if they are there."""
-    from .astra_config import flaws_of_files, network_files_of  # few sets have them
+def _check_network_files(prefix: str, ranks: int, findings: PreflightFindings) -> int | None:
+    """Check the network and system files beside a set; the number of dimensions if they are there."""
+    from .astra_config import dimensions_of, flaws_of_files, network_files_of  # few sets have them
 
     files = network_files_of(prefix)
-    for flaw in () if files is None else flaws_of_files(files, ranks):
+    if files is None:
+        return None
+    for flaw in flaws_of_files(files, ranks):
         findings.add("network-files", None, (), "{}", flaw)
+    return len(dimensions_of(files[0].read_text(errors="replace")).get("npus_count", ())) or None
 
 
 def _check_network(
@@ -290,6 +294,8 @@ def compare_ranks(scans: Sequence[RankScan], groups: Groups | None, findings: Pr
     merged = _Merged(table, events, pairs)
     if merged.check_order(findings):
         merged.check_dependencies(scans, findings)
+    else:
+        _check_turns(table, events, findings)
 
 
 class _CommRows:
@@ -340,6 +346,19 @@ def _match_collectives(
             else:
                 good = False
     return event if good else None
+
+
+def _check_turns(table: _CommRows, event: IntArray, findings: PreflightFindings) -> None:
+    """Compare between ranks how many collectives that ASTRA-sim simulates came before each one of all ranks."""
+    simulated = np.isin(table.rows.op, sorted(SIMULATED_COLLECTIVES)).astype(np.int64)
+    before = np.cumsum(simulated) - simulated
+    turn = before - before[np.searchsorted(table.rank, table.rank)]
+    of_all = np.flatnonzero(table.rows.group == ALL_RANKS)
+    for row in of_all[turn[of_all] != turn[event[of_all]]][:1].tolist():
+        first = event[row]
+        nodes = (int(table.rows.node[first]), int(table.rows.node[row]))
+        values = (table.label(first), turn[first], table.label(row), turn[row])
+        findings.add("world-turn", None, nodes, "{} is collective {} of its rank, {} is {} (from 0)", *values)
 
 
 def _runs(rows: IntArray, key: IntArray) -> list[IntArray]:

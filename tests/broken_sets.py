@@ -213,6 +213,18 @@ def crossed_groups(ranks: Ranks) -> None:
     ranks[1] += [coll(7, 6, group="0"), comp(8, 7), coll(9, 8)]
 
 
+def twice(at: int, name: str, value: object) -> Callable[[Ranks], None]:
+    return lambda ranks: ranks[0][at].attr.append(attribute(name, value))
+
+
+def with_size(size: int) -> Callable[[Ranks], None]:
+    return lambda ranks: [edited(nodes[1], "comm_size", int64_val=size) for nodes in ranks]  # type: ignore[func-returns-value]
+
+
+def lasting(micros: int) -> Callable[[Ranks], None]:
+    return lambda ranks: [setattr(nodes[0], "duration_micros", micros) for nodes in ranks]  # type: ignore[func-returns-value]
+
+
 HARD = [
     (duplicate_id, "duplicate-id", "2 nodes have the id 1"),
     (dangling, "dangling-dependency", "node 6 depends on 77"),
@@ -248,6 +260,8 @@ HARD = [
     (with_value(2, "comm_src", int32_val=1), "attribute-value", "comm_src is 1, but the node is on rank 0"),
     (with_value(2, "comm_dst", int32_val=-1), "attribute-value", "comm_dst is -1"),
     (with_value(3, "comm_dst", int32_val=1), "attribute-value", "comm_dst is 1, but the node is on rank 0"),
+    (with_value(2, "comm_tag", int32_val=-1), "attribute-value", "comm_tag is -1, but tags count from 0"),
+    (twice(1, "comm_size", 1024), "duplicate-attribute", "comm_size of node 2"),
     (other_type, "collective", "collective 0: ALL_REDUCE of 1024 bytes on rank 0 (node 2), ALL_TO_ALL of 1024"),
     (other_size, "collective", "ALL_REDUCE of 2048 bytes on rank 1 (node 2)"),
     (
@@ -310,6 +324,8 @@ def out_of_turn(ranks: Ranks) -> None:
 
 
 SIMULATOR_ONLY = [
+    (with_size(2**60), "overflow", 2, "node 2 communicates 1,152,921,504,606,846,976 bytes"),
+    (lasting(2**50), "overflow", 2, "its nodes take 1,125,899,906,842,624 µs together"),
     (first_of_all, "first-collective", 1, "node 2 waits for nothing"),
     (out_of_turn, "free-order", 1, "group 1, collective 2 waits for the communication before it on rank 0, and not on"),
     (metadata_node, "unsupported-node", 1, "node 7 is of type METADATA_NODE"),

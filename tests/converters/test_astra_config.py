@@ -104,7 +104,8 @@ def test_a_set_against_the_network_that_it_is_for(tmp_path: Path) -> None:
 def test_parts_of_whole_bytes(tmp_path: Path) -> None:
     ranks = [[comp(1), *(coll(at, at - 1, size=size) for at, size in ((2, 3), (3, 201), (4, 64)))] for _ in range(2)]
     report = check(write(tmp_path, ranks, GROUPS), profile="astra-sim", network=Network(1.0))
-    assert [problem.text for problem in report.problems] == ["ALL_REDUCE of node 2: 3 bytes over 2 ranks"] * 2
+    found = [(problem.kind, problem.text) for problem in report.problems]
+    assert found == [("uneven-parts", "ALL_REDUCE of node 2: 3 bytes over 2 ranks")] * 2
 
 
 def test_check_network_in_a_shell(tmp_path: Path) -> None:
