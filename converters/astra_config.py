@@ -14,9 +14,12 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ..replaying.network import Algorithm, Network
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.text.files import open_output
+from ..trace.errors import UNREADABLE
 from .astra_links import AstraLinks
 
 DEFAULT = Network(25.0, 5000.0)
@@ -118,9 +121,9 @@ def flaws_of_files(files: tuple[Path, Path], ranks: int) -> Iterator[str]:
     elif prod(counts) != ranks:
         yield f"{name}: npus_count is {' times '.join(map(str, counts))}, and the set has {ranks:,} ranks"
     try:
-        system: Any = json.loads(files[1].read_bytes())
+        system: Any = msgspec.json.decode(files[1].read_bytes())
         algorithms = {key: of for key, of in system.items() if key.endswith("-implementation")}
-    except (ValueError, AttributeError):
+    except (*UNREADABLE, AttributeError):
         yield f"{files[1].name}: no JSON object"
         return
     for key, of in algorithms.items():
@@ -136,8 +139,8 @@ def same_files(files: tuple[Path, Path], network: Network, links: AstraLinks) ->
     """Whether these files are those that `write_astra_config` writes for a network, comments aside."""
     texts = _network_files(network, links)
     try:
-        system = json.loads(files[1].read_bytes())
-    except ValueError:
+        system = msgspec.json.decode(files[1].read_bytes())
+    except UNREADABLE:
         return False
     lists = dimensions_of(files[0].read_text(errors="replace"))
     return lists == dimensions_of(texts["network.yml"]) and system == json.loads(texts["system.json"])

@@ -354,6 +354,7 @@ NETWORK_FLAWS = [
     ("system.json", '"ring"', '"star"', "all-reduce-implementation is ['star']"),
     ("system.json", '"ring"', '"ring", "ring"', "all-reduce-implementation has 2 algorithms for 1 dimensions"),
     ("system.json", "{", "", "no JSON object"),
+    ("system.json", "{", "[" * 100_000, "no JSON object"),
 ]
 """Of a clean set's network files the file, a text, another one in its place, and what is found."""
 
