@@ -8,8 +8,9 @@ What was observed by running the analytical backend without congestion (`tests/c
   passes there; where a level's algorithm is direct it uses all, and each has its part. `Switch`, for halving and
   doubling, is two links from rank to rank.
 - A process group that is not of all ranks runs on a ring of its ranks, whatever the algorithm (CommunicatorGroup.cc),
-  whose ranks send on what came as soon as it is there. A step, and a message, takes a link of the innermost dimension
-  in which the two ranks' places differ, also if they differ in an outer one, too.
+  whose ranks send on what came as soon as it is there; one of all ranks as collectives of no group. A step, and a
+  message, takes a link of the innermost dimension in which the two ranks' places differ, also if they differ in an
+  outer one, too.
 - All dimensions have the same ranks in each unit, and halving and doubling needs a power of two.
 
 What it cannot express otherwise (libraries, trees, algorithms by size, networks of groups, measured efficiencies) is in
@@ -46,14 +47,12 @@ class AstraLinks:
         dimensions: the inner ones first; `ranks` of each multiply to all.
         by_kind: of kinds of collectives whose algorithm is not that of the dimensions.
         unsaid: what of the description is not in it, for messages.
-        all_in_a_group: whether all ranks are a process group, whose collectives run as those of others.
     """
 
     ranks: int
     dimensions: tuple[LevelSpan, ...]
     by_kind: Mapping[int, Algorithm]
     unsaid: tuple[str, ...] = ()
-    all_in_a_group: bool = False
 
     def algorithms(self, kind: int) -> list[Algorithm]:
         """How collectives of all ranks run, by dimension."""
@@ -73,7 +72,7 @@ class AstraLinks:
         if kind in (SEND, RECV):
             bandwidth, latency = self._link(*ranks)
             return size / bandwidth + latency
-        if len(ranks) == self.ranks and not self.all_in_a_group:
+        if len(ranks) == self.ranks:
             spans = [
                 _as_run(span._replace(algorithm=algorithm), own=span.algorithm)
                 for span, algorithm in zip(self.dimensions, self.algorithms(kind), strict=True)

@@ -203,8 +203,6 @@ class AstraSim:
 
         agreed, links = agree(ranks), astra_links(network, len(ranks))
         agreement = for_simulator(agreed)
-        if len(ranks) in map(len, agreement.groups.values()):
-            links, exact = replace(links, all_in_a_group=True), True
         agreement = sized_exactly(agreement, agreed, network, links) if exact else sized_by(agreement, network)
         to_run, slowed = agreement.ranks, tuple[str, ...]()
         if timeline is not None:

@@ -34,6 +34,7 @@ STRICTER = {
     "duplicate-dependency": FEEDER,
     "attribute-type": FEEDER,
     "attribute-value": "a group '01', which other readers do not take for 1",
+    "duplicate-attribute": "ASTRA-sim takes the first value; others may take the last",
     "unsupported-node": "an INVALID node runs here; what waits for one starves in other versions",
     "small-all-gather": BY_RANKS,
     "uneven-collective": BY_RANKS,
