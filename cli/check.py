@@ -15,6 +15,7 @@ from ..schemas.text.sniff import begins_like_kineto, head_of, is_chakra, is_pftr
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.text_tables import terminal_width
+from .options import add_network
 from .outputs import add_tables_and_switch, one_or_all, write_tables
 from .terminal import warn_of_damage
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _EPILOG = """\
 examples:
   etplus check traces/job --profile astra-sim
+  etplus check traces/job --profile astra-sim --network cluster.yml
   etplus check traces/job --json report.json
   etplus check kineto.json.gz                     # PyTorch's six rules for its traces
 
@@ -45,6 +47,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="astra-sim: what that simulator does not survive is an error, not a warning "
         "(default: chakra)")  # fmt: skip
     add("--groups", metavar="FILE", help="process groups (default: <prefix>.comm_groups.json if it is there)")
+    add_network(parser, "check a set against the network that it is meant for")
     add("--limit", type=int, default=5, metavar="N", help="problems listed of a kind (default: 5)")
     add_tables_and_switch(parser, _is_trace)
 
@@ -60,8 +63,10 @@ def run(args: argparse.Namespace) -> int:
         if len(timelines) < len(sources):
             other = next(source for source in sources if source not in timelines)
             raise UsageError(f"{timelines[0]} is a Kineto trace and {other} is none; check them one after the other")
+        if args.network is not None:
+            raise UsageError(f"{timelines[0]} is a Kineto trace; --network checks sets of Chakra traces")
         return _check_timelines(args, timelines)
-    report = check(sources, profile=args.profile, groups=args.groups, limit=args.limit)
+    report = check(sources, profile=args.profile, groups=args.groups, limit=args.limit, network=args.network)
     write_tables(args, "\n".join(_lines(report)), report.to_dict())
     return 0 if report.ok else 1
 

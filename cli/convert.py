@@ -119,6 +119,8 @@ def run(arguments: argparse.Namespace) -> int:
     warn_of_damage([done])
     plain = {"files": done.files, "nodes": done.nodes, "counts": dict(sorted(done.counts.items())), "notes": done.notes}
     report = _checked(done, exporter.name)
+    if done.network is not None:
+        plain["network"] = done.network
     checked = {} if report is None else {"check": {"ok": report.ok, "counts": report.counts}}
     write_json(arguments.json, {**plain, **checked})
     say("\n".join(_lines(done)))

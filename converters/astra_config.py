@@ -7,12 +7,19 @@ without congestion gives collectives what `Network` does; see `AstraLinks`.
 from __future__ import annotations
 
 import json
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from ..replaying.network import Algorithm, Network
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.text.files import open_output
+from ..trace.errors import UNREADABLE
 from .astra_links import AstraLinks
 
 DEFAULT = Network(25.0, 5000.0)
@@ -38,13 +45,30 @@ def write_astra_config(
     Returns:
         the files, and notes on what they cannot say of the network.
     """
+    texts = {
+        **_network_files(network, links),
+        "memory.json": json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}) + "\n",
+        "run.sh": _run_line(prefix, groups=groups),
+    }
+    for suffix, text in texts.items():
+        with open_output(f"{prefix}.{suffix}") as file:
+            file.write(text.encode())
+    notes = [f"ASTRA-sim's network is {network}"]
+    if links.unsaid:
+        notes.append(f"ASTRA-sim cannot express {', '.join(links.unsaid)}")
+    return [f"{prefix}.{suffix}" for suffix in texts], notes
+
+
+def _network_files(network: Network, links: AstraLinks) -> dict[str, str]:
+    """The texts of `network.yml` and `system.json`."""
     columns: list[tuple[str, int, str, str]] = []
     for of in links.dimensions:
         bandwidth, latency = of.bandwidth * 1e9 / 2**30, of.latency_ns
         if of.algorithm == "direct":
             bandwidth /= max(of.ranks - 1, 1)
-        switch = of.algorithm == "halving-doubling"  # two links from rank to rank
-        topology, latency = ("Switch", latency / 2) if switch else ("FullyConnected", latency)
+        topology = "Ring" if of.hops else "FullyConnected"
+        if of.algorithm == "halving-doubling":  # two links from rank to rank
+            topology, latency = "Switch", latency / 2
         columns.append((topology, of.ranks, f"{bandwidth:.9g}", f"{latency:.9g}"))
     lists = (f"[ {', '.join(map(str, column))} ]" for column in zip(*columns, strict=True))
     keys = ("topology", "npus_count", "bandwidth", "latency")
@@ -58,19 +82,10 @@ def write_astra_config(
         "collective-optimization": "baseline" if len(links.dimensions) == 1 else "localBWAware",
         "local-mem-bw": 100000, "boost-mode": 0, "replay-only": 0, "roofline-enabled": 0, "peak-perf": 100,
     }  # fmt: skip
-    texts = {
+    return {
         "network.yml": f"# {network}\n" + "".join(f"{key}: {found}\n" for key, found in zip(keys, lists, strict=True)),
         "system.json": json.dumps(system, indent=1) + "\n",
-        "memory.json": json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}) + "\n",
-        "run.sh": _run_line(prefix, groups=groups),
     }
-    for suffix, text in texts.items():
-        with open_output(f"{prefix}.{suffix}") as file:
-            file.write(text.encode())
-    notes = [f"ASTRA-sim's network is {network}"]
-    if links.unsaid:
-        notes.append(f"ASTRA-sim cannot express {', '.join(links.unsaid)}")
-    return [f"{prefix}.{suffix}" for suffix in texts], notes
 
 
 def _run_line(prefix: str, *, groups: bool) -> str:
@@ -84,3 +99,60 @@ def _run_line(prefix: str, *, groups: bool) -> str:
         f"--network-configuration={name}.network.yml",
     ]
     return '#!/bin/sh\ncd "$(dirname "$0")" && "${ASTRA_SIM:-' + _BINARY + '}" \\\n  ' + " \\\n  ".join(files) + "\n"
+
+
+_LIST = re.compile(r"^(\w+): *\[([^\]]*)\] *$", re.MULTILINE)
+_KNOWN = re.compile(r"(one)?(ring|direct\d*|halvingDoubling)|doubleBinaryTree", re.IGNORECASE | re.ASCII)
+
+
+def network_files_of(prefix: str) -> tuple[Path, Path] | None:
+    """The network and system files beside a set, if both are there."""
+    network, system = Path(f"{prefix}.network.yml"), Path(f"{prefix}.system.json")
+    return (network, system) if network.is_file() and system.is_file() else None
+
+
+def flaws_of_files(files: tuple[Path, Path], ranks: int) -> Iterator[str]:
+    """With what of these files ASTRA-sim does not run a set of so many ranks to the end, as was observed."""
+    found = dimensions_of(files[0].read_text(errors="replace"))
+    counts = [int(text) if text.isdecimal() else 0 for text in found.get("npus_count", [])]
+    name = files[0].name
+    if not counts or len({len(found.get(key, [])) for key in ("topology", "npus_count", "bandwidth", "latency")}) > 1:
+        yield f"{name}: topology, npus_count, bandwidth and latency are not lists of one length"
+    elif prod(counts) != ranks:
+        yield f"{name}: npus_count is {' times '.join(map(str, counts))}, and the set has {ranks:,} ranks"
+    try:
+        system: Any = msgspec.json.decode(files[1].read_bytes())
+        algorithms = {key: of for key, of in system.items() if key.endswith("-implementation")}
+    except (*UNREADABLE, AttributeError):
+        yield f"{files[1].name}: no JSON object"
+        return
+    for key, of in algorithms.items():
+        if not isinstance(of, list) or not all(isinstance(one, str) and _KNOWN.fullmatch(one) for one in of):
+            yield f"{files[1].name}: {key} is {of!r}"
+        elif counts and len(of) > len(counts):
+            yield f"{files[1].name}: {key} has {len(of)} algorithms for {len(counts)} dimensions"
+        elif any("alving" in one and count & (count - 1) for one, count in zip(of, counts, strict=False)):
+            yield f"{files[1].name}: {key} is halvingDoubling in a dimension whose ranks are no power of two"
+
+
+def same_files(files: tuple[Path, Path], network: Network, links: AstraLinks) -> bool:
+    """Whether these files are those that `write_astra_config` writes for a network, comments aside."""
+    texts = _network_files(network, links)
+    try:
+        system = msgspec.json.decode(files[1].read_bytes())
+    except UNREADABLE:
+        return False
+    lists = dimensions_of(files[0].read_text(errors="replace"))
+    return lists == dimensions_of(texts["network.yml"]) and system == json.loads(texts["system.json"])
+
+
+def unknown_groups(network: Network, members: Collection[tuple[int, ...]], names: Collection[str]) -> Iterator[str]:
+    """The process groups that a network describes and a set does not have, by name or ranks."""
+    for of in network.groups:
+        if of.name not in names if of.name else of.ranks not in members:
+            yield of.name or f"of ranks {', '.join(map(str, of.ranks))}"
+
+
+def dimensions_of(text: str) -> dict[str, list[str]]:
+    """The lists of a network file, by name."""
+    return {key: [word.strip() for word in values.split(",")] for key, values in _LIST.findall(text)}

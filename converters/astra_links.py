@@ -4,12 +4,13 @@ What was observed by running the analytical backend without congestion (`tests/c
 
 - A level is a dimension, inner ones first; collectives of all ranks take what `collective_ns` says of levels.
 - On `FullyConnected` each rank has a link to each other one. By rings a collective uses one a rank, which has the
-  rank's bandwidth (on the topology `Ring`, ranks that are not neighbours would take the latency of each rank
-  between them); where a level's algorithm is direct it uses all, and each has its part. `Switch`, for halving and
+  rank's bandwidth; on `Ring` what passes ranks takes the latency of each link, and its whole bandwidth whatever else
+  passes there; where a level's algorithm is direct it uses all, and each has its part. `Switch`, for halving and
   doubling, is two links from rank to rank.
 - A process group that is not of all ranks runs on a ring of its ranks, whatever the algorithm (CommunicatorGroup.cc),
-  whose ranks send on what came as soon as it is there. A step, and a message, takes a link of the innermost dimension
-  in which the two ranks' places differ, also if they differ in an outer one, too.
+  whose ranks send on what came as soon as it is there; one of all ranks as collectives of no group. A step, and a
+  message, takes a link of the innermost dimension in which the two ranks' places differ, also if they differ in an
+  outer one, too.
 - All dimensions have the same ranks in each unit, and halving and doubling needs a power of two.
 
 What it cannot express otherwise (libraries, trees, algorithms by size, networks of groups, measured efficiencies) is in
@@ -31,7 +32,7 @@ from .collectives import Agreement, Communication
 
 _LEAST_BYTES = 4
 """ASTRA-sim hangs on smaller collectives."""
-_MOST_BYTES = 2**62
+_MOST_BYTES = 2**53
 _PROBE = 1 << 40
 _CLOSE = 1e-3
 """Communications that take what they should to within this keep their sizes."""
@@ -59,7 +60,7 @@ class AstraLinks:
         for of in self.dimensions:
             algorithm = self.by_kind.get(kind, of.algorithm)
             on_ring = algorithm == "halving-doubling" and (kind == Type.ALL_TO_ALL or of.ranks & (of.ranks - 1))
-            found.append("ring" if algorithm == "tree" or on_ring else algorithm)
+            found.append("ring" if algorithm == "tree" or on_ring or of.hops else algorithm)
         return found
 
     def transfer_ns(self, kind: int, size: int, ranks: Sequence[int]) -> float:
@@ -95,9 +96,10 @@ class AstraLinks:
         """Bandwidth and latency between two ranks."""
         unit = 1
         for of in self.dimensions:
-            if source // unit % of.ranks != target // unit % of.ranks:
+            if apart := abs(source // unit % of.ranks - target // unit % of.ranks):
                 shared = of.ranks - 1 if of.algorithm == "direct" else 1
-                return of.bandwidth / shared, of.latency_ns
+                hops = min(apart, of.ranks - apart) if of.hops else 1
+                return of.bandwidth / shared, of.latency_ns * hops
             unit *= of.ranks
         last = self.dimensions[-1]
         return last.bandwidth, last.latency_ns
@@ -114,7 +116,7 @@ def _as_run(span: LevelSpan, own: Algorithm) -> LevelSpan:
 
 def astra_links(network: Network, ranks: int) -> AstraLinks:
     """What ASTRA-sim can express of a network of so many ranks."""
-    spans, unsaid = network.spans(ranks), list[str]()
+    spans, unsaid = [span._replace(hops=min(span.hops, 1)) for span in network.spans(ranks)], list[str]()
     if prod(span.ranks for span in spans) != ranks and ranks > 1:
         unsaid.append(f"levels that {ranks:,} ranks do not fill evenly (one dimension is written)")
         spans = []

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -115,7 +115,35 @@ def for_simulator(agreement: Agreement) -> Agreement:
         ranks[rank] = replace(comms, found=tuple(found), counts=counts)
     used = {comm.group for comms in ranks.values() for comm in comms.found}
     groups = {number: of for number, of in agreement.groups.items() if number in used}
-    return replace(agreement, ranks=ranks, groups=groups)
+    return _in_turn(replace(agreement, ranks=ranks, groups=groups))
+
+
+_OWN_GROUP = (
+    "all ranks are a process group in the set: ASTRA-sim matches collectives of no group by how many of any group came "
+    "before, which differs between ranks here"
+)
+
+
+def _in_turn(agreement: Agreement) -> Agreement:
+    """Collectives of all ranks get a group if ASTRA-sim would not match them otherwise; see `_OWN_GROUP`."""
+    turns = {
+        tuple(turn for turn, comm in enumerate(comm for comm in of.found if comm.kind >= 0) if comm.group == ALL_RANKS)
+        for of in agreement.ranks.values()
+    }
+    if len(turns) < 2 or len({len(of) for of in turns}) > 1:
+        return agreement
+    number = next(number for number in count(1) if number not in agreement.names)
+
+    def moved(comm: Communication) -> Communication:
+        return replace(comm, group=number) if comm.kind >= 0 and comm.group == ALL_RANKS else comm
+
+    return replace(
+        agreement,
+        ranks={rank: replace(of, found=tuple(map(moved, of.found))) for rank, of in agreement.ranks.items()},
+        groups={**agreement.groups, number: sorted(agreement.ranks)},
+        names={**agreement.names, number: "all ranks"},
+        notes=(*agreement.notes, _OWN_GROUP),
+    )
 
 
 def write_astra_sim(

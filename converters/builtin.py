@@ -171,13 +171,14 @@ class AstraSim:
     def write(self, traces: Traces, path: str, options: AstraSimOptions) -> Conversion:
         """See `write_astra_sim`."""
         from ..replaying.network import parse_network
+        from ..replaying.network_file import network_dict
         from .astra_config import DEFAULT, write_astra_config
         from .astra_links import astra_links, described_beyond_a_formula, sized_exactly
         from .astra_sim import JobTimes, for_simulator, simulated_ranks, write_astra_sim
         from .collectives import agree, matched
         from .host_timeline import host_timeline, sized_by, with_slowed_work
 
-        network = DEFAULT if options.network is None else parse_network(options.network)
+        network = given = DEFAULT if options.network is None else parse_network(options.network)
         exact = described_beyond_a_formula(network)
         surveyed, recorded = _survey(traces)
         timeline = host_timeline(traces, recorded, network)
@@ -215,7 +216,7 @@ class AstraSim:
         done = _write_ranks(traces, path, prefix, agreement, write, sources=sources, groups=prefix)
         if prefix:
             files, about = write_astra_config(path, network, links, groups=bool(agreement.groups))
-            done = replace(done, files=(*done.files, *files), notes=(*done.notes, *about))
+            done = replace(done, files=(*done.files, *files), notes=(*done.notes, *about), network=network_dict(given))
         return replace(done, notes=(*done.notes, *renamed, *notes, *changes, *slowed))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -25,6 +26,7 @@ class Conversion:
         counts: what was changed or left out, in words, and how often.
         notes: what else there is to know.
         damage: what was wrong with the traces that the inputs were made of, in sentences.
+        network: that a set for a simulator is of, as in a file of one network.
 
     Example:
         >>> Conversion(("trace.0.et",), nodes=522).counts
@@ -36,6 +38,7 @@ class Conversion:
     counts: Counter[str] = field(default_factory=Counter)
     notes: tuple[str, ...] = ()
     damage: tuple[str, ...] = ()
+    network: Mapping[str, Any] | None = None
 
     __repr__ = brief
 

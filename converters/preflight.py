@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..jobs.job_ranks import ONE_RANK
-from ..schemas.chakra.comm_groups import GROUPS_SUFFIX, Groups, read_groups
+from ..schemas.chakra.attributes import SIMULATED_COLLECTIVES
+from ..schemas.chakra.comm_groups import GROUPS_SUFFIX, Groups, read_group_names, read_groups
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType, NodeType
 from ..schemas.text.transaction import staged
 from ..trace.columns import mask_at
@@ -26,14 +28,18 @@ from .preflight_findings import PreflightFindings, PreflightReport, Profile
 from .preflight_rank import UNKNOWN_RANK, CommTable, RankFile, RankScan, scan
 from .row_dependencies import Coupling, coupling
 
+if TYPE_CHECKING:
+    from ..replaying.network import Network
+
 _RANK = re.compile(r"(?P<prefix>.+)\.(?P<rank>0|[1-9][0-9]{0,8})\.et(\.gz)?", re.ASCII | re.DOTALL)
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def check(
-    source: Paths, *, profile: Profile = "chakra", groups: str | os.PathLike[str] | None = None, limit: int = 10
-) -> PreflightReport:
+    source: Paths, *, profile: Profile = "chakra", groups: str | os.PathLike[str] | None = None, limit: int = 10,
+    network: Network | str | None = None,
+) -> PreflightReport:  # fmt: skip
     """Check a set of traces.
 
     A prefix stands for its files ``<prefix>.<rank>.et`` (or ``.et.gz``). These, or several files given by
@@ -49,6 +55,7 @@ def check(
         groups: the group file, ``{"<number>": [<rank>, ...], ...}``; by default ``<prefix>.comm_groups.json``
             if it is there.
         limit: how many problems of a kind are kept (all are counted).
+        network: that the set is meant for, or its text (see `parse_network`).
 
     Raises:
         UsageError: no such files, two for a rank, an unknown profile or a negative limit.
@@ -61,7 +68,12 @@ def check(
     files, prefix, alone = _find(source)
     group_path = _group_path(prefix, groups)
     known = read_groups(group_path) if group_path else None
-    return _check(files, PreflightFindings(profile, limit), alone=alone, group_path=group_path, groups=known)
+    findings = PreflightFindings(profile, limit)
+    dimensions = None if prefix is None or alone else _check_network_files(prefix, len(files), findings)
+    scans = _scan(files, findings, alone=alone, group_path=group_path, groups=known, dimensions=dimensions)
+    if network is not None:
+        _check_network(scans, prefix, known or {}, network, findings)
+    return _report(scans, findings)
 
 
 def check_written(files: Sequence[str], *, profile: Profile) -> PreflightReport | None:
@@ -75,12 +87,12 @@ def check_written(files: Sequence[str], *, profile: Profile) -> PreflightReport 
     groups = next((name for name in files if name.endswith(GROUPS_SUFFIX)), None)
     known = None if groups is None else read_groups(str(staged(groups)))
     placed = sorted((RankFile(staged(file.path), file.rank) for file in ranks), key=lambda file: file.rank)
-    return _check(
-        placed, PreflightFindings(profile, 0), alone=len(ranks) == 1, group_path=groups, groups=known, written=True
-    )
+    findings = PreflightFindings(profile, 0)
+    scans = _scan(placed, findings, alone=len(ranks) == 1, group_path=groups, groups=known, written=True)
+    return _report(scans, findings)
 
 
-def _check(
+def _scan(
     files: list[RankFile],
     findings: PreflightFindings,
     *,
@@ -88,16 +100,22 @@ def _check(
     group_path: str | None,
     groups: Groups | None,
     written: bool = False,
-) -> PreflightReport:
+    dimensions: int | None = None,
+) -> list[RankScan]:
+    """Read the ranks, and check each, the groups, and ranks against each other."""
     if group_path and "empty" in group_path:
         findings.add("groups-path", None, (), "{}", group_path)
     world = None if alone else max(file.rank for file in files) + 1
-    scans = [scan(file, findings, known_attributes=written) for file in files]
+    scans = [scan(file, findings, known_attributes=written, dimensions=dimensions) for file in files]
     check_groups(scans, groups, world, findings)
     if world is None:
         findings.skip("ranks were not compared with each other: one file was given")
     else:
         _compare(scans, world, groups, findings)
+    return scans
+
+
+def _report(scans: Sequence[RankScan], findings: PreflightFindings) -> PreflightReport:
     coupled = Coupling()
     for comm, graph in ((scanned.comm, scanned.graph) for scanned in scans):
         communicates = mask_at(graph.count, comm.index)
@@ -108,14 +126,65 @@ def _check(
     if len(scans) > 1 and not any(len(scanned.comm.op) for scanned in scans):
         findings.add("no-collective", None, (), "{} communicates", "no rank")
     return findings.report(
-        files=tuple(str(file.path) for file in files),
-        ranks=len(files),
+        files=tuple(str(scanned.file.path) for scanned in scans),
+        ranks=len(scans),
         nodes=sum(scanned.nodes for scanned in scans),
         collectives=sum(int((scanned.comm.op >= 0).sum()) for scanned in scans),
         messages=sum(int((scanned.comm.op < 0).sum()) for scanned in scans),
         by_computation=coupled.by_computation,
         by_nothing=coupled.by_nothing,
     )
+
+
+def _check_network_files(prefix: str, ranks: int, findings: PreflightFindings) -> int | None:
+    """Check the network and system files beside a set; the number of dimensions if they are there."""
+    from .astra_config import dimensions_of, flaws_of_files, network_files_of  # few sets have them
+
+    files = network_files_of(prefix)
+    if files is None:
+        return None
+    for flaw in flaws_of_files(files, ranks):
+        findings.add("network-files", None, (), "{}", flaw)
+    return len(dimensions_of(files[0].read_text(errors="replace")).get("npus_count", ())) or None
+
+
+def _check_network(
+    scans: Sequence[RankScan], prefix: str | None, groups: Groups, network: Network | str, findings: PreflightFindings
+) -> None:
+    """Check a set against the network that it is meant for."""
+    from ..replaying.network import parse_network
+    from .astra_config import network_files_of, same_files, unknown_groups
+    from .astra_links import astra_links
+
+    network = parse_network(network) if isinstance(network, str) else network
+    links = astra_links(network, len(scans))
+    for text in links.unsaid:
+        findings.add("network-inexact", None, (), "{}", text)
+    names = [] if prefix is None else read_group_names(prefix)
+    members = {tuple(range(len(scans))), *(tuple(sorted(ranks)) for ranks in groups.values())}
+    for name in unknown_groups(network, members, names):
+        findings.add("network-group", None, (), "group {}", name)
+    files = None if prefix is None else network_files_of(prefix)
+    if files is None:
+        findings.skip("no network and system files beside the set")
+    elif not same_files(files, network, links):
+        findings.add("network-differs", None, (), "{} and {}; convert for this network again", *(f.name for f in files))
+    for scanned in scans:
+        _check_parts(scanned, len(scans), groups, findings)
+
+
+def _check_parts(scanned: RankScan, world: int, groups: Groups, findings: PreflightFindings) -> None:
+    """Collectives whose ranks' parts are not whole bytes: ASTRA-sim rounds these down, to 1 at least."""
+    comm = scanned.comm
+    ranks = np.array([len(groups.get(group, ())) or world for group in comm.group.tolist()], np.int64)
+    parted = (comm.op >= 0) & (comm.op != CollectiveCommType.ALL_GATHER)
+    lost = np.abs(comm.size - np.maximum(comm.size // np.maximum(ranks, 1), 1) * ranks)
+    for row in np.flatnonzero(parted & (lost > _PART_LOST * comm.size)).tolist():
+        node, values = int(comm.node[row]), (_op_name(comm.op[row]), comm.node[row], comm.size[row], ranks[row])
+        findings.add("uneven-parts", scanned.file.rank, (node,), "{} of node {}: {} bytes over {} ranks", *values)
+
+
+_PART_LOST = 0.01
 
 
 def _compare(scans: list[RankScan], world: int, groups: Groups | None, findings: PreflightFindings) -> None:
@@ -225,6 +294,8 @@ def compare_ranks(scans: Sequence[RankScan], groups: Groups | None, findings: Pr
     merged = _Merged(table, events, pairs)
     if merged.check_order(findings):
         merged.check_dependencies(scans, findings)
+    else:
+        _check_turns(table, events, findings)
 
 
 class _CommRows:
@@ -275,6 +346,19 @@ def _match_collectives(
             else:
                 good = False
     return event if good else None
+
+
+def _check_turns(table: _CommRows, event: IntArray, findings: PreflightFindings) -> None:
+    """Compare between ranks how many collectives that ASTRA-sim simulates came before each one of all ranks."""
+    simulated = np.isin(table.rows.op, sorted(SIMULATED_COLLECTIVES)).astype(np.int64)
+    before = np.cumsum(simulated) - simulated
+    turn = before - before[np.searchsorted(table.rank, table.rank)]
+    of_all = np.flatnonzero(table.rows.group == ALL_RANKS)
+    for row in of_all[turn[of_all] != turn[event[of_all]]][:1].tolist():
+        first = event[row]
+        nodes = (int(table.rows.node[first]), int(table.rows.node[row]))
+        values = (table.label(first), turn[first], table.label(row), turn[row])
+        findings.add("world-turn", None, nodes, "{} is collective {} of its rank, {} is {} (from 0)", *values)
 
 
 def _runs(rows: IntArray, key: IntArray) -> list[IntArray]:

@@ -35,6 +35,7 @@ KINDS = {
     "no-group": Kind("warning", None, "a collective without pg_name: ASTRA-sim runs it on all ranks, one reader fails"),
     "attribute-type": _defect("an attribute in another member of the oneof than readers look at"),
     "attribute-value": _defect("an attribute of a communication node with a value that makes no sense"),
+    "duplicate-attribute": _defect("an attribute that a node has twice, of which readers take the first or the last"),
     "collective": _defect("collectives of a group that differ between its ranks"),
     "message": _defect("sends and receives that do not match by source, destination, tag and size"),
     "deadlock": _defect("communications of several ranks that wait for each other"),
@@ -53,6 +54,12 @@ KINDS = {
     ),
     "comm-order": _simulator("ranks that deadlock if each runs one communication at a time, lowest id first"),
     "free-order": _simulator("a collective that waits for the communication before it on some ranks only"),
+    "world-turn": _simulator(
+        "a collective of all ranks before which they ran unequal numbers of collectives of any group, by which "
+        "ASTRA-sim matches it; write all ranks as a group"
+    ),
+    "overflow": _simulator("durations or bytes of so many that ASTRA-sim's clock does not count them"),
+    "memory-node": Kind(None, "error", "a memory node, which ASTRA-sim without a remote memory cannot run"),
     "single-rank": _simulator("a set of one rank, which ASTRA-sim cannot run"),
     "groups-path": _simulator("a path of the group file with 'empty' in it, which ASTRA-sim takes for no file"),
     "gzip": _simulator("a gzipped file, which ASTRA-sim cannot read"),
@@ -61,7 +68,16 @@ KINDS = {
         None, "warning", "collectives that no computation waits for: the time hardly follows the network"
     ),
     "no-collective": Kind(None, "warning", "not a single collective or message, so that the network does not matter"),
-    "host-node": Kind(None, "warning", "a CPU or memory node, on which ASTRA-sim's final statistics fail"),
+    "network-files": _simulator("network files beside the set with which ASTRA-sim does not run it to the end"),
+    "network-differs": Kind(None, "warning", "network files beside the set that are not those of the network given"),
+    "network-group": Kind("warning", "warning", "a network of a process group that the set does not have"),
+    "network-inexact": Kind(
+        None, "warning", "what ASTRA-sim cannot express of the network; convert has it in sizes of communications"
+    ),
+    "uneven-parts": Kind(
+        None, "warning", "a collective that loses over 1% of its bytes, since each rank has a whole number of them"
+    ),
+    "host-node": Kind(None, "warning", "a CPU node, on which ASTRA-sim's final statistics fail"),
 }
 """Every kind of problem by its name. What fails or hangs ASTRA-sim was observed by running it."""
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.chakra.attributes import MEMBERS, SIMULATED_COLLECTIVES
-from ..schemas.chakra.et_def_pb2 import BoolList, CollectiveCommType, Node, NodeType
+from ..schemas.chakra.et_def_pb2 import CollectiveCommType, Node, NodeType
 from ..schemas.chakra.stream import read_chakra
 from ..schemas.text.sniff import GZIP_MAGIC
 from ..trace.columns import mask_at, scatter
@@ -30,6 +30,8 @@ _NEEDED: dict[int, tuple[str, ...]] = {
 _GROUP = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _MAX_GROUP = 2**31 - 1
 _MIN_ALL_GATHER_BYTES = 4
+_MOST_BYTES = 2**53
+_MOST_MICROS = 2**53 // 1000  # ns that a double counts; ASTRA-sim was seen to stop near 2**63
 _MANY_READY = 20_000  # from about here on ASTRA-sim was seen to crawl
 
 
@@ -95,20 +97,30 @@ class RankScan:
 
 @dataclass
 class NodeColumns:
-    """Columns in file order while they grow; ``comm`` holds the columns of `CommTable` from ``type`` on."""
+    """Columns in file order while they grow; ``comm`` holds the columns of `CommTable` from ``type`` on.
+
+    Attributes:
+        micros: how long all nodes take together.
+        dimensions: of the network that the set is for, None if unknown.
+    """
 
     ids: array[int] = field(default_factory=lambda: array("Q"))
     degrees: array[int] = field(default_factory=lambda: array("q"))
     depends_on: array[int] = field(default_factory=lambda: array("Q"))
     comm_at: array[int] = field(default_factory=lambda: array("q"))
     comm: array[int] = field(default_factory=lambda: array("q"))
+    micros: int = 0
+    dimensions: int | None = None
     flaw: str = ""
 
 
-def scan(file: RankFile, findings: PreflightFindings, *, known_attributes: bool = False) -> RankScan:
+def scan(
+    file: RankFile, findings: PreflightFindings, *, known_attributes: bool = False, dimensions: int | None = None
+) -> RankScan:
     """Read a file once and check what concerns it alone.
 
     Args:
+        dimensions: of the network that the set is for, None if unknown.
         known_attributes: the attributes of nodes that do not communicate are as etplus encodes them, and are not looked
             at, which takes half of the time.
 
@@ -118,7 +130,7 @@ def scan(file: RankFile, findings: PreflightFindings, *, known_attributes: bool 
     Raises:
         TraceFormatError: the file cannot be opened or is not a Chakra trace.
     """
-    columns = _read(file, findings, known_attributes)
+    columns = _read(file, findings, NodeColumns(dimensions=dimensions), known_attributes)
     ids, graph = _graph(columns, file.rank, findings)
     order = issue_order(graph.count, graph.source, graph.target)
     if len(order) < graph.count:
@@ -133,8 +145,8 @@ def scan(file: RankFile, findings: PreflightFindings, *, known_attributes: bool 
     return RankScan(file, len(columns.ids), graph, comm, columns.flaw)
 
 
-def _read(file: RankFile, findings: PreflightFindings, known_attributes: bool) -> NodeColumns:
-    columns, rank = NodeColumns(), file.rank
+def _read(file: RankFile, findings: PreflightFindings, columns: NodeColumns, known_attributes: bool) -> NodeColumns:
+    rank = file.rank
     if _is_gzip(file.path):
         findings.add("gzip", rank, (), "{}: decompress it", file.path.name)
     if file.path.is_file() and not file.path.stat().st_size:
@@ -150,6 +162,8 @@ def _read(file: RankFile, findings: PreflightFindings, known_attributes: bool) -
     except TraceFormatError as error:
         findings.add("damaged", rank, (), "{}", error)
         columns.flaw = "is damaged"
+    if columns.micros > _MOST_MICROS:
+        findings.add("overflow", rank, (), "its nodes take {:,} µs together", columns.micros)
     if not columns.ids and not columns.flaw:
         findings.add("no-nodes", rank, (), "{} has metadata only", file.path.name)
         columns.flaw = "has no nodes"
@@ -177,7 +191,7 @@ def _take(node: Node, columns: NodeColumns, rank: int, findings: PreflightFindin
                 findings.add("duplicate-dependency", rank, (number,), "in {} of node {}", name, number)
     values = {} if known_attributes and kind not in _NEEDED else _attributes(node, rank, findings)
     if kind in _NEEDED:
-        row = _comm_row(number, kind, values, rank, findings)
+        row = _comm_row(number, kind, values, rank, findings, columns.dimensions)
         if row:
             columns.comm_at.append(len(columns.ids))
             columns.comm.extend(row)
@@ -187,9 +201,10 @@ def _take(node: Node, columns: NodeColumns, rank: int, findings: PreflightFindin
         if values.get("is_cpu_op"):
             findings.add("host-node", rank, (number,), "node {} is a CPU operator", number)
     elif kind in (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE):
-        findings.add("host-node", rank, (number,), "node {} is a memory node", number)
+        findings.add("memory-node", rank, (number,), "node {} is of type {}", number, _type_name(kind))
     else:
         findings.add("unsupported-node", rank, (number,), "node {} is of type {}", number, _type_name(kind))
+    columns.micros += node.duration_micros
     columns.ids.append(number)
     columns.degrees.append(degree)
 
@@ -206,6 +221,8 @@ def _attributes(node: Node, rank: int, findings: PreflightFindings) -> dict[str,
         member = MEMBERS.get(name)
         if member is None:
             continue
+        if name in values:
+            findings.add("duplicate-attribute", rank, (node.id,), "{} of node {}", name, node.id)
         actual = attribute.WhichOneof("value")
         if actual == member:
             values[name] = getattr(attribute, member)
@@ -217,7 +234,7 @@ def _attributes(node: Node, rank: int, findings: PreflightFindings) -> dict[str,
 
 
 def _comm_row(
-    number: int, kind: int, values: dict[str, Any], rank: int, findings: PreflightFindings
+    number: int, kind: int, values: dict[str, Any], rank: int, findings: PreflightFindings, dimensions: int | None
 ) -> tuple[int, ...] | None:
     """A row of `CommTable` from ``type`` on; None if an attribute of it is missing or wrong."""
     absent = [name for name in _NEEDED[kind] if name not in values]
@@ -230,12 +247,17 @@ def _comm_row(
     if absent or wrong or any(values[name] is None for name in _NEEDED[kind]) or values.get("pg_name", "") is None:
         return None
     size = values["comm_size"]
+    if size > _MOST_BYTES:
+        findings.add("overflow", rank, (number,), "node {} communicates {:,} bytes", number, size)
     if kind == NodeType.COMM_COLL_NODE:
         op = values["comm_type"]
         if "pg_name" not in values:
             findings.add("no-group", rank, (number,), "node {} has no pg_name", number)
-        _check_simulated(number, op, size, values.get("involved_dim"), rank, findings)
-        return kind, op, size, int(values.get("pg_name") or 0), -1, 0
+        group, chosen = int(values.get("pg_name") or 0), values.get("involved_dim")
+        if chosen is not None and not any(chosen.values[: None if group else dimensions]):
+            findings.add("no-dimension", rank, (number,), "node {}: no value of involved_dim is true", number)
+        _check_simulated(number, op, size, rank, findings)
+        return kind, op, size, group, -1, 0
     if size == 0:
         findings.add("empty-message", rank, (number,), "node {} ({}) is of 0 bytes", number, _type_name(kind))
     peer = values["comm_dst" if kind == NodeType.COMM_SEND_NODE else "comm_src"]
@@ -261,21 +283,19 @@ def _wrong_values(kind: int, values: dict[str, Any], rank: int) -> list[tuple[st
     own, other = ("comm_src", "comm_dst") if kind == NodeType.COMM_SEND_NODE else ("comm_dst", "comm_src")
     if rank != UNKNOWN_RANK and (values.get(own) if values.get(own) is not None else rank) != rank:
         wrong.append((own, f"but the node is on rank {rank}"))
+    if (values.get("comm_tag") or 0) < 0:
+        wrong.append(("comm_tag", "but tags count from 0"))
     if (values.get(other) or 0) < 0:
         wrong.append((other, "but ranks count from 0"))
     return wrong
 
 
-def _check_simulated(
-    number: int, op: int, size: int, dimensions: BoolList | None, rank: int, findings: PreflightFindings
-) -> None:
+def _check_simulated(number: int, op: int, size: int, rank: int, findings: PreflightFindings) -> None:
     name = CollectiveCommType.Name(op)
     if op == CollectiveCommType.BROADCAST:
         findings.add("replayed-collective", rank, (number,), "node {} is a {}", number, name)
     elif op not in SIMULATED_COLLECTIVES:
         findings.add("unsupported-collective", rank, (number,), "node {} is a {}", number, name)
-    if dimensions is not None and not any(dimensions.values):
-        findings.add("no-dimension", rank, (number,), "node {}: no value of involved_dim is true", number)
     if op == CollectiveCommType.ALL_GATHER and size < _MIN_ALL_GATHER_BYTES:
         findings.add("small-all-gather", rank, (number,), "node {} gathers {} bytes", number, size)
 

@@ -7,6 +7,7 @@ states is marked as inferred. The replay takes these edges as they are and infer
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -44,6 +45,10 @@ _RECORDS = 16
 returned. (The first to ask whether an event is reached are DDP's timers, for the one that it recorded last:
 torch/csrc/distributed/c10d/reducer_cuda.cpp, `CudaTimer::measureDifference`.)"""
 _NOTHING = np.zeros(0, np.int64)
+
+_RATE_LIMITER = "FullyShardedDataParallel.rate_limiter"
+"""FSDP1 waits in it before an all-gather, for the older of the last two events that it recorded when it freed
+parameters (torch/distributed/fsdp: `_unshard` and `_reshard` of _runtime_utils.py, `_FreeEventQueue`)."""
 
 
 class Waits(NamedTuple):
@@ -128,6 +133,11 @@ class _Finder:
         records = np.flatnonzero(named(events.names, events.name[linked.runtime_row], EVENT_RECORD))
         self.records = records[np.argsort(self.runtime_ts[records], kind="stable")]
         self.record_ts = self.runtime_ts[self.records]
+        marks = events.rows("user_annotation")
+        marks = marks[named(events.names, events.name[marks], re.compile(re.escape(_RATE_LIMITER)))]
+        marks = marks[np.argsort(events.ts[marks], kind="stable")]
+        self.limiters = _ByThread.of(events.thread[marks], events.end[marks], events.ts[marks])
+        self.communicating: set[int] = set()
         self.event: list[tuple[int, int]] = []
         self.stated: set[tuple[int, int]] = set()
         self.carried: dict[tuple[int, int], tuple[list[int], list[dict[int, int]]]] = {}
@@ -223,6 +233,7 @@ class _Finder:
         """Synchronising calls and stream waits of which no record says what they wait for."""
         events, rows = self.linked.kineto.events, self.linked.runtime_row
         names = events.name[rows]
+        self.communicating = set(kernels)
         whole = named(events.names, names, DEVICE_SYNCHRONIZE)
         of_event = named(events.names, names, EVENT_SYNCHRONIZE)
         for call in np.flatnonzero(named(events.names, names, SYNCHRONIZE)).tolist():
@@ -317,11 +328,23 @@ class _Finder:
             self._wait_for(call, self._submitted(thread, until), inferred=True)
             return
         last = int(np.searchsorted(self.record_ts, until))
-        for record in self.records[max(last - _RECORDS, 0) : last][::-1].tolist():
+        records = self.records[max(last - _RECORDS, 0) : last][::-1].tolist()
+        limited = self.limiters.first(thread, until)
+        if limited is not None and limited <= until:
+            records = [record for record in records if self._frees(record)][1:]
+        for record in records:
             found = self._submitted(int(self.runtime_thread[record]), self._ts(record))
             if found and all(self.end[i] <= self.runtime_end[call] + self.tolerance for i in found):
                 self._wait_for(call, found, inferred=True)
                 return
+
+    def _frees(self, record: int) -> bool:
+        """Whether an event is recorded behind computation for the host alone: no stream is made to wait for it next."""
+        events, thread = self.linked.kineto.events, int(self.runtime_thread[record])
+        following = self.runtime_of.first(thread, int(self.runtime_end[record]))
+        name = "" if following is None else events.names[events.name[self.linked.runtime_row[following]]]
+        found = self._submitted(thread, self._ts(record))
+        return not STREAM_WAIT.search(name) and bool(found) and found[0] not in self.communicating
 
     def _submitted(self, thread: int, ts: int) -> list[int]:
         """The last GPU event before a time on the stream to which a thread has just submitted work."""

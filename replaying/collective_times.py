@@ -29,11 +29,23 @@ passes nothing on before it has all (broadcast.cc), so that with d = log₂N the
 first child's for (d − 1) · S/B, …; all-to-all sends to all at once (alltoall.cc); a barrier takes log₂N steps
 (barrier.cc). It knows no levels: each step of a ring takes what its slowest link does.
 
-NCCL (src/graph/tuning.cc): an all-reduce on a ring or a tree, each by one of three protocols, the fastest for the size.
-LL sends a flag with each 4 bytes, half of the bandwidth; LL128 120 of 128 bytes; their steps take 2.7 and 4.0 where
-those of Simple take 14 µs (`hwLat`, ring over a network), those of a tree 5.0, 8.5 and 14; on NVLink 0.6, 1.9 and 3.4
-on a ring. A ring passes through all ranks of a node before it leaves it (`nInterSteps`), and there is one a NIC: the
-links of all ranks of a node carry what leaves it. A tree is a chain within the node.
+NCCL 2.28.3 (src/graph/tuning.cc, `ncclTopoTuneModel` and `ncclTopoGetAlgoTime`): by one of three protocols, the fastest
+for the size, on a ring, an all-reduce also on a tree. L is that of a step by LL, the protocol of the least latency,
+which the file takes for 5.0 µs between nodes and 0.6 µs on NVLink; steps by LL, LL128 and Simple there (`hwLatencies`):
+
+| µs | tree | ring |
+|---|---|---|
+| between nodes | 5.0, 8.5, 14 | 2.7, 4.0, 14; with one rank a node as on a tree |
+| on NVLink, in a node | 0.6, 1.25, 4.0 | 0.6, 1.9, 3.4; at least 1, 1, 3 where the ring leaves the node |
+
+Each collective begins with 6.6, 14 and 8.4 µs of its own (`baseLatencies`; on a tree 6.8, 14, 8.4). A ring has 0.5,
+0.92 and 1 of the bandwidth, a tree 0.92 of it, by LL a 3.8th, by LL128 7/9 in a node and 120/128 between nodes; LL has
+at most `llMaxBws` (of Hopper and Intel). A tree of middle sizes has less (`treeCorrectionFactor`), and Simple's steps
+of a ring between nodes take 1.4 times as long ("plateau effect"). A ring passes through all ranks of a node before it
+leaves it (`nInterSteps`), and there is one a NIC: the links of all ranks of a node carry what leaves it. A tree is a
+chain within the node and log2 of the nodes, rounded down, deep (`log2i`). Broadcast and reduce take all steps of a
+chain, for which the file counts one. Not in it: NVLS, CollNet and PAT, limits of channels. The first level of a
+network of levels is a node.
 """
 
 from __future__ import annotations
@@ -55,11 +67,45 @@ _TWO_PHASES = frozenset({Type.ALL_REDUCE, Type.BARRIER})
 _ON_TREES = _CHAINS | _TWO_PHASES
 _UNDIVIDED = _CHAINS | {Type.ALL_TO_ALL}
 """Kinds of which each level carries all of the data."""
-_SHARES = (0.5, 120 / 128, 1.0)
-"""Of NCCL's LL, LL128 and Simple: of the bandwidth."""
-_RING_STEPS, _TREE_STEPS = (2.7 / 14, 4 / 14, 1.0), (5 / 14, 8.5 / 14, 1.0)
-_INSIDE_STEPS = (0.6 / 3.4, 1.9 / 3.4, 1.0)
-"""Of the latency of a step: on a ring, on a tree, and within a node."""
+
+
+class _Protocol(NamedTuple):
+    """One of NCCL's protocols; see the module's docstring.
+
+    Attributes:
+        base_ns: of a collective on a ring, and on a tree.
+        between, inside: what a step takes over L on a ring and on a tree, between nodes and in one.
+        least_ns: of a ring's step in a node, if the ring leaves it.
+        share: of the bandwidth, on a ring.
+        on_tree: of the tree's, in a node and between nodes.
+        tree_tenths: of it, for 64 bytes and each doubling of them; all of it beyond.
+    """
+
+    base_ns: tuple[float, float]
+    between: tuple[float, float]
+    inside: tuple[float, float]
+    least_ns: float
+    share: float
+    on_tree: tuple[float, float]
+    tree_tenths: tuple[int, ...]
+
+
+_LL = _Protocol(
+    (6600, 6800), (2.7 / 5, 1), (1, 1), 1000, 0.5, (1 / 3.8, 1 / 3.8),
+    (10, 10, 10, 10, 9, 8, 7, 7, 7, 7, 6, 5, 4, 4, 5, 6, 7, 8, 9),
+)  # fmt: skip
+_LL128 = _Protocol(
+    (14000, 14000), (4 / 5, 8.5 / 5), (1.9 / 0.6, 1.25 / 0.6), 1000, 0.92, (7 / 9, 120 / 128),
+    (10, 10, 10, 10, 10, 9, 8, 8, 8, 7, 6, 6, 6, 6, 6, 6, 8, 9, 9, 9, 9),
+)  # fmt: skip
+_SIMPLE = _Protocol(
+    (8400, 8400), (14 / 5, 14 / 5), (3.4 / 0.6, 4 / 0.6), 3000, 1.0, (1.0, 1.0),
+    (9, 9, 9, 9, 9, 9, 9, 8, 7, 6, 6, 5, 5, 5, 5, 6, 7, 8, 7, 7, 8, 9, 9),
+)  # fmt: skip
+_TREE_SHARE, _PLATEAU = 0.92, 1.4
+_LL_BANDWIDTH = {1: 141.0, 2: 39.0}
+_LL_BANDWIDTH_OF_MORE = 20.4
+"""GB/s of LL at most, by number of nodes."""
 
 
 class LevelSpan(NamedTuple):
@@ -69,12 +115,16 @@ class LevelSpan(NamedTuple):
         ranks: how many of its ranks (on outer levels: units of the level below) are neighbours there.
         bandwidth: bytes a ns of a rank in one direction. latency_ns: of a step.
         algorithm: of its phase.
+        in_node: whether it is the inside of a node; only NCCL's protocols ask.
+        hops: on the topology of a ring the links that a step passes; 0 on others.
     """
 
     ranks: int
     bandwidth: float
     latency_ns: float
     algorithm: Algorithm = "ring"
+    in_node: bool = False
+    hops: int = 0
 
 
 def collective_ns(kind: int, size: int, spans: Sequence[LevelSpan], library: Library | None = None) -> float:
@@ -95,6 +145,7 @@ def collective_ns(kind: int, size: int, spans: Sequence[LevelSpan], library: Lib
     """
     if not spans:
         return 0.0
+    spans = [of._replace(latency_ns=of.latency_ns * max(of.hops, 1)) for of in spans]
     ranks = prod(of.ranks for of in spans)
     whole: float = 0 if kind == Type.BARRIER else size * ranks if kind in SHARDS else size
     if library == "gloo":
@@ -112,7 +163,7 @@ def collective_ns(kind: int, size: int, spans: Sequence[LevelSpan], library: Lib
 
 def _phase_ns(kind: int, whole: float, of: LevelSpan) -> float:
     """What a collective of one level takes."""
-    ranks, bandwidth, latency_ns, algorithm = of
+    ranks, bandwidth, latency_ns, algorithm, *_ = of
     if algorithm == "tree" and kind in _ON_TREES:
         return (whole / bandwidth + _depth(ranks) * latency_ns) * (2 if kind in _TWO_PHASES else 1)
     if kind == Type.ALL_TO_ALL and algorithm != "direct":
@@ -137,35 +188,54 @@ def _gloo_ns(kind: int, whole: float, ranks: int, bandwidth: float, latency_ns: 
 
 
 def _nccl_ns(kind: int, whole: float, spans: Sequence[LevelSpan]) -> float:
-    outer, inner = spans[-1], spans[:-1]
     ranks, together = prod(of.ranks for of in spans), 1
     bandwidth = spans[0].bandwidth
     for below, of in pairwise(spans):
         together *= below.ranks
         bandwidth = min(bandwidth, of.bandwidth * together)
-    passed = whole * (ranks - 1) / ranks / bandwidth
     if kind == Type.ALL_TO_ALL:  # messages to all others at once, most of which leave the node
-        units = prod(of.ranks for of in inner)
+        outer, passed = spans[-1], whole * (ranks - 1) / ranks / bandwidth
+        units = prod(of.ranks for of in spans[:-1])
         return max(whole * (ranks - units) / ranks / outer.bandwidth, passed) + outer.latency_ns
-    if kind in _CHAINS:
-        passed = whole / bandwidth
-    phases = 2 if kind in _TWO_PHASES else 1
-    outer_steps = outer.ranks - 1
-    inner_ns = sum(
-        (prod(of.ranks for of in spans[at:]) - prod(of.ranks for of in spans[at + 1 :])) * of.latency_ns
-        for at, of in enumerate(inner)
-    )
-    times = [
-        phases * (passed / share + outer_steps * step * outer.latency_ns + inside * inner_ns)
-        for share, step, inside in zip(_SHARES, _RING_STEPS, _INSIDE_STEPS, strict=True)
-    ]
+    times = [_nccl_ring_ns(kind, whole, spans, bandwidth, of) for of in (_LL, _LL128, _SIMPLE)]
     if kind in _TWO_PHASES:
-        chain_ns = sum((of.ranks - 1) * of.latency_ns for of in inner)
-        times += [
-            2 * (whole / bandwidth / share + _depth(outer.ranks) * step * outer.latency_ns + inside * chain_ns)
-            for share, step, inside in zip(_SHARES, _TREE_STEPS, _INSIDE_STEPS, strict=True)
-        ]
+        times += [_nccl_tree_ns(whole, spans, bandwidth, of) for of in (_LL, _LL128, _SIMPLE)]
     return min(times)
+
+
+def _nccl_ring_ns(kind: int, whole: float, spans: Sequence[LevelSpan], bandwidth: float, by: _Protocol) -> float:
+    ranks, nodes = prod(of.ranks for of in spans), prod(of.ranks for of in spans if not of.in_node)
+    plateau = _PLATEAU if by is _SIMPLE and kind == Type.ALL_REDUCE else 1
+    steps_ns, rest = 0.0, ranks
+    for of in spans:
+        above = rest // of.ranks
+        step_ns = by.inside[0] * of.latency_ns
+        if not of.in_node:
+            step_ns = by.between[nodes == ranks] * of.latency_ns * plateau
+        elif nodes > 1:
+            step_ns = max(step_ns, by.least_ns) * plateau
+        steps_ns, rest = steps_ns + (rest - above) * step_ns, above
+    passed = whole if kind in _CHAINS else whole * (ranks - 1) / ranks
+    once = passed / _nccl_speed(bandwidth * by.share, by, nodes) + steps_ns
+    return by.base_ns[0] + once * (2 if kind in _TWO_PHASES else 1)
+
+
+def _nccl_tree_ns(whole: float, spans: Sequence[LevelSpan], bandwidth: float, by: _Protocol) -> float:
+    nodes = prod(of.ranks for of in spans if not of.in_node)
+    doublings = (int(whole) // 64).bit_length() - 1
+    tenths = by.tree_tenths[doublings] if 0 <= doublings < len(by.tree_tenths) else 10
+    speed = _nccl_speed(bandwidth * _TREE_SHARE * by.on_tree[nodes > 1], by, nodes) * tenths / 10
+    steps_ns = sum(
+        by.inside[1] * of.latency_ns * (of.ranks - 1)
+        if of.in_node
+        else by.between[1] * of.latency_ns * (of.ranks.bit_length() - 1)
+        for of in spans
+    )
+    return by.base_ns[1] + 2 * (whole / speed + steps_ns)
+
+
+def _nccl_speed(speed: float, by: _Protocol, nodes: int) -> float:
+    return min(speed, _LL_BANDWIDTH.get(nodes, _LL_BANDWIDTH_OF_MORE)) if by is _LL else speed
 
 
 def _depth(ranks: int) -> int:

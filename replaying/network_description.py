@@ -7,9 +7,10 @@ Every command that puts communications on a network takes this description, as a
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal, TypeVar, get_args
 
 import numpy as np
@@ -47,6 +48,9 @@ class Efficiency:
     high: float
 
 
+Topology = Literal["full", "ring"]
+
+
 @dataclass(frozen=True)
 class NetworkLevel:
     """Links within units of consecutive ranks, such as NVLink inside nodes.
@@ -56,6 +60,8 @@ class NetworkLevel:
         bandwidth, latency_ns: as in `Network`, of its links.
         algorithm: how collectives run there; None for the network's.
         name: for messages, such as "node".
+        topology: a link between each two, or on a "ring" to two neighbours: there a message takes the latency of each
+            link on its way, whose bandwidth others on the same way do not lessen, and collectives run on rings.
     """
 
     ranks: int
@@ -63,6 +69,7 @@ class NetworkLevel:
     latency_ns: float = 0.0
     algorithm: Algorithm | None = None
     name: str = ""
+    topology: Topology = "full"
 
 
 @dataclass(frozen=True)
@@ -151,13 +158,13 @@ class Network:
         if own is not self:
             return own.transfer_ns(kind, size, ranks, at)
         if kind in (SEND, RECV):
-            link = self.link(*ranks) if self.levels and not isinstance(ranks, int) else self
-            found = size / link.bandwidth + link.latency_ns
+            bandwidth, latency_ns = self._link(() if isinstance(ranks, int) else ranks)
+            found = size / bandwidth + latency_ns
         else:
             rule = self.algorithm_of(kind, size)
             spans = self.spans(ranks)
             if rule is not None:
-                spans = [span._replace(algorithm=rule) for span in spans]
+                spans = [span if span.hops else span._replace(algorithm=rule) for span in spans]
             found = collective_ns(kind, size, spans, self.library if rule is None else None)
         of = self.efficiency_of(SEND if kind == RECV else kind, size)
         return round(found * (1 if of is None else getattr(of, at)))
@@ -168,20 +175,31 @@ class Network:
         if not self.levels:
             count = ranks if isinstance(ranks, int) else len(ranks)
             return [LevelSpan(count, self.bandwidth, self.latency_ns, self.algorithm)] if count > 1 else []
-        found = []
+        found, below = list[LevelSpan](), 1
         units = list(range(ranks)) if isinstance(ranks, int) else sorted(set(ranks))
-        for of in (*self.levels, None):
-            within = Counter(0 if of is None else unit // of.ranks for unit in units)
-            most = max(within.values(), default=0)
-            link = self if of is None else of
+        for at, of in enumerate((*self.levels, None)):
+            within = defaultdict[int, list[int]](list)
+            for unit in units:
+                within[0 if of is None else unit // of.ranks].append(unit // below)
+            most = max(map(len, within.values()), default=0)
+            link, on_ring = of or self, of is not None and of.topology == "ring"
             if most > 1:
-                found.append(LevelSpan(most, link.bandwidth, link.latency_ns, link.algorithm or self.algorithm))
-            units = [] if of is None else [unit * of.ranks for unit in within]
+                hops = max(_hops(of.ranks // below, places) for places in within.values()) if of and on_ring else 0
+                algorithm = "ring" if on_ring else link.algorithm or self.algorithm
+                found.append(LevelSpan(most, link.bandwidth, link.latency_ns, algorithm, at == 0, hops))
+            if of is not None:
+                units, below = [unit * of.ranks for unit in within], of.ranks
         return found
 
-    def link(self, source: int, target: int) -> NetworkLevel | Network:
-        """What carries a message between two ranks: the smallest level with both of them in one unit."""
-        return next((of for of in self.levels if source // of.ranks == target // of.ranks), self)
+    def _link(self, ranks: Sequence[int]) -> tuple[float, float]:
+        """Bandwidth and latency of messages between two ranks: of the smallest level with both of them in one unit."""
+        below = 1
+        for of in self.levels:
+            if len({rank // of.ranks for rank in ranks}) == 1:
+                hops = _hops(of.ranks // below, [rank // below for rank in ranks]) if of.topology == "ring" else 1
+                return of.bandwidth, of.latency_ns * hops
+            below = of.ranks
+        return self.bandwidth, self.latency_ns
 
     def of_group(self, names: Collection[str], ranks: int | Sequence[int]) -> Network:
         """The network of a process group."""
@@ -225,7 +243,9 @@ class Network:
         parts = [f"bandwidth={self.bandwidth:g}GB/s, latency={self.latency_ns / 1000:g}us, {how}"]
         parts += [
             f"{of.name or 'inside'} of {of.ranks:,} ranks: bandwidth={of.bandwidth:g}GB/s, "
-            f"latency={of.latency_ns / 1000:g}us" + (f", algorithm={of.algorithm}" if of.algorithm else "")
+            f"latency={of.latency_ns / 1000:g}us"
+            + (f", algorithm={of.algorithm}" if of.algorithm else "")
+            + (", topology=ring" if of.topology == "ring" else "")
             for of in self.levels
         ]
         parts += [
@@ -237,6 +257,11 @@ class Network:
         if self.at_once is not None:
             parts.append(f"{self.at_once} at once")
         return "; ".join(parts)
+
+
+def _hops(around: int, places: Sequence[int]) -> int:
+    """How many links of a ring with so many units are between neighbours of some places on it, at most; 1 or more."""
+    return max(1, *(min(abs(b - a), around - abs(b - a)) for a, b in pairwise([*places, places[0]])))
 
 
 _Classed = TypeVar("_Classed", Efficiency, AlgorithmRule)

@@ -19,7 +19,7 @@ from ..schemas.text.files import Source, load, open_output, read_struct
 from ..trace.conventions import MAX_RANKS
 from ..trace.errors import UNREADABLE, TraceFormatError, UsageError
 from .collective_times import Algorithm, Library
-from .network_description import AlgorithmRule, Efficiency, GroupNetwork, Network, NetworkLevel
+from .network_description import AlgorithmRule, Efficiency, GroupNetwork, Network, NetworkLevel, Topology
 
 _FORMAT: Final = "etplus-network"
 _LEAST_BYTES = 256 << 10
@@ -76,6 +76,7 @@ class DescribedLevel(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     latency_ns: Latency = 0.0
     algorithm: Algorithm | None = None
     name: Annotated[str, Meta(max_length=64)] = ""
+    topology: Topology = "full"
 
 
 class _DescribedLinks(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -191,11 +192,17 @@ def _links_of(of: _DescribedLinks, file: str, place: str) -> Network:
     for at, level in enumerate(of.levels):
         if level.ranks % below or level.ranks == below:
             raise _invalid(file, f"`ranks` has to be a multiple of the {below:,} below - at `{place}.levels[{at}]`")
+        if level.topology == "ring" and level.algorithm not in (None, "ring"):
+            raise _invalid(file, f"collectives run on rings on that `topology` - at `{place}.levels[{at}].algorithm`")
         below = level.ranks
+    levels = (
+        NetworkLevel(one.ranks, one.bandwidth, one.latency_ns, one.algorithm, one.name, one.topology)
+        for one in of.levels
+    )
     return Network(
         of.bandwidth, of.latency_ns, of.algorithm or "ring", of.library,
         tuple(Efficiency(_KINDS[one.kind], one.over_bytes, one.times, one.low, one.high) for one in of.kinds),
-        tuple(NetworkLevel(one.ranks, one.bandwidth, one.latency_ns, one.algorithm, one.name) for one in of.levels),
+        tuple(levels),
         tuple(AlgorithmRule(_KINDS[one.kind], one.over_bytes, one.algorithm) for one in of.algorithms),
     )  # fmt: skip
 
@@ -217,7 +224,8 @@ def _plain_links(network: Network) -> dict[str, Any]:
         "bandwidth": network.bandwidth, "latency_ns": network.latency_ns, "library": network.library,
         "algorithm": None if network.library is not None else network.algorithm,
         "levels": tuple(
-            DescribedLevel(of.ranks, of.bandwidth, of.latency_ns, of.algorithm, of.name) for of in network.levels
+            DescribedLevel(of.ranks, of.bandwidth, of.latency_ns, of.algorithm, of.name, of.topology)
+            for of in network.levels
         ),
         "algorithms": tuple(DescribedRule(_NAMES[of.kind], of.algorithm, of.over_bytes) for of in network.algorithms),
         "kinds": tuple(

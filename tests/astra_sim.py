@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from support import SHARED
 
-__all__ = ["RankRun", "SetRun", "formula_alone", "peak_memory", "run_astra", "run_config"]
+__all__ = ["RankRun", "SetRun", "config_runs", "formula_alone", "peak_memory", "run_astra", "run_config"]
 
 RUNNER = SHARED / "tools" / "astra-sim" / "run_astra.sh"
 _ROW = re.compile(r"^\d+\t(\d+)\t(\d+)\t(\d+)\t(\S+)\t(\S+)\t(\S+)$", re.MULTILINE)
@@ -109,11 +109,25 @@ def peak_memory(prefix: Path, ranks: int, folder: Path) -> tuple[list[float], li
 
 def run_config(prefix: Path) -> list[int]:
     """Run a set by the script that `convert` writes beside it; the last end of each rank, ns."""
+    run, rows = _by_script(prefix)
+    assert run.returncode == 0 and rows and all(nodes == done for nodes, done, _ in rows), run.stderr
+    return [last for *_, last in rows]
+
+
+def config_runs(prefix: Path, ranks: int) -> bool:
+    """Whether that script runs so many ranks to their last nodes."""
+    if not os.access(RUNNER, os.X_OK):
+        pytest.skip(f"no {RUNNER}: ASTRA-sim is not at hand")
+    run, rows = _by_script(prefix)
+    return run.returncode == 0 and len(rows) == ranks and all(nodes == done for nodes, done, _ in rows)
+
+
+def _by_script(prefix: Path) -> tuple[subprocess.CompletedProcess[str], list[tuple[int, int, int]]]:
+    """The run, and of each rank its nodes, how many of these were done, and the last end, ns."""
     simulator = str(RUNNER.with_name("AstraSim_Analytical_Congestion_Unaware"))
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "ASTRA_SIM": simulator, "ASTRA_TL": f"{folder}/times.tsv"}
         script = f"{prefix}.run.sh"
-        run = subprocess.run(["sh", script], capture_output=True, check=True, text=True, env=environment, timeout=120)
-    rows = re.findall(r"^TLSUM (\d+) (\d+) (\d+) (\d+) (\d+)", run.stderr, re.MULTILINE)
-    assert rows and all(nodes == done for _, nodes, _, done, _ in rows), run.stderr
-    return [int(last) for *_, last in rows]
+        run = subprocess.run(["sh", script], capture_output=True, check=False, text=True, env=environment, timeout=120)
+    rows = re.findall(r"^TLSUM \d+ (\d+) \d+ (\d+) (\d+)", run.stderr, re.MULTILINE)
+    return run, [(int(nodes), int(done), int(last)) for nodes, done, last in rows]

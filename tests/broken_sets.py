@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from etplus.converters.astra_config import write_astra_config
+from etplus.converters.astra_links import astra_links
+from etplus.replaying.network import Network
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import attribute
 from etplus.schemas.chakra.stream import write_chakra
@@ -14,6 +17,7 @@ from etplus.schemas.chakra.stream import write_chakra
 __all__ = [
     "GROUPS",
     "HARD",
+    "NETWORK_FLAWS",
     "SIMULATOR_ONLY",
     "Ranks",
     "clean",
@@ -51,6 +55,7 @@ __all__ = [
     "receive",
     "self_dependency",
     "send",
+    "spoil_network",
     "swapped_order",
     "to_itself",
     "uneven",
@@ -58,6 +63,7 @@ __all__ = [
     "with_value",
     "without",
     "write",
+    "write_with_network",
 ]
 
 Ranks = list[list[pb.Node]]
@@ -207,6 +213,18 @@ def crossed_groups(ranks: Ranks) -> None:
     ranks[1] += [coll(7, 6, group="0"), comp(8, 7), coll(9, 8)]
 
 
+def twice(at: int, name: str, value: object) -> Callable[[Ranks], None]:
+    return lambda ranks: ranks[0][at].attr.append(attribute(name, value))
+
+
+def with_size(size: int) -> Callable[[Ranks], None]:
+    return lambda ranks: [edited(nodes[1], "comm_size", int64_val=size) for nodes in ranks]  # type: ignore[func-returns-value]
+
+
+def lasting(micros: int) -> Callable[[Ranks], None]:
+    return lambda ranks: [setattr(nodes[0], "duration_micros", micros) for nodes in ranks]  # type: ignore[func-returns-value]
+
+
 HARD = [
     (duplicate_id, "duplicate-id", "2 nodes have the id 1"),
     (dangling, "dangling-dependency", "node 6 depends on 77"),
@@ -242,6 +260,8 @@ HARD = [
     (with_value(2, "comm_src", int32_val=1), "attribute-value", "comm_src is 1, but the node is on rank 0"),
     (with_value(2, "comm_dst", int32_val=-1), "attribute-value", "comm_dst is -1"),
     (with_value(3, "comm_dst", int32_val=1), "attribute-value", "comm_dst is 1, but the node is on rank 0"),
+    (with_value(2, "comm_tag", int32_val=-1), "attribute-value", "comm_tag is -1, but tags count from 0"),
+    (twice(1, "comm_size", 1024), "duplicate-attribute", "comm_size of node 2"),
     (other_type, "collective", "collective 0: ALL_REDUCE of 1024 bytes on rank 0 (node 2), ALL_TO_ALL of 1024"),
     (other_size, "collective", "ALL_REDUCE of 2048 bytes on rank 1 (node 2)"),
     (
@@ -304,6 +324,8 @@ def out_of_turn(ranks: Ranks) -> None:
 
 
 SIMULATOR_ONLY = [
+    (with_size(2**60), "overflow", 2, "node 2 communicates 1,152,921,504,606,846,976 bytes"),
+    (lasting(2**50), "overflow", 2, "its nodes take 1,125,899,906,842,624 µs together"),
     (first_of_all, "first-collective", 1, "node 2 waits for nothing"),
     (out_of_turn, "free-order", 1, "group 1, collective 2 waits for the communication before it on rank 0, and not on"),
     (metadata_node, "unsupported-node", 1, "node 7 is of type METADATA_NODE"),
@@ -323,3 +345,30 @@ SIMULATOR_ONLY = [
     (in_dimensions(), "no-dimension", 2, "node 2: no value of involved_dim is true"),
     (unknown_group, "group", 2, "group 2 of node 7 is not in the group file"),
 ]
+
+NETWORK_FLAWS = [
+    ("network.yml", "npus_count: [ 2 ]", "npus_count: [ 3 ]", "npus_count is 3, and the set has 2 ranks"),
+    ("network.yml", "npus_count: [ 2 ]", "npus_count: [ 1 ]", "npus_count is 1, and the set has 2 ranks"),
+    ("network.yml", "npus_count: [ 2 ]", "npus_count: [ 2, 2 ]", "are not lists of one length"),
+    ("network.yml", "latency: [ 5000 ]", "", "are not lists of one length"),
+    ("system.json", '"ring"', '"star"', "all-reduce-implementation is ['star']"),
+    ("system.json", '"ring"', '"ring", "ring"', "all-reduce-implementation has 2 algorithms for 1 dimensions"),
+    ("system.json", "{", "", "no JSON object"),
+    ("system.json", "{", "[" * 100_000, "no JSON object"),
+]
+"""Of a clean set's network files the file, a text, another one in its place, and what is found."""
+
+
+def write_with_network(folder: Path) -> Path:
+    """A clean set for ASTRA-sim, with its network files; its prefix."""
+    prefix, network = write(folder, clean(), GROUPS), Network(25.0, 5000.0)
+    write_astra_config(str(prefix), network, astra_links(network, 2), groups=True)
+    return prefix
+
+
+def spoil_network(prefix: Path, suffix: str, old: str, new: str) -> None:
+    """Put one text in another one's place."""
+    file = prefix.with_name(f"{prefix.name}.{suffix}")
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))

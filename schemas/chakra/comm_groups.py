@@ -34,6 +34,15 @@ def read_groups(path: str) -> dict[int, list[int]]:
     return {int(name): ranks for name, ranks in groups.items()}
 
 
+def read_group_names(prefix: str) -> list[str]:
+    """The names of the groups of a set, as its traces call them; none where their file is missing or another one."""
+    try:
+        blob = load(f"{prefix}{_NAMES_SUFFIX}", trace=False)
+        return list(msgspec.json.decode(blob.data, type=dict[str, str]).values())
+    except (TraceFormatError, msgspec.DecodeError):
+        return []
+
+
 def write_groups(prefix: str, groups: Groups, names: Mapping[int, str]) -> list[str]:
     """Write `<prefix>.comm_groups.json` and, if there are groups, their names to `<prefix>.comm_group_names.json`.
 

@@ -7,8 +7,23 @@ from pathlib import Path
 
 import broken_sets as broken
 import pytest
-from astra_sim import run_astra
-from broken_sets import GROUPS, HARD, SIMULATOR_ONLY, Ranks, clean, coll, comp, node, receive, send, write
+from astra_sim import config_runs, run_astra
+from broken_sets import (
+    GROUPS,
+    HARD,
+    NETWORK_FLAWS,
+    SIMULATOR_ONLY,
+    Ranks,
+    clean,
+    coll,
+    comp,
+    node,
+    receive,
+    send,
+    spoil_network,
+    write,
+    write_with_network,
+)  # fmt: skip
 from etplus.converters.preflight import check
 from etplus.schemas.chakra import et_def_pb2 as pb
 
@@ -19,6 +34,7 @@ STRICTER = {
     "duplicate-dependency": FEEDER,
     "attribute-type": FEEDER,
     "attribute-value": "a group '01', which other readers do not take for 1",
+    "duplicate-attribute": "ASTRA-sim takes the first value; others may take the last",
     "unsupported-node": "an INVALID node runs here; what waits for one starves in other versions",
     "small-all-gather": BY_RANKS,
     "uneven-collective": BY_RANKS,
@@ -130,3 +146,12 @@ def test_broken_files_do_what_check_says(spoil: Callable[[Path], None], tmp_path
     assert not check(prefix, profile="astra-sim").ok
     if spoil is not _truncated:  # the simulator takes a message that is cut off for what is left of it
         assert not run_astra(prefix, 2, timeout_s=20).complete
+
+
+@pytest.mark.parametrize(("suffix", "old", "new", "words"), NETWORK_FLAWS)
+def test_broken_network_files_do_what_check_says(suffix: str, old: str, new: str, words: str, tmp_path: Path) -> None:
+    """One dimension for fewer ranks than the set has runs, for these alone."""
+    prefix = write_with_network(tmp_path)
+    assert config_runs(prefix, 2)
+    spoil_network(prefix, suffix, old, new)
+    assert not config_runs(prefix, 2), words

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from astra_sim import run_astra
+from astra_sim import run_astra, run_config
 from etplus.converters.convert import convert
 from etplus.converters.preflight import check
 from etplus.linker import link
+from etplus.replaying.constants import fit_constants
+from etplus.replaying.graph_building import build_graph
+from etplus.replaying.graph_replay import replay
+from etplus.replaying.network import Network, on_network
+from etplus.replaying.network_description import NetworkLevel
+from etplus.replaying.network_file import network_dict
+from etplus.replaying.rank_coupling import join_ranks
 from etplus.resharding.job import Resharded, reshard
 from etplus.resharding.layout import Layout
 from etplus_files import DLRM, document_of
@@ -35,6 +44,29 @@ def test_another_layout_of_a_recorded_job(layout: str, tmp_path: Path) -> None:
     assert runs(tmp_path / "job")
 
 
+def test_one_network_gives_one_time_in_all_commands(tmp_path: Path) -> None:
+    """`reshard`, `replay` and `convert` with ASTRA-sim, on one network of two levels, and `check` finds nothing."""
+    [(et, kineto)] = shared_job("parallel/block.single1")
+    network = tmp_path / "network.json"
+    level = {"ranks": 2, "bandwidth": 20, "latency_ns": 1000}
+    network.write_text(json.dumps({"bandwidth": 1, "latency_ns": 20_000, "levels": [level]}))
+
+    def told(*words: str | Path) -> dict[str, Any]:
+        done = call(*words, "--network", network, "--json", tmp_path / "told.json")
+        assert done.returncode == 0, done.stderr
+        return dict(json.loads((tmp_path / "told.json").read_bytes()))
+
+    job, prefix = tmp_path / "job", tmp_path / "set"
+    derived = told("reshard", "--et-file", et, "--kineto-file", kineto, "--tp", "4", "-o", job)
+    replayed = told("replay", job)
+    converted = told("convert", job, "--to", "astra-sim", "-o", prefix)
+    checked = told("check", prefix, "--profile", "astra-sim")
+    assert derived["network"] == replayed["network"] == converted["network"]
+    assert checked["ok"] and not checked["counts"] and not checked["skipped"]
+    assert replayed["makespan_ns"]["predicted"] == pytest.approx(derived["step_ns"], rel=0.001)
+    assert max(run_config(prefix)) == pytest.approx(derived["step_ns"], rel=0.01)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "layout"),
@@ -57,6 +89,24 @@ def test_sets_of_16_and_64_ranks_take_as_long_as_predicted(source: str, layout: 
     assert ran.complete
     assert ran.makespan_ns == pytest.approx(job.step_ns, rel=0.03)
     assert ran.makespan_ns == pytest.approx(replayed_ns(traces, 25.0, 5.0), rel=0.03)
+
+
+@pytest.mark.slow
+def test_a_set_of_16_ranks_on_a_ring(tmp_path: Path) -> None:
+    """Groups of every fourth rank take four latencies a step; within 3% of `reshard` and `replay` on that network."""
+    ring = Network(25.0, levels=(NetworkLevel(16, 25.0, 5000.0, topology="ring"),))
+    (tmp_path / "ring.json").write_text(json.dumps(network_dict(ring)))
+    layout = Layout(tp=4, dp=4)
+    job = reshard([link(*pair) for pair in shared_job("parallel/block.single1")], layout, network=ring)
+    assert isinstance(job, Resharded)
+    traces = [job.trace(rank) for rank in range(layout.ranks)]
+    done = convert(traces, tmp_path / "job", to="astra-sim", network=str(tmp_path / "ring.json"))
+    assert done.network == network_dict(ring) and "[ Ring ]" in (tmp_path / "job.network.yml").read_text()
+    graphs = [build_graph(trace) for trace in traces]
+    priced = replay(on_network(join_ranks(graphs), ring), [fit_constants(graph) for graph in graphs])
+    simulated = max(run_config(tmp_path / "job"))
+    assert simulated == pytest.approx(job.step_ns, rel=0.03)
+    assert simulated == pytest.approx(priced.makespan_ns, rel=0.03)
 
 
 @pytest.mark.parametrize(("name", "ranks"), [("gpu-pairs/resnet103", 4), (DLRM[0], 8)])

@@ -23,6 +23,10 @@ NETWORKS = {
     "nodes": NODES,
     "three levels": Network(1.0, 50_000.0, levels=(NetworkLevel(2, 20.0, 500.0), NetworkLevel(4, 5.0, 3000.0))),
     "direct in nodes": Network(1.0, 50_000.0, levels=(NetworkLevel(4, 10.0, 1000.0, "direct"),)),
+    "ring": Network(1.0, levels=(NetworkLevel(8, 1.0, 50_000.0, topology="ring"),)),
+    "rings of rings": Network(
+        1.0, levels=(NetworkLevel(4, 10.0, 1000.0, topology="ring"), NetworkLevel(8, 1.0, 50_000.0, topology="ring"))
+    ),
     "direct": Network(1.0, 50_000.0, "direct"),
     "halving-doubling": Network(1.0, 50_000.0, "halving-doubling", levels=(NetworkLevel(4, 10.0, 1000.0, "ring"),)),
     "exchanges direct": Network(1.0, 50_000.0, algorithms=(AlgorithmRule(Type.ALL_TO_ALL, 0, "direct"),)),
@@ -36,14 +40,14 @@ def attribute(name: str, field: str, value: Any) -> pb.AttributeProto:
     return made
 
 
-def write_set(prefix: Path, ranks: int, kind: int, size: int, members: tuple[int, ...]) -> None:
-    """A set in which some ranks run one collective after a computation of no time."""
+def write_set(prefix: Path, ranks: int, kind: int, size: int, members: tuple[int, ...], *, group: bool) -> None:
+    """A set in which some ranks run one collective after a computation of no time, as a process group or not."""
     for rank in range(ranks):
         nodes = [pb.Node(id=1, name="begin", type=pb.COMP_NODE)]
         if rank in members:
             comm = pb.Node(id=2, name="communicate", type=pb.COMM_COLL_NODE, data_deps=[1])
             comm.attr.extend([attribute("comm_type", "int64_val", kind), attribute("comm_size", "int64_val", size)])
-            if len(members) < ranks:
+            if group:
                 comm.attr.append(attribute("pg_name", "string_val", "1"))
             nodes.append(comm)
         for node in nodes:
@@ -51,25 +55,30 @@ def write_set(prefix: Path, ranks: int, kind: int, size: int, members: tuple[int
         parts = [pb.GlobalMetadata(version="1"), *nodes]
         text = b"".join(_VarintBytes(part.ByteSize()) + part.SerializeToString() for part in parts)
         prefix.with_name(f"{prefix.name}.{rank}.et").write_bytes(text)
-    if len(members) < ranks:
+    if group:
         prefix.with_name(f"{prefix.name}.comm_groups.json").write_text(f'{{"1": {list(members)}}}')
 
 
-def simulated_ns(folder: Path, network: Network, ranks: int, kind: int, size: int, members: tuple[int, ...]) -> int:
+def simulated_ns(
+    folder: Path, network: Network, ranks: int, kind: int, size: int, members: tuple[int, ...], *, group: bool = True
+) -> int:
     if not os.access(RUNNER, os.X_OK):
         pytest.skip(f"no {RUNNER}: ASTRA-sim is not at hand")
     prefix = folder / "one"
-    write_set(prefix, ranks, kind, size, members)
-    write_astra_config(str(prefix), network, astra_links(network, ranks), groups=len(members) < ranks)
+    write_set(prefix, ranks, kind, size, members, group=group)
+    write_astra_config(str(prefix), network, astra_links(network, ranks), groups=group)
     return max(run_config(prefix))
 
 
 @pytest.mark.parametrize("kind", [Type.ALL_REDUCE, Type.ALL_GATHER, Type.REDUCE_SCATTER, Type.ALL_TO_ALL])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_collectives_of_all_ranks(name: str, kind: int, tmp_path: Path) -> None:
-    """As the network says, levels and all."""
+    """As the network says, levels and all, of no group and of a group of all ranks."""
     network = NETWORKS[name]
-    found = simulated_ns(tmp_path, network, 8, kind, SIZE, tuple(range(8)))
+    found, of_group = (
+        simulated_ns(tmp_path, network, 8, kind, SIZE, tuple(range(8)), group=group) for group in (False, True)
+    )
+    assert found == of_group
     links = astra_links(network, 8)
     assert found == pytest.approx(links.transfer_ns(kind, SIZE, range(8)), rel=1e-3)
     if name != "exchanges direct" or kind != Type.ALL_TO_ALL:
@@ -77,7 +86,7 @@ def test_collectives_of_all_ranks(name: str, kind: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("members", GROUPS)
-@pytest.mark.parametrize("name", ["nodes", "three levels", "direct in nodes"])
+@pytest.mark.parametrize("name", ["nodes", "three levels", "direct in nodes", "ring", "rings of rings"])
 def test_collectives_of_process_groups(name: str, members: tuple[int, ...], tmp_path: Path) -> None:
     """On a ring, in steps of the slowest link."""
     network = NETWORKS[name]

@@ -9,12 +9,16 @@ from pathlib import Path
 
 import pytest
 from astra_sim import RUNNER, run_astra
+from broken_sets import GROUPS, NETWORK_FLAWS, coll, comp, spoil_network, write, write_with_network
 from etplus.converters.astra_config import write_astra_config
 from etplus.converters.astra_links import astra_links
 from etplus.converters.convert import convert
+from etplus.converters.preflight import check
 from etplus.linker import link
 from etplus.replaying.network import Network
+from etplus.replaying.network_description import GroupNetwork, NetworkLevel
 from made_jobs import JOBS
+from support import ROOT, call
 
 
 @pytest.mark.parametrize(
@@ -23,6 +27,7 @@ from made_jobs import JOBS
         (Network(2.0, 500.0), "FullyConnected", 2.0, 500, "ring"),
         (Network(2.0, 500.0, "direct"), "FullyConnected", 2.0 / 3, 500, "direct"),
         (Network(2.0, 500.0, "halving-doubling"), "Switch", 2.0, 250, "ring"),
+        (Network(9.0, levels=(NetworkLevel(4, 2.0, 500.0, topology="ring"),)), "Ring", 2.0, 500, "ring"),
         (Network(2.0, 500.0, library="gloo"), "FullyConnected", 2.0, 500, "ring"),
     ],
 )
@@ -59,3 +64,57 @@ def test_the_run_line_runs_the_simulator(tmp_path: Path) -> None:
         int(word) for line in run.stdout.splitlines() if "finished" in line for word in line.split() if word.isdigit()
     ]
     assert max(cycles) == pytest.approx(run_astra(tmp_path / "job", 4, 2.5, 5000).makespan_ns, rel=1e-3)
+
+
+@pytest.mark.parametrize(("suffix", "old", "new", "words"), NETWORK_FLAWS)
+def test_flaws_of_the_files_are_errors(suffix: str, old: str, new: str, words: str, tmp_path: Path) -> None:
+    prefix = write_with_network(tmp_path)
+    assert check(prefix, profile="astra-sim").ok
+    spoil_network(prefix, suffix, old, new)
+    report = check(prefix, profile="astra-sim")
+    assert not report.ok and words in report.problems[0].text and set(report.counts) == {"network-files"}
+    assert check(prefix).ok
+
+
+def test_halving_and_doubling_needs_a_power_of_two(tmp_path: Path) -> None:
+    network = Network(1.0)
+    prefix = write(tmp_path, [[comp(1), coll(2, 1, group="")] for _ in range(3)], {})
+    write_astra_config(str(prefix), network, astra_links(network, 3), groups=False)
+    spoil_network(prefix, "system.json", '"ring"', '"halvingDoubling"')
+    report = check(prefix, profile="astra-sim")
+    assert [problem.kind for problem in report.problems if "no power of two" in problem.text] == ["network-files"] * 4
+
+
+def test_a_set_against_the_network_that_it_is_for(tmp_path: Path) -> None:
+    """What differs, what is not in the set, and what ASTRA-sim lacks are warnings."""
+    prefix = write_with_network(tmp_path)
+    same = check(prefix, profile="astra-sim", network=Network(25.0, 5000.0))
+    assert same.counts == {} and not same.skipped
+    groups = (GroupNetwork("tp", (), Network(1.0)), GroupNetwork("", (0, 1), Network(1.0)))
+    other = Network(25.0, 5000.0, "tree", levels=(NetworkLevel(3, 50.0),), groups=groups)
+    report = check(prefix, profile="astra-sim", network=other)
+    assert report.ok and report.counts == {"network-differs": 1, "network-group": 1, "network-inexact": 2}
+    assert [problem.text for problem in report.problems if problem.kind == "network-group"] == ["group tp"]
+    assert check(prefix, network=other).counts == {"network-group": 1}
+    for file in ("network.yml", "system.json"):
+        prefix.with_name(f"{prefix.name}.{file}").unlink()
+    assert check(prefix, network="bandwidth=25,latency=5us").skipped == ("no network and system files beside the set",)
+
+
+def test_parts_of_whole_bytes(tmp_path: Path) -> None:
+    ranks = [[comp(1), *(coll(at, at - 1, size=size) for at, size in ((2, 3), (3, 201), (4, 64)))] for _ in range(2)]
+    report = check(write(tmp_path, ranks, GROUPS), profile="astra-sim", network=Network(1.0))
+    found = [(problem.kind, problem.text) for problem in report.problems]
+    assert found == [("uneven-parts", "ALL_REDUCE of node 2: 3 bytes over 2 ranks")] * 2
+
+
+def test_check_network_in_a_shell(tmp_path: Path) -> None:
+    prefix = write_with_network(tmp_path)
+    words = ("check", prefix, "--profile", "astra-sim", "--network")
+    assert b"network-differs" in call(*words, "bandwidth=2").stdout
+    assert b"0 warnings" in call(*words, "bandwidth=25,latency=5us").stdout
+    wrong = call(*words, "bandwidth=fast")
+    assert wrong.returncode == 2 and b"give a bandwidth over 0" in wrong.stderr and wrong.stderr.count(b"\n") == 1
+    timeline = ROOT / "fixtures" / "demo" / "train_cpu.kineto.json.gz"
+    wrong = call("check", timeline, "--network", "bandwidth=1")
+    assert wrong.returncode == 2 and b"--network checks sets of Chakra traces" in wrong.stderr

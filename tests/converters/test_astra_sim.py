@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from astra_sim import RUNNER, config_runs
 from etplus.converters.astra_sim import SUBSTITUTES, for_simulator, write_astra_sim
 from etplus.converters.collectives import agree, survey
 from etplus.converters.convert import convert
@@ -221,22 +222,37 @@ def agreed(*documents: Trace) -> Any:
     return for_simulator(agree([survey(one, one.rank or 0) for one in documents]))
 
 
-def test_groups_get_numbers_that_all_ranks_share() -> None:
-    def one(rank: int, pair: list[int]) -> Trace:
-        groups = [
-            {"collective": "all_reduce", "pg_name": "mesh_tp", "pg_ranks": pair},
-            {"collective": "all_gather", "pg_name": "7", "pg_ranks": [0, 1, 2]},
-            {"collective": "all_reduce", "pg_name": "0", "pg_ranks": [0, 1, 2, 3]},
-            {"collective": "all_reduce", "pg_name": "mine", "pg_ranks": [rank]},
-        ]
-        return comm_rank(rank, *(group for group in groups if rank in group["pg_ranks"]))
+def rank_of_groups(rank: int, pair: list[int], three: list[int]) -> Trace:
+    groups = [
+        {"collective": "all_reduce", "pg_name": "mesh_tp", "pg_ranks": pair},
+        {"collective": "all_gather", "pg_name": "7", "pg_ranks": three},
+        {"collective": "all_reduce", "pg_name": "0", "pg_ranks": [0, 1, 2, 3]},
+        {"collective": "all_reduce", "pg_name": "mine", "pg_ranks": [rank]},
+    ]
+    return comm_rank(rank, *(group for group in groups if rank in group["pg_ranks"]))
 
-    agreement = agreed(one(0, [0, 1]), one(1, [0, 1]), one(2, [2, 3]), one(3, [2, 3]))
-    assert agreement.groups == {1: [0, 1], 2: [2, 3], 7: [0, 1, 2]}
+
+def test_groups_get_numbers_that_all_ranks_share() -> None:
+    agreement = agreed(*(rank_of_groups(rank, [0, 1] if rank < 2 else [2, 3], [0, 1, 2, 3]) for rank in range(4)))
+    assert agreement.groups == {1: [0, 1], 2: [2, 3]}
     assert {agreement.names[number] for number in (1, 2)} == {"mesh_tp"}
     numbers = {rank: [comm.group for comm in comms.found] for rank, comms in agreement.ranks.items()}
-    assert numbers == {0: [1, 7, 0], 1: [1, 7, 0], 2: [2, 7, 0], 3: [2, 0]}
+    assert numbers == {0: [1, 0, 0], 1: [1, 0, 0], 2: [2, 0, 0], 3: [2, 0, 0]}
     assert [sum(comms.counts.values()) for comms in agreement.ranks.values()] == [1, 1, 1, 1]
+
+
+def test_all_ranks_are_a_group_where_other_collectives_before_theirs_differ(tmp_path: Path) -> None:
+    """ASTRA-sim matches those of no group by how many of any group came before: rank 3 has one fewer."""
+    ranks = [rank_of_groups(rank, [0, 1] if rank < 2 else [2, 3], [0, 1, 2]) for rank in range(4)]
+    agreement = agreed(*ranks)
+    (number,) = (number for number, members in agreement.groups.items() if members == [0, 1, 2, 3])
+    assert agreement.groups == {1: [0, 1], 2: [2, 3], 7: [0, 1, 2], number: [0, 1, 2, 3]}
+    numbers = {rank: [comm.group for comm in comms.found] for rank, comms in agreement.ranks.items()}
+    assert numbers == {0: [1, 7, number], 1: [1, 7, number], 2: [2, 7, number], 3: [2, number]}
+    done = convert(ranks, tmp_path / "set", to="astra-sim", network="bandwidth=1,algorithm=direct")
+    assert any("all ranks are a process group in the set" in note for note in done.notes)
+    assert check(tmp_path / "set", profile="astra-sim").ok
+    assert not RUNNER.exists() or config_runs(tmp_path / "set", 4)
 
 
 def test_what_cannot_be_simulated_is_replaced_and_counted(tmp_path: Path) -> None:

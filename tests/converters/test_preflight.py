@@ -35,6 +35,7 @@ from broken_sets import (
     other_tag,
     peer_that_is_not,
     write,
+    write_with_network,
 )
 from etplus.cli import check as command
 from etplus.converters.preflight import check
@@ -179,12 +180,48 @@ def test_simulated_collectives_pass(tmp_path: Path, op: int) -> None:
 
 def test_host_nodes_are_of_interest_to_the_simulator_only(tmp_path: Path) -> None:
     ranks = clean()
-    ranks[0] += [node(7, pb.COMP_NODE, is_cpu_op=True), node(8, pb.MEM_LOAD_NODE), node(9, pb.MEM_STORE_NODE)]
+    ranks[0].append(node(7, pb.COMP_NODE, is_cpu_op=True))
     prefix = write(tmp_path, ranks, GROUPS)
     assert check(prefix).counts == {}
     report = check(prefix, profile="astra-sim")
     assert report.ok
-    assert report.counts == {"host-node": 3}
+    assert report.counts == {"host-node": 1}
+
+
+def test_memory_nodes_are_errors_for_the_simulator(tmp_path: Path) -> None:
+    ranks = clean()
+    ranks[0] += [node(8, pb.MEM_LOAD_NODE), node(9, pb.MEM_STORE_NODE)]
+    prefix = write(tmp_path, ranks, GROUPS)
+    assert check(prefix).counts == {}
+    report = check(prefix, profile="astra-sim")
+    assert not report.ok and report.counts == {"memory-node": 2}
+    assert report.problems[1].text == "node 9 is of type MEM_STORE_NODE"
+
+
+def test_collectives_of_all_ranks_come_after_equally_many(tmp_path: Path) -> None:
+    """A broadcast, which ASTRA-sim does not simulate, does not count; all ranks as a group are one of many."""
+    groups = {1: [0, 1], 2: [0, 1, 2]}
+    of_two = [comp(1), coll(2, 1, op=pb.BROADCAST), coll(3, 2), coll(4, 3, group="")]
+    prefix = write(tmp_path, [of_two, of_two, [comp(1), coll(2, 1, group="")]], groups)
+    report = check(prefix, profile="astra-sim")
+    assert not report.ok and check(prefix).ok
+    (text,) = (problem.text for problem in report.problems if problem.kind == "world-turn")
+    one, other = "ALL_REDUCE of all ranks (rank 0 node 4)", "ALL_REDUCE of all ranks (rank 2 node 2)"
+    assert text == f"{one} is collective 1 of its rank, {other} is 0 (from 0)"
+    edited(of_two[3], "pg_name", string_val="2")
+    prefix = write(tmp_path, [of_two, of_two, [comp(1), coll(2, 1, group="2")]], groups)
+    assert check(prefix, profile="astra-sim").ok
+
+
+def test_a_dimension_that_the_network_beside_the_set_has_is_chosen(tmp_path: Path) -> None:
+    prefix = write_with_network(tmp_path)
+    ranks = clean()
+    for nodes in ranks:
+        edited(nodes[4], "involved_dim", bool_list=pb.BoolList(values=[False, True]))
+    write(tmp_path, ranks, GROUPS)
+    assert check(prefix, profile="astra-sim").counts == {"no-dimension": 2}
+    prefix.with_name("t.network.yml").unlink()
+    assert check(prefix, profile="astra-sim").ok
 
 
 def test_too_many_nodes_that_wait_for_nothing(tmp_path: Path) -> None:
@@ -542,5 +579,6 @@ def test_the_command_finds_what_makes_the_simulator_hang(tmp_path: Path) -> None
 
 
 def test_every_kind_of_problem_is_made_by_a_test() -> None:
-    text = "".join(Path(file).read_text("utf-8") for file in (__file__, broken_sets.__file__))
+    files = (Path(__file__), Path(__file__).with_name("test_astra_config.py"), Path(broken_sets.__file__))
+    text = "".join(file.read_text("utf-8") for file in files)
     assert [kind for kind in KINDS if f'"{kind}"' not in text] == []

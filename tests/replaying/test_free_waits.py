@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import made_jobs
 import pytest
@@ -15,7 +16,7 @@ from etplus.replaying.graph_replay import replay
 from etplus.replaying.network import Network, on_network
 from etplus.replaying.rank_coupling import join_ranks
 from etplus.trace.trace import Trace
-from made_jobs import ALL_REDUCE, AUTOGRAD, COMPUTE, RECORDED, Job, Play, Rank
+from made_jobs import ALL_GATHER, ALL_REDUCE, AUTOGRAD, COMPUTE, RECORDED, UNSHARD, Job, Play, Rank
 from support import call, linked
 
 BANDWIDTHS = (250, 100, 50, 25, 12, 2.5, 0.25)
@@ -58,6 +59,38 @@ def _steps(rank: Rank, *, on_event: bool) -> Play:
                 last = rank._record(COMPUTE)
             rank.now += 400_000  # the host reads the next batch
     rank.synchronize()
+
+
+def limited_fsdp(rank: Rank) -> Play:
+    """FSDP1, which gathers a layer only when the computation two layers before has freed its parameters."""
+    freed = list[Any]()
+    for number in range(2):
+        with made_jobs._step(rank, number):
+            for layer in range(8):
+                if len(freed) == 2:
+                    with rank.op("FullyShardedDataParallel.rate_limiter", annotation=True):
+                        rank._call("cudaEventSynchronize", freed.pop(0).ns + 2000)
+                tensors = [rank.tensor(f"shard{layer}")], [rank.tensor(f"w{layer}")]
+                with rank.on(stream=UNSHARD):
+                    rank.wait((yield from rank.collective(ALL_GATHER, made_jobs._BYTES // rank.ranks, *tensors)))
+                rank.wait_stream(UNSHARD, COMPUTE)
+                rank.compute("aten::mm", 50_000 * (1 + layer % 3), tensors[1], [rank.tensor("x")])
+                freed.append(rank._record(COMPUTE))
+    rank.synchronize()
+
+
+def test_fsdps_rate_limiter_waits_for_the_layer_before_the_last(tmp_path: Path) -> None:
+    """Taken for a wait for the last layer it would cost up to 5.7% more."""
+    job = Job(limited_fsdp, 2)
+    ranks = [link(*pair) for pair in job.write(tmp_path)]
+    assert all(has_assumed_waits(trace) for trace in ranks)
+    graphs = [build_graph(trace) for trace in ranks]
+    joint, constants = join_ranks(graphs), [fit_constants(graph) for graph in graphs]
+    for bandwidth in BANDWIDTHS:
+        truth = job.makespan_ns(simulator.Network(bandwidth, 5000))
+        assert replay(on_network(joint, Network(bandwidth, 5000)), constants).makespan_ns == pytest.approx(
+            truth, rel=0.002
+        )
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from support import ROOT, SHARED, call, run
 WHOLE = Network(
     2.5, 20_000.0, "direct",
     efficiency=(Efficiency(SEND, 0, 1.1, 1.0, 1.3), Efficiency(Type.ALL_GATHER, 65536, 1.3, 1.0, 1.5)),
-    levels=(NetworkLevel(4, 300.0, 1000.0, "ring", "node"), NetworkLevel(16, 50.0)),
+    levels=(NetworkLevel(4, 300.0, 1000.0, "ring", "node"), NetworkLevel(16, 50.0, topology="ring")),
     algorithms=(AlgorithmRule(Type.ALL_REDUCE, 1 << 20, "tree"),),
     groups=(GroupNetwork("tp", (), Network(7.0)), GroupNetwork("", (0, 4), Network(9.0, library="gloo"))),
     at_once=2,
@@ -55,6 +55,10 @@ def test_yaml_is_json(tmp_path: Path) -> None:
         ({"bandwidht": 1}, "bandwidht"), ({"bandwidth": -1}, "$.bandwidth"), ({}, "bandwidth"),
         ({"bandwidth": 1, "algorithm": "star"}, "$.algorithm"),
         ({"bandwidth": 1, "levels": [{"ranks": 4, "bandwidth": 2}, {"ranks": 6, "bandwidth": 1}]}, "$.levels[1]"),
+        (
+            {"bandwidth": 1, "levels": [{"ranks": 4, "bandwidth": 2, "topology": "ring", "algorithm": "direct"}]},
+            "$.levels[0].algorithm",
+        ),
         ({"bandwidth": 1, "groups": [{"bandwidth": 1}]}, "$.groups[0]"),
         ({"bandwidth": 1, "algorithm": "ring", "library": "nccl"}, "`library`"),
         ({"bandwidth": 1, "kinds": [{"kind": "gossip"}]}, "$.kinds[0].kind"),
@@ -78,6 +82,18 @@ def test_levels_groups_and_rules() -> None:
     assert WHOLE.transfer_ns(Type.ALL_REDUCE, 2 << 20, 4) == round(collective_ns(Type.ALL_REDUCE, 2 << 20, tree))
     uneven = WHOLE.spans((0, 1, 2, 4, 20))
     assert [of.ranks for of in uneven] == [3, 2, 2]
+
+
+def test_on_a_ring_a_step_takes_the_latency_of_each_link_on_its_way() -> None:
+    """Of 8 units of 2 ranks, the shorter way round; collectives run on rings whatever an algorithm by kind says."""
+    levels = (NetworkLevel(2, 1e6), NetworkLevel(16, 1.0, 1000.0, topology="ring"))
+    network = Network(1.0, 9.0, levels=levels, algorithms=(AlgorithmRule(Type.ALL_GATHER, 0, "direct"),))
+    assert network.transfer_ns(SEND, 100, (0, 6)) == 100 + 3000
+    assert network.transfer_ns(SEND, 100, (14, 1)) == 100 + 1000
+    assert network.transfer_ns(SEND, 100, (0, 16)) == 109
+    gathered = [network.transfer_ns(Type.ALL_GATHER, 100, ranks) for ranks in ((0, 2, 4, 6), (0, 4, 8, 12), (2, 12))]
+    assert gathered == [3 * (100 + 3000), 3 * (100 + 2000), 100 + 3000]
+    assert network.transfer_ns(Type.ALL_GATHER, 0, tuple(range(0, 16, 2))) == 7 * 1000
 
 
 def test_a_set_on_two_levels_ends_with_the_replay(tmp_path: Path) -> None:
