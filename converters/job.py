@@ -25,7 +25,7 @@ from ..schemas.nsys import NsysRank, is_nsys
 from ..schemas.parquet import StoredRank, is_stored, stored_ranks
 from ..schemas.text.files import Source as OneSource
 from ..trace.errors import UsageError
-from ..trace.library import MOST_IN_FULL
+from ..trace.library import HTA_CALLS, MOST_IN_FULL
 from ..trace.selection import part_of, ranks_of, window_text
 from ..trace.suggest import Suggests
 from ..trace.trace import Trace
@@ -65,7 +65,8 @@ class Job(Suggests):
     """
 
     guesses: ClassVar[dict[str, str]] = {
-        "traces": "`ranks`, or iterate over the job", "kernels": "`analyze().kernels`, or `ranks[0].kernels`",
+        **HTA_CALLS, "get_profiler_steps": "`ranks[0].steps`", "critical_path_analysis": "`ranks[0].critical_path()`",
+        "head": "`analyze().kernels.to_pandas().head()`", "rank": "`ranks[3]`", "traces": "`ranks`, or iterate over the job", "kernels": "`analyze().kernels`, or `ranks[0].kernels`",
         "ops": "`analyze().operators`, or `ranks[0].ops`", "operators": "`analyze().operators`",
         "world_size": "`len(job)`", "get_potential_stragglers": "`stragglers`", "iterations": "`ranks[0].steps`",
         "steps": "`ranks[0].steps`; `step(1)` is an iteration of every rank",
