@@ -119,8 +119,9 @@ def _by_name(trace: Trace, names: npt.NDArray[np.integer], took: IntColumn, by: 
     if not len(names):
         return {}
     distinct, inverse = distinct_rows(np.asarray(names, np.int64))
-    columns = zip(distinct[:, 0].tolist(), np.bincount(inverse).tolist(), sums(inverse, took, len(distinct)).tolist())
-    return {trace.names[name]: Side(count / by, ns / by) for name, count, ns in columns}
+    columns = (distinct[:, 0], np.bincount(inverse), sums(inverse, took, len(distinct)))
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return {trace.names[name]: Side(count / by, ns / by) for name, count, ns in rows}
 
 
 class RankChange(Row):

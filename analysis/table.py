@@ -187,7 +187,8 @@ class Records(Suggests, list[T]):
     """Objects with a row of plain values each."""
 
     guesses: ClassVar[dict[str, str]] = {
-        "rows": "iteration, it is a list", "head": "a slice, `[:5]`", "to_df": "`to_pandas()`", "to_excel": '`trace.analyze().to_excel("x.xlsx")`, all tables',
+        "rows": "iteration, it is a list", "head": "a slice, `[:5]`", "to_df": "`to_pandas()`",
+        "to_excel": '`trace.analyze().to_excel("x.xlsx")`, all tables',
     }  # fmt: skip
 
     if not TYPE_CHECKING:  # a list's own types are right

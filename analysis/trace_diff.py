@@ -152,7 +152,8 @@ def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool 
     per_iteration = bool(a.iterations and b.iterations) and not total
     one, other = _ComparedPart.of(a, per_iteration), _ComparedPart.of(b, per_iteration)
     return Difference(
-        a.trace.file, b.trace.file, device_names(a.trace), device_names(b.trace), per_iteration, len(a.iterations), len(b.iterations),
+        a.trace.file, b.trace.file, device_names(a.trace), device_names(b.trace), per_iteration,
+        len(a.iterations), len(b.iterations),
         one.outside, other.outside, one.total_ns, other.total_ns,
         match(_ops(one, by_shape), _ops(other, by_shape)), match(_kernels(one), _kernels(other)),
         _latency(a, per_iteration), _latency(b, per_iteration), (*a.trace.damage, *b.trace.damage),

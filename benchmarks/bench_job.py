@@ -39,6 +39,7 @@ GB_BAR, PAGE_MB_BAR, QUERY_S_BAR = 1.5, 15, 10
 _DOUBTFUL = 3
 """Exit status of what is predicted or derived, but not to be relied upon."""
 
+
 def measured(*words: str) -> tuple[float, float, str]:
     """Run Python: CPU s, the most GB of its processes together, and what it printed."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

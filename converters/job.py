@@ -66,7 +66,8 @@ class Job(Suggests):
 
     guesses: ClassVar[dict[str, str]] = {
         **HTA_CALLS, "get_profiler_steps": "`ranks[0].steps`", "critical_path_analysis": "`ranks[0].critical_path()`",
-        "head": "`analyze().kernels.to_pandas().head()`", "rank": "`ranks[3]`", "traces": "`ranks`, or iterate over the job", "kernels": "`analyze().kernels`, or `ranks[0].kernels`",
+        "head": "`analyze().kernels.to_pandas().head()`", "rank": "`ranks[3]`",
+        "traces": "`ranks`, or iterate over the job", "kernels": "`analyze().kernels`, or `ranks[0].kernels`",
         "ops": "`analyze().operators`, or `ranks[0].ops`", "operators": "`analyze().operators`",
         "world_size": "`len(job)`", "get_potential_stragglers": "`stragglers`", "iterations": "`ranks[0].steps`",
         "steps": "`ranks[0].steps`; `step(1)` is an iteration of every rank",
@@ -110,8 +111,9 @@ class Job(Suggests):
     def name(self) -> str:
         """What holds the traces, for messages: a file, or the folder that all are in."""
         names = list(dict.fromkeys(name_of(source) for source in self._chosen.sources))
-        common = os.path.commonprefix([os.path.dirname(name) + os.sep for name in names])  # noqa: PTH120
-        return names[0] if len(names) == 1 else os.path.dirname(common) or f"{names[0]} and {len(names) - 1} more"  # noqa: PTH120
+        folders = {os.path.dirname(name) for name in names}  # noqa: PTH120
+        in_one = len(names) > 1 and len(folders) == 1
+        return (folders.pop() if in_one else "") or f"{names[0]}{f' and {len(names) - 1} more' * (len(names) > 1)}"
 
     def part(
         self,

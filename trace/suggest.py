@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-_PANDAS = frozenset(
-    "agg apply assign at columns corr count cumsum describe drop drop_duplicates dtypes fillna filter groupby head hist "
-    "iloc index info join loc max mean median melt merge min nlargest nsmallest pivot pivot_table plot quantile query "
-    "rename reset_index sample set_index shape sort_values std sum tail to_csv to_dict to_html to_json to_markdown "
-    "to_numpy to_records to_string transpose unique value_counts values where".split()
-)
+_PANDAS = frozenset([
+    "agg", "apply", "assign", "at", "columns", "corr", "count", "cumsum", "describe", "drop", "drop_duplicates",
+    "dtypes", "fillna", "filter", "groupby", "head", "hist", "iloc", "index", "info", "join", "loc", "max", "mean",
+    "median", "melt", "merge", "min", "nlargest", "nsmallest", "pivot", "pivot_table", "plot", "quantile", "query",
+    "rename", "reset_index", "sample", "set_index", "shape", "sort_values", "std", "sum", "tail", "to_csv", "to_dict",
+    "to_html", "to_json", "to_markdown", "to_numpy", "to_records", "to_string", "transpose", "unique", "value_counts",
+    "values", "where",
+])  # fmt: skip
 """Attributes of a data frame that users look for where there is `to_pandas`."""
 
 

@@ -128,7 +128,7 @@ class GpuEvents(_Table):
             none; see `trace.counterparts`. same_module: bool, whether that is at the same place of the model.
     """
 
-    guesses: ClassVar[dict[str, str]] = {"to_pandas": "`trace.kernels.to_pandas()` or `trace.device_events.to_pandas()`"}
+    guesses: ClassVar[dict[str, str]] = {"to_pandas": "`trace.device_events.to_pandas()`"}
 
     name: ColumnOf[GpuIndex, np.int32]
     category: ColumnOf[GpuIndex, np.int32]

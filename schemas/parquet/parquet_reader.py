@@ -131,7 +131,9 @@ class _FolderReader:
     def read(self) -> Trace:
         try:
             return self._trace()
-        except (KeyError, IndexError, ValueError, TypeError, OverflowError, self.arrow.ArrowException) as error:
+        except (
+            KeyError, IndexError, ValueError, TypeError, OverflowError, self.arrow.ArrowException, *UNREADABLE
+        ) as error:  # fmt: skip
             problem = f"its tables do not fit together ({type(error).__name__})"
             raise TraceFormatError(self.name, "", problem, _SPOILT) from None
 
@@ -156,6 +158,8 @@ class _FolderReader:
                  for key in ("text_at", "text_size")]  # fmt: skip
         codes = np.full(meta.rows, -1, np.int64)
         codes[_numbers(tables[0], "row")] = _numbers(tables[0], "signature")
+        if not (_within(codes, -1, len(self.signatures)) and _within(spans[0], 0, meta.size + 1 - spans[1])):
+            raise ValueError
         sizes = np.full(meta.rows, -1, np.int64)
         sizes[_numbers(device, "row")] = _numbers(device, "bytes", -1)
         texts = StoredRecords(_Text(self), spans[0], spans[0] + spans[1], codes, self.signatures, sizes)
@@ -217,9 +221,11 @@ class _FolderReader:
             listed = zip(_numbers(calls, "row").tolist(), waits.to_pylist(), strict=True)
             builder.sync_dep.update({row: ids for row, ids in listed if ids is not None})
         table = self._table("communications")
-        fields = [table.column(field).to_pylist() for field in COMM_FIELDS]
-        for row, *values in zip(_numbers(table, "row").tolist(), *fields, strict=True):
-            builder.comm[row] = Comm(*values)
+        fields, rows = [table.column(field).to_pylist() for field in COMM_FIELDS], _numbers(table, "row")
+        if not _within(rows, 0, self.meta.rows):
+            raise ValueError
+        for row, *values in zip(rows.tolist(), *fields, strict=True):
+            builder.comm[row] = msgspec.convert(dict(zip(COMM_FIELDS, values, strict=True)), Comm)
 
     def _edges(self) -> IntColumn:
         table = self._table("edges")
@@ -362,6 +368,13 @@ class StoredRecords(TextRecords):
         return self.text.pieces()
 
 
+_WHOLE = frozenset(["bool", *(f"{sign}int{size}" for sign in ("", "u") for size in (8, 16, 32, 64))])
+
+
+def _within(values: IntColumn, least: int, end: int | IntColumn) -> bool:
+    return bool(np.all((values >= least) & (values < end)))
+
+
 def _numbers(table: Any, name: str, none: int | None = None) -> npt.NDArray[Any]:
     """A column of numbers; of nulls `none`.
 
@@ -369,10 +382,10 @@ def _numbers(table: Any, name: str, none: int | None = None) -> npt.NDArray[Any]
     longer than a small trace.
 
     Raises:
-        ValueError: there are nulls, and `none` is not given.
+        ValueError: there are nulls, and `none` is not given; or they are no whole numbers.
     """
     column = table.column(name)
-    if none is None and column.null_count:
+    if (none is None and column.null_count) or str(column.type) not in _WHOLE:
         raise ValueError(name)
     parts = [_values(chunk, none) for chunk in column.chunks]
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
