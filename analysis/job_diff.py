@@ -262,17 +262,22 @@ def job_difference(
         RankChange(rank, x.latency_ns, y.latency_ns, x.device_ns, y.device_ns, x.communication_ns, y.communication_ns)
         for rank, x, y in zip(ranks, one, other, strict=True)
     ]
-    tables = {name: _changes(ranks, parts, partial(_table_of, name=name)) for name in _NAMED}
+    a_ranks, b_ranks = sides
     return JobDifference(
-        *names, *(_joined(rank.devices for rank in side) for side in sides), per_iteration,
-        *(sum(rank.iterations for rank in side) for side in sides),
-        *((sum(rank.outside[0] for rank in side), sum(rank.outside[1] for rank in side)) for side in sides),
-        *(sum(part.device_ns for part in side) for side in parts), tables["ops"], tables["kernels"],
-        *(max(part.latency_ns for part in side) for side in parts),
-        tuple(dict.fromkeys(sentence for side in sides for rank in side for sentence in rank.damage)),
-        ranks=sorted(found, key=lambda row: (-abs(row.change_ns), row.rank)), host_ops=tables["host_ops"],
+        a=names[0], b=names[1], device_a=_joined(a_ranks), device_b=_joined(b_ranks), per_iteration=per_iteration,
+        iterations_a=sum(rank.iterations for rank in a_ranks), iterations_b=sum(rank.iterations for rank in b_ranks),
+        outside_a=_outside(a_ranks), outside_b=_outside(b_ranks),
+        total_a=sum(part.device_ns for part in one), total_b=sum(part.device_ns for part in other),
+        latency_a=max(part.latency_ns for part in one), latency_b=max(part.latency_ns for part in other),
+        damage=tuple(dict.fromkeys(sentence for rank in (*a_ranks, *b_ranks) for sentence in rank.damage)),
+        ranks=sorted(found, key=lambda row: (-abs(row.change_ns), row.rank)),
         only_a=tuple(sorted({*a} - {*b})), only_b=tuple(sorted({*b} - {*a})),
+        **{name: _changes(ranks, parts, partial(_table_of, name=name)) for name in _NAMED},
     )  # fmt: skip
+
+
+def _outside(ranks: Sequence[ComparedRank]) -> tuple[int, int]:
+    return sum(rank.outside[0] for rank in ranks), sum(rank.outside[1] for rank in ranks)
 
 
 def _table_of(part: PartTotals, name: str) -> Mapping[str, Side]:
@@ -305,5 +310,5 @@ def _summed(ranks: Iterable[Mapping[str, Side]]) -> dict[str, Side]:
     return {name: Side(float(count[name]), float(total[name])) for name in count}
 
 
-def _joined(names: Iterable[str]) -> str:
-    return ", ".join(dict.fromkeys(names))
+def _joined(ranks: Sequence[ComparedRank]) -> str:
+    return ", ".join(dict.fromkeys(rank.devices for rank in ranks))

@@ -147,7 +147,8 @@ class SqlTables:
         Raises:
             UsageError: they take more.
         """
-        reader, batches, size = relation.to_arrow_reader(_BATCH), [], 0
+        read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader  # of older releases
+        reader, batches, size = read(_BATCH), [], 0
         for batch in reader:
             batches.append(batch)
             size += batch.nbytes

@@ -238,7 +238,7 @@ class WithMean:
         count: number of events, above 0. total_ns: sum of their durations.
     """
 
-    guesses: ClassVar[dict[str, str]] = dict.fromkeys(
+    guesses: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("duration", "duration_ns", "dur", "time", "cuda_time", "self_cpu_time_total"), "`total_ns` or `mean_ns`"
     )
 
