@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -272,17 +271,13 @@ def job_difference(
         damage=tuple(dict.fromkeys(sentence for rank in (*a_ranks, *b_ranks) for sentence in rank.damage)),
         ranks=sorted(found, key=lambda row: (-abs(row.change_ns), row.rank)),
         only_a=tuple(sorted({*a} - {*b})), only_b=tuple(sorted({*b} - {*a})),
-        **{name: _changes(ranks, parts, partial(_table_of, name=name)) for name in _NAMED},
+        ops=_changes(ranks, parts, lambda part: part.ops), kernels=_changes(ranks, parts, lambda part: part.kernels),
+        host_ops=_changes(ranks, parts, lambda part: part.host_ops),
     )  # fmt: skip
 
 
 def _outside(ranks: Sequence[ComparedRank]) -> tuple[int, int]:
     return sum(rank.outside[0] for rank in ranks), sum(rank.outside[1] for rank in ranks)
-
-
-def _table_of(part: PartTotals, name: str) -> Mapping[str, Side]:
-    found: Mapping[str, Side] = getattr(part, name)
-    return found
 
 
 def _changes(

@@ -233,7 +233,7 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 def _bytes_of(size: str) -> float:
     """A size as DuckDB writes it, such as "95.3 MiB"."""
     number, _, unit = size.partition(" ")
-    return float(number) * 1024 ** _UNITS.index(unit)
+    return float(number) * float(1024 ** _UNITS.index(unit))
 
 
 def _ranks_of(folder: Path, ranks: Collection[int] | None) -> list[int | None]:
