@@ -57,6 +57,8 @@ __getattr__, __dir__ = lazy_names(
         "open": "`load`",
         "read": "`load`",
         "load_trace": "`load`",
+        "read_trace": "`load`",
+        "parse": "`load`",
         "from_file": "`load`",
         "Kernel": "`trace.kernels`",
         "TraceAnalysis": "`load` of one trace or a list of them, then `.analyze()`",

@@ -159,6 +159,12 @@ def job_collectives(
     return Table(JobCollective, rows), Table(RankLateness, late)
 
 
+_GUESSES = {
+    "iterations": "`iteration_list`", "to_pandas": '`kernels.to_pandas()` and so on, `["kernels"]` by name',
+    "ops": "`operators`", "to_csv": '`to_excel("x.xlsx")`, or `kernels.to_pandas().to_csv("x.csv")`',
+}  # fmt: skip
+
+
 class JobAnalysis:
     """The analysis tables of all ranks, by name: `found.kernels` or `found["kernels"]`."""
 
@@ -184,7 +190,7 @@ class JobAnalysis:
         if name in tables:
             found: RankRows = tables[name]
             return found
-        raise no_attribute("JobAnalysis", name, dir(self), {"iterations": "`iteration_list`"})
+        raise no_attribute("JobAnalysis", name, dir(self), _GUESSES)
 
     def to_excel(self, path: str | os.PathLike[str]) -> None:
         """Write all tables as sheets of a workbook; see `Analysis.to_excel`."""

@@ -29,6 +29,8 @@ _SANDBOX = {
 MEMORY = "2GB"
 """What queries may take, unless another limit is given."""
 _SHOWN = 20
+_BATCH = 100_000
+"""Rows that are taken from a query at a time."""
 _WORD = re.compile(r"[a-z_]+")
 FRAMES, RANKS = ("ops", "kernels"), "ranks"
 SQL_TABLES = (*FRAMES, *VIEWS, RANKS)
@@ -113,6 +115,8 @@ class SqlTables:
             self._connection = duckdb.connect(":memory:", config={**_SANDBOX, "memory_limit": memory})
         except duckdb.Error as error:
             raise UsageError(f"memory {memory!r}: {_first_line(error)}; give a size such as 4GB") from None
+        ((limit,),) = self._connection.sql("select current_setting('memory_limit')").fetchall()
+        self._memory, self._limit = memory, _bytes_of(limit)
         self._traces = dict(traces)
         self._tables = {rank: ArrowTables(trace) for rank, trace in traces.items()}
         self._folders = {Path(folder): ranks for folder, ranks in (stored or {}).items()}
@@ -133,9 +137,25 @@ class SqlTables:
             if kind not in _ALLOWED:
                 raise UsageError(f"{kind} is not allowed, traces are only read; give a SELECT")
             self._add_named(sql)
-            return QueryResult(self._with_int64(self._connection.sql(sql).to_arrow_table()))
+            return QueryResult(self._with_int64(self._rows(self._connection.sql(sql))))
         except self._error as error:
             raise UsageError(f"SQL: {_first_line(error)}; the tables are {', '.join(SQL_TABLES)}") from None
+
+    def _rows(self, relation: Any) -> Any:
+        """The rows as Arrow, which DuckDB's limit does not count: they may take as much again.
+
+        Raises:
+            UsageError: they take more.
+        """
+        read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader  # of older releases
+        reader, batches, size = read(_BATCH), [], 0
+        for batch in reader:
+            batches.append(batch)
+            size += batch.nbytes
+            if size > self._limit:
+                reason = f"the rows that it finds take more than {self._memory}"
+                raise UsageError(f"SQL: {reason}; add a limit, or sum up; or allow more memory (--memory, memory=)")
+        return self._arrow.Table.from_batches(batches, schema=reader.schema)
 
     def _with_int64(self, table: Any) -> Any:
         """Sums of whole numbers, which DuckDB makes 128 bits wide, as int64 where they fit."""
@@ -205,6 +225,15 @@ class SqlTables:
             "create view ranks as select rank, count(*) as device_events, sum(dur_ns)::bigint as device_ns, "
             "min(ts_ns) as start_ns, max(ts_ns + dur_ns) as end_ns from device group by rank"
         )
+
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def _bytes_of(size: str) -> float:
+    """A size as DuckDB writes it, such as "95.3 MiB"."""
+    number, _, unit = size.partition(" ")
+    return float(number) * float(1024 ** _UNITS.index(unit))
 
 
 def _ranks_of(folder: Path, ranks: Collection[int] | None) -> list[int | None]:

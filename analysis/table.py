@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 from ..trace.brief import brief
 from ..trace.frames import Frame, to_arrow, to_pandas
 from ..trace.printable import shortened
-from ..trace.suggest import Suggests
+from ..trace.suggest import Suggests, no_key
 from ..trace.text_tables import Cell, number, share
 
 if TYPE_CHECKING:
@@ -136,8 +136,6 @@ class PlainRows(Suggests):
         np.True_
     """
 
-    guesses: ClassVar[dict[str, str]] = {"columns": "`to_pandas().columns`", "groupby": "`to_pandas().groupby(…)`"}
-
     def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
         self.rows: list[dict[str, Any]] = [dict(row) for row in rows]
 
@@ -189,10 +187,16 @@ class Records(Suggests, list[T]):
     """Objects with a row of plain values each."""
 
     guesses: ClassVar[dict[str, str]] = {
-        "columns": "`to_pandas().columns`", "groupby": "`to_pandas().groupby(…)`", "rows": "iteration, it is a list",
-        "sort_values": "`to_pandas().sort_values(…)`", "head": "a slice, `[:5]`", "to_df": "`to_pandas()`",
-        "to_csv": '`to_pandas().to_csv("x.csv")`', "to_excel": '`trace.analyze().to_excel("x.xlsx")`, all tables',
+        "rows": "iteration, it is a list", "head": "a slice, `[:5]`", "to_df": "`to_pandas()`",
+        "to_excel": '`trace.analyze().to_excel("x.xlsx")`, all tables',
     }  # fmt: skip
+
+    if not TYPE_CHECKING:  # a list's own types are right
+
+        def __getitem__(self, at: Any) -> Any:
+            if isinstance(at, str):
+                raise no_key(type(self).__name__, at, f'`to_pandas()["{at}"]`')
+            return super().__getitem__(at)
 
     def plain(self) -> list[dict[str, Any]]:
         """The rows for JSON and CSV."""
@@ -233,6 +237,10 @@ class WithMean:
     Attributes:
         count: number of events, above 0. total_ns: sum of their durations.
     """
+
+    guesses: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("duration", "duration_ns", "dur", "time", "cuda_time", "self_cpu_time_total"), "`total_ns` or `mean_ns`"
+    )
 
     count: float
     total_ns: float

@@ -21,6 +21,7 @@ from ..trace.steps import family_of
 from ..trace.suggest import Suggests
 from ..trace.tables import ANNOTATION
 from ..trace.text_tables import Cell, number, render, titled
+from ..trace.trace import Trace
 from .breakdown import BreakdownRow, breakdown, iteration_at, launched_in
 from .kernel_peaks import KernelRow, kernel_table
 from .serving_steps import PhaseChange, phase_changes
@@ -108,8 +109,7 @@ class Difference(Suggests):
         """The rows of `ops`, `kernels`, `paths`, `phases` and `lines` by these names, each with `to_pandas()`; what a
         trace has of a row in columns that begin with "a_" and "b_"."""
         plain = json_of_difference(self)
-        names = ("ops", "kernels", "paths", "phases", "lines")
-        return NamedTables((name, PlainRows(_flat(row) for row in plain[name])) for name in names)
+        return flat_tables({name: plain[name] for name in ("ops", "kernels", "paths", "phases", "lines")})
 
     def to_excel(self, path: str | os.PathLike[str]) -> None:
         """Write these tables as sheets of a workbook; see `Analysis.to_excel`."""
@@ -124,6 +124,11 @@ class Difference(Suggests):
     def losses(self) -> list[DiffRow]:
         """Operators that take more time in B."""
         return sorted((row for row in self.ops if row.change_ns > 0), key=lambda row: -row.change_ns)
+
+
+def flat_tables(tables: Mapping[str, Iterable[Mapping[str, Any]]]) -> NamedTables:
+    """Tables of plain rows, what a side has of one in columns of its own."""
+    return NamedTables((name, PlainRows(map(_flat, rows))) for name, rows in tables.items())
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,9 +152,10 @@ def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool 
     per_iteration = bool(a.iterations and b.iterations) and not total
     one, other = _ComparedPart.of(a, per_iteration), _ComparedPart.of(b, per_iteration)
     return Difference(
-        a.trace.file, b.trace.file, _devices(a), _devices(b), per_iteration, len(a.iterations), len(b.iterations),
+        a.trace.file, b.trace.file, device_names(a.trace), device_names(b.trace), per_iteration,
+        len(a.iterations), len(b.iterations),
         one.outside, other.outside, one.total_ns, other.total_ns,
-        _match(_ops(one, by_shape), _ops(other, by_shape)), _match(_kernels(one), _kernels(other)),
+        match(_ops(one, by_shape), _ops(other, by_shape)), match(_kernels(one), _kernels(other)),
         _latency(a, per_iteration), _latency(b, per_iteration), (*a.trace.damage, *b.trace.damage),
         path_rows(a, b, per_iteration=per_iteration), phase_changes(a.serving_phases, b.serving_phases),
         line_rows(a, b, per_iteration=per_iteration),
@@ -207,7 +213,7 @@ class _ComparedPart:
         if not per_iteration:
             return cls(analysis.breakdown, analysis.kernels, 1, outside)
         rows = np.flatnonzero(inside)
-        part = trace.with_tables(replace(trace.tables, gpu=trace.gpu.take(rows)))
+        part = in_iterations(trace, rows)
         return cls(
             breakdown(part), kernel_table(part, work.take(rows), analysis.devices), len(analysis.iterations), outside
         )
@@ -221,7 +227,12 @@ class _ComparedPart:
         return value if self.iterations == 1 else value / self.iterations
 
 
-def _match(a: dict[str, Side], b: dict[str, Side]) -> list[DiffRow]:
+def in_iterations(trace: Trace, events: IntColumn) -> Trace:
+    """The trace with some of its GPU events only, by positions."""
+    return trace.with_tables(replace(trace.tables, gpu=trace.gpu.take(events)))
+
+
+def match(a: dict[str, Side], b: dict[str, Side]) -> list[DiffRow]:
     rows = [DiffRow(name, a.get(name), b.get(name)) for name in {**a, **b}]
     return sorted(rows, key=lambda row: (-abs(row.change_ns), row.name))
 
@@ -256,8 +267,9 @@ def _weighted(parts: Iterable[tuple[float | None, int]]) -> float | None:
     return sum(share * ns for share, ns in known) / sum(ns for _, ns in known) if known else None
 
 
-def _devices(analysis: Analysis) -> str:
-    names = [str(device.get("name", "no name")) for device in analysis.trace.properties.values()]
+def device_names(trace: Trace) -> str:
+    """The names of its devices."""
+    names = [str(device.get("name", "no name")) for device in trace.properties.values()]
     return ", ".join(dict.fromkeys(names)) or "no device"
 
 
@@ -266,9 +278,13 @@ def json_of_difference(found: Difference) -> dict[str, Any]:
     plain = asdict(replace(found, paths=[], phases=[], lines=[])) | {"paths": plain_paths(found.paths)}
     plain["phases"] = [row.plain() for row in found.phases]
     plain["lines"] = [asdict(row) | {"changed": row.changed, "change_ns": row.change_ns} for row in found.lines]
-    for key, rows in (("ops", found.ops), ("kernels", found.kernels)):
-        plain[key] = [asdict(row) | {"change_ns": row.change_ns, "ratio": row.ratio} for row in rows]
+    plain |= {"ops": plain_rows(found.ops), "kernels": plain_rows(found.kernels)}
     return plain | {"gains": [row.name for row in found.gains], "losses": [row.name for row in found.losses]}
+
+
+def plain_rows(rows: Iterable[DiffRow]) -> list[dict[str, Any]]:
+    """Rows as plain objects, with the change and the ratio."""
+    return [asdict(row) | {"change_ns": row.change_ns, "ratio": row.ratio} for row in rows]
 
 
 def diff_text(found: Difference, width: int, top: int = 15) -> str:
@@ -320,13 +336,14 @@ def _lacking(what: str, rows: list[DiffRow]) -> str:
 def _table(title: str, rows: list[DiffRow], width: int, top: int, *, above: bool) -> str:
     heads = ["" if above else "operator", "A n", "A ms", "A µs", "B n", "B ms", "B µs", "B−A ms", "B/A"]
     shown = rows[:top]
-    cells = [
-        ["" if above else row.name, *_cells(row.a), *_cells(row.b), f"{row.change_ns / _MS:+,.3f}",
-         number(row.ratio, 2)]
-        for row in shown
-    ]  # fmt: skip
+    cells = [["" if above else row.name, *row_cells(row)] for row in shown]
     names = [row.name for row in shown] if above else None
     return render(titled(title, len(rows), top), heads, cells, width, above=names)
+
+
+def row_cells(row: DiffRow) -> list[str | int | None]:
+    """Both sides of a row, the change and the ratio."""
+    return [*_cells(row.a), *_cells(row.b), f"{row.change_ns / _MS:+,.3f}", number(row.ratio, 2)]
 
 
 def _paths(rows: list[PathRow], width: int, top: int) -> str:

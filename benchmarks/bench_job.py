@@ -1,17 +1,19 @@
-"""A job of 1,000 ranks on one machine, and the stragglers of 10,000: `make bench`.
+"""A job of 1,000 ranks on one machine and on a local Dask cluster, and the stragglers of 10,000: `make bench`.
 
-    python benchmarks/bench_job.py [--ranks N] [--many N] [--keep FOLDER]
+    python benchmarks/bench_job.py [--ranks N] [--many N] [--keep FOLDER] [--no-dask]
 
 The ranks are made of a recorded one beside the repository where it is there (else of a fixture), with varied times and
 clocks and known stragglers (tests/made_ranks.py). Of each command: CPU time, and the most memory that all its processes
-held together (resident, so that pages shared by forked processes count in each).
+held together: the proportional set size, in which a page that n processes share counts as an n-th in each (Linux,
+`smaps_rollup`). On the cluster of two workers, one of which is killed when a quarter of the ranks is done, columns,
+numbers and page have to be the same bytes.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
-import os
 import resource
 import shutil
 import subprocess
@@ -24,6 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from dask_cluster import killed_at, local_cluster  # noqa: E402
 from made_ranks import make_exchanges, make_job  # noqa: E402
 
 REAL = ROOT.parent / "shared" / "traces" / "parallel" / "mlp.tp2"
@@ -35,7 +38,6 @@ print([row.rank for row in etplus.load(sys.argv[1]).stragglers if row.straggler]
 GB_BAR, PAGE_MB_BAR, QUERY_S_BAR = 1.5, 15, 10
 _DOUBTFUL = 3
 """Exit status of what is predicted or derived, but not to be relied upon."""
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def measured(*words: str) -> tuple[float, float, str]:
@@ -61,7 +63,7 @@ def measured(*words: str) -> tuple[float, float, str]:
 
 
 def _memory_of_tree(root: int) -> int:
-    """Bytes that a process and those it started hold; of Linux."""
+    """Bytes that a process and those it started hold, shared ones by their part; of Linux."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -74,7 +76,8 @@ def _memory_of_tree(root: int) -> int:
     total = 0
     for number in tree:
         try:
-            total += int(Path(f"/proc/{number}/statm").read_text().split()[1]) * _PAGE
+            rolled_up = Path(f"/proc/{number}/smaps_rollup").read_text().partition("\nPss:")[2]
+            total += int(rolled_up.split()[0]) * 1024
         except (OSError, ValueError, IndexError):
             continue
     return total
@@ -86,16 +89,17 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=1000, help="ranks of the job (default: 1000)")
     parser.add_argument("--many", type=int, default=10_000, help="ranks of the query (default: 10000)")
     parser.add_argument("--keep", type=Path, help="write to this folder and leave it there")
+    parser.add_argument("--no-dask", dest="dask", action="store_false", help="leave the cluster out")
     arguments = parser.parse_args()
     folder = arguments.keep or Path(tempfile.mkdtemp())
     try:
-        _measure(folder, arguments.ranks, arguments.many)
+        _measure(folder, arguments.ranks, arguments.many, arguments.dask)
     finally:
         if arguments.keep is None:
             shutil.rmtree(folder)
 
 
-def _measure(folder: Path, ranks: int, many: int) -> None:
+def _measure(folder: Path, ranks: int, many: int, dask: bool) -> None:
     pair = {"et": REAL / "rank0.et.json.gz", "kineto": REAL / "rank0.kineto.json.gz"} if REAL.exists() else {}
     truth = make_job(folder / "pairs", ranks, **pair)
     names = ("job.etplus", "numbers.json", "job.html", "model.json")
@@ -103,7 +107,7 @@ def _measure(folder: Path, ranks: int, many: int) -> None:
     query = "select rank, sum(end_ns - start_ns) as ns from exchanges group by rank order by ns limit 3"
     commands = {
         "batch": ["batch", str(folder / "pairs"), "-o", job, "--no-progress"],
-        "analyze": ["analyze", job, "--json", numbers],
+        "analyze": ["analyze", job, "--summary", "--json", numbers],
         "report": ["report", job, "-o", page],
         "sql": ["sql", job, query, "--csv"],
         "replay": ["replay", job],
@@ -112,6 +116,7 @@ def _measure(folder: Path, ranks: int, many: int) -> None:
         "reshard": ["reshard", job, "--dp", str(2 * ranks), "--representative", "--json", str(folder / "reshard.json")],
         "convert": ["convert", job, "--to", "astra-sim", "-o", str(folder / "set")],
         "replay --network": ["replay", job, "--network", "bandwidth=25,latency=5us"],
+        "diff": ["diff", job, job],
     }
     print(f"{ranks:,} ranks, {len(truth.stragglers)} stragglers")
     for name, words in commands.items():
@@ -122,6 +127,8 @@ def _measure(folder: Path, ranks: int, many: int) -> None:
     print(f"stragglers {late}, known {truth.stragglers}: {_met(late == truth.stragglers)}")
     size = Path(page).stat().st_size / 1e6
     print(f"page {size:.1f} MB (bar {PAGE_MB_BAR}: {_met(size <= PAGE_MB_BAR)})")
+    if dask:
+        _on_a_cluster(folder, ranks)
     known = make_exchanges(folder / "many.etplus", many, **pair)
     cpu, memory, printed = measured("-c", STRAGGLERS, str(folder / "many.etplus"))
     print(
@@ -130,6 +137,35 @@ def _measure(folder: Path, ranks: int, many: int) -> None:
     print(
         f"they are the known ones: {_met(json.loads(printed) and sorted(json.loads(printed)) == [*known.stragglers])}"
     )
+
+
+def _on_a_cluster(folder: Path, ranks: int) -> None:
+    """What processes of this machine have written, written again by the workers of a cluster."""
+    job, there = folder / "job.etplus", folder / "there.etplus"
+    (folder / "cluster").mkdir()
+    with local_cluster(folder / "cluster") as (file, workers):
+        scheduler = ["--scheduler", str(file)]
+
+        def done() -> int:
+            return len([*(there / "trace").glob("rank=*")])
+
+        with killed_at(workers[0], done, ranks // 4) as killed:
+            measured("-c", COMMAND, "batch", str(folder / "pairs"), "-o", str(there), "--no-progress", *scheduler)
+        measured("-c", COMMAND, "analyze", str(job), "--summary", "--json", str(folder / "there.json"), *scheduler)
+        measured("-c", COMMAND, "report", str(job), "-o", str(folder / "there.html"), *scheduler)
+    print(f"Dask: a worker killed with {killed[0]:,} of {ranks:,} ranks done: {_met(0 < killed[0] < ranks)}")
+    pairs = {"columns": (job, there), "numbers": ("numbers.json", "there.json"), "page": ("job.html", "there.html")}
+    for name, (one, other) in pairs.items():
+        print(f"  the same bytes, {name}: {_met(_bytes(folder / one) == _bytes(folder / other))}", flush=True)
+
+
+def _bytes(path: Path) -> str:
+    """A digest of a file, or of the names and contents of all below a folder."""
+    found = hashlib.blake2b()
+    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        if file.is_file():
+            found.update(str(file.relative_to(path)).encode() + file.read_bytes())
+    return found.hexdigest()
 
 
 def _met(met: bool) -> str:

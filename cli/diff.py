@@ -1,28 +1,38 @@
-"""`etplus diff`: two traces side by side."""
+"""`etplus diff`: two traces or two jobs side by side."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
+from copy import copy
+from functools import partial
 
+from ..analysis.job_diff import JobDifference
 from ..analysis.summary import analyse
-from ..findings.trace_changes import changes
-from ..report.report_html import diff_html
+from ..converters.job import Job, compare_jobs
+from ..findings.trace_changes import TraceChanges, changes
+from ..report.report_html import diff_html, job_diff_html
 from ..schemas.text.files import open_output
+from ..trace.errors import UsageError
 from ..trace.text_tables import terminal_width
-from .inputs import add_inputs, find_inputs, read_inputs
+from .inputs import TraceInput, add_inputs, find_inputs, read_inputs
 from .options import (
     add_annotation,
     add_device_spec,
+    add_engine,
     add_own,
     add_selection,
     add_top,
+    chosen_part,
+    engine_for,
     own_devices,
     selected,
+    selection_of,
     with_own,
 )
 from .outputs import add_tables_and_switch, is_page, write_json, write_tables
 from .regressions import add_limit, report_regressions
-from .terminal import say, warn_of_damage
+from .terminal import print_warnings, say, warn_of_damage
 
 _EPILOG = """\
 examples:
@@ -31,21 +41,29 @@ examples:
   etplus diff before.json after.json --json diff.json
   etplus diff before.json after.json -o diff.html       # a page: call tree, iterations, what got slower
   etplus diff main.json branch.json --fail-over 5%      # in continuous integration
+  etplus diff monday.etplus tuesday.etplus              # two jobs, rank by rank and together
+  etplus diff 'a/rank*.json.gz' 'b/rank*.json.gz' --ranks 0-7
+  etplus diff a/rank*.json.gz --versus b/rank*.json.gz
 
 The first trace is A, the second B; their devices may differ; a pair (--et-file, --kineto-file) is A. What became
 slower comes first, and why, as far as the traces show. Dashes stand for what one of them lacks. Where both have
 iterations, means per iteration are compared; otherwise, and with --total, the whole traces.
 
-Exit status: 0 compared; 2 bad input or usage; 4 B takes longer than --fail-over allows.
+A job is a folder, columns of several ranks, a pattern in quotes, or all FILEs where --versus gives those of B. Ranks
+that both jobs have are compared one by one, and as sums over all of them.
+
+Exit status: 0 compared; 2 bad input or usage; 4 B takes longer than --fail-over allows (of jobs: all device time
+together, or an iteration of the slowest rank).
 """
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Compare the device time of two traces, by source line, operator and kernel."
+    parser.description = "Compare the device time of two traces, or of two jobs, by source line, operator and kernel."
     parser.epilog = _EPILOG
     add = parser.add_argument
     add_inputs(parser, "two, A and B")
     add_tables_and_switch(parser)
+    add("--versus", nargs="+", metavar="FILE", help="the traces of job B; then all FILEs are those of A")
     add("--by-shape", action="store_true", help="match operators by name and shapes")
     add("--total", action="store_true", help="compare whole traces, not means per iteration")
     add_selection(parser, "compare only")
@@ -54,21 +72,69 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_top(parser)
     add_limit(parser, "B", "A")
     add_device_spec(parser)
+    add_engine(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare and print; returns the exit status."""
-    inputs = find_inputs(arguments, 2, outputs=[arguments.json, arguments.output], reads=[arguments.device_spec])
+    sides = _sides(arguments)
+    if any(len(side) > 1 for side in sides):
+        return _compare_jobs(arguments, *sides)
     own = own_devices(arguments)
-    parts = (selected(with_own(trace, arguments), arguments) for trace in read_inputs(inputs))
+    parts = (selected(with_own(trace, arguments), arguments) for trace in read_inputs([*sides[0], *sides[1]]))
     a, b = (analyse(part, own, annotation=arguments.annotation) for part in parts)
     warn_of_damage([a.trace, b.trace])
-    changed = changes(a, b, by_shape=arguments.by_shape, total=arguments.total)
+    found = changes(a, b, by_shape=arguments.by_shape, total=arguments.total)
+    return _write(arguments, found, lambda: diff_html(found, a, b))
+
+
+def _sides(arguments: argparse.Namespace) -> tuple[Sequence[TraceInput], Sequence[TraceInput]]:
+    """The traces of A and of B: one each, or those of two jobs.
+
+    Raises:
+        UsageError: neither; see `find_inputs`.
+    """
+    words, versus = [*arguments.first_files, *arguments.files], arguments.versus
+    pair = [] if arguments.kineto_file is None and arguments.et_file is None else [list[str]()]
+    given = [*pair, *([word] for word in words)] if versus is None else [words, versus]
+    everything = copy(arguments)
+    everything.first_files, everything.files = [], [*words, *(versus or ())]
+    outputs, reads = [arguments.json, arguments.output], [arguments.device_spec]
+    found = find_inputs(everything, None if len(given) == 2 else 2, outputs=outputs, reads=reads)
+    if len(found) == 2:
+        return found[:1], found[1:]
+    sides = []
+    for at, files in enumerate(given):
+        side = copy(everything)
+        side.files = files
+        if at:
+            side.et_file = side.kineto_file = None
+        sides.append(find_inputs(side))
+    return sides[0], sides[1]
+
+
+def _compare_jobs(arguments: argparse.Namespace, a: Sequence[TraceInput], b: Sequence[TraceInput]) -> int:
+    if arguments.device_spec is not None:
+        raise UsageError("--device-spec is of single traces, not of jobs; choose a rank with --ranks")
+    choose = partial(chosen_part, own=arguments.own, part=selection_of(arguments))
+    engine = engine_for(arguments, len(a) + len(b))
+    jobs = (Job(side).choosing(choose) for side in (a, b))
+    one, other = (job if engine is None else job.on(engine=engine) for job in jobs)
+    options = {"by_shape": arguments.by_shape, "total": arguments.total, "annotation": arguments.annotation}
+    found = compare_jobs(one, other, **options)
+    print_warnings(found.damage)
+    return _write(arguments, found, lambda: job_diff_html(found))
+
+
+def _write(
+    arguments: argparse.Namespace, found: TraceChanges | JobDifference, html: Callable[[], bytes]
+) -> int:  # fmt: skip
+    """Write the page, or the tables, and the numbers; returns the exit status."""
     if is_page(arguments.output):
-        write_json(arguments.json, changed.to_dict() if arguments.json else None)
+        write_json(arguments.json, found.to_dict() if arguments.json else None)
         with open_output(arguments.output) as out:
-            out.write(diff_html(changed, a, b))
+            out.write(html())
         say(f"wrote   {arguments.output}")
     else:
-        write_tables(arguments, changed.to_text(terminal_width(), arguments.top), changed.to_dict())
-    return report_regressions(changed, arguments.fail_over)
+        write_tables(arguments, found.to_text(terminal_width(), arguments.top), found.to_dict())
+    return report_regressions(found, arguments.fail_over)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import overload
 
-from ..converters.folder import InputPair, stored_in, traces_in
+from ..converters.folder import InputPair, is_pattern, named_by, stored_in, traces_in
 from ..converters.traces import known_rank, rank_of
 from ..jobs.job_report import ranges
 from ..schemas.nsys import NsysRank, choose, find_ranks, is_nsys, only
@@ -93,7 +93,7 @@ def find_inputs(
         found += [InputPair(et, chosen_file(arguments, kineto), arguments.rank)] if pair else _ranks(arguments, kineto)
     elif arguments.et_file is not None:
         raise UsageError(f"--et-file {arguments.et_file}: --kineto-file is missing; give the trace to link it with")
-    for file in [*getattr(arguments, "first_files", ()), *arguments.files]:
+    for file in _expanded([*getattr(arguments, "first_files", ()), *arguments.files]):
         in_folder = os.path.isdir(file) and not is_stored(file) and not is_nsys(file)  # noqa: PTH112 (or impossible)
         for given in _listed(file) if in_folder else [file]:
             found += _ranks(arguments, given) if isinstance(given, str) else [given]
@@ -116,6 +116,12 @@ def find_inputs(
         raise UsageError("standard input (-) can be one trace only; give the others file names")
     check_outputs(outputs, [*input_files(found), *reads])
     return found
+
+
+def _expanded(files: Sequence[str]) -> Iterator[str]:
+    """The files, patterns such as "rank*.json" that no shell has replaced by those that they name, in order."""
+    for file in files:
+        yield from (named_by(file) if is_pattern(file) else None) or [file]
 
 
 def _ranks(arguments: argparse.Namespace, file: str) -> Sequence[TraceInput]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from ..trace.errors import UsageError
 if TYPE_CHECKING:
     from ..schemas.text.storage import Folder
 
+_GLOB = frozenset("*?[")
 _JOB_REPORT = "job_report.json"
 _ETPLUS = re.compile(r"(?:\.etplus|_plus)\.json(?:\.gz)?$")
 _CHAKRA = re.compile(r"\.et(?:\.gz)?$")
@@ -39,6 +41,16 @@ class InputPair:
 
 Found = tuple[list[str | InputPair], list[str]]
 """Traces, and what was left out, in sentences."""
+
+
+def is_pattern(name: str) -> bool:
+    """Whether a name is no file's but a pattern, such as "out/rank*.json.gz"."""
+    return bool(_GLOB & set(name)) and not os.path.lexists(name)
+
+
+def named_by(pattern: str) -> list[str]:
+    """The files that a pattern names, in order; a file's own name names it."""
+    return sorted(glob.glob(pattern))  # noqa: PTH207 (of any path)
 
 
 def traces_in(folder: str) -> Found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -10,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 
+from ..analysis.job_diff import JobDifference, compared_rank, job_difference
 from ..analysis.job_summary import JobSummary, job_summary, rank_contribution
 from ..analysis.job_tables import JobAnalysis, JobCollective, RankLateness, job_collectives
 from ..analysis.summary import analyse, tables_of
@@ -25,14 +25,14 @@ from ..schemas.nsys import NsysRank, is_nsys
 from ..schemas.parquet import StoredRank, is_stored, stored_ranks
 from ..schemas.text.files import Source as OneSource
 from ..trace.errors import UsageError
-from ..trace.library import MOST_IN_FULL
+from ..trace.library import HTA_CALLS, MOST_IN_FULL
 from ..trace.selection import part_of, ranks_of, window_text
 from ..trace.suggest import Suggests
 from ..trace.trace import Trace
-from .folder import InputPair, stored_in, traces_in
+from .folder import InputPair, is_pattern, named_by, stored_in, traces_in
 from .open import load as load_one
 from .rank_calls import run_on
-from .traces import Source, Traces
+from .traces import Source, Traces, name_of
 
 if TYPE_CHECKING:
     from ..analysis.sql import QueryResult
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from ..answers.asked_traces import AskedTraces
     from ..findings.trace_changes import TraceChanges
 
-_GLOB = frozenset("*?[")
 _Answer = TypeVar("_Answer")
 
 
@@ -66,12 +65,14 @@ class Job(Suggests):
     """
 
     guesses: ClassVar[dict[str, str]] = {
+        **HTA_CALLS, "get_profiler_steps": "`ranks[0].steps`", "critical_path_analysis": "`ranks[0].critical_path()`",
+        "head": "`analyze().kernels.to_pandas().head()`", "rank": "`ranks[3]`",
         "traces": "`ranks`, or iterate over the job", "kernels": "`analyze().kernels`, or `ranks[0].kernels`",
         "ops": "`analyze().operators`, or `ranks[0].ops`", "operators": "`analyze().operators`",
         "world_size": "`len(job)`", "get_potential_stragglers": "`stragglers`", "iterations": "`ranks[0].steps`",
         "steps": "`ranks[0].steps`; `step(1)` is an iteration of every rank",
         "to_pandas": "`analyze().kernels.to_pandas()` and the other tables of `analyze()`",
-        "critical_path": "`ranks[0].critical_path()`", "diff": "`etplus.diff(job.ranks[0], job.ranks[1])`",
+        "critical_path": "`ranks[0].critical_path()`", "diff": "`etplus.diff(job, other)`",
         "what_if": '`replay("comm*0.5")`', "plot": '`write_report("job.html")`', "show": '`write_report("job.html")`',
     }  # fmt: skip
 
@@ -105,6 +106,14 @@ class Job(Suggests):
 
     def __repr__(self) -> str:
         return f"<Job of {len(self):,} rank{'' if len(self) == 1 else 's'}>"  # which ones only reading them all shows
+
+    @property
+    def name(self) -> str:
+        """What holds the traces, for messages: a file, or the folder that all are in."""
+        names = list(dict.fromkeys(name_of(source) for source in self._chosen.sources))
+        folders = {os.path.dirname(name) for name in names}  # noqa: PTH120
+        in_one = len(names) > 1 and len(folders) == 1
+        return (folders.pop() if in_one else "") or f"{names[0]}{f' and {len(names) - 1} more' * (len(names) > 1)}"
 
     def part(
         self,
@@ -347,23 +356,58 @@ class Job(Suggests):
             write_job_report(self.ranks, path, title=title)
 
 
-def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> TraceChanges:
-    """Two traces side by side, by source line, operator, kernel and call path, and what became slower and why.
+@overload
+def diff(
+    a: Job | list[Any] | tuple[Any, ...], b: Any, *, by_shape: bool = False, total: bool = False
+) -> JobDifference: ...
+@overload
+def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> TraceChanges: ...
+def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> TraceChanges | JobDifference:
+    """Two traces side by side, by source line, operator, kernel and call path, and what became slower and why; or two
+    jobs, rank by rank and all ranks together, if either is one.
 
     Args:
-        a, b: traces, or what `load` reads as one.
+        a, b: traces, jobs, or what `load` reads as these.
         by_shape: match operators by name and shapes.
         total: compare the whole traces, not an iteration of each on average.
+
+    Raises:
+        UsageError: two jobs that have no rank in common.
 
     Example:
         >>> found = diff(trace, trace.step(1), total=True)
         >>> found.ops[0].change_ns < 0, found.tables["ops"].to_pandas()["change_ns"].sum() < 0
         (True, np.True_)
+        >>> [row.change_ns for row in diff([trace], [trace]).ranks]
+        [0.0]
     """
+    if any(isinstance(side, Job) or names_a_job(side) for side in (a, b)):
+        one, other = (side if isinstance(side, Job) else _as_job(side) for side in (a, b))
+        return compare_jobs(one, other, by_shape=by_shape, total=total)
     from ..findings.trace_changes import changes
 
-    one, other = (side if isinstance(side, Trace) else load_one(side) for side in (a, b))
-    return changes(analyse(one), analyse(other), by_shape=by_shape, total=total)
+    traces = (side if isinstance(side, Trace) else load_one(side) for side in (a, b))
+    return changes(*map(analyse, traces), by_shape=by_shape, total=total)
+
+
+def _as_job(side: Any) -> Job:
+    return open_job(side) if names_a_job(side) else Job([side])
+
+
+def compare_jobs(
+    a: Job, b: Job, *, by_shape: bool = False, total: bool = False, annotation: str | None = None
+) -> JobDifference:
+    """Two jobs side by side; what each rank contributes is found beside its data, where the job says (`Job.on`).
+
+    Args:
+        annotation: part of the name of the annotations that are the iterations.
+
+    Raises:
+        UsageError: no rank is in both.
+    """
+    contribution = partial(compared_rank, annotation=annotation, by_shape=by_shape)
+    one, other = (dict(job.map(contribution)) for job in (a, b))
+    return job_difference(one, other, names=(a.name, b.name), total=total)
 
 
 def open_job(sources: Sequence[Source] | str | os.PathLike[str]) -> Job:
@@ -382,7 +426,7 @@ def open_job(sources: Sequence[Source] | str | os.PathLike[str]) -> Job:
         return Job(found, notes=notes)
     if os.path.basename(name) == "job_report.json":  # noqa: PTH119
         return open_job(os.path.dirname(name) or ".")  # noqa: PTH120
-    files = sorted(glob.glob(name))  # noqa: PTH207 (of any path)
+    files = named_by(name)
     if not files:
         raise UsageError(f"{name}: no file has such a name")
     return Job(files)
@@ -397,7 +441,7 @@ def names_a_job(source: Any) -> bool:
     name = os.fspath(source)
     if os.path.isdir(name):  # noqa: PTH112 (False for impossible names)
         return len(stored_ranks(name)) > 1 or not (is_stored(name) or is_nsys(name))
-    return (not os.path.lexists(name) and bool(_GLOB & set(name))) or os.path.basename(name) == "job_report.json"  # noqa: PTH119
+    return is_pattern(name) or os.path.basename(name) == "job_report.json"  # noqa: PTH119
 
 
 def _with_stored_ranks(sources: Sequence[Source]) -> tuple[list[Source], list[str]]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, overload
 
 from ..replaying.replay_summary import REFUSED, BaseError
 from ..replaying.untraced import recording_note
 from ..trace.brief import brief
 from ..trace.errors import ConvertError
+from ..trace.frames import to_pandas
+from ..trace.suggest import Suggests
 from .builtin import detectors
 from .case import Case
-from .finding import Candidate, Finding, Gain
+from .finding import Candidate, Finding, Gain, Where
 from .pricing import priced, together
 from .recording_gaps import AMONG, INCOMPLETE
 
@@ -21,7 +23,7 @@ FIRST = 7
 
 
 @dataclass(frozen=True)
-class Findings(Sequence[Finding]):
+class Findings(Suggests, Sequence[Finding]):
     """What was found, the largest gain first.
 
     Attributes:
@@ -72,6 +74,16 @@ class Findings(Sequence[Finding]):
             "makespan_ns": self.makespan_ns,
             "notes": list(self.notes),
         }
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame, a row each, without the evidence; needs pandas (`pip install 'etplus[frames]'`)."""
+        return to_pandas({
+            "id": [finding.id for finding in self], "title": [finding.title for finding in self],
+            "certainty": [finding.certainty for finding in self], "cost_ns": [finding.cost_ns for finding in self],
+            "gain_ns": [None if finding.gain is None else finding.gain.ns for finding in self],
+            **{field.name: [getattr(finding.where, field.name) for finding in self] for field in fields(Where)},
+            "advice": [finding.advice for finding in self],
+        })  # fmt: skip
 
     def to_text(self, width: int = 80) -> str:
         """Those of the first screen, in lines of at most `width` columns."""

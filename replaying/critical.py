@@ -44,6 +44,7 @@ class CriticalPath(Suggests):
     guesses: ClassVar[dict[str, str]] = {
         "duration": "`length_ns`", "duration_ns": "`length_ns`", "length": "`length_ns`", "summary": "`by_kind`",
         "breakdown": "`by_kind`", "nodes": "`edge`", "operators": "`by_op`", "kernels": "`by_op`",
+        "ops": "`by_op`", "total": "`length_ns`",
     }  # fmt: skip
 
     edge: IntColumn

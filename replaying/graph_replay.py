@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -59,6 +59,12 @@ class Replay(Suggests):
     time: IntColumn
     lag: IntColumn
     _range: Callable[[], AnswerRange] | None = None
+
+    guesses: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("duration", "total", "total_ns", "predicted_ns", "latency"), "`makespan_ns`"),
+        "speedup": "`measured_ns / makespan_ns`", "critical_path": "`trace.critical_path(…)`",
+        "to_pandas": "`start` and `end`, of each row of the trace",
+    }  # fmt: skip
 
     __repr__ = brief
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from .. import __version__
 from ..analysis.counters import counters, drawn
+from ..analysis.job_diff import JobDifference
 from ..analysis.source_diff import LineRow
 from ..analysis.summary import Analysis
-from ..analysis.trace_diff import json_of_difference
+from ..analysis.trace_diff import Difference, json_of_difference
 from ..findings import TraceChanges
 from ..replaying.critical import CriticalChain
 from ..schemas.kineto.python_frames import PythonFrames
@@ -143,20 +144,38 @@ def diff_html(changed: TraceChanges, a: Analysis, b: Analysis) -> bytes:
         key, whole = "host_ns", max(changed.latency_a, changed.latency_b)
     least = _LEAST_SHARE * whole
     paths = [row for row in difference["paths"] if any(side and side[key] > least for side in (row["a"], row["b"]))]
-    name = f"{PurePath(changed.a).name} → {PurePath(changed.b).name}"
+    more = {
+        "paths": paths[:_DIFF_ROWS], "lines": _plain_lines(changed.lines[:_DIFF_ROWS]),
+        "paths_left_out": len(changed.paths) - len(paths[:_DIFF_ROWS]),
+        "iteration_list": {"a": a.iterations.plain(), "b": b.iterations.plain()},
+    }  # fmt: skip
+    return _diff_page(changed, difference, more, plain_cards(changed.findings))
+
+
+def job_diff_html(found: JobDifference) -> bytes:
+    """The page of two jobs; the same traces give the same bytes."""
+    more = {"iteration_list": {"a": [], "b": []}, "paths_left_out": 0}
+    return _diff_page(found, found.to_dict(), more, None)
+
+
+def _diff_page(
+    found: Difference, difference: dict[str, Any], more: dict[str, Any], cards: dict[str, Any] | None
+) -> bytes:
+    """The page of two traces or jobs, its long tables cut.
+
+    Args:
+        more: further keys of the difference, and those in another form. cards: the findings, None for none.
+    """
+    name = f"{PurePath(found.a).name} → {PurePath(found.b).name}"
+    cut = {key: difference[key][:_DIFF_ROWS] for key in ("ops", "kernels", "host_ops") if key in difference}
+    left = {key: max(len(difference[key]) - _DIFF_ROWS, 0) for key in (*cut, "lines")}
     shown = {
         "title": name,
         "version": __version__,
-        "findings": plain_cards(changed.findings),
-        "difference": difference | {
-            "ops": difference["ops"][:_DIFF_ROWS], "kernels": difference["kernels"][:_DIFF_ROWS],
-            "paths": paths[:_DIFF_ROWS], "lines": _plain_lines(changed.lines[:_DIFF_ROWS]),
-            "left_out": {key: max(len(difference[key]) - _DIFF_ROWS, 0) for key in ("ops", "kernels", "lines")},
-            "paths_left_out": len(changed.paths) - len(paths[:_DIFF_ROWS]),
-            "iteration_list": {"a": a.iterations.plain(), "b": b.iterations.plain()},
-        },
+        "findings": cards,
+        "difference": difference | cut | {"left_out": left} | more,
         "ranks": [{"label": "", "analysis": {"devices": {}, "kernel_labels": {}}}],
-    }  # fmt: skip
+    }
     return page(shown, f"{name} · etplus diff")
 
 

@@ -65,6 +65,11 @@ def find_communications(trace: Trace) -> Iterator[FoundComm]:
         >>> [one.peer for one in find_communications(trace) if one.kind == SEND]
         []
     """
+    return iter(trace.once(_communications))
+
+
+def _communications(trace: Trace) -> list[FoundComm]:
+    found = []
     rows = comm_rows(trace)
     rows = rows[np.lexsort((trace.id[rows], issue_times(trace, rows)[rows]))]
     groups, world = trace.process_groups, trace.world_size
@@ -76,12 +81,13 @@ def find_communications(trace: Trace) -> Iterator[FoundComm]:
         kind = collective_type(comm, trace.name_of(row))
         peer = comm.dst_rank if kind == SEND else comm.src_rank if kind == RECV else None
         sent = calls[row] if kind == SEND and row in calls else row
-        yield FoundComm(
+        found.append(FoundComm(
             row=row, kind=kind, peer=-1 if peer is None or not 0 <= peer < MAX_RANKS else peer,
             bytes=None if kind is None else message_bytes(comm, kind), group=group_of(comm, groups, world),
             seq=comm.seq if comm.seq is not None and 0 <= comm.seq < _MAX_SEQ else -1,
             start_ns=int(min(trace.ts[row], trace.ts[sent])), described=comm.pg_desc or "",
-        )  # fmt: skip
+        ))  # fmt: skip
+    return found
 
 
 def communication_columns(trace: Trace, *, unknown: bool = False) -> tuple[tuple[Group, ...], IntColumn]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from .columns import IntColumn
 from .frames import Frame, to_networkx
-from .suggest import Suggests
+from .suggest import Suggests, no_key
 
 if TYPE_CHECKING:
     from ..analysis.sql import QueryResult
@@ -28,6 +28,14 @@ _ETPLUS = (".json", ".json.gz")
 _MS = 1e6
 MOST_IN_FULL = 64
 """Ranks of which a page shows each in detail; of larger jobs it shows some."""
+HTA_CALLS = {
+    "get_temporal_breakdown": "`analyze().device_use`", "get_idle_time_breakdown": "`analyze().idle_causes`",
+    "get_gpu_kernel_breakdown": "`analyze().kernels`", "get_comm_comp_overlap": "`analyze().device_use`",
+    "get_profiler_steps": "`steps`", "get_queue_length_summary": "`analyze().queues`",
+    "get_cuda_kernel_launch_stats": "`analyze().launches`", "get_memory_bw_summary": "`analyze().copies`",
+    "critical_path_analysis": "`critical_path()`",
+}  # fmt: skip
+"""What Holistic Trace Analysis calls of a trace or a job, and what does that here."""
 
 
 class Library(Suggests):
@@ -53,13 +61,19 @@ class Library(Suggests):
         "ranks": "`rank`, or `etplus.load([…]).ranks` of several", "world_ranks": "`world_size`",
         "idle": "`analyze().idle_causes`", "streams": "`analyze().streams`", "queues": "`analyze().queues`",
         "df": "`kernels.to_pandas()` or `ops.to_pandas()`", "head": "`kernels.to_pandas().head()`",
-        "get_temporal_breakdown": "`analyze().device_use`", "get_idle_time_breakdown": "`analyze().idle_causes`",
-        "get_gpu_kernel_breakdown": "`analyze().kernels`", "get_comm_comp_overlap": "`analyze().device_use`",
-        "get_profiler_steps": "`steps`", "get_queue_length_summary": "`analyze().queues`",
-        "get_cuda_kernel_launch_stats": "`analyze().launches`", "get_memory_bw_summary": "`analyze().copies`",
-        "critical_path_analysis": "`critical_path()`",
-        "get_potential_stragglers": "`etplus.load([…]).stragglers`, of several ranks",
+        "to_csv": '`kernels.to_pandas().to_csv("x.csv")`, or `etplus analyze --csv DIR`',
+        "loc": "`kernels.to_pandas().loc`",
+        "export_stacks": '`kernels.to_pandas()[["source", "duration_ns"]]`, `ops[0].stack`', "path": "`file`",
+        "bandwidth": "`analyze().copies`", "nccl": "`analyze().communication`",
+        "collectives": "`analyze().communication`, or `etplus.load([…]).collectives` of several ranks",
+        "cuda_time": "`analyze().device_use`", "gpu_time": "`analyze().device_use`", "total_time": "`span.length` (ns)",
+        "start": "`span.start` (ns)", "end": "`span.end` (ns)",
+        "get_potential_stragglers": "`etplus.load([…]).stragglers`, of several ranks", **HTA_CALLS,
     }  # fmt: skip
+
+    def __getitem__(self, key: object) -> Any:
+        named = isinstance(key, str) and not key.startswith("_") and hasattr(self, key)
+        raise no_key("Trace", key, f"`trace.{key}`" if named else "`trace.ops`, `trace.kernels`, `trace.steps`")
 
     def analyze(self, *, by_shape: bool = False, batch_size: int | None = None, **options: Any) -> Analysis:
         """Where the time goes: breakdown, streams, devices, operators, kernels with roofline, overheads.

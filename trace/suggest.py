@@ -5,6 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+_PANDAS = frozenset([
+    "agg", "apply", "assign", "at", "columns", "corr", "count", "cumsum", "describe", "drop", "drop_duplicates",
+    "dtypes", "fillna", "filter", "groupby", "head", "hist", "iloc", "index", "info", "join", "loc", "max", "mean",
+    "median", "melt", "merge", "min", "nlargest", "nsmallest", "pivot", "pivot_table", "plot", "quantile", "query",
+    "rename", "reset_index", "sample", "set_index", "shape", "sort_values", "std", "sum", "tail", "to_csv", "to_dict",
+    "to_html", "to_json", "to_markdown", "to_numpy", "to_records", "to_string", "transpose", "unique", "value_counts",
+    "values", "where",
+])  # fmt: skip
+"""Attributes of a data frame that users look for where there is `to_pandas`."""
+
+
+def no_key(thing: str, key: object, remedy: str) -> TypeError:
+    """The error for a subscript that a thing does not take.
+
+    Example:
+        >>> no_key("Ops", "name", '`to_pandas()["name"]`')
+        TypeError("Ops has no key 'name'; use `to_pandas()[\"name\"]`")
+    """
+    return TypeError(f"{thing} has no key {key!r}; use {remedy}")
+
 
 def no_attribute(thing: str, name: str, known: Iterable[str], guesses: Mapping[str, str]) -> AttributeError:
     """The error for a name that a thing does not have.
@@ -46,7 +66,10 @@ class Suggests:
             if name.startswith("_"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             public = next(kind.__name__ for kind in type(self).__mro__ if not kind.__name__.startswith("_"))
-            raise no_attribute(public, name, dir(self), _all_guesses(type(self)))
+            guesses = _all_guesses(type(self))
+            if name in _PANDAS and hasattr(type(self), "to_pandas"):
+                guesses.setdefault(name, f"`to_pandas().{name}`")
+            raise no_attribute(public, name, dir(self), guesses)
 
 
 def _all_guesses(kind: type) -> dict[str, str]:

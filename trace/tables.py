@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from .columns import IntColumn, grouped
 from .comm_kernels import Comm
 from .conventions import UNATTACHED_REASONS
 from .index import CallIndex, ColumnOf, GpuIndex, Positions, Row, RuntimeIndex, as_column, as_positions
+from .suggest import Suggests
 from .tensors import Signature
 
 T = TypeVar("T", bound="_Table")
@@ -26,7 +27,7 @@ _OUTSIDE_OPS = UNATTACHED_REASONS.index("launcher outside any op")
 
 
 @dataclass(frozen=True)
-class _Table:
+class _Table(Suggests):
     """Columns of one length; a subclass has more than these."""
 
     def __len__(self) -> int:
@@ -59,6 +60,8 @@ class Calls(_Table):
         source: int64, row of the `Trace`.
     """
 
+    guesses: ClassVar[dict[str, str]] = {"to_pandas": "`trace.ops.to_pandas()`"}
+
     name: ColumnOf[CallIndex, np.int32]
     kind: ColumnOf[CallIndex, np.int8]
     parent: Positions[CallIndex, CallIndex]
@@ -89,6 +92,8 @@ class RuntimeCalls(_Table):
         launches: bool, it started at least one of the trace's GPU events.
         source: int64, as in `Calls`.
     """
+
+    guesses: ClassVar[dict[str, str]] = {"to_pandas": '`trace.sql("select * from runtime").to_pandas()`'}
 
     name: ColumnOf[RuntimeIndex, np.int32]
     thread: ColumnOf[RuntimeIndex, np.int64]
@@ -122,6 +127,8 @@ class GpuEvents(_Table):
         counterpart: int64, of an event whose launch precedes the trace the row of the GPU event that repeats it, −1 for
             none; see `trace.counterparts`. same_module: bool, whether that is at the same place of the model.
     """
+
+    guesses: ClassVar[dict[str, str]] = {"to_pandas": "`trace.device_events.to_pandas()`"}
 
     name: ColumnOf[GpuIndex, np.int32]
     category: ColumnOf[GpuIndex, np.int32]

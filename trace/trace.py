@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -36,6 +36,8 @@ from .steps import Steps, find_marks
 from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, MemoryEvents, RuntimeCalls, Tables, UnattachedEvents
 from .tensors import Signature, SignatureTable
 from .views import DeviceEvents, Ops
+
+_Derived = TypeVar("_Derived")
 
 if TYPE_CHECKING:
     from .origin import Origin
@@ -233,6 +235,20 @@ class Trace(Library):
     def with_(self, **changes: Any) -> Trace:
         """The trace with other attributes; what is derived from them is derived anew."""
         return replace(self, **changes)
+
+    def once(self, derive: Callable[[Trace], _Derived]) -> _Derived:
+        """What a function derives from the trace: derived when it is first asked for, then kept with the trace.
+
+        For what other folders derive; the model's own derived columns are properties.
+        """
+        if derive not in self._derived:
+            self._derived[derive] = derive(self)
+        found: _Derived = self._derived[derive]
+        return found
+
+    @cached_property
+    def _derived(self) -> dict[Callable[[Trace], Any], Any]:
+        return {}
 
     def with_tables(self, tables: Tables) -> Trace:
         """The trace with other tables, as if they had been recorded; its rows stay as they are."""

@@ -17,7 +17,7 @@ from .frames import Frame, to_arrow, to_pandas
 from .index import CallIndex, GpuIndex
 from .kinds import LINK_NAMES, PHASES, THROUGH
 from .printable import shortened
-from .suggest import Suggests
+from .suggest import Suggests, no_key
 
 if TYPE_CHECKING:
     from .comm_kernels import Comm
@@ -58,6 +58,7 @@ class Op(View[CallIndex], CalledWith):
         "cpu_children": "`children`", "cpu_parent": "`parent`", "events": "`kernels`", "tid": "`thread`",
         "id": '`record["id"]`', "args": "`record`", "flops": "`trace.analyze().operators`", "stacktrace": "`stack`",
         "line": "`source`", "file": "`source`", "iteration": "`step`", "to_pandas": "`trace.ops.to_pandas()`",
+        "input_dims": "`shapes`", "key": "`name`", "count": "`len(trace.ops.named(op.name))`",
     }  # fmt: skip
 
     @property
@@ -198,7 +199,8 @@ class DeviceEvent(View[GpuIndex]):
         "flops": "`trace.kernels.to_pandas().flops`", "bytes": "`trace.kernels.to_pandas().bytes`",
         "bound": "`trace.kernels.to_pandas().bound`", "queue": "`trace.kernels.to_pandas().queue`",
         "launch_delay": "`delay_ns`", "iteration": "`step`", "to_pandas": "`trace.kernels.to_pandas()`",
-        "stack_trace": "`stack`", "line": "`source`",
+        "stack_trace": "`stack`", "line": "`source`", "shape": "`op.shapes`", "kernel_name": "`name`",
+        "grid_size": "`grid`", "block_size": "`block`", "queue_delay": "`delay_ns`", "occupancy": "`grid`, `block`",
     }  # fmt: skip
 
     @property
@@ -402,13 +404,13 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
 
     _row: type[Row]
     guesses: ClassVar[dict[str, str]] = {
-        "groupby": "`to_pandas().groupby(…)`", "head": "a slice, `[:5]`", "columns": "`to_pandas().columns`",
+        "head": "a slice, `[:5]`", "total": "`to_pandas().duration_ns.sum()`", "where": '`named("…")`, `matching("…")`',
+        "top": '`to_pandas().nlargest(5, "duration_ns")`',
         "filter": '`named("aten::mm")`, `matching("gemm")`', "query": '`named("aten::mm")`, `matching("gemm")`',
-        "sort": "`sorted(…, key=lambda row: row.duration_ns)`", "sort_values": "`to_pandas().sort_values(…)`",
+        "sort": "`sorted(…, key=lambda row: row.duration_ns)`",
         "duration_ns": "`[row.duration_ns for row in …]`, or `to_pandas().duration_ns`",
         "names": "`[row.name for row in …]`", "name": '`[row.name for row in …]`, or `named("…")`',
         "sum": "`to_pandas().duration_ns.sum()`", "find": '`matching("gemm")`',
-        "to_csv": '`to_pandas().to_csv("x.csv")`',
         "to_df": "`to_pandas()`", "df": "`to_pandas()`", "to_polars": "`polars.from_arrow(rows.to_arrow())`",
     }  # fmt: skip
 
@@ -425,6 +427,8 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
     def __getitem__(self, at: int | slice) -> Row | _Rows[Row]:
         if isinstance(at, slice):
             return type(self)(self.trace, self.rows[at])
+        if isinstance(at, str):
+            raise no_key(type(self).__name__, at, f'`named("{at}")` for a name, `to_pandas()["{at}"]` for a column')
         return self._row(self.trace, int(self.rows[at]))
 
     def __iter__(self) -> Iterator[Row]:

@@ -202,13 +202,39 @@ function diffTables(report) {
     col.ns("change_ns", "Change", { like: "a_ns" }), col.other("ratio", "B / A", "×"),
   ];
   const left = (key) => (found.left_out[key] ? `${integers.format(found.left_out[key])} more in --json` : null);
+  if (found.host_ops) columns.push(col.count("rank", "Most on rank"), col.ns("rank_change_ns", "Change there", { like: "a_ns" }));
+  const host = found.host_ops?.length
+    ? card("Host", left("host_ops"), table(columns, flat(found.host_ops), { sort: "change_ns", name: "host_ops" }))
+    : null;
   return section(
     "tables",
     "Operators and kernels",
     "Matched by name; a dash where one trace has none.",
+    host,
     card("Operators", left("ops"), table(columns, flat(found.ops), { sort: "change_ns", name: "ops" })),
     card("Kernels", left("kernels"), table(columns, flat(found.kernels), { sort: "change_ns", name: "diff_kernels" })),
   );
 }
 
-const DIFF_SECTIONS = [findingsSection, diffOverview, diffLines, diffIterations, diffPaths, diffTables];
+/** The ranks of two jobs. */
+function diffRanks(report) {
+  const { ranks, only_a, only_b, per_iteration } = report.difference;
+  if (!ranks) return null;
+  const left = [["A", only_a], ["B", only_b]]
+    .filter(([, some]) => some.length)
+    .map(([side, some]) => `${integers.format(some.length)} ranks only in ${side} are left out`);
+  const columns = [
+    col.count("rank", "Rank"), col.ns("a_ns", "A"), col.ns("b_ns", "B", { like: "a_ns" }),
+    col.ns("change_ns", "Change", { like: "a_ns" }), col.other("ratio", "B / A", "×"),
+    col.ns("a_device_ns", "Device, A"), col.ns("b_device_ns", "Device, B", { like: "a_device_ns" }),
+    col.ns("a_communication_ns", "Communication, A"), col.ns("b_communication_ns", "Communication, B"),
+  ];
+  return section(
+    "ranks",
+    "Ranks",
+    per_iteration ? "An iteration of each rank, on average." : "The whole trace of each rank.",
+    card(null, left.join("; "), table(columns, ranks, { sort: "change_ns", name: "diff_ranks" })),
+  );
+}
+
+const DIFF_SECTIONS = [findingsSection, diffOverview, diffRanks, diffLines, diffIterations, diffPaths, diffTables];

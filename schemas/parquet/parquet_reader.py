@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ from .stored_tables import (
 )  # fmt: skip
 
 _SPOILT = "write it again with etplus"
-_PIECES_KEPT = 4
+_PIECES_KEPT = 8
 
 
 @gc_disabled()
@@ -131,7 +131,9 @@ class _FolderReader:
     def read(self) -> Trace:
         try:
             return self._trace()
-        except (KeyError, IndexError, ValueError, TypeError, OverflowError, self.arrow.ArrowException) as error:
+        except (
+            KeyError, IndexError, ValueError, TypeError, OverflowError, self.arrow.ArrowException, *UNREADABLE
+        ) as error:  # fmt: skip
             problem = f"its tables do not fit together ({type(error).__name__})"
             raise TraceFormatError(self.name, "", problem, _SPOILT) from None
 
@@ -156,6 +158,8 @@ class _FolderReader:
                  for key in ("text_at", "text_size")]  # fmt: skip
         codes = np.full(meta.rows, -1, np.int64)
         codes[_numbers(tables[0], "row")] = _numbers(tables[0], "signature")
+        if not (_within(codes, -1, len(self.signatures)) and _within(spans[0], 0, meta.size + 1 - spans[1])):
+            raise ValueError
         sizes = np.full(meta.rows, -1, np.int64)
         sizes[_numbers(device, "row")] = _numbers(device, "bytes", -1)
         texts = StoredRecords(_Text(self), spans[0], spans[0] + spans[1], codes, self.signatures, sizes)
@@ -217,9 +221,11 @@ class _FolderReader:
             listed = zip(_numbers(calls, "row").tolist(), waits.to_pylist(), strict=True)
             builder.sync_dep.update({row: ids for row, ids in listed if ids is not None})
         table = self._table("communications")
-        fields = [table.column(field).to_pylist() for field in COMM_FIELDS]
-        for row, *values in zip(_numbers(table, "row").tolist(), *fields, strict=True):
-            builder.comm[row] = Comm(*values)
+        fields, rows = [table.column(field).to_pylist() for field in COMM_FIELDS], _numbers(table, "row")
+        if not _within(rows, 0, self.meta.rows):
+            raise ValueError
+        for row, *values in zip(rows.tolist(), *fields, strict=True):
+            builder.comm[row] = msgspec.convert(dict(zip(COMM_FIELDS, values, strict=True)), Comm)
 
     def _edges(self) -> IntColumn:
         table = self._table("edges")
@@ -266,10 +272,9 @@ class _Text:
     """The text of the ET+ file, read a piece at a time and checked."""
 
     def __init__(self, reader: _FolderReader) -> None:
-        self._parquet, self._path = reader.parquet, reader.place.of(RECORDS)
+        self._path = reader.place.of(RECORDS)
         self._chunks, self.size = reader.meta.chunks, reader.meta.size
         self._begin = np.array([at for at, _ in self._chunks], np.int64)
-        self._kept: dict[int, bytes] = {}
 
     def parts(self, begin: IntColumn, end: IntColumn) -> list[bytes]:
         """Many parts of it, int64 positions each."""
@@ -287,33 +292,28 @@ class _Text:
         """All of it, in order."""
         return map(self._piece, range(len(self._chunks)))
 
-    @cached_property
-    def _file(self) -> Any:
-        try:
-            protect(self._path)
-            return self._parquet.ParquetFile(self._path)
-        except OSError as error:
-            raise self._spoilt(error) from None
-        except ValueError as error:  # of which ArrowInvalid is one
-            raise self._spoilt(error) from None
-
     def _piece(self, number: int) -> bytes:
-        text = self._kept.get(number)
-        if text is None:
-            try:
-                text = self._file.read_row_group(number).column("text")[0].as_py()
-            except (OSError, ValueError, KeyError, IndexError) as error:
-                raise self._spoilt(error) from None
-            if hashlib.blake2b(text, digest_size=16).hexdigest() != self._chunks[number][1]:
-                raise self._spoilt(None)
-            if len(self._kept) >= _PIECES_KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[number] = text
-        return text
+        protect(self._path)
+        try:
+            return _piece_of(self._path, number, self._chunks[number][1])
+        except (OSError, ValueError, KeyError, IndexError) as error:  # ArrowInvalid is a ValueError
+            why = f" ({str(error).splitlines()[0]})" if str(error) else ""
+            problem = f"cut off or edited since it was written{why}"
+            raise TraceFormatError(os.fspath(self._path), "", problem, _SPOILT) from None
 
-    def _spoilt(self, error: Exception | None) -> TraceFormatError:
-        why = f" ({str(error).splitlines()[0]})" if error is not None and str(error) else ""
-        return TraceFormatError(os.fspath(self._path), "", f"cut off or edited since it was written{why}", _SPOILT)
+
+@lru_cache(maxsize=_PIECES_KEPT)
+def _piece_of(path: Path, number: int, digest: str) -> bytes:
+    """A piece of a text, the latest ones of all traces kept. The file is closed again: a job may have 10,000.
+
+    Raises:
+        OSError, ValueError, KeyError, IndexError: it cannot be read, or is not the one that was written.
+    """
+    with library("pyarrow.parquet").ParquetFile(path) as file:
+        text: bytes = file.read_row_group(number).column("text")[0].as_py()
+    if hashlib.blake2b(text, digest_size=16).hexdigest() != digest:
+        raise ValueError
+    return text
 
 
 class _Header(Mapping[str, msgspec.Raw]):
@@ -324,6 +324,9 @@ class _Header(Mapping[str, msgspec.Raw]):
 
     def __getitem__(self, key: str) -> msgspec.Raw:
         return msgspec.Raw(self._text.parts(*np.array(self._spans[key]).reshape(2, 1))[0])
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._spans
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._spans)
@@ -365,6 +368,13 @@ class StoredRecords(TextRecords):
         return self.text.pieces()
 
 
+_WHOLE = frozenset(["bool", *(f"{sign}int{size}" for sign in ("", "u") for size in (8, 16, 32, 64))])
+
+
+def _within(values: IntColumn, least: int, end: int | IntColumn) -> bool:
+    return bool(np.all((values >= least) & (values < end)))
+
+
 def _numbers(table: Any, name: str, none: int | None = None) -> npt.NDArray[Any]:
     """A column of numbers; of nulls `none`.
 
@@ -372,10 +382,10 @@ def _numbers(table: Any, name: str, none: int | None = None) -> npt.NDArray[Any]
     longer than a small trace.
 
     Raises:
-        ValueError: there are nulls, and `none` is not given.
+        ValueError: there are nulls, and `none` is not given; or they are no whole numbers.
     """
     column = table.column(name)
-    if none is None and column.null_count:
+    if (none is None and column.null_count) or str(column.type) not in _WHOLE:
         raise ValueError(name)
     parts = [_values(chunk, none) for chunk in column.chunks]
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)

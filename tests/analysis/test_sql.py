@@ -91,6 +91,13 @@ def test_whatever_is_no_query_of_the_tables_is_refused(
 def test_a_query_takes_no_more_memory_than_it_may() -> None:
     with pytest.raises(UsageError, match="SQL"):
         linked(NAME).sql("select count(*) from (select distinct random() from range(100000000))", memory="50MB")
+    for query in (
+        "select range, repeat('x', 1000) as x from range(1000000)",
+        "select a.* from calls a, calls b, calls c",
+    ):
+        with pytest.raises(UsageError, match="the rows that it finds take more than 50MB; add a limit"):
+            linked(NAME).sql(query, memory="50MB")
+    assert len(linked(NAME).sql("select range from range(1000000)", memory="50MB")) == 1_000_000
     with pytest.raises(UsageError, match="give a size"):
         linked(NAME).sql("select 1", memory="much")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Mapping
 from dataclasses import fields
@@ -11,12 +12,14 @@ from typing import Any
 import msgspec
 import numpy as np
 import orjson
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from etplus import Trace, convert, link
 from etplus.converters.open import load
 from etplus.schemas.parquet import StoredRank, is_stored, read_parquet, stored_ranks, write_parquet
+from etplus.schemas.parquet.parquet_reader import _PIECES_KEPT, _piece_of
 from etplus.schemas.parquet.stored_tables import COLUMNS, ROW_TABLES, TABLES
 from etplus.trace.errors import TraceFormatError, UsageError
 from support import FIXTURE_PAIRS, cpu_pairs, gpu_traces, linked, shared_pair, shared_trace
@@ -172,6 +175,42 @@ def test_a_broken_description_is_refused(change: dict[str, Any], problem: str, s
     meta.write_bytes(orjson.dumps(orjson.loads(meta.read_bytes()) | change))
     with pytest.raises(TraceFormatError, match=problem):
         load(stored)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("calls", "signature", 2**40), ("calls", "text_at", 2**40), ("calls", "text_size", 1e300),
+        ("calls", "ts_ns", 0.5), ("device", "dur_ns", "long"), ("communications", "row", 2**40),
+        ("communications", "dtype", 7), ("communications", "seq", "x"), ("device", "text_at", -1),
+    ],
+)  # fmt: skip
+def test_a_table_that_another_program_wrote_is_refused(table: str, column: str, value: Any, tmp_path: Path) -> None:
+    """Values of another type or out of range, with the digest of the file that has them."""
+    folder = tmp_path / "x.parquet"
+    write_parquet(linked("pairs/gpu_shaped_from_cpu"), folder)
+    path, meta = folder / f"{table}.parquet", folder / "trace.json"
+    found = pq.read_table(path)
+    at = found.column_names.index(column)
+    pq.write_table(found.set_column(at, column, pa.array([value] * len(found))), path)
+    described = orjson.loads(meta.read_bytes())
+    described["digests"][table] = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+    meta.write_bytes(orjson.dumps(described))
+    with pytest.raises(TraceFormatError, match="its tables do not fit together") as caught:
+        load(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_texts_of_many_traces_are_not_all_kept(tmp_path: Path) -> None:
+    """Of all traces together the latest pieces are kept, and no file stays open: a job may have thousands of ranks."""
+    trace = linked("demo/train_cpu")
+    for rank in range(_PIECES_KEPT + 4):
+        write_parquet(trace, tmp_path / "x.etplus", rank=rank)
+    before = len([*Path("/proc/self/fd").iterdir()]) if Path("/proc/self/fd").exists() else None
+    traces = [read_parquet(stored) for stored in stored_ranks(tmp_path / "x.etplus")]
+    assert {trace.texts.decoded(0)["name"] for trace in traces} == {trace.texts.decoded(0)["name"]}
+    assert _piece_of.cache_info().currsize == _PIECES_KEPT
+    assert before is None or len([*Path("/proc/self/fd").iterdir()]) == before
 
 
 def test_a_folder_of_something_else_is_never_written_to(tmp_path: Path) -> None:

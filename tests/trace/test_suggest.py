@@ -24,18 +24,22 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "trace": trace, "op": trace.ops[0], "kernel": trace.kernels[0], "ops": trace.ops, "kernels": trace.kernels,
         "step": trace.steps[0], "steps": trace.steps, "job": etplus.load([path]), "analysis": analysis,
         "table": analysis.kernels, "row": analysis.kernels[0], "path": trace.critical_path(), "replay": trace.replay(),
-        "difference": etplus.diff(trace, trace),
+        "difference": etplus.diff(trace, trace), "findings": trace.findings(), "gpu": trace.gpu,
     }  # fmt: skip
 
 
 GUESSES = {
     "trace": "operators to_pandas iterations what_if plot events modules memory_timeline key_averages kernel "
-    "ranks idle streams df head get_temporal_breakdown get_potential_stragglers",
+    "ranks idle streams df head get_temporal_breakdown get_potential_stragglers start path nccl to_csv loc",
     "op": "duration input_shapes input_types cuda_time parents durations",
     "kernel": "duration operator shapes flops dur",
-    "ops": "groupby columns name", "kernels": "groupby sort_values duration_ns", "step": "duration kernal",
-    "job": "traces plot what_if", "analysis": "ops temporal_breakdown nccl kernel memories",
-    "table": "columns", "row": "name total", "path": "duration", "replay": "makespan", "difference": "operators op",
+    "ops": "groupby columns name iloc nlargest where",
+    "kernels": "groupby sort_values duration_ns describe value_counts",
+    "findings": "sort_values", "gpu": "to_pandas", "step": "duration kernal",
+    "job": "traces plot what_if get_temporal_breakdown get_idle_time_breakdown head",
+    "analysis": "ops temporal_breakdown nccl kernel memories",
+    "table": "columns sort_values", "row": "name total duration", "path": "duration", "replay": "makespan speedup",
+    "difference": "operators op",
 }  # fmt: skip
 
 
@@ -56,6 +60,20 @@ def test_guesses_that_work(things: dict[str, Any], tmp_path: Any) -> None:
     assert op.stack == () and op.module is None and kernel.grid == (1, 1, 1) and kernel.block == (256, 1, 1)
     assert len(trace.step(1).kernels) == len(trace.steps[1].kernels) and op.shapes is not None
     assert things["difference"].ops and etplus.load([trace]).ranks[0] is trace
+
+
+@pytest.mark.parametrize("thing", ["trace", "ops", "kernels", "table"])
+def test_names_as_subscripts_are_answered(thing: str, things: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=r"no key 'kernels'; use `.*kernels"):
+        things[thing]["kernels"]
+    with pytest.raises(TypeError, match=r"Trace has no key 0; use `trace\.ops`"):
+        iter(things["trace"]).__next__()
+
+
+def test_findings_as_a_frame(things: dict[str, Any]) -> None:
+    frame = things["findings"].to_pandas()
+    assert frame["id"].tolist() == [finding.id for finding in things["findings"]] != []
+    assert {"title", "certainty", "cost_ns", "gain_ns", "operator", "advice"} <= {*frame.columns}
 
 
 def test_what_is_advised_exists(things: dict[str, Any]) -> None:

@@ -1,0 +1,309 @@
+"""Two jobs side by side: what each rank contributes to the comparison, and rank by rank and together what changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..jobs.job_report import ranges
+from ..trace.brief import brief
+from ..trace.columns import IntColumn, distinct_rows
+from ..trace.errors import UsageError
+from ..trace.intervals import sums
+from ..trace.text_tables import Cell, number, render, titled
+from ..trace.trace import Trace
+from ..trace.unattached import with_unattached
+from .breakdown import breakdown, iteration_at, iterations, launched_in
+from .table import Column, NamedTables, Row
+from .trace_diff import (
+    Difference,
+    DiffRow,
+    Side,
+    device_names,
+    flat_tables,
+    in_iterations,
+    json_of_difference,
+    match,
+    plain_rows,
+    row_cells,
+)
+
+_MS = 1e6
+_NAMED = ("ops", "kernels", "host_ops")
+
+
+@dataclass(frozen=True)
+class PartTotals:
+    """What a rank does, in a whole trace or in an iteration on average.
+
+    Attributes:
+        latency_ns: length. device_ns: sum of the durations of device events; communication_ns: those that communicate.
+        ops, kernels: device time by topmost operator and by kernel. host_ops: host time of topmost operators.
+    """
+
+    latency_ns: float
+    device_ns: float
+    communication_ns: float
+    ops: Mapping[str, Side]
+    kernels: Mapping[str, Side]
+    host_ops: Mapping[str, Side]
+
+
+@dataclass(frozen=True)
+class ComparedRank:
+    """What a rank contributes to the comparison of two jobs; a few KB, however long its trace is.
+
+    Attributes:
+        devices: their names. iterations: how many it has. whole: of the trace; iteration: of one on average, None
+            without any. outside: device events launched outside iterations, and their ns.
+        damage: what is wrong with its file, in sentences.
+    """
+
+    devices: str
+    iterations: int
+    whole: PartTotals
+    iteration: PartTotals | None
+    outside: tuple[int, int]
+    damage: tuple[str, ...]
+
+    __repr__ = brief
+
+
+def compared_rank(trace: Trace, *, annotation: str | None = None, by_shape: bool = False) -> ComparedRank:
+    """What a rank contributes to a comparison.
+
+    Args:
+        annotation: part of the name of the annotations that are the iterations. by_shape: as in `difference`.
+    """
+    trace = with_unattached(trace)
+    steps = iterations(trace, annotation)
+    everything = np.ones(len(trace.gpu), np.bool_), np.ones(len(trace.calls), np.bool_)
+    whole = _totals(trace, trace.span.length, *everything, 1, by_shape)
+    inside = launched_in(trace, steps) >= 0
+    outside = int(np.count_nonzero(~inside)), int(trace.gpu.dur[~inside].sum())
+    mean = None
+    if steps:
+        latency = float(np.mean([step.latency_ns for step in steps]))
+        called = iteration_at(steps, trace.calls.ts) >= 0
+        mean = _totals(trace, latency, inside, called, len(steps), by_shape)
+    return ComparedRank(device_names(trace), len(steps), whole, mean, outside, tuple(trace.damage))
+
+
+def _totals(
+    trace: Trace, latency_ns: float, events: npt.NDArray[np.bool_], calls: npt.NDArray[np.bool_], count: int,
+    by_shape: bool,
+) -> PartTotals:  # fmt: skip
+    """What some device events and calls come to, divided by the number of iterations that they are of."""
+    part = trace if events.all() else in_iterations(trace, np.flatnonzero(events))
+    ops: dict[str, list[int]] = {}
+    for row in breakdown(part):
+        total = ops.setdefault(f"{row.label} {row.shapes}".rstrip() if by_shape else row.label, [0, 0])
+        total[0] += row.count
+        total[1] += row.total_ns
+    gpu, top = part.gpu, np.flatnonzero(calls & (trace.hierarchy.top == np.arange(len(trace.calls))))
+    took = (trace.calls.end - trace.calls.ts)[top]
+    return PartTotals(
+        latency_ns, int(gpu.dur.sum()) / count, int(gpu.dur[part.is_comm].sum()) / count,
+        {name: Side(events / count, ns / count) for name, (events, ns) in ops.items()},
+        _by_name(trace, gpu.name, gpu.dur, count), _by_name(trace, trace.calls.name[top], took, count),
+    )  # fmt: skip
+
+
+def _by_name(trace: Trace, names: npt.NDArray[np.integer], took: IntColumn, by: int) -> dict[str, Side]:
+    if not len(names):
+        return {}
+    distinct, inverse = distinct_rows(np.asarray(names, np.int64))
+    columns = (distinct[:, 0], np.bincount(inverse), sums(inverse, took, len(distinct)))
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return {trace.names[name]: Side(count / by, ns / by) for name, count, ns in rows}
+
+
+class RankChange(Row):
+    """A rank in both jobs: an iteration on average where iterations are compared, else the whole traces.
+
+    Attributes:
+        a_ns, b_ns: length. a_device_ns, b_device_ns: sum of the durations of device events; of these
+            a_communication_ns and b_communication_ns communicate.
+    """
+
+    rank: int
+    a_ns: float
+    b_ns: float
+    a_device_ns: float
+    b_device_ns: float
+    a_communication_ns: float
+    b_communication_ns: float
+
+    derived = ("change_ns", "ratio")
+    title = "ranks, by the change in time, ms"
+    columns = (
+        Column("rank", "rank"), Column("A", "a_ns", "ms"), Column("B", "b_ns", "ms"),
+        Column("B−A", "change_ns", "ms"), Column("B/A", lambda row: number(row.ratio, 2)),
+        Column("device A", "a_device_ns", "ms"), Column("device B", "b_device_ns", "ms"),
+        Column("comm A", "a_communication_ns", "ms"), Column("comm B", "b_communication_ns", "ms"),
+    )  # fmt: skip
+
+    @property
+    def change_ns(self) -> float:
+        """Length in B less that in A."""
+        return self.b_ns - self.a_ns
+
+    @property
+    def ratio(self) -> float | None:
+        """Length in B by that in A, None where A's is nothing."""
+        return self.b_ns / self.a_ns if self.a_ns else None
+
+
+class JobDiffRow(DiffRow):
+    """An operator or a kernel of all ranks together in both jobs.
+
+    Attributes:
+        rank: the one on which its time changes most, the lowest of several; rank_change_ns: by how much.
+    """
+
+    rank: int
+    rank_change_ns: float
+
+
+@dataclass(frozen=True)
+class JobDifference(Difference):
+    """Two jobs side by side: the ranks that both have, one by one and together.
+
+    Times and counts of operators and kernels are sums over these ranks, of an iteration on average where iterations are
+    compared. `total_a` and `total_b` are sums over them, too, `latency_a` and `latency_b` those of the slowest rank.
+
+    Attributes:
+        ranks: the greatest change first. host_ops: topmost operators by their time on the host.
+        only_a, only_b: ranks that only one job has, and that are left out.
+    """
+
+    ranks: list[RankChange] = field(default_factory=list)
+    host_ops: list[DiffRow] = field(default_factory=list)
+    only_a: tuple[int, ...] = ()
+    only_b: tuple[int, ...] = ()
+
+    __repr__ = brief
+
+    @property
+    def tables(self) -> NamedTables:
+        """`ranks`, `ops`, `kernels` and `host_ops`, each with `to_pandas()`."""
+        plain = self.to_dict()
+        return flat_tables({name: plain[name] for name in ("ranks", *_NAMED)})
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: what the text shows, in full."""
+        further = {"ranks": [row.plain() for row in self.ranks], "host_ops": plain_rows(self.host_ops)}
+        return json_of_difference(self) | further
+
+    def to_text(self, width: int = 80, top: int = 15) -> str:
+        """The tables, of `top` rows each, in lines of at most `width` columns."""
+        numbers = sorted(row.rank for row in self.ranks)
+        what = "an iteration" if self.per_iteration else "the whole trace"
+        left = [f"only in {side}, left out: ranks {ranges(ranks)}"
+                for side, ranks in (("A", self.only_a), ("B", self.only_b)) if ranks]  # fmt: skip
+        head = [
+            f"A  {self.a}: {self.device_a}, {self.total_a / _MS:,.3f} ms of GPU events",
+            f"B  {self.b}: {self.device_b}, {self.total_b / _MS:,.3f} ms of GPU events",
+            f"{len(numbers):,} ranks are compared ({ranges(numbers)}): sums over them, {what} of each",
+            *left,
+            f"the slowest rank takes {self.latency_a / _MS:,.3f} ms in A, {self.latency_b / _MS:,.3f} ms in B",
+            *(f"warning {sentence}" for sentence in self.damage),
+        ]
+        shown = self.ranks[:top]
+        cells = [[column.cell(row) for column in RankChange.columns] for row in shown]
+        heads = [column.heading for column in RankChange.columns]
+        titles = ("device time of operators", "kernels", "host time of topmost operators")
+        tables = [
+            _named_table(f"{title}, all ranks, by the change", getattr(self, name), width, top)
+            for title, name in zip(titles, _NAMED, strict=True)
+        ]
+        return "\n\n".join([
+            "\n".join(head), render(titled(RankChange.title, len(self.ranks), top), heads, cells, width),
+            *filter(None, tables),
+            f"why, of one of them: etplus diff A B --ranks {self.ranks[0].rank}",
+        ])  # fmt: skip
+
+
+def _named_table(title: str, rows: Sequence[DiffRow], width: int, top: int) -> str:
+    heads = ["", "A n", "A ms", "A µs", "B n", "B ms", "B µs", "B−A ms", "B/A", "most on rank"]
+    cells: list[list[Cell]] = [["", *row_cells(row), getattr(row, "rank", None)] for row in rows[:top]]
+    names = [row.name for row in rows[:top]]
+    return render(titled(title, len(rows), top), heads, cells, width, above=names) if rows else ""
+
+
+def job_difference(
+    a: Mapping[int, ComparedRank], b: Mapping[int, ComparedRank], *, names: tuple[str, str], total: bool = False
+) -> JobDifference:
+    """Compare two jobs by what their ranks contribute.
+
+    Iterations are compared if every rank has some.
+
+    Args:
+        a, b: by rank. names: of the jobs, for messages. total: compare the whole traces.
+
+    Raises:
+        UsageError: no rank is in both.
+    """
+    ranks = sorted({*a} & {*b})
+    if not ranks:
+        has = [f"{name} has {ranges(sorted(side))}" for name, side in zip(names, (a, b), strict=True)]
+        raise UsageError(f"no rank is in both jobs: {', '.join(has)}")
+    sides = [[side[rank] for rank in ranks] for side in (a, b)]
+    per_iteration = not total and all(rank.iteration is not None for side in sides for rank in side)
+    parts = [[rank.iteration if per_iteration and rank.iteration else rank.whole for rank in side] for side in sides]
+    one, other = parts
+    found = [
+        RankChange(rank, x.latency_ns, y.latency_ns, x.device_ns, y.device_ns, x.communication_ns, y.communication_ns)
+        for rank, x, y in zip(ranks, one, other, strict=True)
+    ]
+    a_ranks, b_ranks = sides
+    return JobDifference(
+        a=names[0], b=names[1], device_a=_joined(a_ranks), device_b=_joined(b_ranks), per_iteration=per_iteration,
+        iterations_a=sum(rank.iterations for rank in a_ranks), iterations_b=sum(rank.iterations for rank in b_ranks),
+        outside_a=_outside(a_ranks), outside_b=_outside(b_ranks),
+        total_a=sum(part.device_ns for part in one), total_b=sum(part.device_ns for part in other),
+        latency_a=max(part.latency_ns for part in one), latency_b=max(part.latency_ns for part in other),
+        damage=tuple(dict.fromkeys(sentence for rank in (*a_ranks, *b_ranks) for sentence in rank.damage)),
+        ranks=sorted(found, key=lambda row: (-abs(row.change_ns), row.rank)),
+        only_a=tuple(sorted({*a} - {*b})), only_b=tuple(sorted({*b} - {*a})),
+        ops=_changes(ranks, parts, lambda part: part.ops), kernels=_changes(ranks, parts, lambda part: part.kernels),
+        host_ops=_changes(ranks, parts, lambda part: part.host_ops),
+    )  # fmt: skip
+
+
+def _outside(ranks: Sequence[ComparedRank]) -> tuple[int, int]:
+    return sum(rank.outside[0] for rank in ranks), sum(rank.outside[1] for rank in ranks)
+
+
+def _changes(
+    ranks: Sequence[int], parts: Sequence[Sequence[PartTotals]], table: Callable[[PartTotals], Mapping[str, Side]]
+) -> list[DiffRow]:
+    """A table of all ranks together, with the rank on which each row changes most."""
+    change: dict[str, tuple[float, int]] = {}
+    for rank, *both in zip(ranks, *parts, strict=True):
+        one, other = map(table, both)
+        for name in {**one, **other}:
+            sides = (one.get(name), other.get(name))
+            ns = DiffRow(name, *sides).change_ns
+            if name not in change or abs(ns) > abs(change[name][0]):
+                change[name] = ns, rank
+    rows = match(*(_summed(map(table, side)) for side in parts))
+    return [JobDiffRow(row.name, row.a, row.b, change[row.name][1], change[row.name][0]) for row in rows]
+
+
+def _summed(ranks: Iterable[Mapping[str, Side]]) -> dict[str, Side]:
+    count, total = Counter[str](), Counter[str]()
+    for rank in ranks:
+        for name, side in rank.items():
+            count[name] += side.count  # type: ignore[assignment]
+            total[name] += side.total_ns  # type: ignore[assignment]
+    return {name: Side(float(count[name]), float(total[name])) for name in count}
+
+
+def _joined(ranks: Sequence[ComparedRank]) -> str:
+    return ", ".join(dict.fromkeys(rank.devices for rank in ranks))

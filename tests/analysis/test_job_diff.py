@@ -1,0 +1,119 @@
+"""Two jobs side by side: rank by rank what the comparison of its two traces says, and together the sums of these."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import etplus
+import pytest
+from etplus.analysis.job_diff import JobDifference
+from etplus.converters.job import compare_jobs
+from etplus.report.report_html import job_diff_html
+from etplus.trace.errors import UsageError
+from made_ranks import make_job
+from pages import data_of
+from support import call, read_json, run, shared_job
+
+RANKS = 3
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A job as columns, and one of a rank more as ET+ files."""
+    folder = tmp_path_factory.mktemp("jobs")
+    for name, ranks, out in (("a", RANKS, "a.etplus"), ("b", RANKS + 1, "b")):
+        make_job(folder / name / "pairs", ranks, seed=ranks, stragglers=1)
+        etplus.link_many(folder / name / "pairs", folder / out, jobs=1)
+    return folder / "a.etplus", folder / "b"
+
+
+@pytest.mark.parametrize("total", [False, True])
+def test_ranks_are_those_of_single_comparisons_and_sums_their_sums(jobs: tuple[Path, Path], total: bool) -> None:
+    found = etplus.diff(*map(str, jobs), total=total)
+    assert isinstance(found, JobDifference) and (found.only_a, found.only_b) == ((), (RANKS,))
+    one, other = map(etplus.load, jobs)
+    single = {rank: etplus.diff(one[rank], other[rank], total=total) for rank in range(RANKS)}  # type: ignore[index]
+    assert found.per_iteration == (not total) == single[0].per_iteration
+    for row in found.ranks:
+        of = single[row.rank]
+        assert (row.a_ns, row.b_ns, row.a_device_ns, row.b_device_ns) == pytest.approx(
+            (of.latency_a, of.latency_b, of.total_a, of.total_b)
+        )
+    for name in ("ops", "kernels"):
+        rows = {row.name: row for row in getattr(found, name)}
+        own = {rank: {row.name: row for row in getattr(of, name)} for rank, of in single.items()}
+        assert rows.keys() == {kernel for of in own.values() for kernel in of}
+        for key, row in rows.items():
+            changes = {rank: of[key].change_ns for rank, of in own.items() if key in of}
+            assert row.change_ns == pytest.approx(sum(changes.values()), abs=1e-3)
+            assert abs(row.rank_change_ns) == pytest.approx(max(map(abs, changes.values())))
+            assert changes[row.rank] == pytest.approx(row.rank_change_ns)
+            for side in ("a", "b"):
+                counts = [getattr(of[key], side) for of in own.values() if key in of]
+                expected = sum(of.count for of in counts if of is not None)
+                assert getattr(getattr(row, side), "count", 0) == pytest.approx(expected)
+    slowest = [max(of.latency_a for of in single.values()), max(of.latency_b for of in single.values())]
+    assert [found.latency_a, found.latency_b] == slowest
+    assert found.tables["ranks"].to_pandas()["change_ns"].tolist() == [row.change_ns for row in found.ranks]
+
+
+def test_lists_folders_patterns_and_engines_compare_the_same(jobs: tuple[Path, Path]) -> None:
+    a, b = (etplus.load(path) for path in jobs)
+    assert isinstance(a, etplus.Job) and isinstance(b, etplus.Job)
+    expected = etplus.diff(a, b)
+    files = sorted(jobs[1].glob("rank_*.json.gz"))
+    for left, right in ((str(jobs[0]), str(jobs[1] / "rank_*")), (list(a), files), (a.on(jobs=2), b)):
+        found = etplus.diff(left, right)
+        assert found.ranks == expected.ranks and found.kernels == expected.kernels
+        assert found.host_ops == expected.host_ops
+    assert etplus.diff(a.step(1), b.step(1)).iterations_a == RANKS
+
+
+def test_the_command(jobs: tuple[Path, Path], tmp_path: Path) -> None:
+    a, b = jobs
+    done = run("etplus", "diff", a, b, "--json", tmp_path / "a.json", "--top", "2")
+    assert done.returncode == 0, done.stderr
+    text = done.stdout.decode()
+    assert "3 ranks are compared (0-2)" in text and "only in B, left out: ranks 3" in text
+    files = sorted(b.glob("rank_*.json.gz"))
+    for words in ([a, b / "rank_*.json.gz"], [a, "--versus", *files], [a, b, "--jobs", "2"]):
+        again = call("diff", *words, "--json", tmp_path / "b.json", "--top", "2")
+        assert again.returncode == 0, again.stderr
+        one, other = (read_json(tmp_path / name) for name in ("a.json", "b.json"))
+        assert one["ranks"] == other["ranks"] and one["kernels"] == other["kernels"]
+    assert {"ranks", "ops", "kernels", "host_ops", "only_a", "only_b"} <= one.keys()
+    part = call("diff", a, b, "--ranks", "0-1", "--steps", "1")
+    assert b"2 ranks are compared (0-1)" in part.stdout, part.stderr
+    assert b"what" in call("diff", a, b, "--ranks", "2").stdout, "two traces are compared as before"
+    assert call("diff", a, a, "--fail-over", "0").returncode == 0
+    slow = [call("diff", *pair, "--fail-over", "0") for pair in ((a, b), (b, a))]
+    assert 4 in {done.returncode for done in slow} and any(b"slower: " in done.stderr for done in slow)
+
+
+def test_the_page(jobs: tuple[Path, Path], tmp_path: Path) -> None:
+    done = call("diff", *jobs, "-o", tmp_path / "diff.html")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "diff.html").read_bytes()
+    data = data_of(page)
+    assert [row["rank"] for row in data["difference"]["ranks"]] == [
+        row.rank for row in etplus.diff(*map(str, jobs)).ranks
+    ]
+    assert data["difference"]["kernels"] and data["findings"] is None
+
+
+def test_jobs_of_the_host_are_compared_by_operators(tmp_path: Path) -> None:
+    pairs = shared_job("parallel/mlp.tp2")
+    job = etplus.Job([etplus.link(*pair) for pair in pairs])
+    found = compare_jobs(job, job.window("0ms", "2ms"), total=True)
+    assert found.host_ops and not found.kernels and found.latency_b < found.latency_a
+    assert job_diff_html(found) == job_diff_html(compare_jobs(job, job.window("0ms", "2ms"), total=True))
+
+
+def test_what_cannot_be_compared(jobs: tuple[Path, Path]) -> None:
+    a, b = (etplus.load(path) for path in jobs)
+    assert isinstance(a, etplus.Job) and isinstance(b, etplus.Job)
+    with pytest.raises(UsageError, match=r"no rank is in both jobs: .* has 0-2, .* has 3"):
+        etplus.diff(a, b.select([3]))
+    for words in ([jobs[0]], [*jobs, jobs[0]], [*jobs, "--device-spec", "none.json"]):
+        done = call("diff", *words)
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
