@@ -116,9 +116,20 @@ def place_calls(
 
 
 def levels(parent: IntColumn) -> list[IntColumn]:
-    """Positions by depth, the roots first. Parents are smaller than their children.
+    """Positions by depth, the roots first. Parents are smaller than their children."""
+    depth = depths(parent)
+    order = np.argsort(depth, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(depth))[:-1]) if len(parent) else []
+
+
+def depths(parent: IntColumn) -> IntColumn:
+    """How many callers each call is below, 0 for roots. Parents are smaller than their children.
 
     How far each call is below an ancestor twice as far up is known from how far both halves are: n log(depth).
+
+    Example:
+        >>> depths(np.array([-1, 0, 1, 0])).tolist()
+        [0, 1, 2, 1]
     """
     depth, above = (parent >= 0).astype(np.int64), np.array(parent, np.int64)
     active = np.flatnonzero(above >= 0)
@@ -127,8 +138,7 @@ def levels(parent: IntColumn) -> list[IntColumn]:
         further, above[active] = depth[at], above[at]
         depth[active] += further
         active = active[above[active] >= 0]
-    order = np.argsort(depth, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(depth))[:-1]) if len(parent) else []
+    return depth
 
 
 def name_paths(
