@@ -104,9 +104,16 @@ def work_of_events(trace: Trace) -> Work:
         caller.copy(), np.zeros(len(gpu), np.int64), gpu.bytes >= 0,
     )  # fmt: skip
     named = matching(gpu.name, trace.names, computes_products)
-    for events in _groups(trace, owner, launched[owner[launched] >= 0], named):
+    of_calls = _groups(trace, owner, launched[owner[launched] >= 0], named)
+    by_data = of_data.attention | of_data.experts
+    alone = _alone(of_calls)
+    alone = alone[~by_data[owner[alone]]]
+    _give_whole(trace, work, alone, owner, caller, count, size)
+    for events in of_calls:
         call = int(owner[events[0]])
-        if of_data.attention[call] or of_data.experts[call]:
+        if len(events) == 1 and not by_data[call]:
+            continue
+        if by_data[call]:
             _give_data_work(trace, work, of_data, call, events, named)
             continue
         main = _main(trace, events, trace.names[calls.name[call]], named)
@@ -117,14 +124,35 @@ def work_of_events(trace: Trace) -> Work:
             work.call[kernels] = call
             if np.all((caller[kernels] == call) | (size[caller[kernels]] < 0)):
                 _share(trace, work.bytes, [kernels], int(size[call]) // len(main))
-    for events in _groups(trace, caller, launched[owner[launched] != caller[launched]], named):
-        if work.bytes[events].max() < 0:
+    of_callers = _groups(trace, caller, launched[owner[launched] != caller[launched]], named)
+    alone = _alone(of_callers)
+    alone = alone[(work.bytes[alone] < 0) & (size[caller[alone]] >= 0)]
+    work.bytes[alone], work.counted[alone] = size[caller[alone]], True
+    for events in of_callers:
+        if len(events) > 1 and work.bytes[events].max() < 0:
             main = _main(trace, events, "", named)
             _share(trace, work.bytes, main, int(size[caller[events[0]]]))
             work.counted[events] |= size[caller[events[0]]] >= 0
     np.maximum(work.most_bytes, work.bytes, out=work.most_bytes)
     _set_dtypes(trace, work)
     return replace(work, notes=tuple(_sentence(count, why) for why, count in of_data.notes.items()))
+
+
+def _alone(groups: list[IntColumn]) -> IntColumn:
+    """The events that are groups by themselves."""
+    return np.array([events[0] for events in groups if len(events) == 1], np.int64)
+
+
+def _give_whole(
+    trace: Trace, work: Work, events: IntColumn, owner: IntColumn, caller: IntColumn, count: IntColumn, size: IntColumn
+) -> None:
+    """Give each event that is the only one of its call all of the call's work."""
+    call = owner[events]
+    work.flops[events] = np.where(count[call] >= 0, count[call], work.flops[events])
+    work.operator_ns[events] = np.maximum(trace.gpu.dur[events], 0)
+    work.counted[events], work.call[events] = True, call
+    own = (caller[events] == call) | (size[caller[events]] < 0)
+    work.bytes[events] = np.where(own & (size[call] >= 0), size[call], work.bytes[events])
 
 
 def _sentence(count: int, why: str) -> str:
