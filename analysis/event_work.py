@@ -104,9 +104,12 @@ def work_of_events(trace: Trace) -> Work:
         caller.copy(), np.zeros(len(gpu), np.int64), gpu.bytes >= 0,
     )  # fmt: skip
     named = matching(gpu.name, trace.names, computes_products)
-    for events in _groups(trace, owner, launched[owner[launched] >= 0], named):
+    by_data = of_data.attention | of_data.experts
+    alone, of_calls = _groups(trace, owner, launched[owner[launched] >= 0], named, by_data)
+    _give_whole(trace, work, alone, owner, caller, count, size)
+    for events in of_calls:
         call = int(owner[events[0]])
-        if of_data.attention[call] or of_data.experts[call]:
+        if by_data[call]:
             _give_data_work(trace, work, of_data, call, events, named)
             continue
         main = _main(trace, events, trace.names[calls.name[call]], named)
@@ -117,7 +120,11 @@ def work_of_events(trace: Trace) -> Work:
             work.call[kernels] = call
             if np.all((caller[kernels] == call) | (size[caller[kernels]] < 0)):
                 _share(trace, work.bytes, [kernels], int(size[call]) // len(main))
-    for events in _groups(trace, caller, launched[owner[launched] != caller[launched]], named):
+    within = launched[owner[launched] != caller[launched]]
+    alone, of_callers = _groups(trace, caller, within, named, np.zeros_like(by_data))
+    alone = alone[(work.bytes[alone] < 0) & (size[caller[alone]] >= 0)]
+    work.bytes[alone], work.counted[alone] = size[caller[alone]], True
+    for events in of_callers:
         if work.bytes[events].max() < 0:
             main = _main(trace, events, "", named)
             _share(trace, work.bytes, main, int(size[caller[events[0]]]))
@@ -125,6 +132,18 @@ def work_of_events(trace: Trace) -> Work:
     np.maximum(work.most_bytes, work.bytes, out=work.most_bytes)
     _set_dtypes(trace, work)
     return replace(work, notes=tuple(_sentence(count, why) for why, count in of_data.notes.items()))
+
+
+def _give_whole(
+    trace: Trace, work: Work, events: IntColumn, owner: IntColumn, caller: IntColumn, count: IntColumn, size: IntColumn
+) -> None:
+    """Give each event that is the only one of its call all of the call's work."""
+    call = owner[events]
+    work.flops[events] = np.where(count[call] >= 0, count[call], work.flops[events])
+    work.operator_ns[events] = np.maximum(trace.gpu.dur[events], 0)
+    work.counted[events], work.call[events] = True, call
+    own = (caller[events] == call) | (size[caller[events]] < 0)
+    work.bytes[events] = np.where(own & (size[call] >= 0), size[call], work.bytes[events])
 
 
 def _sentence(count: int, why: str) -> str:
@@ -313,15 +332,23 @@ def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
     return chosen & ~outer
 
 
-def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask) -> list[IntColumn]:
-    """Events by call, those of a captured call by replay, those of a repetition apart; in each group those named like a
-    main kernel first, of them the longest."""
-    if not len(events):
-        return []
+def _groups(
+    trace: Trace, call: IntColumn, events: IntColumn, named: Mask, listed: Mask
+) -> tuple[IntColumn, list[IntColumn]]:
+    """The events that are the only ones of their call, and those of each other call, by call: those of a captured call
+    by replay, those of a repetition apart; in each group those named like a main kernel first, of them the longest.
+
+    Args:
+        listed: bool, one entry a call: it is a group even if it has one event.
+    """
     replay, repetition = trace.gpu.graph_replay[events], trace.attribution.repetition[events]
     order = np.lexsort((events, -trace.gpu.dur[events], ~named[events], repetition, replay, call[events]))
     events = events[order]
-    return np.split(events, np.flatnonzero(run_starts(call[events], replay[order], repetition[order]))[1:])
+    first = np.flatnonzero(run_starts(call[events], replay[order], repetition[order]))
+    end = np.append(first[1:], len(events))
+    several = (end - first > 1) | listed[call[events[first]]]
+    groups = zip(first[several].tolist(), end[several].tolist(), strict=True)
+    return events[first[~several]], [events[begin:until] for begin, until in groups]
 
 
 def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColumn]:

@@ -15,7 +15,7 @@ from functools import lru_cache, partial
 from math import prod
 from typing import NamedTuple, TypeVar
 
-from ..trace.tensors import Signature, Tensor, read_bytes, total_bytes
+from ..trace.tensors import Signature, Tensor, once, read_bytes, total_bytes
 from . import indexing, serving
 from .attention import ATTENTION
 from .convolutions import CONVOLUTIONS, GRADIENTS, Convolution
@@ -100,6 +100,7 @@ def operator(name: str) -> Operator | None:
     return _OPERATORS.get(name) or _OPERATORS.get(name.removesuffix("_")) or _of_library(name)
 
 
+@once
 def product(name: str, signature: Signature) -> Product | None:
     """Extents of the matrix product that a call computes; None for other operators or insufficient shapes.
 
@@ -113,6 +114,7 @@ def product(name: str, signature: Signature) -> Product | None:
     return tried(entry.product, signature) if entry is not None else None
 
 
+@once
 def flops(name: str, signature: Signature) -> int | None:
     """Floating-point operations of a call; None for an operator that is not counted or insufficient shapes.
 
@@ -123,6 +125,7 @@ def flops(name: str, signature: Signature) -> int | None:
     return _number(entry.flops, signature) if entry is not None else None
 
 
+@once
 def bytes_moved(name: str, signature: Signature) -> int | None:
     """Bytes that a call must read and write: all inputs and outputs once; of an `out` tensor that it is written.
 
@@ -134,6 +137,7 @@ def bytes_moved(name: str, signature: Signature) -> int | None:
     return _number(partial(_inputs_and_outputs, name, entry), signature)
 
 
+@once
 def returned(name: str, signature: Signature) -> tuple[Tensor, ...] | None:
     """What a call returned, as recorded or as far as it follows from its inputs; None where that is not known.
 
@@ -147,6 +151,7 @@ def returned(name: str, signature: Signature) -> tuple[Tensor, ...] | None:
     return tried(partial(_outputs, name, entry), called)
 
 
+@once
 def computed_in(name: str, signature: Signature) -> str:
     """The element type whose peak an operator's FLOPs go by: that of the call, or of products with operands in fewer
     bits the one that they are multiplied in.

@@ -72,7 +72,7 @@ def storages_of(trace: Trace) -> Storages:
     ops = np.flatnonzero(calls.kind == OP) if trace.outputs_recorded else np.zeros(0, np.int64)
     rows = calls.source[ops]
     blocks = (rows[at : at + _ROWS] for at in range(0, len(rows), _ROWS))
-    tensors = tensor_uses(chain.from_iterable(map(trace.texts.texts, blocks)))
+    tensors = tensor_uses(chain.from_iterable(map(trace.texts.tensor_texts, blocks)))
     call, tensor, origin = _uses(trace, ops[tensors.node], tensors)
     new = run_starts(tensors.storage[tensor])
     new[1:] |= origin[1:] & ~origin[:-1]

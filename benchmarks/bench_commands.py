@@ -1,10 +1,11 @@
 """CPU time and memory of commands at three sizes, from ET+ JSON and from columns, as ratios to linking: `make bench`.
 
-    python benchmarks/bench_commands.py [--times 1,5,25] [--runs N]
+    python benchmarks/bench_commands.py [--times 1,5,25] [--runs N] [--only LABEL,LABEL] [--odd]
 
 The pair `resnet103` beside the repository, else a fixture, is repeated; every figure is that of a process of its own,
-start-up included, the smallest of some runs by turns. Below the table is the exponent of growth of each command's CPU
-time from the second size to the last: 1 is linear.
+start-up included, the smallest of some runs by turns. Below the tables are the exponents of growth of each command's
+CPU time from the second size to the last (1 is linear), those of traces of odd shapes, and the goals, each with its
+bar. Goals that were set in seconds are ratios to the link of the largest pair, which took `_LINK_S` for 460 MB then.
 """
 
 from __future__ import annotations
@@ -14,23 +15,40 @@ import math
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
+import orjson
 from bench_convert import FIXTURE, REAL
+from bench_link import met
 from history import Cost, cost
 from repeat_pair import repeat_pair
 
 _ETPLUS = (sys.executable, "-m", "etplus")
+_LINK_S, _LINK_MB = 12.3, 460
+"""CPU seconds of a link, and the size of its pair, when the goals were set."""
+_ORJSON_MB = 2950
+"""What orjson takes for that pair."""
+_LARGE = {"analyze, parquet": 5.0, "replay, parquet": 5.0, "report, parquet": 9.0}
+_SMALL = {"start-up": 0.25, "fit, json": 1.5, "predict, json": 0.8, "reshard, json": 1.2}
+"""CPU seconds at 460 MB, and of the pair alone."""
+_WIDTH = 62
+
+Costs = dict[str, Cost]
 
 
 def commands(folder: Path) -> dict[str, tuple[str, ...]]:
     """What is measured in a folder with a pair, in order: what a command reads was written by one before it."""
-    pair = str(folder / "et.json"), str(folder / "kineto.json")
+    pair, minified = ([str(folder / f"{more}{kind}.json") for kind in ("et", "kineto")] for more in ("", "min."))
     loads = "import orjson, sys; [orjson.loads(open(path, 'rb').read()) for path in sys.argv[1:]]"
     found: dict[str, tuple[str, ...]] = {
         "orjson": (sys.executable, "-c", loads, *pair),
         "link": (*_ETPLUS, "link", *pair, "-o", str(folder / "linked.json")),
+        "link, minified": (*_ETPLUS, "link", *minified, "-o", str(folder / "linked.min.json")),
         "link -o columns": (*_ETPLUS, "link", *pair, "-o", str(folder / "linked.parquet")),
+        "start-up": (*_ETPLUS, "analyze", str(folder / "small.json")),
     }
     for suffix in ("json", "parquet"):
         source, model = str(folder / f"linked.{suffix}"), str(folder / f"{suffix}.model.json")
@@ -49,21 +67,112 @@ def commands(folder: Path) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def measure(pair: tuple[Path, Path], times: int, runs: int) -> dict[str, Cost]:
-    """The cost of each command on a pair repeated so many times."""
+def prepare(pair: tuple[Path, Path], times: int, folder: Path) -> int:
+    """Write the pair repeated, as it is and minified, and a small ET+ file; bytes of the pair."""
+    files = repeat_pair(*pair, times, folder)
+    for file in files:
+        file.with_name(f"min.{file.name}").write_bytes(msgspec.json.format(file.read_bytes(), indent=-1))
+    small = [str(FIXTURE) + f".{kind}.json.gz" for kind in ("et", "kineto")]
+    cost([*_ETPLUS, "link", *small, "-o", str(folder / "small.json")], dict(os.environ))
+    return sum(file.stat().st_size for file in files)
+
+
+def measure(pair: tuple[Path, Path], times: int, runs: int, only: str) -> Costs:
+    """The cost of each command on a pair repeated so many times; of some of them, by their labels, if `only` is not
+    empty."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        repeat_pair(*pair, times, folder)
-        size = sum((folder / file).stat().st_size for file in ("et.json", "kineto.json"))
-        best: dict[str, Cost] = {}
+        size = prepare(pair, times, folder)
+        best: Costs = {}
+        wanted = {label: of for label, of in commands(folder).items() if not only or label in only.split(",")}
         for _ in range(runs):
-            for label, command in commands(folder).items():
+            for label, command in wanted.items():
                 spent = cost([*command], dict(os.environ))
                 best[label] = min(best.get(label, spent), spent)
-        print(f"\n{size / 1e6:,.0f} MB{'CPU s':>29}{'of link':>10}{'MB':>9}")
+        print(f"\n{size / 1e6:,.0f} MB{'CPU s':>29}{'of link':>10}{'MB':>9}{'of orjson':>12}")
+        link, memory = best["link"].cpu, best["orjson"].memory
         for label, (seconds, megabytes) in best.items():
-            print(f"{label:28}{seconds:8.2f}{seconds / best['link'].cpu:10.2f}{megabytes:9.0f}", flush=True)
+            shares = f"{seconds / link:10.2f}{megabytes:9.0f}{megabytes / memory:12.2f}"
+            print(f"{label:28}{seconds:8.2f}{shares}", flush=True)
         return best | {"size": Cost(size, 0)}
+
+
+def odd_shapes(count: int, name_bytes: int) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Kineto events in shapes that usual traces do not have, by name."""
+
+    def event(name: str, ts: float, dur: float, category: str = "cpu_op", **args: int) -> dict[str, Any]:
+        return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur, "args": args}
+
+    def kernels(dur: float, name: str = "k") -> list[dict[str, Any]]:
+        calls = [event("cudaLaunchKernel", k, 0.5, "cuda_runtime", correlation=k + 1) for k in range(count)]
+        where = {"device": 0, "stream": 7}
+        return calls + [event(name, k + 1, dur, "kernel", correlation=k + 1, **where) for k in range(count)]
+
+    yield "overlapping kernels", kernels(2.0 * count)
+    yield "deep calls", [event(f"f{k % 9}", k, 4.0 * count - 2 * k) for k in range(count)]
+    yield "negative times", [event("a", (-1) ** k * (count - k + 0.5), 1) for k in range(count)]
+    yield "a long name", [*kernels(0.5)[:64], *kernels(0.5, "k" * name_bytes)[-1:]]
+
+
+def measure_odd(runs: int) -> dict[str, float]:
+    """Exponents of growth of `report` over traces of odd shapes, start-up taken off; printed as they come."""
+    found: dict[str, float] = {}
+    sizes = ((16, 16), (1_000, 1_000_000), (4_000, 4_000_000))
+    print(f"\n{'odd shapes, report, CPU s':28}" + "".join(f"{count:>10,}" for count, _ in sizes) + f"{'exponent':>10}")
+    with tempfile.TemporaryDirectory() as folder:
+        source, page = Path(folder) / "k.json", Path(folder) / "page.html"
+        seconds: dict[str, list[float]] = {}
+        for size in sizes:
+            for shape, events in odd_shapes(*size):
+                source.write_bytes(orjson.dumps({"traceEvents": events, "baseTimeNanoseconds": 5}))
+                command = [*_ETPLUS, "report", str(source), "-o", str(page)]
+                seconds.setdefault(shape, []).append(min(cost(command, dict(os.environ)).cpu for _ in range(runs)))
+        for shape, (start, small, large) in seconds.items():
+            found[shape] = math.log(max(large - start, 0.01) / max(small - start, 0.01)) / math.log(4)
+            print(f"{shape:28}{start:10.2f}{small:10.2f}{large:10.2f}{found[shape]:10.2f}", flush=True)
+    return found
+
+
+def exponents(small: Costs, large: Costs) -> dict[str, float]:
+    """Of growth of each command's CPU time from one size to another."""
+    growth = math.log(large["size"].cpu / small["size"].cpu)
+    return {
+        label: math.log(large[label].cpu / small[label].cpu) / growth
+        for label in large
+        if label not in ("size", "start-up", "orjson")
+    }
+
+
+def goals(found: list[Costs], odd: dict[str, float]) -> Iterator[tuple[str, float, float]]:
+    """What is asked for, the value, and the bar."""
+    first, last = found[0], found[-1]
+    link = last["link"].cpu
+    reference = link * _LINK_MB / (last["size"].cpu / 1e6)
+    for label, seconds in _LARGE.items():
+        yield f"{label} / link, largest pair", last[label].cpu / link, seconds / _LINK_S
+    analyze = last["analyze, parquet"].memory / last["orjson"].memory
+    yield "memory: analyze, parquet / orjson, largest pair", analyze, 700 / _ORJSON_MB
+    yield "link, minified / link, largest pair", last["link, minified"].cpu / link, 1.25
+    for label, seconds in _SMALL.items():
+        yield f"{label}, smallest pair / link of {_LINK_MB} MB", first[label].cpu / reference, seconds / _LINK_S
+    works = [label.removesuffix(", json") for label in first if label.endswith(", json")]
+    columns = {work: first[f"{work}, parquet"].cpu / first[f"{work}, json"].cpu for work in works}
+    worst = max(columns, key=columns.__getitem__)
+    yield f"columns / JSON, smallest pair, the worst: {worst}", columns[worst], 1.0
+    formats = [costs["--to perfetto, json"].cpu / costs["--to chakra, json"].cpu for costs in found]
+    yield ".pftrace / .et, the worst size", max(formats), 2.0
+    shares = {(label, k): costs[label].cpu / costs["link"].cpu for k, costs in enumerate(found)
+              for label in costs if label not in ("size", "orjson", "link")}  # fmt: skip
+    above = max(shares, key=shares.__getitem__)
+    size = found[above[1]]["size"].cpu / 1e6
+    yield f"any command / link, the worst: {above[0]}, {size:,.0f} MB", shares[above], 3.0
+    if len(found) > 1:
+        grown = exponents(*found[-2:])
+        worst = max(grown, key=grown.__getitem__)
+        yield f"exponent of growth, the worst: {worst}", grown[worst], 1.1
+    if odd:
+        worst = max(odd, key=odd.__getitem__)
+        yield f"exponent of growth of odd shapes, the worst: {worst}", odd[worst], 1.1
 
 
 def main() -> None:
@@ -71,16 +180,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--times", default="1,5,25", help="how often the pair is repeated (default: 1,5,25)")
     parser.add_argument("--runs", type=int, default=2, help="of each command (default: 2)")
+    parser.add_argument("--only", default="", help="labels of commands, separated by commas; goals are left out")
+    parser.add_argument("--odd", action="store_true", help="odd shapes alone")
     arguments = parser.parse_args()
+    if arguments.odd:
+        measure_odd(arguments.runs)
+        return
     prefix = REAL if Path(f"{REAL}.et.json.gz").exists() else FIXTURE
     pair = Path(f"{prefix}.et.json.gz"), Path(f"{prefix}.kineto.json.gz")
-    found = [measure(pair, int(times), arguments.runs) for times in arguments.times.split(",")]
+    only = arguments.only and f"orjson,link,{arguments.only}"
+    found = [measure(pair, int(times), arguments.runs, only) for times in arguments.times.split(",")]
     if len(found) > 1:
-        small, large = found[-2:]
-        growth = math.log(large.pop("size").cpu / small["size"].cpu)
         print("\nexponents of growth")
-        for label, spent in large.items():
-            print(f"{label:28}{math.log(spent.cpu / small[label].cpu) / growth:8.2f}")
+        for label, exponent in exponents(*found[-2:]).items():
+            print(f"{label:28}{exponent:8.2f}")
+    if not only:
+        print("\ngoals")
+        for what, value, bar in goals(found, measure_odd(arguments.runs)):
+            print(f"{what:{_WIDTH}}{value:6.2f}{met(value, round(bar, 2))}")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ LAYOUTS = ("indented", "minified", "gzipped")
 MEASURES = ("cpu", "memory")
 _SLACK = 1.1
 """A release is called dearer than the cheapest one before it beyond this: ratios vary by some percent."""
-_TICK_S = 0.02
+_TICK_S, _PAUSE = 0.02, 20
+"""Between two looks at a process; so many times as long as a look takes, at least."""
 _COMMAND = "import sys; from etplus.cli.main import trace_link; sys.exit(trace_link(sys.argv[1:]))"
 _LOAD = (
     "import gzip, orjson, sys\n"
@@ -88,8 +89,9 @@ def cost(command: list[str], environment: dict[str, str]) -> Cost:
         if ended:
             process.returncode = os.waitstatus_to_exitcode(status)
             break
+        begin = time.process_time()
         most = max(most, sum(map(_held, _family(process.pid))))
-        time.sleep(_TICK_S)
+        time.sleep(max(_TICK_S, _PAUSE * (time.process_time() - begin)))  # of gigabytes a look takes milliseconds
     if process.returncode not in (0, 3):  # 3: less was linked than wanted
         raise SystemExit(f"{' '.join(command)}: exit status {process.returncode}")
     return Cost(usage.ru_utime + usage.ru_stime, most or usage.ru_maxrss / 1024)

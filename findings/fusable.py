@@ -6,10 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from ..analysis.flops import bytes_moved, returned
 from ..analysis.operator_outputs import WRITES_ONLY, plain_name
@@ -114,10 +116,11 @@ class _Shapes:
     def _is_operator(self, call: int) -> bool:
         return self.items.trace.name_at(int(self.items.calls.name[call])).startswith("aten::")
 
-    def is_scalar(self, item: int) -> bool:
-        """Whether an item works on single numbers only."""
-        read = self.read[self.of[item]] if self.of[item] >= 0 else frozenset()
-        return bool(read) and all(prod(shape) <= 1 for shape in read)
+    @cached_property
+    def on_numbers(self) -> npt.NDArray[np.bool_]:
+        """Of each item whether it works on single numbers only."""
+        found = [bool(read) and all(prod(shape) <= 1 for shape in read) for read in self.read]
+        return np.array([*found, False], np.bool_)[self.of]
 
 
 def casts(items: WorkItems, item: int) -> bool:
@@ -141,10 +144,12 @@ def _chains(case: Case, rank: int) -> tuple[FusableChain, ...]:
         fits[item] = casts(items, item)  # another layout is a finding of its own
     found: list[FusableChain] = []
     chain: list[int] = []
-    for item in np.flatnonzero(fits).tolist():
-        if shapes.is_scalar(item):
-            continue
-        if chain and not _continues(items, shapes, chain, item, optimizer=bool(phase[item] == OPTIMIZER)):
+    before = np.cumsum(~shapes.on_numbers)  # items that work on more than numbers
+    for item in np.flatnonzero(fits & ~shapes.on_numbers).tolist():
+        if chain and (
+            before[item] - before[chain[-1]] > 1
+            or not _continues(items, shapes, chain, item, optimizer=bool(phase[item] == OPTIMIZER))
+        ):
             found += _priced(items, shapes, chain)
             chain = []
         chain.append(item)
@@ -157,9 +162,6 @@ def _continues(
 ) -> bool:  # fmt: skip
     last = chain[-1]
     if items.lane[last] != items.lane[item] or len(chain) >= _LONGEST:
-        return False
-    between = range(last + 1, item)
-    if any(not shapes.is_scalar(at) for at in between):
         return False
     if optimizer and shapes.of[item] == shapes.of[chain[0]]:
         return False  # the next parameter of the same shape

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn
+from ..trace.intervals import sums
 from ..trace.kinds import GPU, PHASES
 from ..trace.origin import origin_of_rows
 from ..trace.tables import OP
@@ -19,7 +21,7 @@ from .finding import Where
 _MOST_ROWS = 20
 _MOSTLY = 0.5
 """A place is named if at least half of the time is there; of less it would mislead."""
-_T = TypeVar("_T", bound=Hashable)
+_T = TypeVar("_T")
 
 
 def where_of(
@@ -47,11 +49,11 @@ def where_of(
     ops = _operators(trace, rows)
     start = trace.row_span.start
     found: dict[str, Any] = {
-        "source": _mostly(map(_line_of(trace), origin.entry[rows].tolist()), ns),
-        "module": _mostly((_path(trace, code) for code in origin.module[rows].tolist()), ns),
-        "operator": _mostly((trace.names[code] if code >= 0 else None for code in ops.tolist()), ns),
-        "kernel": _mostly([trace.names[code] for code in trace.name[rows[on_device]].tolist()], ns[on_device]),
-        "phase": _mostly((PHASES[code] or None for code in origin.phase[rows].tolist()), ns),
+        "source": _mostly(origin.entry[rows], ns, _line_of(trace)),
+        "module": _mostly(origin.module[rows], ns, lambda code: _path(trace, code)),
+        "operator": _mostly(ops, ns, lambda code: trace.names[code] if code >= 0 else None),
+        "kernel": _mostly(trace.name[rows[on_device]], ns[on_device], trace.names.__getitem__),
+        "phase": _mostly(origin.phase[rows], ns, lambda code: PHASES[code] or None),
         "stream": _only(trace.stream[rows[on_device]].tolist()),
         "step": _only(_steps(trace, rows)),
         "rank": rank,
@@ -76,7 +78,7 @@ def _operators(trace: Trace, rows: IntColumn) -> IntColumn:
     return np.where(op >= 0, calls.name[np.maximum(op, 0)], -1)
 
 
-def _line_of(trace: Trace) -> Any:
+def _line_of(trace: Trace) -> Callable[[int], str | None]:
     table = trace.source_table
 
     def line(entry: int) -> str | None:
@@ -97,11 +99,13 @@ def _steps(trace: Trace, rows: IntColumn) -> list[str | None]:
     return [trace.steps.names[step] if step >= 0 else None for step in trace.steps.of(trace.ts[rows]).tolist()]
 
 
-def _mostly(values: Iterable[_T | None], ns: IntColumn) -> _T | None:
+def _mostly(codes: npt.NDArray[np.integer], ns: IntColumn, value_of: Callable[[int], str | None]) -> str | None:
     """The value of most of the time, None where that is less than half, or not known."""
-    total = Counter[_T | None]()
-    for value, time in zip(values, ns.tolist(), strict=True):
-        total[value] += max(time, 1)
+    found, first, which = np.unique(codes, return_index=True, return_inverse=True)
+    time = sums(which.reshape(-1), np.maximum(ns, 1), len(found))
+    total = Counter[str | None]()
+    for at in np.argsort(first).tolist():  # of values with as much time the first one is named
+        total[value_of(int(found[at]))] += int(time[at])
     if not total:
         return None
     value, most = total.most_common(1)[0]

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..analysis.devices import Device
 from ..analysis.flops import Product
+from ..analysis.summary import Analysis
+from ..trace.columns import matching
 from ..trace.conventions import MAX_NAME
 from ..trace.dtypes import itemsize
 from ..trace.kernel_kinds import computes_products
@@ -353,11 +354,7 @@ class NoTensorFloat:
         if not items.on_device:
             return
         trace = items.trace
-        found = [
-            item
-            for item in range(len(items))
-            if self._full(items, analysis.devices, item, analysis.work.dtype, analysis.work.dtypes)
-        ]
+        found = self._full(items, analysis)
         if not found:
             return
         ns = items.time(found)
@@ -387,18 +384,20 @@ class NoTensorFloat:
         change = Intervention(f"kernel*{usual / ns:.6f}", items.rows(found))
         yield of.candidate(candidate, (change,), (ns - slow) / (ns - usual), (ns - fast) / (ns - usual))
 
-    def _full(
-        self, items: WorkItems, devices: Any, item: int, dtype: npt.NDArray[np.int32], dtypes: Sequence[str]
-    ) -> bool:
-        event = int(items.event[items.first[item]])
-        number = int(items.trace.gpu.device[event])
-        device = devices.get(number)
-        if device is None or not _uses_tf32(device, items.trace.properties.get(number, {})):
-            return False
-        kernel = items.kernel(item)
-        if not computes_products(kernel) or items.ns[item] < _LEAST_NS:
-            return False
-        return bool(_FULL_FLOAT32.search(kernel, 0, MAX_NAME)) and dtypes[dtype[event]] in ("", "float32")
+    def _full(self, items: WorkItems, analysis: Analysis) -> list[int]:
+        """Items that compute so on such a device."""
+        trace, event = items.trace, items.event[items.first[:-1]]
+        able = [
+            number for number, device in analysis.devices.items()
+            if _uses_tf32(device, trace.properties.get(number, {}))
+        ]  # fmt: skip
+        found = np.isin(trace.gpu.device[event], able) & (items.ns >= _LEAST_NS)
+        found &= matching(analysis.work.dtype[event], analysis.work.dtypes, ("", "float32").__contains__)
+        found[found] = matching(
+            items.kernel_name[found], trace.names,
+            lambda name: computes_products(name) and _FULL_FLOAT32.search(name, 0, MAX_NAME),
+        )  # fmt: skip
+        return np.flatnonzero(found).tolist()
 
     def _memory_ns(self, items: WorkItems, devices: Any, found: Sequence[int]) -> float:
         moved = items.bytes[found]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ..analysis.storages import Storages
 from ..analysis.summary import Analysis
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, grouped
+from ..trace.columns import IntColumn, grouped, matching
 from ..trace.kinds import ACCUMULATION, BACKWARD, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
 from .finding import LIKELY, Candidate, Intervention
 from .module_paths import place_of
@@ -82,17 +82,17 @@ def _loops(items: WorkItems, analysis: Analysis) -> tuple[OperatorLoop, ...]:
     large = _medians(items, at) > (_SMALL_KERNEL_NS if items.on_device else _SMALL_NS)
     key = np.where(large, -1 - np.arange(len(at)), name)
     independent = _Independence(items, analysis)
-    place = 0
-    while place < len(at):
-        period, length = max(((p, _run(key, thread, place, p)) for p in range(1, _MOST_PERIOD + 1)), key=lambda x: x[1])
-        if length // period >= _LEAST_ROUNDS:
-            length -= length % period
-            members = tuple(at[place : place + length].tolist())
-            if independent.holds(members, period):
-                found.append(OperatorLoop(members, period, int(ts[place]), int(end[place + length - 1])))
-            place += length
-        else:
-            place += 1
+    lengths = np.stack([_runs(key, thread, period) for period in range(1, _MOST_PERIOD + 1)])
+    periods, lengths = np.argmax(lengths, axis=0) + 1, lengths.max(axis=0)
+    after = 0
+    for place in np.flatnonzero(lengths // periods >= _LEAST_ROUNDS).tolist():
+        if place < after:
+            continue
+        period, length = int(periods[place]), int(lengths[place])
+        after = place + length - length % period
+        members = tuple(at[place:after].tolist())
+        if independent.holds(members, period):
+            found.append(OperatorLoop(members, period, int(ts[place]), int(end[after - 1])))
     return tuple(found)
 
 
@@ -110,28 +110,21 @@ def _eligible(items: WorkItems) -> IntColumn:
     phase = phases_of(items)
     known = (items.call >= 0) & (items.call < len(items.trace.calls))
     known &= ~np.isin(phase, (ACCUMULATION, GRADIENT_COMMUNICATION, OPTIMIZER, BACKWARD))
-    kept = [at for at in np.flatnonzero(known).tolist() if not _is_scalar(items, at)]
-    return np.array(kept, np.int64)
+    at = np.flatnonzero(known & ~items.on_numbers)
+    names = items.calls.name[items.call[at]]
+    reads = matching(names, items.trace.names, lambda name: name.startswith("aten::_local_scalar"))
+    return at[~(reads & (items.kind[at] == OTHER_WORK))]
 
 
-def _is_scalar(items: WorkItems, item: int) -> bool:
-    signature = items.signature(item)
-    tensors = signature.tensors if signature is not None else ()
-    if items.kind[item] == OTHER_WORK and items.name(item).startswith("aten::_local_scalar"):
-        return True
-    return bool(tensors) and all(tensor.numel <= 1 for tensor in tensors)
-
-
-def _run(key: IntColumn, thread: IntColumn, place: int, period: int) -> int:
-    """How many operators from a place on repeat those of the period before them, the first period included."""
-    length = period
-    while (
-        place + length < len(key)
-        and key[place + length] == key[place + length - period]
-        and thread[place + length] == thread[place]
-    ):
-        length += 1
-    return length if length >= 2 * period else 0
+def _runs(key: IntColumn, thread: IntColumn, period: int) -> IntColumn:
+    """From each place on how many operators of its thread repeat those of the period before them, the first period
+    included; 0 where fewer than a period do. Threads are sorted."""
+    count = len(key)
+    ends = np.full(count, count)  # where an operator differs, or is of another thread, than the one a period before
+    same = (key[period:] == key[:-period]) & (thread[period:] == thread[:-period])
+    ends[: len(same)] = np.where(same, count, np.arange(period, period + len(same)))
+    length = np.minimum.accumulate(ends[::-1])[::-1] - np.arange(count)
+    return np.where(length >= 2 * period, length, 0)
 
 
 class _Independence:

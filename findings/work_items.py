@@ -132,13 +132,18 @@ class WorkItems:
         call = int(self.call[item])
         return self.trace.name_at(int(self.calls.name[call])) if call >= 0 else self.kernel(item)
 
+    @cached_property
+    def kernel_name(self) -> npt.NDArray[np.int32]:
+        """Of each item the name code of its longest kernel (of equal ones the first); on a CPU the operator's."""
+        gpu, calls = self.trace.gpu, self.trace.calls
+        ns = (gpu.dur if self.on_device else calls.end - calls.ts)[self.event]
+        item = np.repeat(np.arange(len(self)), np.diff(self.first))
+        longest = np.lexsort((-ns, item))[self.first[:-1]]
+        return (gpu.name if self.on_device else calls.name)[self.event[longest]]
+
     def kernel(self, item: int) -> str:
         """Name of its longest kernel; on a CPU the operator's."""
-        events = self.event[self.first[item] : self.first[item + 1]]
-        gpu, calls = self.trace.gpu, self.trace.calls
-        names: npt.NDArray[np.int32] = gpu.name if self.on_device else calls.name
-        ns = gpu.dur[events] if self.on_device else calls.end[events] - calls.ts[events]
-        return self.trace.name_at(int(names[events[int(ns.argmax())]]))
+        return self.trace.name_at(int(self.kernel_name[item]))
 
     def label(self, item: int) -> str:
         """The operator's name, or else the kernel's short one; for a sentence."""
@@ -148,6 +153,14 @@ class WorkItems:
     def kernel_text(self, item: int) -> str:
         """The kernel's short name, for a sentence."""
         return shortened(kernel_label(self.kernel(item)), _LONGEST_NAME)
+
+    @cached_property
+    def on_numbers(self) -> npt.NDArray[np.bool_]:
+        """Of each item whether its operator was given numbers only, as tensors: what operators do with a Python
+        number."""
+        scalar = np.append([_is_scalar(signature) for signature in self.trace.signatures], False).astype(np.bool_)
+        signature = np.append(self.calls.signature, -1)[self.call]
+        return scalar[signature]
 
     def signature(self, item: int) -> Signature | None:
         """What the operator was called with, None where that is not recorded."""

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.communications import backend_rows, comm_rows
-from ..trace.columns import IntColumn, distinct, matching, without
+from ..trace.call_tree import depths, nesting
+from ..trace.columns import IntColumn, distinct, mask_at, matching, without
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.host_waits import LONG_PAUSE_NS
 from ..trace.index import as_column
@@ -70,7 +71,7 @@ def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
     trace = points.trace
     rows = without(np.flatnonzero(trace.timed & (trace.kind != GPU)), points.host_comm)
     order, before = trace.lane_order(trace.thread, rows, nested=True)
-    target, owners = _boundaries(points, order, before < 0)
+    target, owners = _boundaries(points, order)
     firsts = np.zeros(len(points.row), np.bool_)
     firsts[points.start[order[before < 0]]] = True
     first, measured = firsts[target], points.measured.copy()
@@ -80,26 +81,29 @@ def host_chains(points: GraphEvents) -> tuple[GraphEvents, Edges]:
     return replace(points, measured=measured), Edges.of(HOST, source, target, lag, owners)
 
 
-def _boundaries(points: GraphEvents, order: IntColumn, first: npt.NDArray[np.bool_]) -> tuple[IntColumn, IntColumn]:
-    """Points in order through all threads, and of each the row that was open before it, −1 for none."""
-    trace = points.trace
-    target: list[int] = []
-    owners: list[int] = []
-    stack: list[int] = []
-    finish, end = trace.finish.tolist(), points.end.tolist()
-    columns = (order, first, trace.ts[order], points.start[order])
-    for row, new, begin, start in zip(*(column.tolist() for column in columns), strict=True):
-        while stack and (new or finish[stack[-1]] <= begin):
-            top = stack.pop()
-            target.append(end[top])
-            owners.append(top)
-        target.append(start)
-        owners.append(stack[-1] if stack else -1)
-        stack.append(row)
-    for top in reversed(stack):
-        target.append(end[top])
-        owners.append(top)
-    return np.array(target, np.int64), np.array(owners, np.int64)
+def _boundaries(points: GraphEvents, order: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Points in order through all threads, and of each the row that was open before it, −1 for none.
+
+    Before a call starts, those end that are open at its caller's depth or deeper, the deepest first.
+
+    Args:
+        order: rows by thread and start, callers first.
+    """
+    trace, count = points.trace, len(order)
+    parent = nesting(trace.thread[order], trace.ts[order], trace.finish[order])
+    depth = depths(parent)
+    ends = 1 - np.diff(depth, prepend=-1, append=0)  # how many calls end before each one starts, and after the last
+    before = np.repeat(np.arange(count + 1), ends)
+    deeper = np.arange(count) - np.repeat(np.cumsum(ends) - ends, ends)
+    by_depth = np.argsort(depth, kind="stable")
+    place = depth[by_depth] * (count + 1) + by_depth
+    wanted = (depth[before - 1] - deeper) * (count + 1) + before
+    ended = order[by_depth[np.searchsorted(place, wanted) - 1]]
+    target, owners = np.empty(2 * count, np.int64), np.empty(2 * count, np.int64)
+    starts = mask_at(2 * count, np.arange(count) + np.cumsum(ends)[:-1])
+    target[starts], owners[starts] = points.start[order], np.where(parent >= 0, order[parent], -1)
+    target[~starts], owners[~starts] = points.end[ended], ended
+    return target, owners
 
 
 def handoffs(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges]:

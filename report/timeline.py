@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ..analysis.breakdown import BreakdownRow
 from ..analysis.event_relations import event_of_rows
 from ..replaying.critical import CriticalChain
+from ..trace.call_tree import depths, nesting
 from ..trace.columns import IntColumn, run_starts
 from ..trace.intervals import sums
 from ..trace.kernel_kinds import gpu_kind
@@ -53,20 +54,11 @@ class DrawnBlocks:
 def nest(lane: IntColumn, ts: IntColumn, finish: IntColumn) -> IntColumn:
     """Row of every call within its lane: 0, or one more than the innermost call that is open when it starts.
 
-    Calls that overlap without nesting are below each other, too. Linear after sorting.
+    Calls that overlap without nesting are below each other, too.
     """
     depth = np.zeros(len(ts), np.int64)
     order = np.lexsort((-finish, ts, lane))
-    open_until: list[int] = []
-    last = None
-    rows = zip(order.tolist(), lane[order].tolist(), ts[order].tolist(), finish[order].tolist(), strict=True)
-    for call, of, start, end in rows:
-        if of != last:
-            open_until, last = [], of
-        while open_until and open_until[-1] <= start:
-            open_until.pop()
-        depth[call] = len(open_until)
-        open_until.append(end)
+    depth[order] = depths(nesting(lane[order], ts[order], finish[order]))
     return depth
 
 

@@ -12,6 +12,8 @@ from .columns import IntColumn, distinct_rows, run_starts
 from .index import CallIndex, ColumnOf, Positions, as_column, as_positions
 
 Mask = npt.NDArray[np.bool_]
+_WALKED = 64
+"""Callers that `nearest` walks up one by one: usual trees are not deeper."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,20 @@ def place_calls(
 
 
 def levels(parent: IntColumn) -> list[IntColumn]:
-    """Positions by depth, the roots first. Parents are smaller than their children.
+    """Positions by depth, the roots first. Parents are smaller than their children."""
+    depth = depths(parent)
+    order = np.argsort(depth, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(depth))[:-1]) if len(parent) else []
+
+
+def depths(parent: IntColumn) -> IntColumn:
+    """How many callers each call is below, 0 for roots. Parents are smaller than their children.
 
     How far each call is below an ancestor twice as far up is known from how far both halves are: n log(depth).
+
+    Example:
+        >>> depths(np.array([-1, 0, 1, 0])).tolist()
+        [0, 1, 2, 1]
     """
     depth, above = (parent >= 0).astype(np.int64), np.array(parent, np.int64)
     active = np.flatnonzero(above >= 0)
@@ -127,8 +140,7 @@ def levels(parent: IntColumn) -> list[IntColumn]:
         further, above[active] = depth[at], above[at]
         depth[active] += further
         active = active[above[active] >= 0]
-    order = np.argsort(depth, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(depth))[:-1]) if len(parent) else []
+    return depth
 
 
 def name_paths(
@@ -224,11 +236,23 @@ def outermost(parent: IntColumn, key: IntColumn) -> Mask:
 
 
 def nearest(start: IntColumn, parent: IntColumn, good: npt.NDArray[np.bool_]) -> IntColumn:
-    """Each position's nearest ancestor-or-self that is good, −1 without one; `start` has −1 for none."""
+    """Each position's nearest ancestor-or-self that is good, −1 without one; `start` has −1 for none.
+
+    A few callers are walked up; from deeper ones everything jumps twice as far each time: n log(depth).
+    """
     at: IntColumn = start.copy()
     active = np.flatnonzero(at >= 0)
-    while len(active):
+    for _ in range(_WALKED):
         active = active[~good[at[active]]]
+        if not len(active):
+            return at
         at[active] = parent[at[active]]
         active = active[at[active] >= 0]
+    above = np.where(good, np.arange(len(parent)), parent)
+    left = np.arange(len(parent))
+    while len(left):
+        left = left[above[left] >= 0]
+        left = left[~good[above[left]]]
+        above[left] = above[above[left]]
+    at[active] = above[at[active]]
     return at

@@ -19,7 +19,7 @@ def printable(text: str, instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
         >>> printable("gemm\\x1b[2J", "?")
         'gemm?[2J'
     """
-    return "".join(c if c.isprintable() else instead for c in text)
+    return text if text.isprintable() else "".join(c if c.isprintable() else instead for c in text)
 
 
 def escaped(text: str) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property, wraps
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from .brief import brief
 from .dtypes import itemsize
 
+_T = TypeVar("_T")
 _WITH_NUMBERS = re.compile(
     r"(?:(?:aten|_C|_rocm_C|_moe_C|_vllm_fa\d_C|_flashmla_C|vllm|sgl_kernel|sglang|sglang_profiler|aiter|flashinfer|trtllm"
     r"|flash_attn|flash_attn_\d)::)?_?(?:"
@@ -128,7 +130,12 @@ class Signature:
 
     __repr__ = brief
 
-    @property
+    @cached_property
+    def known(self) -> dict[tuple[str, str], Any]:
+        """What functions have found of it, by function and operator: many calls, in parts of a trace too, share it."""
+        return {}
+
+    @cached_property
     def tensors(self) -> tuple[Tensor, ...]:
         """All tensors among the inputs."""
         return tuple(tensor for argument in self.inputs for tensor in argument.tensors)
@@ -138,16 +145,30 @@ class Signature:
         tensors = self.inputs[position].tensors if position < len(self.inputs) else ()
         return tensors[0].shape if len(tensors) == 1 else None
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The shapes of the inputs, such as "[512],[1024,256],[256,512]"."""
         return ",".join("[" + ",".join(map(str, tensor.shape)) + "]" for tensor in self.tensors)
 
-    @property
+    @cached_property
     def dtype(self) -> str:
         """Element type of the first tensor of floating-point numbers, else of the first one; "" if unknown."""
         dtypes = [tensor.dtype for tensor in self.tensors if tensor.dtype]
         return next((d for d in dtypes if "float" in d), dtypes[0] if dtypes else "")
+
+
+def once(find: Callable[[str, Signature], _T]) -> Callable[[str, Signature], _T]:
+    """Make a function of an operator's name and a signature find what it returns once for each pair."""
+
+    @wraps(find)
+    def found(name: str, signature: Signature) -> _T:
+        key, known = (find.__qualname__, name), signature.known
+        if key not in known:
+            known[key] = find(name, signature)
+        result: _T = known[key]
+        return result
+
+    return found
 
 
 class SignatureTable:

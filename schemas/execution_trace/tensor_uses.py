@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import count, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,7 +63,8 @@ def tensor_uses(records: Iterable[bytes]) -> TensorUses:
     """All tensors with a storage and at least one element in the inputs and outputs of nodes.
 
     Args:
-        records: texts of ET nodes, taken in blocks, so that memory does not grow with their number.
+        records: texts of ET nodes, taken in blocks, so that memory does not grow with their number. One that comes
+            several times as the same object is searched once a block.
 
     Example:
         >>> values = b'"inputs": {"values": []}, "outputs": {"values": [[7, 8, 0, 24, 8, "cpu"]]}'
@@ -72,22 +73,38 @@ def tensor_uses(records: Iterable[bytes]) -> TensorUses:
         ([8], [192], 'cpu')
     """
     left, codes = iter(records), dict[str, int]()
-    parts, count = [], 0
+    parts, before = [], 0
     while block := list(islice(left, _RECORDS)):
-        parts.append(_uses_in(block, count, codes))
-        count += len(block)
-    columns = [np.concatenate(column) for column in zip(*(parts or [_uses_in([], 0, codes)]), strict=True)]
+        node, *columns = _uses_in_block(block, codes)
+        parts.append((node + before, *columns))
+        before += len(block)
+    columns = [np.concatenate(column) for column in zip(*(parts or [_uses_in([], codes)]), strict=True)]
     return TensorUses(*columns, list(codes))  # type: ignore[call-arg, arg-type]
 
 
-def _uses_in(records: Sequence[bytes], before: int, codes: dict[str, int]) -> tuple[npt.NDArray[Any], ...]:
-    """The columns of `TensorUses` for one block of records.
+def _uses_in_block(records: Sequence[bytes], codes: dict[str, int]) -> tuple[npt.NDArray[Any], ...]:
+    """`_uses_in`, with records that are one object searched once."""
+    single = dict(zip(map(id, records), records, strict=True))
+    found = _uses_in(list(single.values()), codes)
+    if len(single) == len(records):
+        return found
+    place = dict(zip(single, count(), strict=False))
+    which = np.fromiter(map(place.__getitem__, map(id, records)), np.int64, len(records))
+    uses = np.bincount(found[0], minlength=len(single))
+    first, size = (np.cumsum(uses) - uses)[which], uses[which]
+    begin = np.cumsum(size) - size
+    at = np.arange(size.sum()) + np.repeat(first - begin, size)
+    return np.repeat(np.arange(len(records)), size), *(column[at] for column in found[1:])
+
+
+def _uses_in(records: Sequence[bytes], codes: dict[str, int]) -> tuple[npt.NDArray[Any], ...]:
+    """The columns of `TensorUses` for some records.
 
     The values' texts are joined, each in brackets of its own, and searched for what a tensor is when its numbers and
     its device are left out, `[,,,,,""]`. Other values are skipped, and so are numbers out of range.
 
     Args:
-        before: number of records before the block. codes: of the devices, which new ones are added to.
+        codes: of the devices, which new ones are added to.
     """
     each = [undecoded_arguments(record) or Arguments() for record in records]
     text = b"[" + b"][".join([side.values for found in each for side in (found.inputs, found.outputs)]) + b"]"
@@ -116,8 +133,7 @@ def _uses_in(records: Sequence[bytes], before: int, codes: dict[str, int]) -> tu
     )
     begin = offset * itemsize
     device = _device_codes(text, at[first + 6] + 1, at[first + 7], codes)
-    node = section // 2 + before
-    return node, section % 2 == 1, argument, storage, begin, begin + numel * itemsize, device
+    return section // 2, section % 2 == 1, argument, storage, begin, begin + numel * itemsize, device
 
 
 def _device_codes(text: bytes, begin: IntColumn, end: IntColumn, codes: dict[str, int]) -> npt.NDArray[np.int32]:

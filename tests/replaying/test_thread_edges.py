@@ -261,3 +261,23 @@ def test_of_pauses_with_annotations_between_the_longest_is_taken(done: float, ta
     assert (row["other"], row["next"]) in set(zip(source.tolist(), pause.tolist(), strict=True))
     passed, _ = handoffs(points, chains)
     assert ("other>", target) in [(a, b) for a, b, _, _ in shown(points, passed)]
+
+
+@FEW
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 9), st.integers(0, 6)), min_size=1, max_size=14))
+def test_boundaries_are_those_of_a_stack_of_open_calls(calls: list[tuple[int, int, int]]) -> None:
+    line = Timeline()
+    for number, (thread, ts, dur) in enumerate(calls):
+        line.op(f"op{number}", ts, dur, tid=thread + 1)
+    points = GraphEvents.of(line.document())
+    trace = points.trace
+    order, before = trace.lane_order(trace.thread, np.flatnonzero(trace.timed), nested=True)
+    expected, opened = [], list[int]()
+    for row, first in zip(order.tolist(), (before < 0).tolist(), strict=True):
+        while opened and (first or trace.finish[opened[-1]] <= trace.ts[row]):
+            expected.append((int(points.end[opened[-1]]), opened.pop()))
+        expected.append((int(points.start[row]), opened[-1] if opened else -1))
+        opened.append(row)
+    expected += [(int(points.end[row]), row) for row in reversed(opened)]
+    edges = host_chains(points)[1]
+    assert list(zip(edges.target.tolist(), edges.owner.tolist(), strict=True)) == expected

@@ -93,3 +93,11 @@ SIDE = st.lists(VALUE, max_size=4)
 @given(st.lists(st.tuples(SIDE, SIDE), max_size=4))
 def test_what_is_found_is_what_decoding_finds(nodes: list[tuple[list[Any], list[Any]]]) -> None:
     assert rows(tensor_uses([node(*sides) for sides in nodes])) == list(by_decoding(nodes))
+
+
+@given(st.lists(st.integers(0, 3), max_size=12))
+def test_records_that_are_one_object_count_each_time(picks: list[int]) -> None:
+    tensor = [[7, 1, 0, 4, 4, "cpu"], [8, 2, 1, 3, 8, "cuda:0"], [9, 3, 0, 0, 4, "cpu"]]
+    known = [node([], []), node(tensor, []), node(tensor[:1], tensor[1:]), node([], tensor[:2])]
+    apart = [bytes(bytearray(known[k])) for k in picks]
+    assert rows(tensor_uses([known[k] for k in picks])) == rows(tensor_uses(apart))

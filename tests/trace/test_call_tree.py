@@ -143,3 +143,12 @@ def test_places(rows: list[tuple[int, str, int]], top: list[int], regions: list[
     assert [found.regions(path) for path in found.path.tolist()] == regions
     assert found.tree_parent[0] == found.tree_name[0] == -1
     assert len(found.tree_parent) == len({tuple(one) for one in [[], *regions]})
+
+
+def test_the_nearest_good_caller_of_deep_calls() -> None:
+    """Deeper than calls are walked up one by one, with a call that has no good one around it."""
+    parent = np.append(np.arange(-1, 999), -1)
+    good = np.zeros(1001, np.bool_)
+    good[[3, 500]] = True
+    found = nearest(np.arange(-1, 1001), parent, good).tolist()
+    assert found == [-1, *[-1] * 3, *[3] * 497, *[500] * 500, -1]
