@@ -210,7 +210,8 @@ def _run_again(derivation: Derivation) -> set[str]:
     model = derivation.model
     label_of = {number: wrap.label for wrap in derivation.wraps if not wrap.root for number in wrap.parameters}
     found, seen, current = set[str](), set[str](), ""
-    for call in walked(call for unit in model.units for call in (*unit.forward, *model.loss_forward)):
+    parts = [*(unit.forward for unit in model.units), model.loss_forward]
+    for call in walked(call for part in parts for call in part):
         for parameter in model.weights.taken(call):
             label = label_of.get(parameter.number, current)
             if label != current and label in seen:

@@ -247,6 +247,12 @@ class Derivation:
         return self.model.buffers
 
     @cached_property
+    def keeps_gradients(self) -> bool:
+        """Gradients are set to zero before a step and not to None: those of the first pass are added to them."""
+        calls = accumulations(call for unit in self.model.units for call in unit.backward)
+        return any(inner.name == SUM_IN_PLACE.name for inner in walked(calls))
+
+    @cached_property
     def clipping(self) -> Clipping:
         """Where norms of gradients are taken."""
         return find_clipping(self.model)
@@ -361,8 +367,6 @@ class _Rank:
         self.wraps = derivation.stage_wraps(at.pp) if self.gathers else []
         self.root = next((wrap for wrap in self.wraps if wrap.root), None)
         self.by_number = {one.number: one for one in (*self.model.parameters, *self.model.weights.frozen)}
-        first = accumulations(call for unit in self.model.units for call in unit.backward)
-        self.keeps_gradients = any(inner.name == SUM_IN_PLACE.name for inner in walked(first))  # set to 0, not to None
 
     def items(self) -> Iterator[Item]:
         """All, in order."""
@@ -397,7 +401,7 @@ class _Rank:
 
     def _added_to_part(self, microbatch: int) -> bool:
         """Reduced gradients are added to those of a microbatch, or of a step, before."""
-        return self._reduces(microbatch - 1) if microbatch else self.keeps_gradients
+        return self._reduces(microbatch - 1) if microbatch else self.of.keeps_gradients
 
     def _pass(self, microbatch: int) -> int:
         """The recorded pass that a microbatch runs."""
@@ -507,7 +511,7 @@ class _Rank:
     def _ready(self, parameter: Parameter, microbatch: int) -> Iterator[Item]:
         """What follows when the gradient of a parameter is known."""
         sizes = self.of.sizes(parameter)
-        first = not self._pass(microbatch) and not self.keeps_gradients
+        first = not self._pass(microbatch) and not self.of.keeps_gradients
         alone = first or self.model.wraps  # recorded without gradients of earlier passes
         if microbatch and alone and not (self.gathers and self._reduces(microbatch - 1)):
             yield SyntheticOp("aten::add_", (sizes, sizes), (sizes,), parameter.dtype, parameter.itemsize)
