@@ -113,7 +113,8 @@ def _eligible(items: WorkItems) -> IntColumn:
     at = np.flatnonzero(known & ~items.on_numbers)
     names = items.calls.name[items.call[at]]
     reads = matching(names, items.trace.names, lambda name: name.startswith("aten::_local_scalar"))
-    return at[~(reads & (items.kind[at] == OTHER_WORK))]
+    kept: IntColumn = at[~(reads & (items.kind[at] == OTHER_WORK))]
+    return kept
 
 
 def _runs(key: IntColumn, thread: IntColumn, period: int) -> IntColumn:

@@ -159,8 +159,8 @@ class WorkItems:
         """Of each item whether its operator was given numbers only, as tensors: what operators do with a Python
         number."""
         scalar = np.append([_is_scalar(signature) for signature in self.trace.signatures], False).astype(np.bool_)
-        signature = np.append(self.calls.signature, -1)[self.call]
-        return scalar[signature]
+        found: npt.NDArray[np.bool_] = scalar[np.append(self.calls.signature, -1)[self.call]]
+        return found
 
     def signature(self, item: int) -> Signature | None:
         """What the operator was called with, None where that is not recorded."""
