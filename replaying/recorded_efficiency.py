@@ -24,6 +24,8 @@ _SLOW_NS = 25_000_000
 """Only collectives that take longer say how they compare: of shorter ones turns on the processor are a part."""
 
 
+_MOST = 1.6
+"""What takes over so many times the formula waits for processors: no kind of Gloo's does on slow links."""
 _FEWEST = 3
 """Of fewer the slowest may be chance."""
 
@@ -121,7 +123,8 @@ def _late_kinds(graph: ReplayGraph) -> tuple[Efficiency, ...]:
         times, low, high = np.quantile(
             [whole / base if usual else by_last for by_last, whole in several], [0.5, 0.1, 0.9]
         )
-        found.append(Efficiency(kind, 64 << 10, float(times), float(low), float(high)))
+        if times < _MOST:
+            found.append(Efficiency(kind, 64 << 10, float(times), float(low), float(high)))
     return tuple(found)
 
 
