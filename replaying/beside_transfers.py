@@ -86,7 +86,7 @@ def plain_work(graph: ReplayGraph) -> dict[int, float]:
 
 _TAKEN = ((0.012, 0.2), (0.05, 0.65), (0.15, 0.6), (0.3, 0.5))
 """What a transfer of Gloo over TCP takes of its rank's processor, by GB/s that it moves: on slow links it waits, on
-fast ones it moves many bytes at a time (measured on links of 0.1 to 10 Gbit/s)."""
+fast ones it moves many bytes at a time (measured on links of 0.1 to 2 Gbit/s, and without a limit)."""
 
 
 def pace_on(graph: ReplayGraph, prices: IntColumn, sent: IntColumn) -> float:

@@ -25,7 +25,7 @@ _STACKED_DIMS = 3
 """Dimensions of the weights of all experts in one tensor: experts, and those of a matrix."""
 
 
-class Origin(NamedTuple):
+class TensorOrigin(NamedTuple):
     """A tensor, by the place of the call that made it (−1: from outside) and its number."""
 
     place: int
@@ -46,8 +46,8 @@ class Expert:
     parameters: tuple[Parameter, ...]
     entry: GivenTensor
     exit: GivenTensor
-    entered: Origin
-    left: Origin
+    entered: TensorOrigin
+    left: TensorOrigin
     contiguous: bool = True
 
     __repr__ = brief
@@ -115,7 +115,7 @@ def find_layers(calls: Sequence[Call], weights: Weights, extents: Extents) -> li
     found = list[ExpertLayer]()
     bounds = [at for at, *_ in routers] + [len(calls)]
     for (at, count, top, rows), (_, end) in zip(routers, pairwise(bounds), strict=True):
-        span = _Span(calls, at, end, weights, extents, count, rows)
+        span = _ExpertSpan(calls, at, end, weights, extents, count, rows)
         layer = span.layer(top)
         if layer is not None:
             found.append(layer)
@@ -135,7 +135,7 @@ def _choice(call: Call, extents: Extents) -> tuple[int, int, set[int]] | None:
     return (count, 1 if top == count else top, tokens) if count > 1 and tokens else None
 
 
-class _Span:
+class _ExpertSpan:
     """The calls behind a router, up to the next one."""
 
     def __init__(
@@ -144,18 +144,18 @@ class _Span:
     ) -> None:  # fmt: skip
         self.calls, self.router, self.end = calls, router, end
         self.weights, self.extents, self.count, self.tokens = weights, extents, count, tokens
-        self.taken, self.made = dict[int, set[Origin]](), dict[int, set[Origin]]()
-        self.users = defaultdict[Origin, set[int]](set)
-        current: dict[tuple[int, ...], Origin] = {}  # numbers are given again when their tensors are gone
+        self.taken, self.made = dict[int, set[TensorOrigin]](), dict[int, set[TensorOrigin]]()
+        self.users = defaultdict[TensorOrigin, set[int]](set)
+        current: dict[tuple[int, ...], TensorOrigin] = {}  # numbers are given again when their tensors are gone
         for at in range(router, len(calls)):
             given, made = (
                 {tuple(value[:4]): value[0] for value in tensor_values(calls[at].record.get(side))}
                 for side in ("inputs", "outputs")
             )
-            self.taken[at] = {current.setdefault(key, Origin(-1, number)) for key, number in given.items()}
+            self.taken[at] = {current.setdefault(key, TensorOrigin(-1, number)) for key, number in given.items()}
             for origin in self.taken[at]:
                 self.users[origin].add(at)
-            new = {key: Origin(at, number) for key, number in made.items() if key not in given}
+            new = {key: TensorOrigin(at, number) for key, number in made.items() if key not in given}
             self.made[at] = set(new.values())
             current |= new
         self.uses = {at: used for at in range(router + 1, end) if (used := self._used(calls[at]))}
@@ -249,7 +249,7 @@ class _Span:
 
     def _between(self, uses: Sequence[int]) -> list[int]:
         """Calls with an expert's parameters, and those between that take what these make."""
-        made, places = set[Origin](), list[int]()
+        made, places = set[TensorOrigin](), list[int]()
         for at in range(uses[0], uses[-1] + 1):
             if at in uses or not made.isdisjoint(self.taken[at]):
                 places.append(at)
@@ -260,7 +260,7 @@ class _Span:
         """An expert, which one tensor enters and one leaves; None where more do. Views that are made for it alone, such
         as its part of all tokens, belong to it."""
         mine = set(places)
-        made = set[Origin]().union(*(self.made[at] for at in places))
+        made = set[TensorOrigin]().union(*(self.made[at] for at in places))
         entered = {
             origin: given for at in places for given in given_tensors(self.calls[at])
             for origin in self.taken[at] - made
@@ -291,7 +291,7 @@ class _Span:
 
     def _integers(self, at: int) -> bool:
         """It makes integers, and nothing else."""
-        made = [given for given in returned(self.calls[at]) if Origin(at, given.number) in self.made[at]]
+        made = [given for given in returned(self.calls[at]) if TensorOrigin(at, given.number) in self.made[at]]
         return bool(made) and not any(given.dtype.startswith(_FLOATS) for given in made)
 
     def _scatter(self, experts: Sequence[Expert]) -> int:
