@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 PAIRS = ("gpu_shaped_from_cpu", "one_of_n", "two_threads")
 PACKAGED = [
     f"fixtures/{name}.{kind}.json.gz"
-    for name in ("demo/train_cpu", *(f"pairs/{one}" for one in PAIRS), "findings/attention/before")
+    for name in ("demo/train_cpu", *(f"pairs/{one}" for one in PAIRS), "gpu/tf32")
     for kind in ("et", "kineto")
 ]
 NOT_SOURCE = (".*", "__pycache__", "build", "dist", "*.egg-info", "demo-out")
