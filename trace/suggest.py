@@ -20,8 +20,8 @@ def no_key(thing: str, key: object, remedy: str) -> TypeError:
     """The error for a subscript that a thing does not take.
 
     Example:
-        >>> no_key("Ops", "name", '`to_pandas()["name"]`')
-        TypeError("Ops has no key 'name'; use `to_pandas()[\"name\"]`")
+        >>> str(no_key("Ops", 3.5, "`trace.ops[3]`"))
+        'Ops has no key 3.5; use `trace.ops[3]`'
     """
     return TypeError(f"{thing} has no key {key!r}; use {remedy}")
 
