@@ -132,7 +132,7 @@ def flaws_of_files(files: tuple[Path, Path], ranks: int) -> Iterator[str]:
         elif counts and len(of) > len(counts):
             yield f"{files[1].name}: {key} has {len(of)} algorithms for {len(counts)} dimensions"
         elif any("alving" in one and count & (count - 1) for one, count in zip(of, counts, strict=False)):
-            yield f"{files[1].name}: {key} is halvingDoubling in a dimension whose ranks are no power of two"
+            yield f"{files[1].name}: {key} is halvingDoubling in a dimension whose ranks are not a power of two"
 
 
 def same_files(files: tuple[Path, Path], network: Network, links: AstraLinks) -> bool:

@@ -44,7 +44,7 @@ Found = tuple[list[str | InputPair], list[str]]
 
 
 def is_pattern(name: str) -> bool:
-    """Whether a name is no file's but a pattern, such as "out/rank*.json.gz"."""
+    """Whether a name is a pattern, such as "out/rank*.json.gz", not that of a file."""
     return bool(_GLOB & set(name)) and not os.path.lexists(name)
 
 

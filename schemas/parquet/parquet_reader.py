@@ -382,7 +382,7 @@ def _numbers(table: Any, name: str, none: int | None = None) -> npt.NDArray[Any]
     longer than a small trace.
 
     Raises:
-        ValueError: there are nulls, and `none` is not given; or they are no whole numbers.
+        ValueError: there are nulls, and `none` is not given; or they are not whole numbers.
     """
     column = table.column(name)
     if (none is None and column.null_count) or str(column.type) not in _WHOLE:

@@ -82,7 +82,9 @@ def test_halving_and_doubling_needs_a_power_of_two(tmp_path: Path) -> None:
     write_astra_config(str(prefix), network, astra_links(network, 3), groups=False)
     spoil_network(prefix, "system.json", '"ring"', '"halvingDoubling"')
     report = check(prefix, profile="astra-sim")
-    assert [problem.kind for problem in report.problems if "no power of two" in problem.text] == ["network-files"] * 4
+    assert [problem.kind for problem in report.problems if "not a power of two" in problem.text] == [
+        "network-files"
+    ] * 4
 
 
 def test_a_set_against_the_network_that_it_is_for(tmp_path: Path) -> None:
