@@ -89,12 +89,12 @@ def without_recording_replays(base: Replay, constants: Sequence[Constants]) -> t
     alike, until the host's steps take as long as they did. Without, there is one, from what a call costs at least.
     """
     graph, step = base.graph, untraced_step_of(base.graph.traces)
-    cost = [event_cost_ns(trace) for trace in graph.traces]
-    if step is not None and (recorded := _host_step_ns(base)) is not None:
+    cost, rows = [event_cost_ns(trace) for trace in graph.traces], _step_rows(graph)
+    if step is not None and (recorded := _host_step_ns(base, rows)) is not None:
         if step.host_ns > (1 - _LITTLE) * recorded:
             return ()
         ways = (lambda left: _less_cost_first(graph, cost, left), lambda left: _all_alike(graph, left))
-        return tuple(_at_pace(way, constants, step.host_ns) for way in ways)
+        return tuple(_at_pace(way, constants, rows, step.host_ns) for way in ways)
     if not any(cost):
         return ()
     cheaper = replay(without_recording(graph, cost), constants)
@@ -135,7 +135,7 @@ def untraced_answer(
         >>> untraced_answer(etplus.replay(graph, constants), constants) is None  # `etplus record` did not make it
         True
     """
-    step, steps = untraced_step_of(base.graph.traces), len(_step_rows(base.graph, 0))
+    step, steps = untraced_step_of(base.graph.traces), len(_step_rows(base.graph)[0])
     if step is None or not steps:
         return None
     timelines = without_recording_replays(base, constants) or (base,)
@@ -146,7 +146,7 @@ def untraced_answer(
 
 def recording_note(base: Replay, step: UntracedStep) -> str:
     """By how much recording slowed the host, in a sentence."""
-    recorded = _host_step_ns(base) or 0.0
+    recorded = _host_step_ns(base, _step_rows(base.graph)) or 0.0
     return (
         f"recording made a step on the host {recorded / max(step.host_ns, 1):.1f} times as long "
         f"({recorded / 1e6:,.3f} ms, {step.host_ns / 1e6:,.3f} ms in the {step.steps} steps before); gains are shares "
@@ -164,30 +164,34 @@ def _less_cost_first(graph: ReplayGraph, cost: Sequence[int], left: float) -> Re
     return _all_alike(whole, min(2 * left, 1))
 
 
-def _at_pace(way: Callable[[float], ReplayGraph], constants: Sequence[Constants], host_ns: int) -> Replay:
+def _at_pace(
+    way: Callable[[float], ReplayGraph], constants: Sequence[Constants], rows: Sequence[IntColumn], host_ns: int
+) -> Replay:
     """The replay with the most host work whose steps take no longer on the host; without any if all are longer."""
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        taken = _host_step_ns(replay(way(middle), constants))
+        taken = _host_step_ns(replay(way(middle), constants), rows)
         low, high = (middle, high) if taken is not None and taken <= host_ns else (low, middle)
     return replay(way(low), constants)
 
 
-def _host_step_ns(found: Replay) -> float | None:
-    """Mean time of the profiler's steps on the host, over the ranks; None where one has none."""
-    taken = list[float]()
-    for rank in range(len(found.graph.traces)):
-        rows = _step_rows(found.graph, rank)
-        if not len(rows):
-            return None
-        taken.append(int(found.end[rows].max() - found.start[rows].min()) / len(rows))
-    return float(np.mean(taken))
+def _host_step_ns(found: Replay, steps: Sequence[IntColumn]) -> float | None:
+    """Mean time of the profiler's steps on the host, over the ranks; None where one has none.
+
+    Args:
+        steps: see `_step_rows`.
+    """
+    if not all(map(len, steps)):
+        return None
+    return float(np.mean([int(found.end[rows].max() - found.start[rows].min()) / len(rows) for rows in steps]))
 
 
-def _step_rows(graph: ReplayGraph, rank: int) -> IntColumn:
-    """int64, rows of the profiler's steps on a rank's host."""
-    trace = graph.traces[rank]
-    steps = matching(trace.name, trace.names, PROFILER_STEP.fullmatch) & (trace.kind != GPU)
-    rows: IntColumn = graph.first_row[rank] + np.flatnonzero(steps)
-    return rows[graph.start[rows] >= 0]
+def _step_rows(graph: ReplayGraph) -> list[IntColumn]:
+    """int64, by rank the rows of the profiler's steps on its host; the same in a graph with other latencies."""
+    found = list[IntColumn]()
+    for first, trace in zip(graph.first_row.tolist(), graph.traces, strict=False):
+        steps = matching(trace.name, trace.names, PROFILER_STEP.fullmatch) & (trace.kind != GPU)
+        rows: IntColumn = first + np.flatnonzero(steps)
+        found.append(rows[graph.start[rows] >= 0])
+    return found
