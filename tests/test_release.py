@@ -42,12 +42,13 @@ def test_every_make_target_that_is_called_exists(caller: Path) -> None:
         subprocess.run(["make", "--dry-run", "--silent", target], cwd=ROOT, check=True, capture_output=True)
 
 
-def test_ci_runs_every_test() -> None:
+def test_ci_runs_the_suite_and_the_workflow_every_test() -> None:
+    assert "- run: make test-all\n" in (ROOT / ".github" / "workflows" / "tests.yml").read_text()
     lines = (ROOT / ".ci" / "run").read_text().splitlines()
     assert [line for line in lines if line.startswith("make ")] == [
         "make lint",
         "make docs",
-        "make test-all",
+        "make test",
         "make oldest",
     ]
 

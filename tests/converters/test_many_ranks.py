@@ -179,6 +179,7 @@ def test_steps_of_a_summary(stored: Path) -> None:
     assert [row.steps for row in part.on(jobs=2).summary().ranks] == [1] * 4
 
 
+@pytest.mark.slow
 def test_the_page_of_a_large_job(pairs: tuple[Path, JobTruth], stored: Path, files: Path, tmp_path: Path) -> None:
     """All ranks in numbers, those in detail that stand out; the same bytes wherever it is made."""
     page, notes = large_job_html(job_of(stored))
@@ -231,6 +232,7 @@ def test_stragglers_of_thousands_of_ranks(tmp_path: Path) -> None:
     assert sorted(late) == list(truth.stragglers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -271,6 +273,7 @@ def test_ranks_that_are_worked_on_one_by_one_are_not_kept(
     assert most <= 2 or "--network" in words
 
 
+@pytest.mark.slow
 def test_a_model_of_many_ranks_is_that_of_the_library(stored: Path, tmp_path: Path) -> None:
     """The command reads each rank anew where it needs it again."""
     traces = list(job_of(stored))
