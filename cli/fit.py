@@ -19,8 +19,9 @@ from ..predict.costs.registry import explain
 from ..predict.end_to_end import calibrated
 from ..predict.fitting import fit
 from ..predict.model_file import write_model
+from ..replaying.collective_times import Library
 from ..replaying.iterations import outlier_lines
-from ..replaying.job_samples import job_samples
+from ..replaying.job_samples import job_samples, library_of
 from ..replaying.network_file import fit_network, read_calibration, write_networks
 from ..schemas.text.transaction import check_outputs
 from ..trace.printable import shortened
@@ -167,15 +168,16 @@ def crossval_lines(title: str, found: CrossValidation, width: int = 80) -> list[
 def _fit_network(arguments: argparse.Namespace) -> int:
     """Fit networks to a calibration, or one to a job's own collectives; write and print."""
     outputs, files = [arguments.output, arguments.json], arguments.files
+    library: Library = "gloo"  # whose calibrations are read
     samples = None
     if len(files) == 1 and Path(files[0]).is_file():
         check_outputs([of for of in outputs if of != "-"], files)
         samples = read_calibration(files[0])
     if samples is None:
         chosen = selection_of(arguments) | ({} if arguments.steps is None else {"steps": arguments.steps})
-        traces = read_all(find_inputs(arguments, outputs=outputs))
-        samples = {"job": job_samples([part_of(trace, **chosen) for trace in traces])}
-    fitted = {name: fit_network(of) for name, of in samples.items()}
+        traces = [part_of(trace, **chosen) for trace in read_all(find_inputs(arguments, outputs=outputs))]
+        samples, library = {"job": job_samples(traces)}, library_of(traces)
+    fitted = {name: fit_network(of, library) for name, of in samples.items()}
     write_networks(fitted, arguments.output)
     plain = {name: msgspec.to_builtins(of) for name, of in fitted.items()}
     write_json(arguments.json, plain)

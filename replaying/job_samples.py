@@ -10,6 +10,7 @@ from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import find_communications
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
+from .collective_times import Library
 from .graph_building import build_graph
 from .network import group_size
 from .network_file import Sample
@@ -47,3 +48,10 @@ def job_samples(traces: Sequence[Trace]) -> list[Sample]:
             if point not in found or ns > found[point][0]:
                 found[point] = ns, sample
     return [sample for ns, sample in found.values() if ns > 0]
+
+
+def library_of(traces: Sequence[Trace]) -> Library:
+    """Whose formulas hold for a job's communications: NCCL's where its GPUs run them (RCCL has NCCL's algorithms),
+    else Gloo's."""
+    on_gpus = any(trace.kind[of.row] == GPU for trace in traces for of in find_communications(trace))
+    return "nccl" if on_gpus else "gloo"

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from msgspec import Meta
 
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
@@ -23,7 +24,7 @@ from .network_description import AlgorithmRule, Efficiency, GroupNetwork, Networ
 
 _FORMAT: Final = "etplus-network"
 _LEAST_BYTES = 256 << 10
-"""Bandwidth and latency are fitted to larger ones: small ones take what threads take to get a processor."""
+"""Bandwidth and latency of hosts are fitted to larger ones: small ones take what threads take to get a processor."""
 _CLASSES = (64 << 10, 1 << 20)
 """Borders between the classes of size, bytes."""
 _KINDS = {
@@ -301,13 +302,9 @@ def fit_network(samples: list[Sample], library: Library | None = "gloo") -> Desc
         raise UsageError("no communication of a known kind and size to fit a network to")
     kind = int(Type.ALL_REDUCE) if Type.ALL_REDUCE in sent else max(sent, key=lambda kind: sent[kind])
     mine = [sample for sample in samples if sample.kind == kind]
-    mine = [sample for sample in mine if sample.size >= _LEAST_BYTES] or mine
-    unit = Network(1.0, library=library)
-    step = Network(1e12, 1.0, library=unit.library)
-    terms = np.array([[one.transfer_ns(of.kind, of.size, of.ranks) for one in (unit, step)] for of in mine], np.float64)
-    took = np.array([sample.ns for sample in mine])
-    slope, latency = _not_negative(terms / took[:, None])
-    network = Network(1 / slope, latency, library=unit.library)
+    if library != "nccl":
+        mine = [sample for sample in mine if sample.size >= _LEAST_BYTES] or mine
+    network = _fitted_links(mine, library)
     classes = defaultdict[tuple[int, int], list[tuple[float, float]]](list)
     for sample in samples:
         formula = max(network.transfer_ns(sample.kind, sample.size, sample.ranks), 1)
@@ -317,20 +314,59 @@ def fit_network(samples: list[Sample], library: Library | None = "gloo") -> Desc
         KindTimes(_NAMES[kind], over, *(float(f"{value:.4g}") for value in _spread(found)))
         for (kind, over), found in sorted(classes.items())
     )
-    return DescribedNetwork(float(f"{network.bandwidth:.6g}"), float(f"{latency:.6g}"), library=library, kinds=kinds)
+    bandwidth, latency = (float(f"{value:.6g}") for value in (network.bandwidth, network.latency_ns))
+    return DescribedNetwork(bandwidth, latency, library=library, kinds=kinds)
 
 
 def _spread(found: list[tuple[float, float]]) -> tuple[float, float, float]:
-    """Median of ratios, and between what four of five lie: ratios and, at the low end, those of the quickest runs."""
+    """Median of ratios, and between what four of five others are expected: at the low end of the quickest runs.
+
+    Of n ratios the quantile that a further one exceeds in one of ten cases is the 0.9 (n + 1)-th (split conformal
+    prediction: Lei et al., "Distribution-free predictive inference for regression", 2018).
+    """
     ratios, least = (np.array(of) for of in zip(*found, strict=True))
-    low, high = float(np.quantile(least, 0.1)), float(np.quantile(ratios, 0.9))
-    return float(np.median(ratios)), low, high
+    beyond = max(0.1 - 0.9 / len(found), 0.0)
+    return float(np.median(ratios)), float(np.quantile(least, beyond)), float(np.quantile(ratios, 1 - beyond))
 
 
-def _not_negative(terms: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[float, float]:
-    """Two factors, the first positive and the second not negative, with which the terms come to 1."""
-    (slope, latency), *_ = np.linalg.lstsq(terms, np.ones(len(terms)), rcond=None)
+_ROUNDS = 20
+
+
+def _fitted_links(samples: list[Sample], library: Library | None) -> Network:
+    """The bandwidth and the latency, neither below zero, of the least squares of relative errors.
+
+    By Gauss-Newton steps: Gloo's formulas are linear in both, NCCL's the least of several that are.
+    """
+    took = np.array([sample.ns for sample in samples], np.float64)
+
+    def relative(slope: float, latency: float) -> Floats:
+        network = Network(1 / slope, latency, library=library)
+        return np.array([network.transfer_ns(of.kind, of.size, of.ranks) for of in samples], np.float64) / took
+
+    slope, latency = 1.0, 0.0
+    tried: list[tuple[float, float, float]] = []
+    for _ in range(_ROUNDS):
+        now = relative(slope, latency)
+        tried.append((float(((now - 1) ** 2).sum()), slope, latency))
+        by_slope, by_latency = relative(2 * slope, latency) - now, relative(slope, latency + _STEP_NS) - now
+        terms = np.column_stack((by_slope / slope, by_latency / _STEP_NS))
+        found = _not_negative(terms, 1 - now + terms @ (slope, latency))
+        if np.allclose(found, (slope, latency), rtol=1e-9):
+            break
+        slope, latency = found
+    _, slope, latency = min(tried)
+    return Network(1 / slope, latency, library=library)
+
+
+_STEP_NS = 1e6
+"""A millisecond: transfers are of whole ns."""
+Floats = npt.NDArray[np.float64]
+
+
+def _not_negative(terms: Floats, sums: Floats) -> tuple[float, float]:
+    """Two factors, the first positive and the second not negative, with which the terms come nearest to the sums."""
+    (slope, latency), *_ = np.linalg.lstsq(terms, sums)
     if latency < 0 or slope <= 0:
         by_size = terms[:, 0]
-        slope, latency = float((by_size.sum()) / max((by_size**2).sum(), 1e-30)), 0.0
+        slope, latency = float(by_size @ sums) / max(float(by_size @ by_size), 1e-30), 0.0
     return max(float(slope), 1e-12), float(latency)

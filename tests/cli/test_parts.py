@@ -22,7 +22,7 @@ from etplus.findings.trace_changes import changes
 from etplus.predict.end_to_end import calibrated
 from etplus.predict.fitting import fit
 from etplus.predict.model_file import write_model
-from etplus.replaying.job_samples import job_samples
+from etplus.replaying.job_samples import job_samples, library_of
 from etplus.replaying.network_file import fit_network
 from etplus.resharding.job import Resharded, reshard
 from etplus.resharding.layout import Layout
@@ -115,7 +115,7 @@ COMMANDS: dict[str, tuple[Callable[[Path, list[str], Path], Any], Callable[[Trac
     ),
     "fit --network": (
         lambda file, words, _: numbers("fit", "--network", file, file, "-o", _, "--json", "-", *words)["job"],
-        lambda part, _: plain(fit_network(job_samples([part, part]))),
+        lambda part, _: plain(fit_network(job_samples([part, part]), library_of([part]))),
     ),
     "reshard": (
         lambda file, words, _: numbers("reshard", file, "--tp", "2", "--json", "-", *words),
@@ -168,7 +168,8 @@ def test_the_steps_that_are_fitted_on_are_those_of_the_library(file: Path, tmp_p
     assert by_command.read_bytes() == by_library.read_bytes()
     of_part = fit([without_enclosing(part_of(trace, steps="1-2"))])
     assert of_part.gpu == model.gpu and of_part.cpu == model.cpu
-    samples = fit_network(job_samples([part_of(trace, steps="1")] * 2))
+    parts_of_ranks = [part_of(trace, steps="1")] * 2
+    samples = fit_network(job_samples(parts_of_ranks), library_of(parts_of_ranks))
     assert numbers("fit", "--network", file, file, "--steps", "1", "-o", parts, "--json", "-")["job"] == plain(samples)
 
 
