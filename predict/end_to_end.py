@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from math import exp, expm1, hypot, log
+from math import ceil, exp, expm1, hypot, log
 from typing import Any, NamedTuple
 
 import msgspec
@@ -379,6 +379,10 @@ _FOLDS = 6
 """Into how many parts traces are dealt to be held out."""
 
 
+_MOST_HELD_OUT = 128
+"""Traces that are predicted to learn errors from, evenly chosen; those of a job's ranks are alike."""
+
+
 def calibrated(
     model: FittedModel, traces: Sequence[Trace], iterations: str | None = None, *,
     keep_outliers: bool = False,
@@ -395,6 +399,7 @@ def calibrated(
         if not np.any(trace.kind == GPU):
             on_host.append(k)
             communicating |= len(comm_rows(trace)) > 0
+    on_host = on_host[:: max(ceil(len(on_host) / _MOST_HELD_OUT), 1)]
     model = msgspec.structs.replace(model, end_to_end=_errors(model, traces, on_host, iterations, keep_outliers))
     if not on_host or communicating:
         return model

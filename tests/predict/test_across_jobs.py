@@ -9,6 +9,7 @@ import orjson
 import pytest
 from etplus.converters.open import load
 from etplus.linker import link
+from etplus.predict import end_to_end
 from etplus.predict.end_to_end import Prediction, calibrated, predict, predict_ranks
 from etplus.predict.fitting import fit
 from etplus.predict.model_file import FittedModel, read_model
@@ -182,3 +183,10 @@ def test_the_gpu_to_predict_for_has_one_name(tmp_path: Path) -> None:
     number = call("predict", file, "--model", model, "--gpu", "0")
     assert number.returncode == 2 and b"--gpu choose among the ranks of an Nsight Systems export" in number.stderr
     assert b"--device" not in call("predict", "--help").stdout
+
+
+def test_errors_are_learned_from_some_ranks_of_a_large_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(end_to_end, "_MOST_HELD_OUT", 2)
+    traces = [steps(1 + rank / 10, gpu=False) for rank in range(5)]
+    errors = calibrated(fit(traces), traces).end_to_end
+    assert [len(of.log_ratios) for of in errors.values()] == [2] * len(ENGINES)
