@@ -26,6 +26,7 @@ from .shared_links import shared_times
 
 if TYPE_CHECKING:
     from .answer_range import AnswerRange
+    from .untraced import UntracedAnswer
 
 _EARLIEST = -(1 << 62)
 
@@ -59,6 +60,7 @@ class Replay(Suggests):
     time: IntColumn
     lag: IntColumn
     _range: Callable[[], AnswerRange] | None = None
+    _untraced: Callable[[], UntracedAnswer | None] | None = None
 
     guesses: ClassVar[dict[str, str]] = {
         **dict.fromkeys(("duration", "total", "total_ns", "predicted_ns", "latency"), "`makespan_ns`"),
@@ -73,6 +75,12 @@ class Replay(Suggests):
         """What the makespan may be, and what it would be untraced, of a job that `replay_ranks`, `trace.replay` or
         `job.replay` put on another network; else None. Found when it is first asked for, by some more replays."""
         return None if self._range is None else self._range()
+
+    @cached_property
+    def untraced(self) -> UntracedAnswer | None:
+        """What a step takes when nothing records it, with the same changes, of traces that `etplus record` made, and
+        that `replay_ranks`, `trace.replay` or `job.replay` replayed; else None. Found when it is first asked for."""
+        return None if self._untraced is None else self._untraced()
 
     @cached_property
     def start(self) -> IntColumn:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from ..trace.selection import without_enclosing
 from ..trace.trace import Trace
 from .answer_range import answer_range
-from .constants import fit_constants
+from .constants import Constants, fit_constants
 from .graph_building import build_graph
 from .graph_replay import Replay, replay
 from .network import on_network, parse_network
 from .rank_coupling import join_ranks
+from .replay_graph import ReplayGraph
+from .untraced import UntracedAnswer, untraced_answer
 from .whatif import Bounds, apply_what_ifs, parse_what_if
 
 
@@ -35,13 +37,28 @@ def replay_ranks(
     Example:
         >>> abs(replay_ranks([trace]).error) < 0.003
         True
+        >>> replay_ranks([trace]).untraced is None  # `etplus record` did not make it
+        True
     """
     graphs = [build_graph(without_enclosing(trace)) for trace in traces]
     constants = [fit_constants(graph) for graph in graphs]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
     changes = [parse_what_if(text) for text in what_ifs]
-    if network is None:
-        return replay(apply_what_ifs(graph, changes, constants, bounds), constants)
-    described = parse_network(network)
-    done = replay(apply_what_ifs(on_network(graph, described), changes, constants, bounds), constants)
-    return replace(done, _range=partial(answer_range, graph, described, changes, constants, bounds))
+    described = None if network is None else parse_network(network)
+
+    def changed(graph: ReplayGraph) -> ReplayGraph:
+        priced = graph if described is None else on_network(graph, described)
+        return apply_what_ifs(priced, changes, constants, bounds)
+
+    done = replay(changed(graph), constants)
+    untraced = partial(_untraced, graph, constants, changed)
+    if described is None:
+        return replace(done, _untraced=untraced)
+    span = partial(answer_range, graph, described, changes, constants, bounds)
+    return replace(done, _untraced=untraced, _range=span)
+
+
+def _untraced(
+    graph: ReplayGraph, constants: Sequence[Constants], changed: Callable[[ReplayGraph], ReplayGraph]
+) -> UntracedAnswer | None:
+    return untraced_answer(replay(graph, constants), constants, changed)

@@ -69,3 +69,10 @@ def test_a_changed_step_takes_as_long_as_it_did_without_a_profiler(trace: Trace)
     found = untraced_answer(replay(graph, constants), constants, lambda of: apply_what_if(of, change, constants))
     assert found is not None and found.measured_ns == pytest.approx(MEASURED_STEP_NS, rel=0.05)
     assert found.low_ns == pytest.approx(1_360_453, rel=0.1) and found.high_ns == pytest.approx(1_360_453, rel=0.1)
+
+
+def test_the_library_answers_for_the_step_that_nothing_records(trace: Trace) -> None:
+    usual, quick = trace.replay().untraced, trace.replay("kernel*0.5").untraced
+    assert usual is not None and quick is not None
+    assert usual.measured_ns == quick.measured_ns == pytest.approx(MEASURED_STEP_NS, rel=0.05)
+    assert usual.low_ns <= usual.high_ns and quick.high_ns < 0.6 * usual.low_ns
