@@ -138,7 +138,10 @@ def host_timeline(
     except UsageError:  # orders that contradict each other, which `check` names; or nothing that a network prices
         return None
     slowdown = 1.0 if there is None else there.pace or 1.0
-    return HostTimeline({rank: _rank(done, k) for k, rank in enumerate(recorded)}, network, slowdown, graph.notes)
+    places = _PlacesOfRanks(done)
+    return HostTimeline(
+        {rank: _rank(done, places, k) for k, rank in enumerate(recorded)}, network, slowdown, graph.notes
+    )
 
 
 def _without_slowdown(graph: ReplayGraph) -> ReplayGraph:
@@ -153,7 +156,41 @@ def _without_slowdown(graph: ReplayGraph) -> ReplayGraph:
     return replace(graph.with_latencies(np.rint(lag)), shared=replace(shared, beside=(0, 0)))
 
 
-def _rank(done: Replay, k: int) -> ReplayedRank:
+class _PlacesOfRanks:
+    """What `ReplayedRank` takes from a replay, found once in all ranks, and by rank.
+
+    Attributes:
+        ended: by point the row of the communication that ends with it, else −1.
+        moves, releases, work: for each rank positions of edges: transfers; those on which points of other calls wait
+            for a communication of the rank; and the time that operators take.
+    """
+
+    def __init__(self, done: Replay) -> None:
+        graph, edges = done.graph, done.graph.edges
+        rank_of_row = graph.rank_of_row
+        moves = transfer_edges(graph)
+        rows = np.unique(edges.owner[moves])
+        self.ended = np.full(len(graph), -1, np.int64)
+        self.ended[graph.end[rows]] = rows
+        of, by = graph.row[edges.target], self.ended[edges.source]
+        releases = np.flatnonzero(np.isin(edges.kind, (COMM, ORDER)) & (by >= 0) & (of >= 0))
+        releases = releases[~mask_at(len(graph.start), rows)[of[releases]]]
+        releases = releases[rank_of_row[of[releases]] == rank_of_row[by[releases]]]
+        work = np.flatnonzero((edges.kind == HOST) & (edges.owner >= 0) & (done.lag > 0))
+        work = work[graph.column("scope")[edges.owner[work]] != ANNOTATION_SCOPE]
+        self.moves, self.releases, self.work = (
+            _by_rank(at, rank_of_row[row[at]], len(graph.traces))
+            for at, row in ((moves, edges.owner), (releases, of), (work, edges.owner))
+        )
+
+
+def _by_rank(values: IntColumn, rank: IntColumn, ranks: int) -> list[IntColumn]:
+    """The values of each rank, in their order."""
+    order = np.argsort(rank, kind="stable")
+    return np.split(values[order], np.searchsorted(rank[order], np.arange(1, ranks)))
+
+
+def _rank(done: Replay, places: _PlacesOfRanks, k: int) -> ReplayedRank:
     """One rank of a replay."""
     graph, edges = done.graph, done.graph.edges
     trace, first = graph.traces[k], int(graph.first_row[k])
@@ -161,41 +198,35 @@ def _rank(done: Replay, k: int) -> ReplayedRank:
     start, end, timed = graph.start[here], graph.end[here], trace.timed
     ts = np.where(timed, done.start[here], trace.ts)
     dur = np.where(timed, (done.end - done.start)[here], trace.dur)
-    moves = transfer_edges(graph)
-    moves = moves[graph.rank_of_row[edges.owner[moves]] == k]
-    rows = np.unique(edges.owner[moves] - first)
-    communicates = mask_at(len(trace), rows)
-    ended = np.full(len(graph), -1, np.int64)  # by point the communication that ends with it
-    ended[end[rows]] = rows
-    releases = np.isin(edges.kind, (COMM, ORDER)) & (ended[edges.source] >= 0) & (graph.row[edges.target] >= 0)
-    of = np.maximum(graph.row[edges.target] - first, 0)
-    releases &= graph.rank_of_row[np.maximum(graph.row[edges.target], 0)] == k
-    releases[releases] = ~communicates[of[releases]]
+    moves, releases = places.moves[k], places.releases[k]
     sent = [first + found.row for found in find_communications(trace) if found.kind == SEND]
     met = moves[np.isin(edges.owner[moves], sent) & (graph.row[edges.source[moves]] < 0)]
     owner, there = edges.owner[moves], graph.measured[edges.target[moves]]
     left = graph.measured[graph.end[owner]]
     there = np.where(left - there > OWN_NS, left, there)  # see `left_together`
     took = np.maximum(there - graph.measured[graph.start[owner]], 0)
+    target = edges.target[releases]
+    begin = done.time[edges.source[moves]]
     return ReplayedRank(
         trace.with_(ts=as_column(ts), dur=as_column(dur)), start, end,
-        np.stack([ended[edges.source[releases]], edges.target[releases], of[releases]], axis=1),
-        dict(zip(trace.id[edges.owner[moves] - first].tolist(), done.time[edges.target[moves]].tolist(), strict=True)),
+        np.stack([places.ended[edges.source[releases]] - first, target, graph.row[target] - first], axis=1),
+        dict(zip(trace.id[owner - first].tolist(), done.time[edges.target[moves]].tolist(), strict=True)),
         dict(zip((edges.owner[met] - first).tolist(), done.time[edges.source[met]].tolist(), strict=True)),
-        dict(zip((edges.owner[moves] - first).tolist(), took.tolist(), strict=True)),
-        frozenset((edges.owner[moves][_works(done, k, done.time[edges.source[moves]])] - first).tolist()),
+        dict(zip((owner - first).tolist(), took.tolist(), strict=True)),
+        frozenset((owner[_works(done, places.work[k], begin)] - first).tolist()),
     )  # fmt: skip
 
 
 _MOMENT_NS = 100_000
 
 
-def _works(done: Replay, k: int, times: IntColumn) -> npt.NDArray[np.bool_]:
-    """Whether a rank's operators take most of the moment after each time."""
-    graph, edges = done.graph, done.graph.edges
-    work = np.flatnonzero((edges.kind == HOST) & (edges.owner >= 0) & (done.lag > 0))
-    work = work[graph.rank_of_row[edges.owner[work]] == k]
-    work = work[graph.column("scope")[edges.owner[work]] != ANNOTATION_SCOPE]
+def _works(done: Replay, work: IntColumn, times: IntColumn) -> npt.NDArray[np.bool_]:
+    """Whether operators take most of the moment after each time.
+
+    Args:
+        work: positions of the edges that are the time that they take.
+    """
+    edges = done.graph.edges
     until = done.time[edges.target[work]]
     busy = union(until - done.lag[work], until)
     length = np.concatenate([[0], np.cumsum(busy.end - busy.start)])

@@ -11,7 +11,7 @@ from ..jobs.clocks import clock_offsets, synchronising, transfers
 from ..jobs.matching import Matched, match_collectives, match_messages
 from ..jobs.rank_communications import communications
 from ..schemas.communications import UNKNOWN, comm_rows
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, lists_by
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .beside_transfers import time_beside
@@ -90,7 +90,9 @@ def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     )
     measured = np.concatenate([[0], *(graph.measured[1:] + by for graph, by in zip(graphs, offset, strict=True))])
     row = np.concatenate([[-1], *(_moved(graph.row[1:], by) for graph, by in zip(graphs, first_row, strict=False))])
-    own = [_own_edges(graph, rendezvous, k, shift[k], first_row[k], offset[k]) for k, graph in enumerate(graphs)]
+    blocked = [(rank, row) for m in rendezvous for rank, row, *_ in m.blocked]
+    met = lists_by((rank for rank, _ in blocked), (row for _, row in blocked))
+    own = [_own_edges(graph, met.get(k, []), shift[k], first_row[k], offset[k]) for k, graph in enumerate(graphs)]
     joint, met_at = _join(rendezvous, first_row, start, end, measured, Edges.joined(own))
     edges, measured = Edges.joined([*own, joint]), np.concatenate([measured, met_at])
     order = topological(measured, edges)
@@ -142,11 +144,8 @@ def _moved(numbers: IntColumn, by: int) -> IntColumn:
     return np.where(numbers >= 0, numbers + by, -1)
 
 
-def _own_edges(
-    graph: ReplayGraph, rendezvous: Sequence[Rendezvous], rank: int, shift: int, first_row: int, offset: int
-) -> Edges:
-    """A rank's edges in the numbers of the coupled graph, without the durations of its matched collectives."""
-    met = [row for m in rendezvous for of, row, *_ in m.blocked if of == rank]
+def _own_edges(graph: ReplayGraph, met: Sequence[int], shift: int, first_row: int, offset: int) -> Edges:
+    """A rank's edges in the numbers of the coupled graph, without the durations of its matched collectives, `met`."""
     edges = graph.edges.take(~((graph.edges.kind == DURATION) & np.isin(graph.edges.owner, met)))
     from_begin = edges.source == 0
     return Edges(

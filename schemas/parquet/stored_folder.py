@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,15 +54,18 @@ def rank_folder(table: str, rank: int) -> str:
 def is_stored(path: str | os.PathLike[str]) -> bool:
     """Whether a path is a folder that `write_parquet` wrote."""
     try:
-        return (Path(path) / META).is_file() or bool(stored_ranks(path))
+        return (Path(path) / META).is_file() or next(_ranks_in(Path(path)), None) is not None
     except (OSError, ValueError):
         return False
 
 
 def stored_ranks(path: str | os.PathLike[str]) -> list[StoredRank]:
     """The ranks in a folder, ascending; none where it holds a single trace."""
-    folder = Path(path) / "trace"
-    if not folder.is_dir():
-        return []
-    found = [match for entry in folder.iterdir() if (match := _RANK.fullmatch(entry.name)) and (entry / META).is_file()]
-    return [StoredRank(os.fspath(path), rank) for rank in sorted(int(match[1]) for match in found)]
+    return [StoredRank(os.fspath(path), rank) for rank in sorted(_ranks_in(Path(path)))]
+
+
+def _ranks_in(path: Path) -> Iterator[int]:
+    folder = path / "trace"
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        if (match := _RANK.fullmatch(entry.name)) and (entry / META).is_file():
+            yield int(match[1])
