@@ -28,7 +28,7 @@ from ..replaying.replay_graph import COMM, HOST, ORDER, ReplayGraph
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import find_communications
-from ..trace.columns import IntColumn, lists_by, mask_at
+from ..trace.columns import IntColumn, distinct, lists_by, mask_at
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import UsageError
 from ..trace.index import as_column
@@ -77,7 +77,7 @@ class ReplayedRank:
         by_end = dict(zip(self.end[rows].tolist(), rows.tolist(), strict=True))
         threads: dict[int, tuple[IntColumn, IntColumn]] = {}
         order = rows[np.argsort(self.start[rows], kind="stable")]
-        for thread in np.unique(self.trace.thread[rows]).tolist():
+        for thread in distinct(self.trace.thread[rows]).tolist():
             of = order[self.trace.thread[order] == thread]
             threads[thread] = of, self.start[of]
         for comm, point, row in self.released.tolist():
@@ -163,7 +163,7 @@ def _rank(done: Replay, k: int) -> ReplayedRank:
     dur = np.where(timed, (done.end - done.start)[here], trace.dur)
     moves = transfer_edges(graph)
     moves = moves[graph.rank_of_row[edges.owner[moves]] == k]
-    rows = np.unique(edges.owner[moves] - first)
+    rows = distinct(edges.owner[moves] - first)
     communicates = mask_at(len(trace), rows)
     ended = np.full(len(graph), -1, np.int64)  # by point the communication that ends with it
     ended[end[rows]] = rows

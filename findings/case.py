@@ -16,7 +16,6 @@ from ..replaying.constants import Constants, fit_constants
 from ..replaying.critical import CriticalPath, critical_path
 from ..replaying.graph_building import build_graph
 from ..replaying.graph_replay import Replay, replay
-from ..replaying.rank_coupling import join_ranks
 from ..replaying.replay_graph import ReplayGraph
 from ..replaying.replay_summary import BaseError
 from ..replaying.untraced import untraced_step_of, without_recording_replays
@@ -92,6 +91,8 @@ class Case:
     def graph(self) -> ReplayGraph:
         """That of the trace, of several ranks coupled by their communications; rows count through all traces."""
         if len(self.graphs) > 1:
+            from ..replaying.rank_coupling import join_ranks
+
             return join_ranks(list(self.graphs))
         # the same rows; what has been derived of this trace need not be derived of the graph's own again
         return replace(self.graphs[0], traces=self.traces)

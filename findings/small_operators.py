@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ..analysis.storages import Storages
 from ..analysis.summary import Analysis
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, grouped, matching
+from ..trace.columns import IntColumn, distinct, grouped, matching
 from ..trace.kinds import ACCUMULATION, BACKWARD, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
 from .finding import LIKELY, Candidate, Intervention
 from .module_paths import place_of
@@ -276,4 +276,4 @@ def _with_ends(items: WorkItems, loop: OperatorLoop) -> tuple[IntColumn, int, in
 def _tops(items: WorkItems, members: Sequence[int]) -> IntColumn:
     """The outermost operators around items."""
     top = items.trace.hierarchy.top[items.call[list(members)]]
-    return np.unique(top[top >= 0])
+    return distinct(top[top >= 0])

@@ -28,6 +28,13 @@ class RankFacts(NamedTuple):
     begin_ns: int | None
 
 
+def ranks_of(traces: Sequence[Trace]) -> list[int]:
+    """The rank of each trace, as all state it; else their positions."""
+    stated = [trace.rank for trace in traces]
+    known = [rank for rank in stated if rank is not None]
+    return known if len(set(known)) == len(stated) else list(range(len(stated)))
+
+
 def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dict[Group, list[int]], tuple[str, ...]]:
     """The ranks of each process group that simulate or replay it; the one rule for all that do.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from ..trace.brief import brief
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, distinct
 from ..trace.index import as_column
 from ..trace.intervals import union
 from ..trace.suggest import Suggests
@@ -106,7 +106,7 @@ class Replay(Suggests):
         waits = np.isin(edges.target, edges.target[edges.kind == UNKNOWN])
         ready, known = np.zeros(len(self.time), np.int64), np.flatnonzero(waits & (edges.kind != UNKNOWN))
         np.maximum.at(ready, edges.target[known], self.time[edges.source[known]] + self.lag[known])
-        target = np.unique(edges.target[waits])
+        target = distinct(edges.target[waits])
         target = target[self.time[target] > ready[target]]
         ns = union(ready[target], self.time[target]).length
         return Unexplained(len(target), ns, ns / self.makespan_ns if self.makespan_ns else 0.0)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
-from ..schemas.communications import FoundComm, find_communications
+from ..schemas.comm_types import CollectiveCommType as Type
+from ..schemas.communications import FoundComm, find_communications, kind_name
 from ..trace.columns import IntColumn
 from ..trace.index import Row
 from ..trace.kinds import GPU
@@ -58,10 +58,10 @@ def as_recorded(graph: ReplayGraph, network: Network) -> tuple[Network, list[str
     ]
     kinds = (*found, *usual)
     notes = [
-        f"{Type.Name(of.kind)} takes {of.times:.2f} times the formula ({of.low:.2f} to {of.high:.2f}), as in this job"
+        f"{kind_name(of.kind)} takes {of.times:.2f} times the formula ({of.low:.2f} to {of.high:.2f}), as in this job"
         for of in found
     ]
-    notes += [f"{Type.Name(of.kind)} of Gloo takes {of.low:.1f} to {of.high:.1f} times the formula" for of in usual]
+    notes += [f"{kind_name(of.kind)} of Gloo takes {of.low:.1f} to {of.high:.1f} times the formula" for of in usual]
     return replace(network, efficiency=kinds), notes
 
 

@@ -10,6 +10,7 @@ from ..analysis.device_gaps import longest_gaps
 from ..analysis.summary import Analysis, analyse, json_of
 from ..analysis.table import SCALES, Table
 from ..replaying.critical import CriticalChain
+from ..trace.columns import distinct
 from ..trace.errors import UsageError
 from ..trace.kernel_kinds import gpu_kind
 from ..trace.selection import part_of
@@ -68,7 +69,7 @@ def step_reports(analysis: Analysis, files: int = 1, chain: CriticalChain | None
     the shorter ones of many steps. Empty for a trace that has one step or none.
     """
     trace = analysis.trace
-    present = np.unique(np.concatenate([trace.step_of_call, trace.step_of_event]))
+    present = distinct(np.concatenate([trace.step_of_call, trace.step_of_event]))
     present = present[present >= 0]
     if len(present) < 2:
         return []

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 IntColumn = npt.NDArray[np.int64]
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 _SPARSE = 4
 """Values are looked up in a table if there are at most so many numbers in their range for each of them."""
@@ -85,9 +86,10 @@ def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return first
 
 
-def distinct(values: IntColumn) -> IntColumn:
-    """Sorted, without repetitions: what `np.unique` does, which looks for them by hashing at ten times the cost."""
-    ordered: IntColumn = np.sort(values)
+def distinct(values: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
+    """Sorted, without repetitions: what `np.unique` does, which looks for them by hashing at ten times the cost,
+    and imports `numpy.ma` for it."""
+    ordered = np.sort(values, axis=None)
     return ordered[run_starts(ordered)]
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...trace.columns import IntColumn
+from ...trace.columns import IntColumn, distinct
 from .arguments import Arguments, undecoded_arguments
 
 MAX_STORAGE = 2**31
@@ -147,7 +147,7 @@ def _device_codes(text: bytes, begin: IntColumn, end: IntColumn, codes: dict[str
     names = [text[b:e].decode(errors="replace") for b, e in zip(begin[long].tolist(), end[long].tolist(), strict=True)]
     short = np.flatnonzero(length <= _PACKED)
     found = np.zeros(len(begin), np.int32)
-    for value in np.unique(packed[short]).tolist():
+    for value in distinct(packed[short]).tolist():
         at = short[packed[short] == value]
         name = text[begin[at[0]] : end[at[0]]].decode(errors="replace")
         found[at] = codes.setdefault(name, len(codes))
