@@ -112,6 +112,8 @@ def _late_ranks(case: Case) -> Iterator[_Late]:
     The first collective of all does not count: ranks begin to record at different times.
     """
     times = job_times(case)
+    if not times.joint:
+        return
     causes = [_caused(times, k) for k in range(len(times.ranks))]
     total = sum(float(cause.wait.sum()) for cause in causes)
     for k, cause in enumerate(causes):

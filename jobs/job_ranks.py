@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ..schemas.comm_types import WORLD, Group
+from ..trace.columns import median
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 
@@ -90,7 +89,7 @@ def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], lis
             found.setdefault(rank, f"{traces[rank].file} is of {_job(what, value)}, the others of {_job(what, usual)}")
     begins = {rank: facts.begin_ns // 10**9 for rank, facts in traces.items() if facts.begin_ns is not None}
     if len(begins) > 2:
-        middle = int(np.median(list(begins.values())))
+        middle = int(median(list(begins.values())))
         for rank, begin in begins.items():
             if abs(begin - middle) > _APART_S:
                 when = f"{_hours(begin - middle)} {'after' if begin > middle else 'before'}"

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..schemas.comm_types import SEND, WORLD, CollectiveCommType, Group
 from ..schemas.communications import kind_name
-from ..trace.columns import IntColumn, distinct, run_starts
+from ..trace.columns import IntColumn, distinct, median, run_starts
 from ..trace.shortest_edit import CallOrder, shortest_edit
 from .job_report import GroupCounts, Mismatch, RankPair
 from .rank_communications import RankCommunications
@@ -324,11 +324,11 @@ def _settle_by_time(at: IntColumn, a: IntColumn, b: IntColumn, a_end: IntColumn,
         if min(n, m) * (abs(n - m) + 1) > _MAX_CHOICES:
             continue
         if len(elsewhere):
-            ahead = [int(np.median(b_end[at[elsewhere]] - a_end[elsewhere]))]
+            ahead = [int(median(b_end[at[elsewhere]] - a_end[elsewhere]))]
         else:  # by how much the clocks differ is not known: as much as the first or the last ones do, or not at all
             short = min(n, m)
             ends = (slice(short), slice(-short, None))
-            ahead = [0, *(int(np.median(times[1][part] - times[0][part])) for part in ends)]
+            ahead = [0, *(int(median(times[1][part] - times[0][part])) for part in ends)]
         tried = [(abs(shift), *_nearest(times[0] + shift, times[1])) for shift in ahead]
         _, _, left, right = min(tried, key=lambda attempt: attempt[0] + attempt[1])
         at[begin:end] = -1

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.brief import brief
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, median
 from ..trace.errors import UsageError
 from .replay_graph import EVENT, LAUNCH, LINK_KINDS, QUEUE, STREAM, SYNC, ReplayGraph
 
@@ -110,4 +110,4 @@ def _source_times(graph: ReplayGraph, kind: int) -> IntColumn:
 
 
 def _median(values: IntColumn) -> int:
-    return int(np.median(values)) if len(values) else 0
+    return int(median(values)) if len(values) else 0

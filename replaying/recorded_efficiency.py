@@ -8,7 +8,7 @@ import numpy as np
 
 from ..schemas.comm_types import CollectiveCommType as Type
 from ..schemas.communications import FoundComm, find_communications, kind_name
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, median
 from ..trace.index import Row
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
@@ -82,7 +82,7 @@ def _over_sockets(graph: ReplayGraph) -> bool:
         for communication in find_communications(trace)
         if trace.kind[communication.row] != GPU and (size := communication.bytes or 0) > 64 << 10
     ]
-    return bool(took) and float(np.median(took)) > 1 / _SOCKET_BANDWIDTH
+    return bool(took) and median(took) > 1 / _SOCKET_BANDWIDTH
 
 
 def _late_kinds(graph: ReplayGraph) -> tuple[Efficiency, ...]:
@@ -115,7 +115,7 @@ def _late_kinds(graph: ReplayGraph) -> tuple[Efficiency, ...]:
         if row in price and row in alone and lag + own > _SLOW_NS and (formula := price[row][1]):
             ratios.setdefault(price[row][0], []).append((1 + own / max(lag, 1), (lag + own) * alone[row] / formula))
     usual = ratios.pop(Type.ALL_REDUCE, [])
-    base = float(np.median([whole for _, whole in usual])) if usual else 0.0
+    base = median([whole for _, whole in usual]) if usual else 0.0
     found = []
     for kind, several in sorted(ratios.items()):
         if len(several) < _FEWEST:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..trace.columns import IntColumn, matching
+from ..trace.columns import IntColumn, matching, median
 from ..trace.conventions import PROFILER_STEP
 from ..trace.kinds import GPU
 from ..trace.step_annotations import UntracedStep, untraced_step
@@ -47,7 +47,7 @@ def event_cost_ns(trace: Trace) -> int:
     leaf[trace.runtime.call[trace.runtime.call >= 0]] = False
     trivial = leaf & (calls.kind == OP) & matching(calls.name, trace.names, _TRIVIAL.fullmatch)
     taken = trace.self_ns[trivial]
-    return max(int(np.median(taken)) - _OWN_NS, 0) if len(taken) >= _FEWEST else 0
+    return max(int(median(taken)) - _OWN_NS, 0) if len(taken) >= _FEWEST else 0
 
 
 def without_recording(graph: ReplayGraph, cost_ns: Sequence[int]) -> ReplayGraph:

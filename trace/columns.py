@@ -93,6 +93,38 @@ def distinct(values: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
     return ordered[run_starts(ordered)]
 
 
+def median(values: npt.ArrayLike) -> float:
+    """As `np.median` gives it, which imports `numpy.ma`; NaN of nothing.
+
+    Example:
+        >>> median([5, 1, 2, 4])
+        3.0
+    """
+    ordered = np.sort(np.asarray(values))
+    if not len(ordered):
+        return float("nan")
+    middle = (len(ordered) - 1) // 2, len(ordered) // 2
+    return (float(ordered[middle[0]]) + float(ordered[middle[1]])) / 2
+
+
+def percentiles_of(values: npt.NDArray[np.float64], *wanted: float) -> list[float]:
+    """What `np.percentile` gives, which imports `numpy.ma` and takes ten times as long for a few numbers.
+
+    Example:
+        >>> percentiles_of(np.array([4.0, 1.0, 3.0, 2.0]), 25, 50)
+        [1.75, 2.5]
+    """
+    ordered = np.sort(values)
+    found = []
+    for percent in wanted:
+        at = percent / 100 * (len(ordered) - 1)
+        below = int(at)
+        low, high = float(ordered[below]), float(ordered[min(below + 1, len(ordered) - 1)])
+        part = at - below
+        found.append(low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part))
+    return found
+
+
 def without(values: IntColumn, gone: IntColumn) -> IntColumn:
     """Those of some values that are not among others; sorted, without repetitions. What `np.setdiff1d` does, which
     hashes, too."""
