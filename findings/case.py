@@ -42,7 +42,7 @@ class Case:
 
     def __init__(
         self, traces: Sequence[Trace], *, analyses: Sequence[Analysis] | None = None, devices: Sequence[Device] = (),
-        shells: Sequence[str] = (),
+        shells: Sequence[str] = (), replays: Sequence[Replay] = (),
     ) -> None:  # fmt: skip
         """
         Args:
@@ -50,10 +50,12 @@ class Case:
             devices: own ones, that come before those of the table.
             shells: what names each trace in a command line, options and quotes included, such as
                 "--steps 2-4 'my trace.json'"; by default the name of its file.
+            replays: those of the traces without changes, where they are there already.
         """
         self.traces, self._devices = tuple(map(with_unattached, traces)), tuple(devices)
         self._made: dict[str, Any] = {}
         self._shells = tuple(shells) or tuple(shell_word(trace.file) for trace in traces)
+        self._replays = tuple(replays) if len(replays) == len(traces) else ()
         if analyses is not None:
             self.analyses = tuple(analyses)
             self.traces = tuple(analysis.trace for analysis in analyses)
@@ -85,7 +87,7 @@ class Case:
     @cached_property
     def graphs(self) -> tuple[ReplayGraph, ...]:
         """Of each rank. ConvertError where no row of a trace has a time."""
-        return tuple(map(build_graph, self.traces))
+        return tuple(of.graph for of in self._replays) or tuple(map(build_graph, self.traces))
 
     @cached_property
     def graph(self) -> ReplayGraph:
@@ -105,6 +107,8 @@ class Case:
     @cached_property
     def base(self) -> Replay:
         """The replay without changes."""
+        if len(self._replays) == 1:
+            return replace(self._replays[0], graph=self.graph)
         return replay(self.graph, self.constants)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Now in `etplus.replaying`; kept for programs that import it from here."""
+"""Now in `etplus.replaying` and `etplus.jobs`; kept for programs that import it from here."""
 
 from ..jobs.job_ranks import ranks_of
 from ..replaying.rank_coupling import Rendezvous as Meeting

@@ -98,8 +98,10 @@ def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants])
     for i, of in enumerate(ranks):
         for kind, cap in of.caps().items():
             limit[i, kind] = cap
-    rank = graph.rank_of_row[np.maximum(graph.row[edges.target], 0)]
-    return np.where(edges.capped, np.minimum(edges.lag, limit[rank, edges.kind]), edges.lag)
+    lag, at = edges.lag.copy(), np.flatnonzero(edges.capped)
+    rank = graph.rank_of_row[np.maximum(graph.row[edges.target[at]], 0)]
+    lag[at] = np.minimum(lag[at], limit[rank, edges.kind[at]])
+    return lag
 
 
 def _source_times(graph: ReplayGraph, kind: int) -> IntColumn:

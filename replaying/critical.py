@@ -196,22 +196,32 @@ class CriticalChain:
     makespan_ns: int
 
 
-def critical_chain(trace: Trace) -> CriticalChain | None:
-    """The critical path of the replay without changes, of a selection without the calls around it; None where no row of
-    the trace has a time.
+def unchanged_replay(trace: Trace) -> Replay | None:
+    """The replay without changes, of a selection without the calls around it; None where no row of the trace has a
+    time."""
+    try:
+        graph = build_graph(without_enclosing(trace))
+    except ConvertError:
+        return None
+    return replay(graph, fit_constants(graph))
+
+
+def critical_chain(trace: Trace, unchanged: Replay | None = None) -> CriticalChain | None:
+    """The critical path of the replay without changes; None where no row of the trace has a time.
+
+    Args:
+        unchanged: `unchanged_replay(trace)`, where it is there already.
 
     Example:
         >>> chain = critical_chain(trace)
         >>> int(chain.ns.sum()) == chain.makespan_ns == trace.critical_path().length_ns
         True
     """
-    inner = without_enclosing(trace)
-    try:
-        graph = build_graph(inner)
-    except ConvertError:
+    result = unchanged_replay(trace) if unchanged is None else unchanged
+    if result is None:
         return None
-    place = np.append(positions(trace.id, inner.id), -1)  # rows of `inner` in the trace
-    result = replay(graph, fit_constants(graph))
+    graph = result.graph
+    place = np.append(positions(trace.id, graph.trace.id), -1)  # rows of the graph in the trace
     edge, edges = binding_edges(result), graph.edges
     start = int(graph.trace.ts[graph.trace.timed].min())
     work = np.isin(edges.kind[edge], (HOST, DURATION, COMM))

@@ -27,8 +27,6 @@ from .shared_links import shared_times
 if TYPE_CHECKING:
     from .answer_range import AnswerRange
 
-_EARLIEST = -(1 << 62)
-
 
 @dataclass(frozen=True)
 class Unexplained:
@@ -138,36 +136,7 @@ def replay(
     lag = counted_lags(graph, constants)
     if graph.shared is not None:
         return Replay(graph, *shared_times(graph, lag))
-    return Replay(graph, _longest(graph, lag), lag)
-
-
-def _longest(graph: ReplayGraph, lag: IntColumn) -> IntColumn:
-    """The longest path to each point, in one pass: sources have lower numbers than targets.
-
-    Most points only follow the one before them, as a call's end does its start: runs of these are sums. One point a run
-    is left, its head, whose time is that of the latest of its edges.
-    """
-    source, target, count = graph.edges.source, graph.edges.target, len(graph)
-    into = np.bincount(target, minlength=count)
-    first = np.cumsum(into) - into
-    single = np.flatnonzero(into == 1)
-    single = single[source[first[single]] == single - 1]
-    is_head, step = np.ones(count, np.bool_), np.zeros(count, np.int64)
-    is_head[single], step[single] = False, lag[first[single]]
-    run, after = np.cumsum(is_head) - 1, np.cumsum(step)
-    after -= after[is_head][run]
-    heads = np.flatnonzero(is_head[target])
-    edges = zip(
-        run[target[heads]].tolist(), run[source[heads]].tolist(),
-        (lag[heads] + after[source[heads]]).tolist(), strict=True,
-    )  # fmt: skip
-    time = np.where(into[is_head] > 0, _EARLIEST, 0).tolist()
-    for run_of_target, run_of_source, least in edges:
-        at = time[run_of_source] + least
-        if at > time[run_of_target]:
-            time[run_of_target] = at
-    found: IntColumn = np.array(time, np.int64)[run] + after
-    return found
+    return Replay(graph, graph.runs.longest(lag), lag)
 
 
 def predicted_traces(replay: Replay) -> Iterator[Trace]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -70,7 +70,7 @@ def without_recording(graph: ReplayGraph, cost_ns: Sequence[int]) -> ReplayGraph
     row = np.maximum(graph.row[edges.target], 0)
     pause = (edges.kind == HOST) & (edges.owner < 0) & (edges.source > 0) & (edges.target == graph.start[row])
     lag = np.where(pause, np.maximum(lag - left[row], 0), lag)
-    return replace(graph, edges=replace(edges, lag=lag.astype(np.int64)))
+    return graph.with_latencies(lag)
 
 
 def untraced_step_of(traces: Sequence[Trace]) -> UntracedStep | None:
