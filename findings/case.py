@@ -97,7 +97,7 @@ class Case:
 
             return join_ranks(list(self.graphs))
         # the same rows; what has been derived of this trace need not be derived of the graph's own again
-        return replace(self.graphs[0], traces=self.traces)
+        return self.graphs[0].of_trace(self.trace)
 
     @cached_property
     def constants(self) -> tuple[Constants, ...]:

@@ -285,10 +285,17 @@ class ReplayGraph:
         """
         if np.abs(lag).sum(dtype=np.float64) >= MAX_NS:
             raise UsageError("these changes make the timeline longer than 146 years")
-        changed = replace(self, edges=replace(self.edges, lag=np.asarray(lag, np.int64)))
-        derived = ("ranks", "first_row", "rank_of_row", "runs")  # of the points, edges and traces, which stay
-        changed.__dict__.update({name: self.__dict__[name] for name in derived if name in self.__dict__})
-        return changed
+        return self._alike(replace(self, edges=replace(self.edges, lag=np.asarray(lag, np.int64))))
+
+    def of_trace(self, trace: Trace) -> ReplayGraph:
+        """The same graph, of one rank, with another trace of the same rows."""
+        return self._alike(replace(self, traces=(trace,)))
+
+    def _alike(self, other: ReplayGraph) -> ReplayGraph:
+        """A graph with the same points, rows and edges, but for lags: what is derived of these is there already."""
+        derived = ("ranks", "first_row", "rank_of_row", "runs")
+        other.__dict__.update({name: self.__dict__[name] for name in derived if name in self.__dict__})
+        return other
 
     def with_durations(self, durations: IntColumn) -> ReplayGraph:
         """The same graph with other times of rows.

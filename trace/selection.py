@@ -266,9 +266,8 @@ def _part(trace: Trace, whole: Trace, chosen: _Chosen, about: str) -> Trace:
     places = as_positions(new_places(chosen.calls))
     loose = np.zeros(len(trace.unattached), np.bool_)
     loose[counted_events(trace)[chosen.gpu[gpu.source < 0]]] = True
-    attached = gpu.source >= 0
-    tables = replace(whole.tables, gpu=gpu.take(attached), whole=False)
-    tables = _tables(tables, chosen.calls, chosen.runtime, chosen.gpu[attached])
+    tables = replace(whole.tables, whole=False)
+    tables = _tables(tables, chosen.calls, chosen.runtime, chosen.gpu & (gpu.source >= 0))
     earlier = "" if trace.selection is None else f"{trace.selection.about}, "
     selection = Selection(earlier + about, span, steps.take(np.flatnonzero(kept), places))
     rows = np.concatenate([table.source for table in (tables.calls, tables.runtime, tables.gpu)])
