@@ -87,7 +87,7 @@ def tensor_uses(records: Iterable[bytes]) -> TensorUses:
             known = place
             kept += fresh.values()
     node, *columns = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return TensorUses(*_repeated(node, columns, searched, np.concatenate(which)), list(codes))  # type: ignore[call-arg]
+    return TensorUses(*_repeated(node, columns, searched, np.concatenate(which)), list(codes))  # type: ignore[call-arg, arg-type]
 
 
 def _repeated(
