@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from ..trace.brief import brief
-from ..trace.columns import IntColumn, distinct
+from ..trace.columns import IntColumn, distinct, mask_at
 from ..trace.index import as_column
 from ..trace.intervals import union
 from ..trace.suggest import Suggests
@@ -101,7 +101,7 @@ class Replay(Suggests):
     def unexplained(self) -> Unexplained:
         """The unknown waits: each from when everything else would have let its target come until the target."""
         edges = self.graph.edges
-        waits = np.isin(edges.target, edges.target[edges.kind == UNKNOWN])
+        waits = mask_at(len(self.time), edges.target[edges.kind == UNKNOWN])[edges.target]
         ready, known = np.zeros(len(self.time), np.int64), np.flatnonzero(waits & (edges.kind != UNKNOWN))
         np.maximum.at(ready, edges.target[known], self.time[edges.source[known]] + self.lag[known])
         target = distinct(edges.target[waits])
