@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, StringTable, distinct_rows, matching
+from ..trace.columns import IntColumn, StringTable, distinct, distinct_rows, matching
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.intervals import Intervals, Span, intersection, step_function, sums, union
 from ..trace.stacks import MODULE_FRAME, is_module
@@ -255,7 +255,7 @@ def device_use(trace: Trace) -> Table[DeviceUse]:
     window, gpu, kernels = trace.span, trace.gpu, trace.is_kernel
     spans = _gpu_spans(trace)
     found = Table(DeviceUse)
-    for device in np.unique(gpu.device).tolist():
+    for device in distinct(gpu.device).tolist():
         mine = gpu.device == device
         busy = _busy(trace, mine)
         compute, communication = _busy(trace, mine & kernels & ~trace.is_comm), _busy(trace, mine & trace.is_comm)
@@ -273,7 +273,7 @@ def device_use(trace: Trace) -> Table[DeviceUse]:
 def _gpu_spans(trace: Trace) -> dict[int, int]:
     """By device, from the start of its first event to the end of its last one, ns."""
     gpu = trace.gpu
-    devices = np.unique(gpu.device).tolist()
+    devices = distinct(gpu.device).tolist()
     return {device: int(gpu.end[gpu.device == device].max() - gpu.ts[gpu.device == device].min()) for device in devices}
 
 
@@ -345,7 +345,7 @@ def _busy(trace: Trace, chosen: npt.NDArray[np.bool_]) -> Intervals:
 
 def _overlapped(trace: Trace, chosen: npt.NDArray[np.bool_]) -> int:
     """How long events of two streams or more ran at once."""
-    of_streams = [_busy(trace, chosen & (trace.gpu.stream == stream)) for stream in np.unique(trace.gpu.stream[chosen])]
+    of_streams = [_busy(trace, chosen & (trace.gpu.stream == stream)) for stream in distinct(trace.gpu.stream[chosen])]
     edges = np.concatenate([stream.start for stream in of_streams] + [stream.end for stream in of_streams])
     times, running = step_function(edges, np.repeat([1, -1], len(edges) // 2))
     return int(np.diff(times)[running[:-1] >= 2].sum())

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ..trace.brief import brief
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, distinct_rows, matching
+from ..trace.columns import IntColumn, distinct, distinct_rows, matching
 from ..trace.index import CallIndex, Positions, as_positions
 from ..trace.intervals import sums
 from ..trace.kinds import PHASES
@@ -222,7 +222,7 @@ def thinned(ts: IntColumn, values: IntColumn, most: int) -> IntColumn:
     part = (ts - ts[0]) // (int(ts[-1] - ts[0]) // most + 1)
     order = np.lexsort((np.arange(len(ts)), -values, part))
     heads = np.flatnonzero(np.diff(part, prepend=-1))
-    return np.unique(np.concatenate([order[heads], np.append(heads[1:], len(ts)) - 1]))
+    return distinct(np.concatenate([order[heads], np.append(heads[1:], len(ts)) - 1]))
 
 
 def _from_events(trace: Trace) -> Iterator[DeviceMemory]:
@@ -230,8 +230,7 @@ def _from_events(trace: Trace) -> Iterator[DeviceMemory]:
     position = np.full(len(trace) + 1, -1, np.int64)
     position[trace.calls.source] = np.arange(len(trace.calls))
     call = position[memory.row]
-    devices = np.stack([memory.device_type, memory.device], axis=1)
-    for kind, number in np.unique(devices, axis=0).tolist():
+    for kind, number in distinct_rows(memory.device_type, memory.device)[0].tolist():
         at = np.flatnonzero((memory.device_type == kind) & (memory.device == number))
         ts, size, allocated = memory.ts[at], memory.bytes[at], memory.allocated[at]
         known = np.flatnonzero(allocated >= 0)

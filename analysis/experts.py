@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple
@@ -133,6 +134,7 @@ class _Layers(NamedTuple):
     m: int
 
 
+@lru_cache(maxsize=4096)
 def computes_experts(name: str) -> bool:
     """Whether an operator is one of experts that may be counted by its arguments, or by those of the calls inside.
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, distinct_rows, grouped
+from ..trace.columns import IntColumn, distinct, distinct_rows, grouped
 from ..trace.intervals import sums
 from ..trace.kernel_names import kernel_label
 from ..trace.tables import OP
@@ -122,7 +122,7 @@ def find_devices(trace: Trace, own: Sequence[Device] = ()) -> dict[int, Device]:
     Args:
         own: as in `find_device`.
     """
-    numbers = np.unique(trace.gpu.device).tolist()
+    numbers = distinct(trace.gpu.device).tolist()
     found = {number: find_device(trace.properties.get(number), own) for number in numbers}
     return {number: device for number, device in found.items() if device is not None}
 
@@ -309,7 +309,7 @@ def gemm_table(trace: Trace, work: Work | None = None, devices: Mapping[int, Dev
         through = (moved if passed[mine].all() else None, total)
         of = devices.get(device)
         peak = of.peak_flops(work.dtypes[dtype]) if of is not None else None
-        count = len(np.unique(np.stack([work.call[mine], gpu.graph_replay[mine], repetition[mine]]), axis=1).T)
+        count = len(distinct_rows(work.call[mine], gpu.graph_replay[mine], repetition[mine])[0])
         op, extents = products[code]
         names = Counter(trace.names[name] for name in gpu.name[mine].tolist())
         rows.append(

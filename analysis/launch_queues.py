@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.brief import brief
-from ..trace.columns import IntColumn, grouped
+from ..trace.columns import IntColumn, grouped, median
 from ..trace.frames import to_pandas
 from ..trace.intervals import step_function
 from ..trace.suggest import Suggests
@@ -179,7 +179,7 @@ def launch_statistics(trace: Trace) -> Table[LaunchRow]:
         rows.append(
             LaunchRow(
                 trace.names[code], len(call), int(call.sum()), int(late.sum()), int(work.sum()),
-                float(np.median(call)), float(np.median(late)), int(late.max()), int(np.count_nonzero(work < call)),
+                median(call), median(late), int(late.max()), int(np.count_nonzero(work < call)),
                 int(np.count_nonzero(call > LONG_CALL_NS)), int(np.count_nonzero(late > LONG_DELAY_NS)),
             )
         )  # fmt: skip

@@ -105,7 +105,7 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
     total, self_ns = sums(place[regions], host, len(paths)), sums(place[regions], host, len(paths))
     np.subtract.at(self_ns, place[regions[inside[inside >= 0]]], host[inside >= 0])
     count = np.bincount(place[regions], minlength=len(paths))
-    instances = np.bincount(of_path[np.unique(path[regions])], minlength=len(paths))
+    instances = np.bincount(of_path[distinct(path[regions])], minlength=len(paths))
     by_stacks = np.flatnonzero(instances == 0)[1:]  # but the empty path
     if len(by_stacks):
         ops = np.flatnonzero(owner.hierarchy.top == np.arange(len(calls)))

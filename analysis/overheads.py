@@ -25,7 +25,7 @@ import numpy.typing as npt
 from ..schemas.text.files import Source, read_struct
 from ..trace.brief import brief
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, StringTable, grouped, run_starts
+from ..trace.columns import IntColumn, StringTable, grouped, percentiles_of, run_starts
 from ..trace.tables import OP
 from ..trace.trace import Trace
 
@@ -277,7 +277,7 @@ def _statistic(value: IntColumn, clipped: int = 0) -> Statistic:
     if not len(value):
         return Statistic(0.0, 0.0, 0, clipped, 0, 0.0)
     us = np.maximum(value, 0) / 1000
-    low, high = np.percentile(us, [25, 75])
+    low, high = percentiles_of(us, 25, 75)
     reach = _FENCE * (high - low)
     kept = us[(us >= low - reach) & (us <= high + reach)]
     return Statistic(

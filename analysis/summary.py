@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from ..trace.brief import brief
-from ..trace.columns import distinct_rows
+from ..trace.columns import distinct, distinct_rows
 from ..trace.counterparts import repetition_sentences
 from ..trace.errors import EtplusError
 from ..trace.generated import compiled_summary
@@ -247,7 +247,7 @@ def analyse(
     unknown = [
         f"device {number} ({trace.properties.get(number, {}).get('name') or 'no name'}): "
         f"{why_unknown(trace.properties.get(number), own_devices)}, so there are no shares of peaks; give --device-spec"
-        for number in np.unique(trace.gpu.device).tolist()
+        for number in distinct(trace.gpu.device).tolist()
         if number not in devices
     ]
     return Analysis(
@@ -301,7 +301,7 @@ def json_of(analysis: Analysis) -> dict[str, Any]:
         "rank": trace.rank,
         "damage": list(trace.damage),
         "notes": list(analysis.notes),
-        "devices": {str(number): _device_row(analysis, number) for number in np.unique(trace.gpu.device).tolist()},
+        "devices": {str(number): _device_row(analysis, number) for number in distinct(trace.gpu.device).tolist()},
         "host": asdict(analysis.host),
         "iterations": {
             "mean_latency_ns": analysis.mean_latency_ns,
@@ -317,7 +317,7 @@ def json_of(analysis: Analysis) -> dict[str, Any]:
 
 def _labels(trace: Trace) -> dict[str, str]:
     """Readable names of the GPU events whose own names are not; see `kernel_label`."""
-    named = ((name, kernel_label(name)) for name in sorted(trace.names[code] for code in np.unique(trace.gpu.name)))
+    named = ((name, kernel_label(name)) for name in sorted(trace.names[code] for code in distinct(trace.gpu.name)))
     return {name: label for name, label in named if label != name}
 
 

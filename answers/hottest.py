@@ -10,7 +10,7 @@ import numpy as np
 from ..analysis.event_bounds import event_bounds
 from ..analysis.job_tables import job_collectives
 from ..jobs.rank_communications import communications
-from ..trace.columns import IntColumn, matching
+from ..trace.columns import IntColumn, distinct, matching
 from ..trace.intervals import sums
 from ..trace.kinds import PHASES
 from ..trace.trace import Trace
@@ -247,7 +247,7 @@ def _ranks(asked: AskedTraces, numbers: list[int], steps: str | None, _contains:
     for number in numbers:
         part, analysis = asked.part(number, steps), asked.analysis(number, steps)
         use = {key: sum(getattr(row, key) for row in analysis.device_use) for key in ("busy_ns", "idle_ns")}
-        host = np.unique(part.calls.thread)
+        host = distinct(part.calls.thread)
         rows.append({
             "id": asked.at("trace", number, None), "rank": part.rank, "span_ns": part.span.length,
             "device_busy_ns": use["busy_ns"], "device_idle_ns": use["idle_ns"], "threads": len(host),

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..analysis.overheads import OverheadRows, pool, summarise
 from ..analysis.summary import Analysis, analyse, json_of, tables_of
-from ..analysis.trace_diff import Difference, diff_text, difference, json_of_difference
 from ..analysis.workbook import write_workbook
 from ..findings import Case, find_findings
 from ..report.plots import require_matplotlib, write_plots
@@ -24,7 +23,6 @@ from ..trace.library import MOST_IN_FULL
 from ..trace.text_tables import terminal_width
 from ..trace.trace import Trace
 from .inputs import add_inputs, find_inputs, read_input, read_inputs, shell_of
-from .job_summary_text import write_summary
 from .options import (
     add_analysis,
     add_device_spec,
@@ -39,6 +37,9 @@ from .options import (
 from .outputs import add_tables_and_switch, write_csv, write_json, write_tables
 from .regressions import add_limit, report_regressions
 from .terminal import warn_of_damage
+
+if TYPE_CHECKING:
+    from ..analysis.trace_diff import Difference
 
 _EPILOG = """\
 examples:
@@ -97,6 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
     )  # fmt: skip
     many = len(inputs) > MOST_IN_FULL and arguments.overheads is None
     if many if arguments.summary is None else arguments.summary:
+        from .job_summary_text import write_summary
+
         return write_summary(arguments, inputs, csv_folder)
     _check_baseline(arguments, len(inputs))
     is_workbook = arguments.output is not None and arguments.output.lower().endswith(".xlsx")
@@ -134,6 +137,8 @@ def run(arguments: argparse.Namespace) -> int:
         if csv_folder is not None or is_workbook:
             _gather(tables, analysis)
         if arguments.baseline is not None:
+            from ..analysis.trace_diff import diff_text, difference
+
             baseline = analysed(chosen(read_input(arguments.baseline)))
             found = difference(baseline, analysis, by_shape=arguments.by_shape)
             texts.append(diff_text(found, terminal_width(), arguments.top))
@@ -149,7 +154,10 @@ def run(arguments: argparse.Namespace) -> int:
     if len(inputs) > 1:
         texts.append(f"all {len(inputs)} traces\n\n" + overheads_text(pooled, terminal_width(), arguments.top))
     plain = {"traces": numbers, "overheads": msgspec.to_builtins(pooled)}
-    plain |= {"difference": json_of_difference(found)} if found is not None else {}
+    if found is not None:
+        from ..analysis.trace_diff import json_of_difference
+
+        plain["difference"] = json_of_difference(found)
     if is_workbook:
         write_workbook(tables, arguments.output)
         write_json(arguments.json, plain)

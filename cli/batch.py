@@ -41,7 +41,7 @@ examples:
   etplus batch traces/job -o linked --jobs 8
   etplus batch traces/job -o job.etplus            # columns, see etplus sql
   etplus batch s3://bucket/job -o s3://bucket/linked \\
-               --engine dask --scheduler tcp://head:8786
+               --scheduler tcp://head:8786
 
 Exit status: 0 all ranks linked; 3 some failed or are missing, the others are
 linked; 2 bad usage, or nothing to link.
@@ -69,7 +69,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="link only these ranks, such as 0-7,12; a missing one is reported",
     )
     add("--dry-run", action="store_true", help="print which files belong together, without linking")
-    add("--engine", choices=ENGINES, default="processes", help="where to link (default: processes)")
+    add("--engine", choices=ENGINES, help="where to link (default: processes, with --scheduler dask)")
     add("--scheduler", metavar="ADDRESS", help="the Dask scheduler: tcp://host:8786, or its scheduler file")
     add("--jobs", type=int, metavar="N", help="processes (default: one per core)")
     add("--apply-clock-offsets", action="store_true",
@@ -95,7 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
         batch = link_many(
             arguments.source, arguments.output, progress=not arguments.no_progress,
             graph_captures=arguments.graph_capture, provenance=arguments.provenance, **where,
-            **options_of(arguments, f"engine jobs scheduler apply_clock_offsets min_match {LINK_OPTIONS}"),
+            engine=arguments.engine or ("processes" if arguments.scheduler is None else "dask"),
+            **options_of(arguments, f"jobs scheduler apply_clock_offsets min_match {LINK_OPTIONS}"),
         )  # fmt: skip
     except KeyboardInterrupt:
         print("etplus: interrupted; what is linked is kept, the same command resumes", file=sys.stderr)

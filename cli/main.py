@@ -85,24 +85,32 @@ def _parsed(parse: str, words: list[str], alone: bool) -> Namespace:
     """
     if alone:
         gc.disable()
-        if words[:1] == ["fit"]:
-            _keep_blas_to_one_thread()
-    from . import parser
+    with _one_blas_thread(lasting=words[:1] == ["fit"]) if alone else contextlib.nullcontext():
+        from . import parser
 
-    arguments: Namespace = getattr(parser, parse)(words)
+        arguments: Namespace = getattr(parser, parse)(words)
     if alone:
         gc.freeze()
         gc.enable()
     return arguments
 
 
-def _keep_blas_to_one_thread() -> None:
-    """Before numpy is imported: fitting solves many small systems, for which further threads only spin.
+@contextlib.contextmanager
+def _one_blas_thread(*, lasting: bool) -> Iterator[None]:
+    """While numpy is imported: it starts the threads of OpenBLAS, which takes 0.1 s of CPU time, for small products.
 
-    What the environment says already stays.
+    What the environment says already stays; PyTorch, and programs that a command starts, find it as it was.
+
+    Args:
+        lasting: it stays set: fitting solves many small systems, for which further threads of MKL only spin.
     """
-    for library in ("OPENBLAS", "MKL"):
-        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    added = [name for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS") if name not in os.environ]
+    os.environ.update(dict.fromkeys(added, "1"))
+    try:
+        yield
+    finally:
+        for name in () if lasting else added:
+            del os.environ[name]
 
 
 def _run(arguments: Namespace, alone: bool) -> int:

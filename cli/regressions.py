@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
-from ..analysis.trace_diff import Difference, regressions
 from ..trace.printable import printable
+
+if TYPE_CHECKING:
+    from ..analysis.trace_diff import Difference
 
 _SLOWER = 4
 
@@ -19,6 +22,8 @@ def add_limit(parser: argparse.ArgumentParser, new: str, old: str) -> None:
 
 def report_regressions(found: Difference, limit: float | None) -> int:
     """Print on standard error what takes longer than a limit allows; returns the exit status, 0 or 4."""
+    from ..analysis.trace_diff import regressions
+
     slower = [] if limit is None else regressions(found, limit)
     for sentence in slower:
         print(f"slower: {printable(sentence)}", file=sys.stderr)

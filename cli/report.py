@@ -8,10 +8,8 @@ from functools import partial
 
 from ..analysis.devices import Device
 from ..analysis.summary import Analysis, analyse
-from ..converters.job import Job
 from ..report.html_page import check_page_name
 from ..report.job_page import ranks_html
-from ..report.many_ranks import large_job_html
 from ..schemas.kineto.python_frames import PythonFrames, read_python_frames
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
@@ -102,6 +100,9 @@ def _large_job(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> i
     if arguments.graph_capture or arguments.python_frames:
         many = f"a page of over {MOST_IN_FULL} ranks"
         raise UsageError(f"{many} has neither graph captures nor Python functions; choose ranks with --ranks")
+    from ..converters.job import Job
+    from ..report.many_ranks import large_job_html
+
     engine, job = engine_for(arguments, len(inputs)), Job(inputs)
     job = job.choosing(partial(chosen_part, own=arguments.own, part=selection_of(arguments)))
     page, warnings = large_job_html(

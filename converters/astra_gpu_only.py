@@ -22,7 +22,7 @@ import numpy.typing as npt
 from ..replaying.host_backends import long_pauses
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import backend_rows, blocking_calls, issue_times
-from ..trace.columns import IntColumn, lists_by, mask_at
+from ..trace.columns import IntColumn, distinct, lists_by, mask_at
 from ..trace.host_waits import LONG_PAUSE_NS, ROUNDING_NS
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
@@ -378,7 +378,7 @@ def _after_pauses(trace: Trace, rows: IntColumn, edges: IntColumn) -> tuple[IntC
     pauses = long_pauses(trace) if len(edges) else tuple(rows[:0] for _ in range(3))
     rows = rows[np.lexsort((trace.ts[rows], trace.thread[rows]))]
     found = [np.zeros((0, 2), np.int64)]
-    for thread in np.unique(trace.thread[edges[:, 1]]).tolist():
+    for thread in distinct(trace.thread[edges[:, 1]]).tolist():
         own, (run, reader) = rows[trace.thread[rows] == thread], edges[trace.thread[edges[:, 1]] == thread].T
         after = np.searchsorted(trace.ts[own], trace.finish[run])
         inside = (after > 0) & (after < len(own))

@@ -26,8 +26,8 @@ from math import prod
 
 from ..replaying.collective_times import SHARDS, Algorithm, LevelSpan, collective_ns
 from ..replaying.network import Network
-from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND
+from ..schemas.comm_types import CollectiveCommType as Type
 from .collectives import Agreement, Communication
 
 _LEAST_BYTES = 4

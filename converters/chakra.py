@@ -41,7 +41,7 @@ from ..schemas.communications import comm_rows
 from ..schemas.execution_trace.arguments import ET_ATTRIBUTES, FLAT_TENSORS
 from ..schemas.text.secrets import mask
 from ..trace.captured import CapturedGraphs
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, distinct
 from ..trace.conventions import COPY_CATEGORIES
 from ..trace.kinds import CPU, GPU, RUNTIME
 from ..trace.trace import Record, Trace
@@ -323,7 +323,7 @@ def _of_gpu(trace: Trace, rows: IntColumn, records: Sequence[Any], further: Furt
 def _of_captures(graphs: CapturedGraphs) -> dict[int, bytes]:
     """By row of a replayed graph's event the operator of the capture, and shapes and types of its inputs."""
     known: dict[int, bytes] = {}
-    for op in np.unique(graphs.links.op).tolist():
+    for op in distinct(graphs.links.op).tolist():
         known[op] = shared("captured_op", graphs.names[op])
         for name in ("shapes", "types"):
             given = msgspec.json.decode(graphs.texts[op]).get("inputs", {}).get(name)

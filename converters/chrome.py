@@ -29,7 +29,7 @@ from ..schemas.kineto.event_form import (
 )
 from ..schemas.kineto.kineto_decode import MEMORY_ARGUMENTS
 from ..schemas.text.files import open_output
-from ..trace.columns import IntColumn, lists_by, mask_at
+from ..trace.columns import IntColumn, distinct, lists_by, mask_at
 from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import ConvertError
 from ..trace.index import Row
@@ -254,7 +254,7 @@ class RankTimeline:
 
     def _process_names(self) -> Iterator[dict[str, Any]]:
         gpu = self.trace.kind == GPU
-        for pid in np.unique(self.pid[self.rows]).tolist():
+        for pid in distinct(self.pid[self.rows]).tolist():
             on_gpu = bool(np.any(gpu & (self.pid == pid))) and self.alone
             named = {"name": self.title, "sort_index": pid + _GPU_SORT * on_gpu}
             if self.alone:
@@ -271,7 +271,7 @@ class RankTimeline:
         for row in rows[first].tolist():
             if trace.kind[row] == GPU:
                 name = f"stream {trace.stream[row]}"
-                if len(np.unique(trace.device[trace.kind == GPU])) > 1:
+                if len(distinct(trace.device[trace.kind == GPU])) > 1:
                     name = f"device {trace.device[row]} {name}"
             else:
                 thread = int(trace.thread[row])

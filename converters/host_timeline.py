@@ -28,7 +28,7 @@ from ..replaying.replay_graph import COMM, HOST, ORDER, ReplayGraph
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import find_communications
-from ..trace.columns import IntColumn, lists_by, mask_at
+from ..trace.columns import IntColumn, distinct, lists_by, mask_at
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import UsageError
 from ..trace.index import as_column
@@ -77,7 +77,7 @@ class ReplayedRank:
         by_end = dict(zip(self.end[rows].tolist(), rows.tolist(), strict=True))
         threads: dict[int, tuple[IntColumn, IntColumn]] = {}
         order = rows[np.argsort(self.start[rows], kind="stable")]
-        for thread in np.unique(self.trace.thread[rows]).tolist():
+        for thread in distinct(self.trace.thread[rows]).tolist():
             of = order[self.trace.thread[order] == thread]
             threads[thread] = of, self.start[of]
         for comm, point, row in self.released.tolist():
@@ -169,7 +169,7 @@ class _PlacesOfRanks:
         graph, edges = done.graph, done.graph.edges
         rank_of_row = graph.rank_of_row
         moves = transfer_edges(graph)
-        rows = np.unique(edges.owner[moves])
+        rows = distinct(edges.owner[moves])
         self.ended = np.full(len(graph), -1, np.int64)
         self.ended[graph.end[rows]] = rows
         of, by = graph.row[edges.target], self.ended[edges.source]

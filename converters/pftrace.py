@@ -18,7 +18,7 @@ from ..schemas.perfetto.packet_bytes import field_tags
 from ..schemas.perfetto.packets import CATEGORIES, COMPUTE, protos
 from ..schemas.text.files import open_output
 from ..schemas.wire_format import delimited_field, varint_bytes
-from ..trace.columns import lists_by
+from ..trace.columns import distinct, lists_by
 from ..trace.conventions import EDGE_KINDS
 from ..trace.index import Row
 from ..trace.kinds import GPU
@@ -169,7 +169,7 @@ class _Writer:
         """Descriptors of processes and threads, and of each stream."""
         process, trace = self.process, self.trace
         rows = process.rows[trace.kind[process.rows] != GPU]
-        for pid in np.unique(process.pid[rows]).tolist():
+        for pid in distinct(process.pid[rows]).tolist():
             packet = self._packet()
             packet.track_descriptor.uuid = self._process_uuid(pid)
             named = packet.track_descriptor.process
@@ -185,7 +185,7 @@ class _Writer:
             overlapping = f", overlapping ({process.lane[row]})" if process.lane[row] else ""
             thread.thread_name = f"thread {trace.thread[row]}{overlapping}"
             self._put(packet)
-        for lane in np.unique(trace.stream_lane[trace.stream_lane >= 0]).tolist():
+        for lane in distinct(trace.stream_lane[trace.stream_lane >= 0]).tolist():
             packet = self._packet()
             packet.track_descriptor.uuid = self._stream_uuid(lane)
             packet.track_descriptor.name = f"launches to {self._lane_name(lane)}"

@@ -21,7 +21,7 @@ from ..schemas.chakra.attributes import SIMULATED_COLLECTIVES
 from ..schemas.chakra.comm_groups import GROUPS_SUFFIX, Groups, read_group_names, read_groups
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType, NodeType
 from ..schemas.text.transaction import staged
-from ..trace.columns import mask_at
+from ..trace.columns import distinct, mask_at
 from ..trace.errors import UsageError
 from ..trace.topological_order import IntArray, find_cycle, issue_order
 from .preflight_findings import PreflightFindings, PreflightReport, Profile
@@ -253,7 +253,7 @@ def check_groups(
     scans: Sequence[RankScan], groups: Groups | None, world: int | None, findings: PreflightFindings
 ) -> None:
     """Check the groups that the ranks use against the group file, if there is one; `world` is None of a rank alone."""
-    used = {scan.file.rank: np.unique(scan.comm.group[scan.comm.group > ALL_RANKS]).tolist() for scan in scans}
+    used = {scan.file.rank: distinct(scan.comm.group[scan.comm.group > ALL_RANKS]).tolist() for scan in scans}
     in_use = sorted({group for of_rank in used.values() for group in of_rank})
     if groups is None:
         for group in in_use:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..schemas.chakra.attributes import attribute, encoded
 from ..schemas.execution_trace.tensor_uses import tensor_uses
+from ..trace.columns import distinct
 from ..trace.errors import UsageError
 from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
@@ -35,7 +36,7 @@ class TensorLists:
         events = np.flatnonzero((trace.kind == GPU) & trace.timed)
         calls = events if len(events) else np.flatnonzero((trace.kind == CPU) & trace.timed)
         owner = np.where(trace.kind[calls] == GPU, trace.parent_row[calls], calls)
-        known = np.unique(owner[owner >= 0])
+        known = distinct(owner[owner >= 0])
         uses = tensor_uses(trace.texts.tensor_texts(known))
         kept = [k for k in range(len(uses.node)) if (uses.device(k) == _HOST) != bool(len(events))]
         if not kept:

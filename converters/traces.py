@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..jobs.job_report import JobReport
-from ..linker.naming import file_rank, number_before_suffix
 from ..schemas.nsys import NsysRank
 from ..schemas.parquet import StoredRank
 from ..trace.errors import UsageError
@@ -171,5 +170,7 @@ def rank_of(trace: Trace, source: Source, position: int) -> int:
         return source.rank
     if isinstance(source, Trace):
         return position
+    from ..linker.naming import file_rank, number_before_suffix  # many patterns to compile, for traces without a rank
+
     name = os.fspath(source)
     return next((rank for rank in (file_rank(name), number_before_suffix(name)) if rank is not None), position)

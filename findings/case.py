@@ -16,7 +16,6 @@ from ..replaying.constants import Constants, fit_constants
 from ..replaying.critical import CriticalPath, critical_path
 from ..replaying.graph_building import build_graph
 from ..replaying.graph_replay import Replay, replay
-from ..replaying.rank_coupling import join_ranks
 from ..replaying.replay_graph import ReplayGraph
 from ..replaying.replay_summary import BaseError
 from ..replaying.untraced import untraced_step_of, without_recording_replays
@@ -43,7 +42,7 @@ class Case:
 
     def __init__(
         self, traces: Sequence[Trace], *, analyses: Sequence[Analysis] | None = None, devices: Sequence[Device] = (),
-        shells: Sequence[str] = (),
+        shells: Sequence[str] = (), replays: Sequence[Replay] = (),
     ) -> None:  # fmt: skip
         """
         Args:
@@ -51,10 +50,12 @@ class Case:
             devices: own ones, that come before those of the table.
             shells: what names each trace in a command line, options and quotes included, such as
                 "--steps 2-4 'my trace.json'"; by default the name of its file.
+            replays: those of the traces without changes, where they are there already.
         """
         self.traces, self._devices = tuple(map(with_unattached, traces)), tuple(devices)
         self._made: dict[str, Any] = {}
         self._shells = tuple(shells) or tuple(shell_word(trace.file) for trace in traces)
+        self._replays = tuple(replays) if len(replays) == len(traces) else ()
         if analyses is not None:
             self.analyses = tuple(analyses)
             self.traces = tuple(analysis.trace for analysis in analyses)
@@ -86,15 +87,17 @@ class Case:
     @cached_property
     def graphs(self) -> tuple[ReplayGraph, ...]:
         """Of each rank. ConvertError where no row of a trace has a time."""
-        return tuple(map(build_graph, self.traces))
+        return tuple(of.graph for of in self._replays) or tuple(map(build_graph, self.traces))
 
     @cached_property
     def graph(self) -> ReplayGraph:
         """That of the trace, of several ranks coupled by their communications; rows count through all traces."""
         if len(self.graphs) > 1:
+            from ..replaying.rank_coupling import join_ranks
+
             return join_ranks(list(self.graphs))
         # the same rows; what has been derived of this trace need not be derived of the graph's own again
-        return replace(self.graphs[0], traces=self.traces)
+        return self.graphs[0].of_trace(self.trace)
 
     @cached_property
     def constants(self) -> tuple[Constants, ...]:
@@ -104,6 +107,8 @@ class Case:
     @cached_property
     def base(self) -> Replay:
         """The replay without changes."""
+        if len(self._replays) == 1:
+            return replace(self._replays[0], graph=self.graph)
         return replay(self.graph, self.constants)
 
     @cached_property

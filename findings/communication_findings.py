@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.chakra.et_def_pb2 import CollectiveCommType
+from ..schemas.comm_types import CollectiveCommType
 from ..schemas.communications import UNKNOWN, issuing_calls
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, matching
+from ..trace.columns import IntColumn, distinct, distinct_rows, matching
 from ..trace.kinds import ACCUMULATION, BACKWARD, CPU, GRADIENT_COMMUNICATION
 from ..trace.origin import origin_of_rows
 from .case import Case
@@ -77,8 +77,7 @@ def _parts(times: TimesOfJob) -> list[_CollectivesOfGroup]:
     found: dict[tuple[int, str], _CollectivesOfGroup] = {}
     for k, rank in enumerate(times.ranks):
         comms = rank.comms
-        pairs = np.stack([comms.kind, comms.group], axis=1)
-        for kind, group in np.unique(pairs, axis=0).tolist():
+        for kind, group in distinct_rows(comms.kind, comms.group)[0].tolist():
             if kind >= 0 and kind not in (UNKNOWN, CollectiveCommType.BARRIER):
                 name = group_label(rank, group)
                 part = found.setdefault((kind, name), _CollectivesOfGroup(collective_label(kind), name, kind, {}))
@@ -267,7 +266,7 @@ def _issuing(rank: RankTimes, at: IntColumn) -> str:
     of_row = np.array([of_host.get(r, r) for r in row.tolist()], np.int64)
     call = nearest(of_row, trace.parent_row, issues)
     names = np.where(call >= 0, trace.name[np.maximum(call, 0)], -1)
-    mine = np.unique(names[at])
+    mine = distinct(names[at])
     others = np.delete(names, at)
     return trace.names[int(mine[0])] if len(mine) == 1 and mine[0] >= 0 and mine[0] not in others else ""
 

@@ -260,7 +260,7 @@ class SynchronisingCalls:
 def waiting_calls(trace: Trace) -> IntColumn:
     """Positions in `Trace.runtime` of calls that wait for the device: those that synchronise, and copies that block."""
     waits = np.flatnonzero(matching(trace.runtime.name, trace.names, SYNCHRONIZE.search))
-    return np.union1d(waits, trace.gpu.runtime[blocked_copies(trace)])
+    return distinct(np.concatenate([waits, trace.gpu.runtime[blocked_copies(trace)]]))
 
 
 def copies_to_device(trace: Trace) -> IntColumn:

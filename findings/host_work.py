@@ -101,7 +101,7 @@ class HostLoop:
         chosen, line = chosen[line >= 0], line[line >= 0]
         found = []
         for (code, _), at in grouped(line, calls.thread[chosen]):
-            count = len(at) / max(len(np.unique(trace.step_of_call[chosen[at]])), 1)
+            count = len(at) / max(len(distinct(trace.step_of_call[chosen[at]])), 1)
             if count >= FEWEST_REPEATED:
                 found.append(self._loop(of, chosen[at], int(code), count))
         yield from sorted(found, key=lambda one: -(one.cost_ns or 0))[:MOST_LOOPS]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, grouped
+from ..trace.columns import IntColumn, grouped, percentiles_of
 from .eager_attention import in_attention
 from .finding import LIKELY, Candidate, Evidence, Intervention
 from .module_paths import place_of
@@ -58,7 +58,7 @@ def slow_among_like(case: Case, rank: int) -> list[LikeWork]:
     bound = items.bound_ns[at] / items.ns[at]
     found = []
     for _, mine in grouped(items.calls.name[items.call[at]]):
-        best = float(np.percentile(rate[mine], _BEST))
+        (best,) = percentiles_of(rate[mine], _BEST)
         good = mine[rate[mine] >= best]
         slow = mine[rate[mine] < _SLOWER * best]
         if not len(slow) or bound[good].min() < _LEAST_SHARE_OF_PEAK:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, distinct
 from ..trace.kinds import CPU, GPU, PHASES
 from ..trace.printable import shell_word
 from ..trace.tables import OP
@@ -52,7 +52,7 @@ def time_of_work(items: WorkItems, text: str, at: Sequence[int]) -> Evidence:
 
 def time_on_host(items: WorkItems, at: Iterable[int]) -> tuple[Evidence, ...]:
     """The time of the operators of some work on a device, on the host; () where there are none."""
-    calls = np.unique(items.call[np.array(list(at), np.int64)])
+    calls = distinct(items.call[np.array(list(at), np.int64)])
     calls = calls[(calls >= 0) & (calls < len(items.trace.calls))]
     return (_time_of_calls(items, "their operators on the host", calls),) if items.on_device and len(calls) else ()
 
@@ -60,12 +60,12 @@ def time_on_host(items: WorkItems, at: Iterable[int]) -> tuple[Evidence, ...]:
 def time_of_rows(trace: Trace, rows: IntColumn, text: str, shell: str) -> Evidence:
     """The time of all rows that have the names of some, on the device or on the host, as these."""
     kind = CPU if (trace.kind[rows] == CPU).all() else GPU
-    names = np.unique(trace.name[rows])
+    names = distinct(trace.name[rows])
     chosen = (trace.kind == kind) & np.isin(trace.name, names) & trace.timed
     table = "calls" if kind == CPU else "device"
     named = _texts(trace.name_at(int(code)) for code in names)
     count = np.count_nonzero(chosen)
-    others = "" if count == len(np.unique(rows)) else f"; with all {count:,} of these names"
+    others = "" if count == len(distinct(rows)) else f"; with all {count:,} of these names"
     query = f"select sum(dur_ns) from {table} where name in ({named})"
     return Evidence(f"{text}{others}", int(trace.dur[chosen].sum()), "ns", sql(shell, query))
 
@@ -88,12 +88,12 @@ def _claim(
     trace: Trace = items.trace
     codes, inverse = np.unique(name[at], return_inverse=True)
     most = np.argsort(-np.bincount(inverse, ns[at], len(codes)), kind="stable")[:_MOST_NAMES]
-    names, phases = codes[most], np.unique(phase[at])
+    names, phases = codes[most], distinct(phase[at])
     chosen = np.isin(name, names) & np.isin(phase, phases)
     query = f"select sum({time}) from {table} where {column} in ({_texts(trace.name_at(int(code)) for code in names)})"
     if np.count_nonzero(chosen) < np.count_nonzero(np.isin(name, names)):
         query += f" and phase in ({_texts(PHASES[code] for code in phases)})"
-    exact = np.count_nonzero(chosen) == len(np.unique(at)) and chosen[at].all()
+    exact = np.count_nonzero(chosen) == len(distinct(at)) and chosen[at].all()
     others = "" if exact else f"; with all {np.count_nonzero(chosen):,} calls of these names in {_listed(phases)}"
     return Evidence(f"{text}{others}", int(ns[chosen].sum()), "ns", sql(items.shell, query))
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..jobs.clocks import arrivals, clock_offsets, synchronising
-from ..jobs.matching import Matched, match_collectives, match_messages
+from ..jobs.job_ranks import ranks_of
 from ..jobs.rank_communications import RankCommunications, communications
-from ..replaying.rank_coupling import ranks_of
 from ..schemas.communications import backend_rows, comm_rows, kind_name
-from ..trace.columns import IntColumn, distinct_rows, matching, positions
+from ..trace.columns import IntColumn, distinct, distinct_rows, matching, positions
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.intervals import Intervals, intersection, union
 from ..trace.kinds import GPU
@@ -21,6 +20,9 @@ from ..trace.steps import family_of
 from ..trace.tables import OP
 from ..trace.trace import Trace
 from .case import Case
+
+if TYPE_CHECKING:
+    from ..jobs.matching import Matched
 
 NO_WORK = re.compile(r"_?c10d(?:_functional)?::|(?:gloo|nccl|mpi|ucc):|record_param_comms")
 """How operators begin that communicate, issue a communication, or wait for one."""
@@ -94,7 +96,7 @@ class RankTimes:
             around = np.flatnonzero(matching(calls.name, trace.names, NO_WORK.match))
             while len(around):  # an operator around one that waits is no work, those beside that one are
                 works[around] = False
-                around = np.unique(calls.parent[around])
+                around = distinct(calls.parent[around])
                 around = around[around >= 0]
             start, end = np.concatenate([start, calls.ts[works]]), np.concatenate([end, calls.end[works]])
         return union(start, end)
@@ -128,12 +130,15 @@ def _times(case: Case) -> TimesOfJob:
     joint: list[Matched] = []
     offsets: dict[int, int] = {}
     if len(numbers) > 1:
+        from ..jobs.clocks import arrivals, clock_offsets, synchronising
+        from ..jobs.matching import match_collectives, match_messages
+
         joint = synchronising(match_collectives(comms)[0])
         offsets = {clock.rank: clock.offset_ns for clock in clock_offsets(joint, match_messages(comms)[0])}
-    for group in joint:
-        _, waited = arrivals(group, offsets)
-        for i, rank in enumerate(group.ranks):
-            wait[rank][positions(comms[rank].node, group.node[:, i])] = waited[:, i]
+        for group in joint:
+            _, waited = arrivals(group, offsets)
+            for i, rank in enumerate(group.ranks):
+                wait[rank][positions(comms[rank].node, group.node[:, i])] = waited[:, i]
     return TimesOfJob(
         tuple(
             RankTimes(trace, rank, comms[rank], rows[rank], wait[rank])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, distinct
 from ..trace.trace import Trace
 from .case import Case
 from .finding import Candidate, Evidence, Intervention, Where
@@ -56,7 +56,7 @@ class RankOfCase:
         text = what_if if self.rank is None else f"rank={self.rank} {what_if}"
         if rows is None:
             return Intervention(text)
-        return Intervention(text, np.unique(rows[rows >= 0]) + int(self.case.graph.first_row[self.number]))
+        return Intervention(text, distinct(rows[rows >= 0]) + int(self.case.graph.first_row[self.number]))
 
     def candidate(self, found: Candidate, changes: Sequence[Intervention], low: float, high: float) -> Candidate:
         """A candidate with changes of this rank alone.

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..analysis.serving_steps import ServingStep
-from ..trace.columns import IntColumn, matching
+from ..trace.columns import IntColumn, distinct, matching, median
 from ..trace.intervals import union
 from ..trace.step_annotations import DECODE, MIXED, PREFILL
 from ..trace.trace import Trace
@@ -47,7 +47,7 @@ class PrefillBlocksDecode:
         decode = [step for step in steps if step.phase == DECODE]
         if not decode:
             return
-        usual = float(np.median([step.time_ns for step in decode]))
+        usual = median([step.time_ns for step in decode])
         between = [
             step
             for k, step in enumerate(steps)
@@ -153,7 +153,7 @@ class GraphGaps:
         graphs = matching(runtime.name, trace.names, _GRAPH_LAUNCH.search)
         replayed = np.append(graphs, False)[gpu.runtime] & (trace.step_of_event >= 0)
         with_graphs = [step for step in steps if np.any(replayed & _events(trace, [step]))]
-        launches = len(np.unique(gpu.runtime[replayed]))
+        launches = len(distinct(gpu.runtime[replayed]))
         if launches < _FEWEST_GRAPHS or not with_graphs:
             return
         mine = _events(trace, with_graphs)

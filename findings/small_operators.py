@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ..analysis.storages import Storages
 from ..analysis.summary import Analysis
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, grouped, matching
+from ..trace.columns import IntColumn, distinct, grouped, matching, median
 from ..trace.kinds import ACCUMULATION, BACKWARD, GPU, GRADIENT_COMMUNICATION, OPTIMIZER
 from .finding import LIKELY, Candidate, Intervention
 from .module_paths import place_of
@@ -100,7 +100,7 @@ def _medians(items: WorkItems, at: IntColumn) -> npt.NDArray[np.float64]:
     """Of some items the median time of those with the same operator and shapes: single ones are disturbed."""
     call, found = items.call[at], np.zeros(len(at))
     for _, mine in grouped(items.calls.name[call], items.calls.signature[call]):
-        found[mine] = np.median(items.ns[at[mine]])
+        found[mine] = median(items.ns[at[mine]])
     return found
 
 
@@ -269,11 +269,11 @@ def _with_ends(items: WorkItems, loop: OperatorLoop) -> tuple[IntColumn, int, in
         first -= 1
     while beside(last + 1, _CLOSES):
         last += 1
-    every = np.union1d(tops, order[first : last + 1])
+    every = distinct(np.concatenate([tops, order[first : last + 1]]))
     return every, int(calls.ts[every[0]]), int(calls.end[every[-1]])
 
 
 def _tops(items: WorkItems, members: Sequence[int]) -> IntColumn:
     """The outermost operators around items."""
     top = items.trace.hierarchy.top[items.call[list(members)]]
-    return np.unique(top[top >= 0])
+    return distinct(top[top >= 0])

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..analysis.breakdown import shape_labels
 from ..replaying.iterations import MarkedIterations, Outlier, find_iterations, find_outliers
-from ..trace.columns import IntColumn, scatter
+from ..trace.columns import IntColumn, distinct, median, scatter
 from ..trace.errors import ConvertError
 from ..trace.intervals import sums
 from ..trace.kinds import CPU, GPU
@@ -128,7 +128,7 @@ def _longer(steps: MarkedIterations) -> Iterator[tuple[Outlier, float, IntColumn
     trace, count = steps.trace, len(steps)
     times = steps.times(trace.ts, trace.finish)
     phases = np.array(steps.phases) if steps.phases else np.zeros(count, np.int8)
-    for phase in np.unique(phases).tolist():
+    for phase in distinct(phases).tolist():
         members = np.flatnonzero(phases == phase)
         if len(members) < _FEWEST:
             continue
@@ -136,7 +136,7 @@ def _longer(steps: MarkedIterations) -> Iterator[tuple[Outlier, float, IntColumn
         labels = [steps.label(k) for k in members.tolist()]
         apart = find_outliers(trace, place[steps.of_row], times[members], labels)
         like = np.delete(members, [outlier.iteration for outlier in apart])
-        usual = float(np.median(times[like]))
+        usual = median(times[like])
         for outlier in apart:
             step = int(members[outlier.iteration])
             yield Outlier(step, outlier.label, outlier.measured_ns, outlier.reason), times[step] - usual, like

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..jobs.clocks import arrivals
 from ..trace.columns import IntColumn, matching
 from ..trace.intervals import sums
 from ..trace.kinds import CPU, GPU
@@ -113,6 +112,8 @@ def _late_ranks(case: Case) -> Iterator[_Late]:
     The first collective of all does not count: ranks begin to record at different times.
     """
     times = job_times(case)
+    if not times.joint:
+        return
     causes = [_caused(times, k) for k in range(len(times.ranks))]
     total = sum(float(cause.wait.sum()) for cause in causes)
     for k, cause in enumerate(causes):
@@ -138,6 +139,8 @@ class _Cause(NamedTuple):
 
 
 def _caused(times: TimesOfJob, k: int) -> _Cause:
+    from ..jobs.clocks import arrivals  # of several ranks only
+
     rank, base = times.ranks[k].rank, times.ranks[k].trace.base_time_ns
     first = min((int(group.start[:, 0].min()) for group in times.joint if len(group.start)), default=0)
     parts = []

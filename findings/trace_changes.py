@@ -14,7 +14,7 @@ from ..analysis.breakdown import launched_in
 from ..analysis.summary import Analysis
 from ..analysis.trace_diff import Difference, DiffRow, diff_text, difference, json_of_difference
 from ..trace.brief import brief
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, distinct
 from ..trace.intervals import union
 from ..trace.printable import shell_word, shortened
 from ..trace.trace import Trace
@@ -374,7 +374,7 @@ def _named(trace: Trace, kernel: str) -> IntColumn:
 def _shapes_of(trace: Trace, kernel: str) -> set[str]:
     """Shapes of the operators that launch a kernel."""
     calls = trace.gpu.call[_named(trace, kernel)]
-    codes = np.unique(trace.calls.signature[calls[calls >= 0]])
+    codes = distinct(trace.calls.signature[calls[calls >= 0]])
     return {trace.signatures[code].label for code in codes.tolist() if code >= 0} - {""}
 
 

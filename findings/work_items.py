@@ -16,7 +16,7 @@ from ..analysis.flops import Product, product, returned
 from ..analysis.operator_outputs import COMPARISONS, POINTWISE, REDUCTIONS, plain_name
 from ..trace.brief import brief
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, distinct_rows, grouped, matching, run_starts
+from ..trace.columns import IntColumn, distinct, distinct_rows, grouped, matching, run_starts
 from ..trace.conventions import MAX_NAME
 from ..trace.intervals import sums
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
@@ -197,7 +197,7 @@ class WorkItems:
         """
         items = list(items)
         calls, trace = self.call[np.array(items, np.int64)], self.trace
-        mine = np.unique(calls[(calls >= 0) & (calls < len(trace.calls))])
+        mine = distinct(calls[(calls >= 0) & (calls < len(trace.calls))])
         count = np.bincount(self.call[self.call >= 0], minlength=len(self.calls))
         mine = mine[np.bincount(calls[calls >= 0], minlength=len(self.calls))[mine] == count[mine]]
         inside = np.zeros(len(trace), np.bool_)
@@ -215,7 +215,7 @@ class WorkItems:
         """Time on the host of the operators of items on a device, 0 for those of a CPU: it is their time already."""
         if not self.on_device:
             return 0
-        calls = np.unique(self.call[np.array(list(items), np.int64)])
+        calls = distinct(self.call[np.array(list(items), np.int64)])
         calls = calls[(calls >= 0) & (calls < len(self.trace.calls))]
         return int((self.trace.calls.end[calls] - self.trace.calls.ts[calls]).sum())
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.chakra.et_def_pb2 import CollectiveCommType
+from ..schemas.comm_types import CollectiveCommType
 from ..schemas.communications import kind_name
 from ..trace.columns import IntColumn
 from .job_report import ClockOffset, Lateness, Wait

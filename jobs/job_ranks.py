@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ..schemas.comm_types import WORLD, Group
+from ..trace.columns import median
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 
@@ -26,6 +25,13 @@ class RankFacts(NamedTuple):
     file: str
     info: Mapping[str, Any]
     begin_ns: int | None
+
+
+def ranks_of(traces: Sequence[Trace]) -> list[int]:
+    """The rank of each trace, as all state it; else their positions."""
+    stated = [trace.rank for trace in traces]
+    known = [rank for rank in stated if rank is not None]
+    return known if len(set(known)) == len(stated) else list(range(len(stated)))
 
 
 def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dict[Group, list[int]], tuple[str, ...]]:
@@ -83,7 +89,7 @@ def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], lis
             found.setdefault(rank, f"{traces[rank].file} is of {_job(what, value)}, the others of {_job(what, usual)}")
     begins = {rank: facts.begin_ns // 10**9 for rank, facts in traces.items() if facts.begin_ns is not None}
     if len(begins) > 2:
-        middle = int(np.median(list(begins.values())))
+        middle = int(median(list(begins.values())))
         for rank, begin in begins.items():
             if abs(begin - middle) > _APART_S:
                 when = f"{_hours(begin - middle)} {'after' if begin > middle else 'before'}"

@@ -10,10 +10,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.chakra.et_def_pb2 import CollectiveCommType
-from ..schemas.comm_types import SEND, WORLD, Group
+from ..schemas.comm_types import SEND, WORLD, CollectiveCommType, Group
 from ..schemas.communications import kind_name
-from ..trace.columns import IntColumn, run_starts
+from ..trace.columns import IntColumn, distinct, median, run_starts
 from ..trace.shortest_edit import CallOrder, shortest_edit
 from .job_report import GroupCounts, Mismatch, RankPair
 from .rank_communications import RankCommunications
@@ -178,9 +177,9 @@ def match_messages(ranks: Ranks) -> tuple[list[Matched], list[RankPair]]:
     """
     ends: defaultdict[tuple[int, int], dict[bool, IntColumn]] = defaultdict(dict)
     for rank, comms in ranks.items():
-        for kind in np.unique(comms.kind[comms.kind < 0]).tolist():
+        for kind in distinct(comms.kind[comms.kind < 0]).tolist():
             rows = np.flatnonzero(comms.kind == kind)
-            for peer in np.unique(comms.peer[rows]).tolist():
+            for peer in distinct(comms.peer[rows]).tolist():
                 key = (rank, peer) if kind == SEND else (peer, rank)
                 ends[key][kind == SEND] = rows[comms.peer[rows] == peer]
     found = [_pair(ranks, *key, both) for key, both in sorted(ends.items()) if ranks.keys() >= set(key)]
@@ -198,7 +197,7 @@ def paired(sent: IntColumn, received: IntColumn) -> tuple[IntColumn, IntColumn]:
         >>> paired(np.array([4, 5, 6]), np.array([5, 6]))
         (array([1, 2]), array([0, 1]))
     """
-    if all(len(side) and side.min() >= 0 and len(np.unique(side)) == len(side) for side in (sent, received)):
+    if all(len(side) and side.min() >= 0 and len(distinct(side)) == len(side) for side in (sent, received)):
         _, left, right = np.intersect1d(sent, received, assume_unique=True, return_indices=True)
         return left, right
     both = np.arange(min(len(sent), len(received)))
@@ -325,11 +324,11 @@ def _settle_by_time(at: IntColumn, a: IntColumn, b: IntColumn, a_end: IntColumn,
         if min(n, m) * (abs(n - m) + 1) > _MAX_CHOICES:
             continue
         if len(elsewhere):
-            ahead = [int(np.median(b_end[at[elsewhere]] - a_end[elsewhere]))]
+            ahead = [int(median(b_end[at[elsewhere]] - a_end[elsewhere]))]
         else:  # by how much the clocks differ is not known: as much as the first or the last ones do, or not at all
             short = min(n, m)
             ends = (slice(short), slice(-short, None))
-            ahead = [0, *(int(np.median(times[1][part] - times[0][part])) for part in ends)]
+            ahead = [0, *(int(median(times[1][part] - times[0][part])) for part in ends)]
         tried = [(abs(shift), *_nearest(times[0] + shift, times[1])) for shift in ahead]
         _, _, left, right = min(tried, key=lambda attempt: attempt[0] + attempt[1])
         at[begin:end] = -1

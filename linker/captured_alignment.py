@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, lists_by
+from ..trace.columns import IntColumn, distinct, lists_by
 from ..trace.shortest_edit import CallOrder, shortest_edit
 
 _SPARE = 2
@@ -111,7 +111,7 @@ def _forced(launches: list[int], kernels: IntColumn, stream: IntColumn) -> IntCo
     place takes it from all others, and so on until nothing changes.
     """
     forced = np.full(len(kernels), -1, np.int64)
-    lanes = [np.flatnonzero(stream == lane) for lane in np.unique(stream).tolist()]
+    lanes = [np.flatnonzero(stream == lane) for lane in distinct(stream).tolist()]
     for _ in range(_ROUNDS):
         taken = set(forced[forced >= 0].tolist())
         known = len(taken)
@@ -147,7 +147,7 @@ def _embedded(launches: list[int], codes: list[int], own: list[int], taken: set[
 def _with_forced(launch: IntColumn, forced: IntColumn, kernels: IntColumn) -> IntColumn:
     """The launches with forced ones in their places; the others of each name keep their order among what is left."""
     result = np.where(forced >= 0, forced, -1)
-    for code in np.unique(kernels[forced < 0]).tolist():
+    for code in distinct(kernels[forced < 0]).tolist():
         free = np.flatnonzero((kernels == code) & (forced < 0))
         mine = launch[kernels == code]
         left = np.setdiff1d(mine, forced[(kernels == code) & (forced >= 0)])

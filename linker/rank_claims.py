@@ -11,16 +11,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..schemas.comm_types import CollectiveCommType, collective_type
 from ..schemas.execution_trace.arguments import CallRecord, decode_call, process_groups
-from ..schemas.execution_trace.read_et import ExecutionTrace
-from ..schemas.kineto.read_kineto import KinetoTrace
 from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.conventions import MAX_RANKS
+
+if TYPE_CHECKING:  # the readers take long to import, and who only names files needs neither
+    from ..schemas.execution_trace.read_et import ExecutionTrace
+    from ..schemas.kineto.read_kineto import KinetoTrace
 
 INIT = "## process_group:init ##"
 """Name of the ET node with the process groups."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ..schemas.etplus.write_etplus import with_counterparts
 from ..schemas.kineto.event_args import work_args
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, StringTable, distinct_rows, mask_at, run_starts
+from ..trace.columns import IntColumn, StringTable, distinct, distinct_rows, mask_at, run_starts
 from ..trace.comm_kernels import is_comm_kernel
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.counterparts import UNPAIRED_REASONS, CounterpartLinks, Counterparts
@@ -240,7 +240,7 @@ def _trial_of(here: _GpuSequences, share: float, most: int) -> _PairingTrial:
     counts = {"events": int(hidden.sum()), "paired": len(tried), "right": int(right.sum())}
     return _PairingTrial(
         pairs.length[tried[later]], right[later], len(tried) >= max(_TRIED, _REPEATED * counts["events"]),
-        np.unique(here.symbol[tried[~right]]), bool(in_module >= _RIGHT * len(within)), counts,
+        distinct(here.symbol[tried[~right]]), bool(in_module >= _RIGHT * len(within)), counts,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..schemas.kineto.kineto_calls import CpuCalls
 from ..schemas.kineto.read_kineto import KinetoTrace
-from ..trace.columns import IntColumn, matching
+from ..trace.columns import IntColumn, distinct, matching
 from ..trace.printable import shortened
 from ..trace.steps import DATA_LOADER, family_of, find_marks
 from .calls import EtCalls
@@ -79,7 +79,7 @@ def find_iterations(kineto: KinetoTrace, calls: CpuCalls, annotation: str | None
 
 def _ending_with(kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, annotation: str) -> Iterations:
     """Iterations as the original cuts them: each ends with an annotation's end; what follows the last is one too."""
-    ends = np.unique(kineto.events.end[rows])
+    ends = distinct(kineto.events.end[rows])
     start, end = np.append(calls.ts.min(), ends), np.append(ends, calls.end.max())
     keep = end > start
     labels = list(map(str, range(np.count_nonzero(keep))))

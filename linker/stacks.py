@@ -10,7 +10,7 @@ import numpy as np
 from ..schemas.kineto.kineto_calls import CpuCalls, enclosing_call
 from ..schemas.kineto.read_kineto import EventRecords, FrameTable, KinetoTrace
 from ..trace.call_tree import nesting
-from ..trace.columns import IntColumn, StringTable
+from ..trace.columns import IntColumn, StringTable, distinct
 from ..trace.errors import UNREADABLE
 from ..trace.stacks import Codes, Stacks, stacks_of_tree
 from .join import Join
@@ -73,10 +73,10 @@ def _nested(kineto: KinetoTrace) -> CpuCalls:
 def _stacks_of(kineto: KinetoTrace, frames: CpuCalls, row: IntColumn, frame: IntColumn) -> Stacks:
     """The stacks of rows that were called in frames (positions in `frames`)."""
     used = np.zeros(len(frames), np.bool_)
-    fresh = np.unique(frame)
+    fresh = distinct(frame)
     while len(fresh):
         used[fresh] = True
-        fresh = np.unique(frames.parent[fresh])
+        fresh = distinct(frames.parent[fresh])
         fresh = fresh[fresh >= 0]
         fresh = fresh[~used[fresh]]
     kept = np.flatnonzero(used)

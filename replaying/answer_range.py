@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..trace.brief import brief
-from ..trace.columns import matching
+from ..trace.columns import matching, median
 from ..trace.kinds import GPU
 from .beside_transfers import unevenness
 from .constants import Constants
@@ -150,7 +150,7 @@ def _untraced(graph: ReplayGraph, answer: Any) -> tuple[int, int, int] | None:
     took = np.concatenate(views)
     if not len(took):
         return None
-    edges, call = graph.edges, float(np.median(took))
+    edges, call = graph.edges, median(took)
     work = (edges.kind == HOST) & (edges.source > 0)
     less = [np.where(work, np.minimum(edges.lag * 0.9, call * share), 0) for share in _RECORDING[::-1]]
     low, usual, high = (answer(graph.with_latencies(edges.lag - np.rint(cut))) for cut in less)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.kineto.host_calls import WAIT
-from ..trace.columns import IntColumn, matching
+from ..trace.columns import IntColumn, matching, median
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.index import Row
 from ..trace.intervals import Intervals, sums, union
@@ -30,7 +30,7 @@ _SEVERAL = 3
 
 def time_beside(graph: ReplayGraph) -> tuple[int, int]:
     """See `SharedTransfers.beside`."""
-    both = [(sum(beside), round(float(np.median(alone))) * len(beside)) for alone, beside in _alike(graph)
+    both = [(sum(beside), round(median(alone)) * len(beside)) for alone, beside in _alike(graph)
             if alone and beside]  # fmt: skip
     return sum(taken for taken, _ in both), sum(plain for _, plain in both)
 
@@ -42,8 +42,8 @@ def unevenness(graph: ReplayGraph) -> tuple[float, float]:
     alike = [np.array(alone, np.float64) for alone, _ in _alike(graph) if len(alone) >= _SEVERAL]
     if not alike:
         return 1.0, 1.0
-    weight = np.concatenate([np.full(len(took), np.median(took)) for took in alike])
-    ratio = np.concatenate([took / np.median(took) for took in alike])
+    weight = np.concatenate([np.full(len(took), median(took)) for took in alike])
+    ratio = np.concatenate([took / median(took) for took in alike])
     order = np.argsort(ratio)
     at = np.searchsorted(np.cumsum(weight[order]), np.array([0.1, 0.9]) * weight.sum())
     low, high = ratio[order][at].tolist()

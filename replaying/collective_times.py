@@ -55,7 +55,7 @@ from itertools import pairwise
 from math import prod
 from typing import Final, Literal, NamedTuple
 
-from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
+from ..schemas.comm_types import CollectiveCommType as Type
 
 Algorithm = Literal["ring", "direct", "halving-doubling", "tree"]
 Library = Literal["gloo", "nccl"]

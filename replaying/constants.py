@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.brief import brief
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, median
 from ..trace.errors import UsageError
 from .replay_graph import EVENT, LAUNCH, LINK_KINDS, QUEUE, STREAM, SYNC, ReplayGraph
 
@@ -98,8 +98,10 @@ def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants])
     for i, of in enumerate(ranks):
         for kind, cap in of.caps().items():
             limit[i, kind] = cap
-    rank = graph.rank_of_row[np.maximum(graph.row[edges.target], 0)]
-    return np.where(edges.capped, np.minimum(edges.lag, limit[rank, edges.kind]), edges.lag)
+    lag, at = edges.lag.copy(), np.flatnonzero(edges.capped)
+    rank = graph.rank_of_row[np.maximum(graph.row[edges.target[at]], 0)]
+    lag[at] = np.minimum(lag[at], limit[rank, edges.kind[at]])
+    return lag
 
 
 def _source_times(graph: ReplayGraph, kind: int) -> IntColumn:
@@ -110,4 +112,4 @@ def _source_times(graph: ReplayGraph, kind: int) -> IntColumn:
 
 
 def _median(values: IntColumn) -> int:
-    return int(np.median(values)) if len(values) else 0
+    return int(median(values)) if len(values) else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeVar
 
@@ -23,7 +24,7 @@ from ..trace.trace import Trace
 from .constants import fit_constants
 from .graph_building import build_graph
 from .graph_replay import Replay, replay
-from .replay_graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, UNKNOWN
+from .replay_graph import COMM, DURATION, HOST, LINK_KINDS, STREAM, UNKNOWN, ReplayGraph
 
 _Key = TypeVar("_Key", str, tuple[str, str])
 
@@ -81,11 +82,20 @@ def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
     binding = np.flatnonzero(replay.time[edges.source] + replay.lag == replay.time[edges.target])
     into = np.full(len(replay.graph), -1, np.int64)
     into[edges.target[binding[::-1]]] = binding[::-1]
-    before = np.append(np.where(into >= 0, edges.source[into], -1), -1).tolist() if len(edges) else [-1]
-    points = [int(np.argmax(replay.time)) if last is None else last]
-    while (point := before[points[-1]]) >= 0:
-        points.append(point)
-    return into[points[-2::-1]] if len(points) > 1 else np.zeros(0, np.int64)
+    if not len(edges):
+        return into[:0]
+    before, point = np.where(into >= 0, edges.source[into], -1), np.arange(len(into))
+    head = np.maximum.accumulate(np.where(before == point - 1, 0, point))  # where the run of points begins
+    before_head, head_of = before.tolist(), head.tolist()
+    at = int(np.argmax(replay.time)) if last is None else last
+    ends = []
+    while at >= 0:
+        ends.append(at)
+        at = before_head[head_of[at]]
+    end = np.array(ends[::-1], np.int64)
+    length = end - head[end] + 1
+    path = np.repeat(end - np.cumsum(length) + 1, length) + np.arange(length.sum())
+    return into[path[1:]]
 
 
 def critical_path(replay: Replay, between: tuple[str, int] | None = None) -> CriticalPath:
@@ -105,14 +115,23 @@ def critical_path(replay: Replay, between: tuple[str, int] | None = None) -> Cri
     begin = int(replay.time[first])
     edge = edge[replay.time[edges.target[edge]] > begin] if between is not None else edge
     lags = np.minimum(replay.lag[edge], replay.time[edges.target[edge]] - begin)
-    kinds: Counter[str] = Counter()
-    ops: Counter[tuple[str, str]] = Counter()
-    owners = np.where(edges.kind == UNKNOWN, replay.graph.row[edges.target], edges.owner)
-    for kind, owner, lag in zip(edges.kind[edge].tolist(), owners[edge].tolist(), lags.tolist(), strict=True):
-        kinds[LINK_KINDS[kind]] += lag
-        if kind in (HOST, DURATION, COMM, UNKNOWN):
-            ops[LINK_KINDS[kind], BETWEEN if owner < 0 else replay.graph.name_of(owner)] += lag
-    return CriticalPath(edge, _ranked(kinds), _ranked(ops))
+    kind = edges.kind[edge].astype(np.int64)
+    kinds = dict(zip(LINK_KINDS, sums(kind, lags, len(LINK_KINDS)).tolist(), strict=True))
+    return CriticalPath(edge, _ranked(kinds), _ranked(_by_name(replay.graph, edge, kind, lags)))
+
+
+def _by_name(graph: ReplayGraph, edge: IntColumn, kind: IntColumn, ns: IntColumn) -> Counter[tuple[str, str]]:
+    """ns of some edges by kind and name: of their rows, or `BETWEEN`."""
+    named = np.isin(kind, (HOST, DURATION, COMM, UNKNOWN))
+    edge, kind, ns = edge[named], kind[named], ns[named]
+    owner = np.where(kind == UNKNOWN, graph.row[graph.edges.target[edge]], graph.edges.owner[edge])
+    none, row = owner < 0, np.maximum(owner, 0)
+    rank, name = np.where(none, -1, graph.rank_of_row[row]), np.where(none, -1, graph.column("name")[row])
+    keys, inverse = distinct_rows(kind, rank, name)
+    found: Counter[tuple[str, str]] = Counter()
+    for (of, k, code), total in zip(keys.tolist(), sums(inverse, ns, len(keys)).tolist(), strict=True):
+        found[LINK_KINDS[of], BETWEEN if k < 0 else graph.traces[k].names[code]] += total
+    return found
 
 
 def _ends_between(replay: Replay, between: tuple[str, int]) -> tuple[int, int]:
@@ -146,7 +165,7 @@ def with_origins(path: CriticalPath, replay: Replay, trace: Trace) -> CriticalPa
     return replace(path, by_source=_ranked(sources), by_phase=_ranked(phases))
 
 
-def _ranked(counter: Counter[_Key]) -> dict[_Key, int]:
+def _ranked(counter: Mapping[_Key, int]) -> dict[_Key, int]:
     return {key: ns for key, ns in sorted(counter.items(), key=lambda item: (-item[1], item[0])) if ns}
 
 
@@ -196,22 +215,32 @@ class CriticalChain:
     makespan_ns: int
 
 
-def critical_chain(trace: Trace) -> CriticalChain | None:
-    """The critical path of the replay without changes, of a selection without the calls around it; None where no row of
-    the trace has a time.
+def unchanged_replay(trace: Trace) -> Replay | None:
+    """The replay without changes, of a selection without the calls around it; None where no row of the trace has a
+    time."""
+    try:
+        graph = build_graph(without_enclosing(trace))
+    except ConvertError:
+        return None
+    return replay(graph, fit_constants(graph))
+
+
+def critical_chain(trace: Trace, unchanged: Replay | None = None) -> CriticalChain | None:
+    """The critical path of the replay without changes; None where no row of the trace has a time.
+
+    Args:
+        unchanged: `unchanged_replay(trace)`, where it is there already.
 
     Example:
         >>> chain = critical_chain(trace)
         >>> int(chain.ns.sum()) == chain.makespan_ns == trace.critical_path().length_ns
         True
     """
-    inner = without_enclosing(trace)
-    try:
-        graph = build_graph(inner)
-    except ConvertError:
+    result = unchanged_replay(trace) if unchanged is None else unchanged
+    if result is None:
         return None
-    place = np.append(positions(trace.id, inner.id), -1)  # rows of `inner` in the trace
-    result = replay(graph, fit_constants(graph))
+    graph = result.graph
+    place = np.append(positions(trace.id, graph.trace.id), -1)  # rows of the graph in the trace
     edge, edges = binding_edges(result), graph.edges
     start = int(graph.trace.ts[graph.trace.timed].min())
     work = np.isin(edges.kind[edge], (HOST, DURATION, COMM))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, median
 from ..trace.errors import ConvertError
 from ..trace.host_waits import COPY, MAX_SKEW_NS, ROUNDING_NS, SYNCHRONIZE, named
 from ..trace.host_waits import blocking_copies as copies_that_block
@@ -84,7 +84,7 @@ def find_queue(points: GraphEvents) -> LaunchQueue:
     calls = trace.kind[call] == RUNTIME
     call, work = call[calls], launched[first[calls]]
     duration = trace.dur[call]
-    typical = int(np.median(duration)) if len(call) else 0
+    typical = int(median(duration)) if len(call) else 0
     best = LaunchQueue(None, Edges.of(QUEUE, *[np.zeros(0, np.int64)] * 3), call[:0], typical)
     for lane in (trace.stream_lane, trace.device):
         found = _limit_of(points, call, work, lane, duration)
@@ -128,12 +128,12 @@ def _limit_of(
     begin, end = np.concatenate(source), np.concatenate(target)
     edges = points.edges(QUEUE, begin, end, capped=True)
     if np.count_nonzero(below) >= _LEAST_BLOCKED:
-        typical = int(np.median(duration[below]))
-        waits = np.median(duration[at_limit]) > _LONGER * typical
+        typical = int(median(duration[below]))
+        waits = median(duration[at_limit]) > _LONGER * typical
     else:  # all calls are alike: they wait if each returns as long after there was room
         typical = _OWN_NS
         early_ns, late_ns = np.percentile(edges.lag[np.isin(edges.target, points.end[call[at_limit]])], [10, 90])
-        waits = late_ns - early_ns <= _CONSTANT * np.median(duration[at_limit])
+        waits = late_ns - early_ns <= _CONSTANT * median(duration[at_limit])
     return LaunchQueue(limit, edges, call[top & (duration > typical)], typical) if waits else None
 
 

@@ -41,12 +41,15 @@ def scale(
             (bool, one entry a row), or all of the ranks that have some of the rows (True).
         during: host work is meant only where it ends in this time, ns as in `ReplayGraph.measured`.
     """
-    edges, owner = graph.edges, np.maximum(graph.edges.owner, 0)
+    edges = graph.edges
+    owned = np.flatnonzero(edges.owner >= 0)
+    owner, kind = edges.owner[owned], edges.kind[owned]
     beside = graph.column("kind") == GPU
-    beside[owner[(edges.owner >= 0) & (edges.kind != HOST)]] = True  # collectives on the host are not its work
+    beside[owner[kind != HOST]] = True  # collectives on the host are not its work
     host = rows & ~beside
     mine = host | (rows & beside & ~host.any())
-    which = (edges.owner >= 0) & mine[owner] & np.isin(edges.kind, (HOST, DURATION, COMM))
+    which = np.zeros(len(edges), np.bool_)
+    which[owned] = mine[owner] & ((kind == HOST) | (kind == DURATION) | (kind == COMM))
     if gaps is not False:
         target = graph.row[edges.target]
         before = np.isin(graph.rank_of_row, distinct(graph.rank_of_row[rows])) if gaps is True else gaps

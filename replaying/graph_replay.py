@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from ..trace.brief import brief
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, distinct, mask_at
 from ..trace.index import as_column
 from ..trace.intervals import union
 from ..trace.suggest import Suggests
@@ -27,8 +27,6 @@ from .shared_links import shared_times
 if TYPE_CHECKING:
     from .answer_range import AnswerRange
     from .untraced import UntracedAnswer
-
-_EARLIEST = -(1 << 62)
 
 
 @dataclass(frozen=True)
@@ -111,10 +109,10 @@ class Replay(Suggests):
     def unexplained(self) -> Unexplained:
         """The unknown waits: each from when everything else would have let its target come until the target."""
         edges = self.graph.edges
-        waits = np.isin(edges.target, edges.target[edges.kind == UNKNOWN])
+        waits = mask_at(len(self.time), edges.target[edges.kind == UNKNOWN])[edges.target]
         ready, known = np.zeros(len(self.time), np.int64), np.flatnonzero(waits & (edges.kind != UNKNOWN))
         np.maximum.at(ready, edges.target[known], self.time[edges.source[known]] + self.lag[known])
-        target = np.unique(edges.target[waits])
+        target = distinct(edges.target[waits])
         target = target[self.time[target] > ready[target]]
         ns = union(ready[target], self.time[target]).length
         return Unexplained(len(target), ns, ns / self.makespan_ns if self.makespan_ns else 0.0)
@@ -146,36 +144,7 @@ def replay(
     lag = counted_lags(graph, constants)
     if graph.shared is not None:
         return Replay(graph, *shared_times(graph, lag))
-    return Replay(graph, _longest(graph, lag), lag)
-
-
-def _longest(graph: ReplayGraph, lag: IntColumn) -> IntColumn:
-    """The longest path to each point, in one pass: sources have lower numbers than targets.
-
-    Most points only follow the one before them, as a call's end does its start: runs of these are sums. One point a run
-    is left, its head, whose time is that of the latest of its edges.
-    """
-    source, target, count = graph.edges.source, graph.edges.target, len(graph)
-    into = np.bincount(target, minlength=count)
-    first = np.cumsum(into) - into
-    single = np.flatnonzero(into == 1)
-    single = single[source[first[single]] == single - 1]
-    is_head, step = np.ones(count, np.bool_), np.zeros(count, np.int64)
-    is_head[single], step[single] = False, lag[first[single]]
-    run, after = np.cumsum(is_head) - 1, np.cumsum(step)
-    after -= after[is_head][run]
-    heads = np.flatnonzero(is_head[target])
-    edges = zip(
-        run[target[heads]].tolist(), run[source[heads]].tolist(),
-        (lag[heads] + after[source[heads]]).tolist(), strict=True,
-    )  # fmt: skip
-    time = np.where(into[is_head] > 0, _EARLIEST, 0).tolist()
-    for run_of_target, run_of_source, least in edges:
-        at = time[run_of_source] + least
-        if at > time[run_of_target]:
-            time[run_of_target] = at
-    found: IntColumn = np.array(time, np.int64)[run] + after
-    return found
+    return Replay(graph, graph.runs.longest(lag), lag)
 
 
 def predicted_traces(replay: Replay) -> Iterator[Trace]:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from ..schemas.comm_types import RECV, SEND, Group
 from ..schemas.communications import FoundComm, blocking_calls, find_communications, issuing_calls
 from ..schemas.kineto.host_calls import WAIT
-from ..trace.columns import IntColumn, matching
+from ..trace.columns import IntColumn, matching, median
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.host_waits import LONG_PAUSE_NS
 from ..trace.index import Row, as_column
@@ -122,7 +122,7 @@ def host_collectives(points: GraphEvents, chains: Edges) -> tuple[Edges, Edges, 
     shared, queued = _shared(points, [found[row] for row in rows.tolist()], issued)
     lag = points.between(issued, begin)
     straight = lag[~queued & (lag >= 0)]
-    usual = int(np.median(straight)) if len(straight) else _DISPATCH_NS
+    usual = int(median(straight)) if len(straight) else _DISPATCH_NS
     result, reader = points.timed_edges("data")
     read = np.isin(result, rows)
     edges = Edges.joined([
@@ -186,7 +186,7 @@ def _shared(
             queued[k], gap[k] = free > asked[k], max(int(begin[k]) - free, 0)
             insort(ends, int(end[k]))
     waits = gap[queued]
-    gap[~queued] = int(np.median(waits)) if len(waits) else 0
+    gap[~queued] = int(median(waits)) if len(waits) else 0
     alone = share_alone(begin.tolist(), end.tolist(), links)
     return SharedTransfers(rows, tuple(links), alone, queue, tuple(workers), gap), queued
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, distinct
 from ..trace.host_waits import SYNCHRONIZE, named
 from ..trace.host_waits import blocking_copies as copies_that_block
 from ..trace.index import ColumnOf, as_column
@@ -39,7 +39,7 @@ def without_waits(trace: Trace) -> Trace:
     """The trace with a host that never waits: synchronising and copying calls take `SYNC_COST_NS` at most, and what
     follows them on their thread comes earlier by the rest. GPU events stay."""
     copying = trace.gpu.runtime[blocking_copies(trace)]
-    waiting = np.unique(np.concatenate([synchronising_calls(trace), copying[copying >= 0]]))
+    waiting = distinct(np.concatenate([synchronising_calls(trace), copying[copying >= 0]]))
     runtime, calls = trace.runtime, trace.calls
     begin, rest = runtime.ts[waiting] + SYNC_COST_NS, (runtime.end - runtime.ts)[waiting] - SYNC_COST_NS
     long = rest > 0
@@ -59,7 +59,7 @@ def _earlier(
         of, begin, rest: thread, begin and length of each wait, in order of begin.
     """
     result = at.copy()
-    for number in np.unique(of).tolist():
+    for number in distinct(of).tolist():
         mine, waits = np.flatnonzero(thread == number), of == number
         ended = np.concatenate([[0], np.cumsum(rest[waits])])
         over = np.searchsorted(begin[waits] + rest[waits], at[mine], side="right")

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.brief import brief
-from ..trace.columns import IntColumn, distinct_rows
+from ..trace.columns import IntColumn, distinct_rows, median, percentiles_of
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.errors import ConvertError, UsageError
 from ..trace.index import Row
@@ -140,7 +140,7 @@ class HeldOut:
     def spread(self) -> float:
         """(longest − shortest) / median of the measured times of this iteration and those it is predicted from."""
         times = [self.measured_ns, *self.others_ns]
-        middle = float(np.median(times))
+        middle = median(times)
         return (max(times) - min(times)) / middle if middle else 0.0
 
 
@@ -232,7 +232,7 @@ def median_ratio(parts: Iterable[tuple[IntColumn, IntColumn, IntColumn]]) -> flo
         lags, sums = (np.bincount(iteration, weights=of) for of in (lag, usual))
         ratios.append(lags[sums > 0] / sums[sums > 0])
     joined = np.concatenate(ratios)
-    return float(np.median(joined)) if len(joined) else 1.0
+    return median(joined) if len(joined) else 1.0
 
 
 def _paths(trace: Trace) -> IntColumn:
@@ -333,9 +333,9 @@ def find_outliers(trace: Trace, of_row: IntColumn, times: IntColumn, labels: Seq
     alike = other_work <= _OTHER_WORK
     if 2 * np.count_nonzero(alike) <= len(times):
         alike[:] = True
-    middle = float(np.median(times[alike]))
+    middle = median(times[alike])
     off = np.abs(times - middle)
-    apart = alike & (off > _LONGER * middle) & (off > _DEVIATIONS * float(np.median(off[alike])))
+    apart = alike & (off > _LONGER * middle) & (off > _DEVIATIONS * median(off[alike]))
     if 2 * np.count_nonzero(apart | ~alike) >= len(times):
         apart, alike = np.zeros_like(apart), np.ones_like(alike)
     return tuple(
@@ -402,7 +402,7 @@ class Percentiles(msgspec.Struct, frozen=True):
 
 def percentiles(values: Sequence[float] | IntColumn) -> Percentiles:
     """Of any numbers; between neighbours in order of size."""
-    return Percentiles(*np.percentile(np.asarray(values, np.float64), (10, 50, 90)).tolist())
+    return Percentiles(*percentiles_of(np.asarray(values, np.float64), 10, 50, 90))
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..jobs.job_ranks import groups_at_hand
-from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
+from ..jobs.job_ranks import groups_at_hand, ranks_of
 from ..schemas.comm_types import RECV, SEND, WORLD
+from ..schemas.comm_types import CollectiveCommType as Type
 from ..schemas.communications import FoundComm, find_communications
 from ..trace.columns import IntColumn
 from ..trace.conventions import MAX_NS, MAX_RANKS
@@ -27,7 +27,6 @@ from .collective_times import Algorithm as Algorithm
 from .network_description import At
 from .network_description import Network as Network
 from .network_description import parse_network as parse_network
-from .rank_coupling import ranks_of
 from .recorded_efficiency import as_recorded, left_together
 from .replay_graph import COMM, ReplayGraph
 

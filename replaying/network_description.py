@@ -15,8 +15,8 @@ from typing import Literal, TypeVar, get_args
 
 import numpy as np
 
-from ..schemas.chakra.et_def_pb2 import CollectiveCommType
 from ..schemas.comm_types import RECV, SEND
+from ..schemas.communications import kind_name
 from ..trace.brief import brief
 from ..trace.conventions import NS_PER_UNIT
 from ..trace.errors import UsageError
@@ -121,7 +121,7 @@ class Network:
         at_once: how many collectives of a rank run on the host at a time; None for as many as the traces show.
 
     Example:
-        >>> from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType
+        >>> from etplus.schemas.comm_types import CollectiveCommType
         >>> Network(25.0, 5000).transfer_ns(CollectiveCommType.ALL_REDUCE, 100_000_000, 4)
         6030000
         >>> nodes = Network(25.0, 5000, levels=(NetworkLevel(4, 300.0, 1000),))
@@ -249,7 +249,7 @@ class Network:
             for of in self.levels
         ]
         parts += [
-            f"{_kind_name(of.kind)}{f' over {of.over_bytes:,} bytes' if of.over_bytes else ''}: "
+            f"{kind_name(of.kind).lower()}{f' over {of.over_bytes:,} bytes' if of.over_bytes else ''}: "
             f"algorithm={of.algorithm}"
             for of in self.algorithms
         ]
@@ -271,10 +271,6 @@ def _of_class(said: Sequence[_Classed], kind: int, size: int) -> _Classed | None
     """What is said of a kind's class of size: of those over fewer bytes the one over the most."""
     known = [of for of in said if of.kind == kind and (size > of.over_bytes or not of.over_bytes)]
     return max(known, key=lambda of: of.over_bytes, default=None)
-
-
-def _kind_name(kind: int) -> str:
-    return str(CollectiveCommType.Name(kind)).lower()
 
 
 _KEYS = ("bandwidth", "latency", "algorithm", "library", "at_once")

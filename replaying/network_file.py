@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
-from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import SEND
+from ..schemas.comm_types import CollectiveCommType as Type
 from ..schemas.text.files import Source, load, open_output, read_struct
 from ..trace.conventions import MAX_RANKS
 from ..trace.errors import UNREADABLE, TraceFormatError, UsageError

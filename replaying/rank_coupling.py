@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..jobs.clocks import clock_offsets, synchronising, transfers
+from ..jobs.job_ranks import ranks_of
 from ..jobs.matching import Matched, match_collectives, match_messages
 from ..jobs.rank_communications import communications
 from ..schemas.communications import UNKNOWN, comm_rows
@@ -188,13 +189,6 @@ def _join(
         Edges.of(HANDOFF, arrival, end[done[late]], own[late]),
     ])  # fmt: skip
     return edges, np.concatenate([met_at, measured[end[done[late]]] - own[late]])
-
-
-def ranks_of(traces: Sequence[Trace]) -> list[int]:
-    """The rank of each trace, as all say it; else their positions."""
-    told = [trace.rank for trace in traces]
-    known = [rank for rank in told if rank is not None]
-    return known if len(set(known)) == len(told) else list(range(len(told)))
 
 
 def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:

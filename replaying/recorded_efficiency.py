@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
-from ..schemas.communications import FoundComm, find_communications
-from ..trace.columns import IntColumn
+from ..schemas.comm_types import CollectiveCommType as Type
+from ..schemas.communications import FoundComm, find_communications, kind_name
+from ..trace.columns import IntColumn, median
 from ..trace.index import Row
 from ..trace.kinds import GPU
 from ..trace.trace import Trace
@@ -58,10 +58,10 @@ def as_recorded(graph: ReplayGraph, network: Network) -> tuple[Network, list[str
     ]
     kinds = (*found, *usual)
     notes = [
-        f"{Type.Name(of.kind)} takes {of.times:.2f} times the formula ({of.low:.2f} to {of.high:.2f}), as in this job"
+        f"{kind_name(of.kind)} takes {of.times:.2f} times the formula ({of.low:.2f} to {of.high:.2f}), as in this job"
         for of in found
     ]
-    notes += [f"{Type.Name(of.kind)} of Gloo takes {of.low:.1f} to {of.high:.1f} times the formula" for of in usual]
+    notes += [f"{kind_name(of.kind)} of Gloo takes {of.low:.1f} to {of.high:.1f} times the formula" for of in usual]
     return replace(network, efficiency=kinds), notes
 
 
@@ -82,7 +82,7 @@ def _over_sockets(graph: ReplayGraph) -> bool:
         for communication in find_communications(trace)
         if trace.kind[communication.row] != GPU and (size := communication.bytes or 0) > 64 << 10
     ]
-    return bool(took) and float(np.median(took)) > 1 / _SOCKET_BANDWIDTH
+    return bool(took) and median(took) > 1 / _SOCKET_BANDWIDTH
 
 
 def _late_kinds(graph: ReplayGraph) -> tuple[Efficiency, ...]:
@@ -115,7 +115,7 @@ def _late_kinds(graph: ReplayGraph) -> tuple[Efficiency, ...]:
         if row in price and row in alone and lag + own > _SLOW_NS and (formula := price[row][1]):
             ratios.setdefault(price[row][0], []).append((1 + own / max(lag, 1), (lag + own) * alone[row] / formula))
     usual = ratios.pop(Type.ALL_REDUCE, [])
-    base = float(np.median([whole for _, whole in usual])) if usual else 0.0
+    base = median([whole for _, whole in usual]) if usual else 0.0
     found = []
     for kind, several in sorted(ratios.items()):
         if len(several) < _FEWEST:

@@ -6,13 +6,13 @@ import itertools
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..trace.brief import brief
-from ..trace.columns import IntColumn, matching
+from ..trace.columns import IntColumn, distinct, matching
 from ..trace.conventions import ANNOTATION_SCOPE, KERNEL_CATEGORIES
 from ..trace.errors import UsageError
 from ..trace.intervals import union
@@ -20,12 +20,14 @@ from ..trace.kinds import GPU
 from ..trace.printable import printable, shortened
 from ..trace.text_tables import render, rewrap
 from ..trace.trace import Trace
-from .answer_range import AnswerRange
 from .constants import Constants, of_ranks
 from .critical import CriticalPath, critical_path, resource_bounds
 from .graph_replay import Replay, Unexplained, relative_error
 from .iterations import StepTimes, step_times
-from .untraced import UntracedAnswer
+
+if TYPE_CHECKING:
+    from .answer_range import AnswerRange
+    from .untraced import UntracedAnswer
 
 _TOP = 8
 UNRELIABLE, REFUSED = 0.01, 0.05
@@ -324,14 +326,14 @@ def _lanes(replay: Replay, start: IntColumn, end: IntColumn) -> Iterator[LaneTim
     for k, trace in enumerate(graph.traces):
         a = int(graph.first_row[k])
         prefix = f"rank {graph.ranks[k]} " if len(graph.traces) > 1 else ""
-        several = len(np.unique(trace.device[trace.kind == GPU])) > 1
-        for lane in np.unique(trace.stream_lane[trace.timed & (trace.kind == GPU)]).tolist():
+        several = len(distinct(trace.device[trace.kind == GPU])) > 1
+        for lane in distinct(trace.stream_lane[trace.timed & (trace.kind == GPU)]).tolist():
             rows = np.flatnonzero(trace.timed & (trace.stream_lane == lane)) + a
             first = rows[0] - a
             name = f"device {trace.device[first]} " if several else ""
             yield _lane(f"{prefix}{name}stream {trace.stream[first]}", replay, start, end, rows)
         host = trace.timed & (trace.kind != GPU) & (trace.scope != ANNOTATION_SCOPE)
-        for thread in np.unique(trace.thread[host]).tolist():
+        for thread in distinct(trace.thread[host]).tolist():
             rows = np.flatnonzero(host & (trace.thread == thread)) + a
             name = f"thread {thread}" if thread >= 0 else f"other thread {-1 - thread}"
             yield _lane(prefix + name, replay, start, end, rows)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from ..trace.columns import IntColumn, matching
+from ..trace.columns import IntColumn, matching, median
 from ..trace.conventions import PROFILER_STEP
 from ..trace.kinds import GPU
 from ..trace.step_annotations import UntracedStep, untraced_step
@@ -47,7 +47,7 @@ def event_cost_ns(trace: Trace) -> int:
     leaf[trace.runtime.call[trace.runtime.call >= 0]] = False
     trivial = leaf & (calls.kind == OP) & matching(calls.name, trace.names, _TRIVIAL.fullmatch)
     taken = trace.self_ns[trivial]
-    return max(int(np.median(taken)) - _OWN_NS, 0) if len(taken) >= _FEWEST else 0
+    return max(int(median(taken)) - _OWN_NS, 0) if len(taken) >= _FEWEST else 0
 
 
 def without_recording(graph: ReplayGraph, cost_ns: Sequence[int]) -> ReplayGraph:
@@ -70,7 +70,7 @@ def without_recording(graph: ReplayGraph, cost_ns: Sequence[int]) -> ReplayGraph
     row = np.maximum(graph.row[edges.target], 0)
     pause = (edges.kind == HOST) & (edges.owner < 0) & (edges.source > 0) & (edges.target == graph.start[row])
     lag = np.where(pause, np.maximum(lag - left[row], 0), lag)
-    return replace(graph, edges=replace(edges, lag=lag.astype(np.int64)))
+    return graph.with_latencies(lag)
 
 
 def untraced_step_of(traces: Sequence[Trace]) -> UntracedStep | None:

@@ -9,24 +9,27 @@ from typing import Any
 from ..analysis.devices import Device
 from ..analysis.summary import Analysis
 from ..findings import Case, Findings, find_findings
+from ..replaying.graph_replay import Replay
 from ..trace.printable import shell_word
 
 MOST_RANKS = 16
 """Ranks of a job whose traces are kept and replayed together for findings; of more `etplus why` tells."""
 
 
-def cards_of(analyses: Sequence[Analysis], devices: Sequence[Device] = ()) -> dict[str, Any]:
+def cards_of(
+    analyses: Sequence[Analysis], devices: Sequence[Device] = (), replays: Sequence[Replay] = ()
+) -> dict[str, Any]:
     """The findings of a trace, or of the ranks of a job, as the page shows them.
 
     Args:
-        analyses: of the traces. devices: own ones, see `Case`.
+        analyses: of the traces. devices, replays: see `Case`.
 
     Returns:
         `Findings.to_dict()` with `none_reason` and, of each finding, `command`: what prints its gain in a shell; times
         in `where` count from the start of the page's timeline.
     """
     traces = [analysis.trace for analysis in analyses]
-    found = find_findings(Case(traces, analyses=analyses, devices=devices))
+    found = find_findings(Case(traces, analyses=analyses, devices=devices, replays=replays))
     files = " ".join(shell_word(PurePath(trace.file).name) for trace in traces)
     plain = plain_cards(found)
     for one in plain["found"]:

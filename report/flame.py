@@ -8,7 +8,7 @@ import numpy as np
 
 from ..schemas.kineto.python_frames import PythonFrames
 from ..trace.call_tree import levels, name_paths, nesting
-from ..trace.columns import IntColumn, StringTable, matching
+from ..trace.columns import IntColumn, StringTable, distinct, matching
 from ..trace.conventions import PROFILER_STEP
 from ..trace.intervals import sums
 from ..trace.printable import shortened, thread_label
@@ -147,7 +147,7 @@ def _with_stacks(
     while len(pending):
         of_frame[parent[pending]] = of_frame[pending]
         pending = parent[pending]
-        pending = np.unique(pending[parent[pending] >= len(thread)])
+        pending = distinct(pending[parent[pending] >= len(thread)])
     more = len(added)
     return (
         parent, of_frame, np.concatenate([name, len(trace.names) + added]),

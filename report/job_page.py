@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from ..analysis.devices import Device
 from ..analysis.summary import Analysis
 from ..jobs.job_ranks import check_job, job_trace
-from ..replaying.critical import critical_chain
+from ..replaying.critical import critical_chain, unchanged_replay
 from ..schemas.kineto.python_frames import PythonFrames
 from .finding_cards import MOST_RANKS, cards_of, cards_of_many
 from .report_html import rank_report, report_html
@@ -29,11 +29,15 @@ def ranks_html(
     Raises:
         UsageError: the traces are not of one job.
     """
-    reports, facts, kept = [], [], []
+    reports, facts, kept, replays = [], [], [], []
     for analysis, frames in ranks:
-        reports.append(rank_report(analysis, count, critical_chain(analysis.trace), frames))
+        unchanged = unchanged_replay(analysis.trace)
+        chain = None if unchanged is None else critical_chain(analysis.trace, unchanged)
+        reports.append(rank_report(analysis, count, chain, frames))
         facts.append(job_trace(analysis.trace))
         if count <= MOST_RANKS:
             kept.append(analysis)
+            replays += [unchanged] if unchanged is not None and analysis.trace.selection is None else []
     warnings = tuple(check_job(facts))
-    return report_html(reports, title, warnings, cards_of(kept, devices) if kept else cards_of_many(count)), warnings
+    cards = cards_of(kept, devices, replays) if kept else cards_of_many(count)
+    return report_html(reports, title, warnings, cards), warnings

@@ -12,7 +12,7 @@ from ..jobs.clocks import arrivals, clock_offsets, stragglers, synchronises, syn
 from ..jobs.matching import Matched, match_collectives
 from ..jobs.rank_communications import RankCommunications, communications
 from ..schemas.communications import kind_name
-from ..trace.columns import IntColumn, StringTable, distinct_rows
+from ..trace.columns import IntColumn, StringTable, distinct, distinct_rows
 from ..trace.kernel_names import kernel_label
 from ..trace.printable import stream_label, thread_label
 from ..trace.trace import Trace
@@ -56,14 +56,14 @@ def rank_lanes(trace: Trace, budget: int) -> RankLanes:
         budget: number of blocks to keep at most.
     """
     keys, ts, dur, code, kind = _events(trace)
-    distinct, lane = distinct_rows(*keys)
-    busy = np.bincount(lane, weights=dur, minlength=len(distinct))
+    rows, lane = distinct_rows(*keys)
+    busy = np.bincount(lane, weights=dur, minlength=len(rows))
     shown = np.sort(np.argsort(-busy, kind="stable")[:_LANES])
     kept = np.flatnonzero(np.isin(lane, shown))
     blocks = condense(np.searchsorted(shown, lane[kept]), np.zeros(len(kept), np.int64), ts[kept], dur[kept], budget)
     longest = kept[blocks.first]
-    several = len(np.unique(trace.gpu.device)) > 1
-    lanes = [stream_label(*row, several=several) if len(row) > 1 else thread_label(*row) for row in distinct.tolist()]
+    several = len(distinct(trace.gpu.device)) > 1
+    lanes = [stream_label(*row, several=several) if len(row) > 1 else thread_label(*row) for row in rows.tolist()]
     return RankLanes(
         trace.base_time_ns, trace.span.start, trace.span.end, tuple(lanes[row] for row in shown.tolist()),
         blocks.lane, blocks.ts, blocks.dur, kind[longest], blocks.count,

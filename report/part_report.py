@@ -9,13 +9,13 @@ import numpy as np
 from ..analysis.device_gaps import longest_gaps
 from ..analysis.summary import Analysis, analyse, json_of
 from ..analysis.table import SCALES, Table
-from ..replaying.critical import CriticalChain
+from ..trace.columns import distinct
 from ..trace.errors import UsageError
 from ..trace.kernel_kinds import gpu_kind
 from ..trace.selection import part_of
 from .flame import flame_graph
 from .packed import pack_json
-from .path_table import path_rows
+from .path_table import PathTable
 from .timeline import time_tree
 
 _ROWS = 2_000
@@ -62,13 +62,13 @@ def part_report(analysis: Analysis, files: int = 1, most: int | None = None) -> 
     } | ({"tables": others} if others else {})
 
 
-def step_reports(analysis: Analysis, files: int = 1, chain: CriticalChain | None = None) -> list[dict[str, Any]]:
+def step_reports(analysis: Analysis, files: int = 1, path: PathTable | None = None) -> list[dict[str, Any]]:
     """Each step of a trace: `number`, `name`, `from` and `to` (ns after the trace's start), and `data`, a block (see
-    `pack_json`) of its `part_report`, `flame` and `path_rows`, as of the trace cut to this step (`part_of`); None for
-    the shorter ones of many steps. Empty for a trace that has one step or none.
+    `pack_json`) of its `part_report`, `flame` and `path_rows` (of `path`), as of the trace cut to this step
+    (`part_of`); None for the shorter ones of many steps. Empty for a trace that has one step or none.
     """
     trace = analysis.trace
-    present = np.unique(np.concatenate([trace.step_of_call, trace.step_of_event]))
+    present = distinct(np.concatenate([trace.step_of_call, trace.step_of_event]))
     present = present[present >= 0]
     if len(present) < 2:
         return []
@@ -79,14 +79,14 @@ def step_reports(analysis: Analysis, files: int = 1, chain: CriticalChain | None
     reports = []
     for at, number in enumerate(present.tolist()):
         span = {"from": int(begin[at]) - trace.span.start, "to": int(end[at]) - trace.span.start}
-        part = _part_of_step(analysis, number, most, chain) if at in longest else None
+        part = _part_of_step(analysis, number, most, path) if at in longest else None
         span, block = part or (span, None)
         reports.append({"number": number, "name": trace.steps.names[number], **span, "data": block})
     return reports
 
 
 def _part_of_step(
-    analysis: Analysis, number: int, most: int, chain: CriticalChain | None
+    analysis: Analysis, number: int, most: int, path: PathTable | None
 ) -> tuple[dict[str, int], str] | None:
     """The span of a step with the device work launched in it, and its block; None where it has nothing."""
     trace = analysis.trace
@@ -103,7 +103,7 @@ def _part_of_step(
     report["analysis"].pop("kernel_labels")  # the whole trace's hold
     for gap in report["gaps"]:
         gap["start"] += shift
-    report["path_rows"] = path_rows(chain, trace, number, most) if chain is not None else []
+    report["path_rows"] = path.rows(number, most) if path is not None else []
     report["flame"] = flame_graph(own.trace, _BOXES_OF_A_STEP)
     return {"from": shift, "to": shift + own.trace.span.length}, pack_json(report)
 

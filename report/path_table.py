@@ -19,68 +19,83 @@ _MOST = 1_000
 """Rows; what is in smaller ones is one row at the end."""
 
 
-def path_rows(chain: CriticalChain, trace: Trace, step: int | None = None, most: int = _MOST) -> list[dict[str, Any]]:
-    """What the path is made of, the largest part first; `ns` of all rows is the makespan, of a step its part of it.
+class PathTable:
+    """What the path is made of: an element of it is a row of the trace, looked up once for the tables of all steps.
 
     Args:
         trace: whose rows the chain's are.
-        step: number of a step: only what is of rows of that one.
-
-    Returns:
-        Rows of `kind`; `kernel`, `operator` (the topmost; outside of operators the annotation), `module` (classes, as
-        in the table of modules) and `place` (source line), "" where there is none or it is not known; `ns`; `count`,
-        the number of elements; `id`, `from` and `to` of the longest one: of its row (−1 for none), and ns after the
-        trace's start.
 
     Example:
         >>> from etplus.replaying.critical import critical_chain
         >>> chain = critical_chain(trace)
-        >>> sum(row["ns"] for row in path_rows(chain, trace)) == chain.makespan_ns
+        >>> sum(row["ns"] for row in PathTable(chain, trace).rows()) == chain.makespan_ns
         True
     """
-    row = chain.row
-    chosen = np.flatnonzero(chain.ns != 0)
-    if step is not None:
-        chosen = chosen[_step_of_rows(trace)[row[chosen]] == step]
-    if not len(chosen):
-        return []
-    row, ns, kind = row[chosen], chain.ns[chosen], chain.kind[chosen]
-    origin, operator, kernel = origin_of_rows(trace), _operator_of_rows(trace)[row], _kernel_of_rows(trace)[row]
-    classes = StringTable([""])
-    class_of = classes.codes([*(_classes(path) for path in trace.origin.modules), ""]).astype(np.int64)
-    module, entry = class_of[np.append(origin.module, -1)[row]], np.append(origin.entry, -1)[row]
-    line = np.where(entry >= 0, np.append(trace.source_table.of_entry, -1)[entry], -1)
-    keys, inverse = distinct_rows(kind, kernel, operator, module, line)
-    total = sums(inverse, ns, len(keys))
-    count = np.bincount(inverse[run_starts(inverse)], minlength=len(keys))
-    first = np.lexsort((-ns, inverse))[np.searchsorted(np.sort(inverse), np.arange(len(keys)))]
-    order = np.argsort(-total, kind="stable")
-    lines = [f"{source.file}:{source.line}" for source in trace.source_table.lines]
-    names, base = trace.names, trace.span.start
 
-    def named(key: int, of: int) -> dict[str, Any]:
-        code = keys[key].tolist()
+    def __init__(self, chain: CriticalChain, trace: Trace) -> None:
+        taken = np.flatnonzero(chain.ns != 0)
+        row = chain.row[taken]
+        origin = origin_of_rows(trace)
+        classes = StringTable([""])
+        class_of = classes.codes([*(_classes(path) for path in trace.origin.modules), ""]).astype(np.int64)
+        entry = np.append(origin.entry, -1)[row]
+        self._keys = (
+            chain.kind[taken], _kernel_of_rows(trace)[row], _operator_of_rows(trace)[row],
+            class_of[np.append(origin.module, -1)[row]],
+            np.where(entry >= 0, np.append(trace.source_table.of_entry, -1)[entry], -1),
+        )  # fmt: skip
+        self._step, self._ns, self._id = _step_of_rows(trace)[row], chain.ns[taken], np.append(trace.id, -1)[row]
+        self._start, self._end = (times[taken] - trace.span.start for times in (chain.start, chain.end))
+        self._kinds, self._names, self._classes = chain.kinds, trace.names, classes.values
+        self._lines = [f"{source.file}:{source.line}" for source in trace.source_table.lines]
+
+    def rows(self, step: int | None = None, most: int = _MOST) -> list[dict[str, Any]]:
+        """The largest part first; `ns` of all rows is the makespan, of a step its part of it.
+
+        Args:
+            step: number of a step: only what is of rows of that one.
+
+        Returns:
+            Rows of `kind`; `kernel`, `operator` (the topmost; outside of operators the annotation), `module` (classes,
+            as in the table of modules) and `place` (source line), "" where there is none or it is not known; `ns`;
+            `count`, the number of elements; `id`, `from` and `to` of the longest one: of its row (−1 for none), and ns
+            after the trace's start.
+        """
+        chosen = np.arange(len(self._ns)) if step is None else np.flatnonzero(self._step == step)
+        if not len(chosen):
+            return []
+        ns = self._ns[chosen]
+        keys, inverse = distinct_rows(*(column[chosen] for column in self._keys))
+        total = sums(inverse, ns, len(keys))
+        count = np.bincount(inverse[run_starts(inverse)], minlength=len(keys))
+        first = np.lexsort((-ns, inverse))[np.searchsorted(np.sort(inverse), np.arange(len(keys)))]
+        order = np.argsort(-total, kind="stable")
+        rows = [
+            self._row(keys[key].tolist(), int(chosen[first[key]])) | {"ns": int(total[key]), "count": int(count[key])}
+            for key in order[:most].tolist()
+        ]
+        if len(order) > most:
+            rest = order[most:]
+            rows.append({
+                "kind": f"{len(rest):,} smaller parts", "kernel": "", "operator": "", "module": "", "place": "",
+                "ns": int(total[rest].sum()), "count": int(count[rest].sum()), "id": -1, "from": None, "to": None,
+            })  # fmt: skip
+        return rows
+
+    def _row(self, key: list[int], longest: int) -> dict[str, Any]:
+        kind, kernel, operator, module, line = key
         return {
-            "kind": chain.kinds[code[0]],
-            "kernel": names[code[1]] if code[1] >= 0 else "",
-            "operator": names[code[2]] if code[2] >= 0 else BETWEEN,
-            "module": classes.values[code[3]],
-            "place": lines[code[4]] if code[4] >= 0 else "",
-            "ns": int(total[key]),
-            "count": int(count[key]),
-            "id": int(np.append(trace.id, -1)[row[of]]),
-            "from": int(chain.start[chosen[of]]) - base,
-            "to": int(chain.end[chosen[of]]) - base,
+            "kind": self._kinds[kind],
+            "kernel": self._names[kernel] if kernel >= 0 else "",
+            "operator": self._names[operator] if operator >= 0 else BETWEEN,
+            "module": self._classes[module],
+            "place": self._lines[line] if line >= 0 else "",
+            "ns": 0,
+            "count": 0,
+            "id": int(self._id[longest]),
+            "from": int(self._start[longest]),
+            "to": int(self._end[longest]),
         }
-
-    rows = [named(key, int(first[key])) for key in order[:most].tolist()]
-    if len(order) > most:
-        rest = order[most:]
-        rows.append({
-            "kind": f"{len(rest):,} smaller parts", "kernel": "", "operator": "", "module": "", "place": "",
-            "ns": int(total[rest].sum()), "count": int(count[rest].sum()), "id": -1, "from": None, "to": None,
-        })  # fmt: skip
-    return rows
 
 
 def _classes(path: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ from .html_page import page
 from .job_timeline import job_timeline, rank_lanes
 from .packed import pack_json
 from .part_report import part_report, step_reports
-from .path_table import path_rows
+from .path_table import PathTable
 from .timeline_lanes import KIND_COLOURS, timeline_of
 
 RankReport = dict[str, Any]
@@ -51,7 +51,7 @@ def rank_report(
         chain: the critical path, to be drawn in the timeline.
     """
     trace = analysis.trace
-    report = part_report(analysis, files)
+    report, path = part_report(analysis, files), None if chain is None else PathTable(chain, trace)
     return report | {
         "file": PurePath(trace.file).name,
         "rank": trace.rank,
@@ -60,8 +60,8 @@ def rank_report(
         "coverage": _coverage(trace.coverage),
         "lanes": rank_lanes(trace, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // 4 // files)) if files > 1 else None,
         "flame": flame_graph(trace, min(_BOXES, max(_LEAST_BOXES, _BOXES_OF_A_JOB // files)), frames),
-        "path_rows": pack_json(path_rows(chain, trace)) if chain is not None else None,
-        "steps": step_reports(analysis, files, chain),
+        "path_rows": None if path is None else pack_json(path.rows()),
+        "steps": step_reports(analysis, files, path),
         "timeline": timeline_of(
             trace, analysis.work, min(_BLOCKS, max(_LEAST_BLOCKS, _BLOCKS_OF_A_JOB // files)), chain, files
         ),

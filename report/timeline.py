@@ -14,7 +14,7 @@ from ..analysis.breakdown import BreakdownRow
 from ..analysis.event_relations import event_of_rows
 from ..replaying.critical import CriticalChain
 from ..trace.call_tree import depths, nesting
-from ..trace.columns import IntColumn, run_starts
+from ..trace.columns import IntColumn, distinct, run_starts
 from ..trace.intervals import sums
 from ..trace.kernel_kinds import gpu_kind
 from ..trace.trace import Trace
@@ -212,7 +212,7 @@ def chain_of(chain: CriticalChain, trace: Trace, layout: LaneLayout, events: Int
         "makespan_ns": chain.makespan_ns,
         "shown_ns": int(columns["ns"].sum()),
         "kinds": chain.kinds,
-        "work": np.unique(chain.kind[chain.work]),
+        "work": distinct(chain.kind[chain.work]),
         "tiles": tiles_of(drawn, columns),
         "main": [int(np.argmax(part)) for part in parts],
     }

@@ -15,7 +15,7 @@ from ..analysis.event_work import Work
 from ..replaying.critical import CriticalChain
 from ..schemas.kineto.event_args import ArgsReader, arg_value
 from ..trace.captured import CapturedOp
-from ..trace.columns import IntColumn, StringTable, distinct_rows
+from ..trace.columns import IntColumn, StringTable, distinct, distinct_rows
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.errors import ConvertError
 from ..trace.index import as_column
@@ -98,9 +98,9 @@ def timeline_of(
     found = _found(rows)
     tiled = len(rows.ts) * files <= _MOST_IN_TILES
     named = slice(None) if tiled else blocks.first
-    used = np.unique(np.concatenate([rows.name[named], rows.op[named], [row["name"] for row in found]]))
+    used = distinct(np.concatenate([rows.name[named], rows.op[named], [row["name"] for row in found]]))
     used = used[used >= 0].astype(np.int64)
-    present = np.unique(rows.kind)
+    present = distinct(rows.kind)
     name, kind = np.searchsorted(used, rows.name), np.searchsorted(present, rows.kind)
     op = np.where(rows.op >= 0, np.searchsorted(used, rows.op), -1)
     for row in found:
@@ -153,7 +153,7 @@ def _rows(trace: Trace) -> tuple[_EventRows, list[dict[str, Any]]]:
     name = np.concatenate([gpu.name, calls.name, runtime.name]).astype(np.int64)
     op = np.concatenate([launcher, np.full(len(calls) + len(runtime), -1)])
     count = np.bincount(lane, minlength=len(pairs) + len(threads)).tolist()
-    several = len(np.unique(pairs[:, 0])) > 1
+    several = len(distinct(pairs[:, 0])) > 1
     labels: list[dict[str, Any]] = []
     for events, (device, number) in zip(count, pairs.tolist(), strict=False):
         label = {"name": stream_label(device, number, several=several), "note": f"{events:,} events", "gpu": True}
@@ -290,7 +290,7 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
     comms = sorted(gpu.comm)
     comm = np.full(len(gpu), -1, np.int64)
     comm[comms] = np.arange(len(comms))
-    captured = np.unique(gpu.captured_by[gpu.captured_by >= 0])
+    captured = distinct(gpu.captured_by[gpu.captured_by >= 0])
     repeated, operators = _repeated(trace)
     columns = {
         "id": np.append(trace.id, -1)[row],

@@ -9,8 +9,8 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ..replaying.network import Network
-from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND
+from ..schemas.comm_types import CollectiveCommType as Type
 from ..schemas.etplus.made_records import (
     LAUNCH_NS,
     Arguments,

@@ -13,6 +13,7 @@ import numpy as np
 from ..reshape.shapes.followed_calls import Shapes
 from ..schemas.execution_trace.arguments import call_records
 from ..trace.brief import brief
+from ..trace.columns import distinct
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .passes import last_step
@@ -114,7 +115,7 @@ def read_stage(
 def _moments(messages: Sequence[StageMessage], calls: Sequence[Call]) -> int:
     """How often messages are sent, those with no call between counted once."""
     starts = np.array([call.ts for call in calls], np.int64)
-    return len(np.unique(np.searchsorted(starts, [message.ts for message in messages])))
+    return len(distinct(np.searchsorted(starts, [message.ts for message in messages])))
 
 
 def _by_microbatch(messages: Sequence[StageMessage], parts: int, trace: Trace) -> list[list[StageMessage]]:

@@ -16,7 +16,7 @@ from ..reshape.shapes.followed_calls import Shapes
 from ..reshape.shapes.terms import Shape
 from ..schemas.execution_trace.arguments import CallRecord, call_records
 from ..trace.brief import brief
-from ..trace.columns import matching
+from ..trace.columns import distinct, matching
 from ..trace.conventions import PROFILER_STEP
 from ..trace.errors import UsageError
 from ..trace.index import CallIndex
@@ -206,7 +206,7 @@ def _of_program(trace: Trace) -> npt.NDArray[np.bool_]:
         code for code, name in enumerate(names) if PROFILER_STEP.fullmatch(name) or name.startswith("Optimizer.")
     ]  # fmt: skip
     thread = trace.thread[calls.source]
-    mine = np.unique(thread[np.isin(calls.name, [*known, *marks])])
+    mine = distinct(thread[np.isin(calls.name, [*known, *marks])])
     return np.isin(thread, mine) if len(mine) else np.ones(len(calls), np.bool_)
 
 

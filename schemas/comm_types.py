@@ -25,7 +25,12 @@ class CollectiveCommType:
     BROADCAST: Final = 5
     ALL_TO_ALL: Final = 6
     REDUCE_SCATTER: Final = 7
+    REDUCE_SCATTER_BLOCK: Final = 8
     BARRIER: Final = 9
+
+
+COLLECTIVES: Final[dict[str, int]] = {name: kind for name, kind in vars(CollectiveCommType).items() if name.isupper()}
+"""The kinds by name."""
 
 
 SEND: Final = -1

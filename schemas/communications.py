@@ -15,14 +15,25 @@ from ..trace.comm_kernels import Comm
 from ..trace.conventions import MAX_RANKS
 from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
-from .chakra.et_def_pb2 import CollectiveCommType
-from .comm_types import HOST_COLLECTIVE, RECV, SEND, Group, collective_type, group_of, message_bytes, with_inputs
+from .comm_types import (
+    COLLECTIVES,
+    HOST_COLLECTIVE,
+    RECV,
+    SEND,
+    Group,
+    collective_type,
+    group_of,
+    message_bytes,
+    with_inputs,
+)
 from .execution_trace.arguments import call_records
 from .kineto.host_calls import WAIT, group_size_of, named_group, outermost_calls, pair_with_calls, remaining_group
 
 UNKNOWN: Final = 1000
 """In place of a CollectiveCommType: a collective of an unknown kind."""
 COMMUNICATION_COLUMNS = ("node", "kind", "bytes", "group", "peer", "seq", "start", "end", "on_host")
+_KINDS = COLLECTIVES | {"SEND": SEND, "RECV": RECV, "COLLECTIVE": UNKNOWN}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
 _MAX_SEQ = 2**62
 _FUNCTIONAL = "_c10d_functional::"
 
@@ -115,13 +126,12 @@ def communication_columns(trace: Trace, *, unknown: bool = False) -> tuple[tuple
 
 def kind_name(kind: int) -> str:
     """ "ALL_REDUCE" and so on; "SEND", "RECV"."""
-    return {SEND: "SEND", RECV: "RECV", UNKNOWN: "COLLECTIVE"}.get(kind) or CollectiveCommType.Name(kind)
+    return _NAMES[kind]
 
 
 def kind_of_name(name: str) -> int:
-    """The kind that `kind_name` gives a name; ValueError for another text."""
-    kinds = {"SEND": SEND, "RECV": RECV, "COLLECTIVE": UNKNOWN}
-    return kinds[name] if name in kinds else CollectiveCommType.Value(name)
+    """The kind that `kind_name` gives a name; KeyError for another text."""
+    return _KINDS[name]
 
 
 def comm_rows(trace: Trace) -> IntColumn:

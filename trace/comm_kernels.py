@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import msgspec
 
@@ -57,6 +58,7 @@ class Comm(msgspec.Struct, gc=False, frozen=True):
         return Comm(**{name: getattr(other, name) if value is None else value for name, value in mine.items()})
 
 
+@lru_cache(maxsize=4096)
 def is_comm_kernel(name: str) -> bool:
     """Whether a GPU event's name is that of a communication kernel; the one place that decides it.
 

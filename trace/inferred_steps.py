@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .columns import IntColumn
+from .columns import IntColumn, distinct
 from .index import as_positions
 from .steps import Steps
 from .tables import MODULE, OP, Calls
@@ -114,7 +114,7 @@ def repeated_steps(trace: Trace) -> Steps | None:
         return None
     outermost = _outermost_operators(calls, gpu.call[order[first[0] : first[-1]]])
     begins = outermost[first[:-1] - first[0]]
-    if len(np.unique(begins)) < len(begins) or _in_one_module(calls, outermost):
+    if len(distinct(begins)) < len(begins) or _in_one_module(calls, outermost):
         return None
     start = calls.ts[begins]
     end = np.append(start[1:], calls.end[outermost].max())
@@ -135,7 +135,7 @@ def _outermost_operators(calls: Calls, at: IntColumn) -> IntColumn:
 def _in_one_module(calls: Calls, at: IntColumn) -> bool:
     """Whether calls are all within one call of a module; within a thread they are in order of start."""
     common: set[int] | None = None
-    for thread in np.unique(calls.thread[at]).tolist():
+    for thread in distinct(calls.thread[at]).tolist():
         mine = at[calls.thread[at] == thread]
         for call in (int(mine.min()), int(mine.max())):
             around = set()

@@ -77,5 +77,6 @@ def computes_products(name: str) -> bool:
     return _kind_of(name) in _PRODUCTS and not _HELPER.search(name, 0, MAX_NAME)
 
 
+@lru_cache(maxsize=4096)
 def _kind_of(name: str) -> str:
     return next((kind for kind, pattern in _BY_NAME if pattern.search(name, 0, MAX_NAME)), "Other kernel")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from .brief import brief
 from .call_tree import nearest
-from .columns import IntColumn, distinct_rows, matching, run_starts, scatter
+from .columns import IntColumn, distinct, distinct_rows, matching, run_starts, scatter
 from .comm_kernels import is_comm_kernel
 from .index import CallIndex, ColumnOf, GpuIndex, Positions, as_column, as_positions
 from .kinds import (
@@ -191,7 +191,7 @@ def _on_any_thread(trace: Trace, first: IntColumn, wanted: IntColumn) -> IntColu
     where that leaves several, or none, the forward call is not known.
     """
     thread, nowhere = trace.calls.thread, np.zeros(len(trace.calls), np.int64)
-    threads = np.unique(thread[first])
+    threads = distinct(thread[first])
     if len(threads) == 1:
         return _last_before(trace, first, nowhere, wanted, nowhere)
     parts = (_last_before(trace, first[thread[first] == one], nowhere, wanted, nowhere) for one in threads.tolist())

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
 from .errors import EtplusError
@@ -62,9 +65,11 @@ def plugins(group: str, what: str, taken: Collection[str]) -> dict[str, Plugin]:
 
     Names that are `taken` are etplus's own; others of this name are ignored with a warning.
     """
-    from importlib.metadata import entry_points  # takes longer to import than many modules of etplus
-
     found: dict[str, Plugin] = {}
+    if not _may_be_declared(group):
+        return found
+    from importlib.metadata import entry_points
+
     for point in sorted(entry_points(group=group), key=lambda point: (point.name, _package(point))):
         plugin = Plugin(what, point)
         if point.name in taken or point.name in found:
@@ -72,6 +77,25 @@ def plugins(group: str, what: str, taken: Collection[str]) -> dict[str, Plugin]:
         else:
             found[point.name] = plugin
     return found
+
+
+def _may_be_declared(group: str) -> bool:
+    """Whether an installed package's entry points name a group. To look is 30 times as fast as `importlib.metadata`,
+    whose import takes a tenth of a small command; where packages may be elsewhere than in folders, it is asked."""
+    if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
+        return True
+    for place in sys.path:
+        try:
+            packages = [name for name in os.listdir(place or ".") if name.endswith((".dist-info", ".egg-info"))]  # noqa: PTH208
+        except NotADirectoryError:
+            return True
+        except OSError:
+            continue
+        for name in packages:
+            with suppress(OSError), open(f"{place or '.'}/{name}/entry_points.txt", "rb") as file:  # noqa: PTH123
+                if group.encode() in file.read():
+                    return True
+    return False
 
 
 def _package(point: EntryPoint) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .brief import brief
-from .columns import IntColumn, mask_at
+from .columns import IntColumn, distinct, mask_at
 from .conventions import ANNOTATION_SCOPE, MAX_NS, NS_PER_UNIT
 from .errors import UsageError
 from .index import as_column, as_positions
@@ -222,7 +222,7 @@ def _of_module(trace: Trace, name: str) -> _Chosen:
     in_calls, on_gpu = np.isin(origin.module, codes), np.isin(origin.gpu_module, codes)
     if not in_calls.any() and not on_gpu.any():
         tree = trace.hierarchy
-        of_path = {code: [trace.names[at] for at in tree.regions(code)] for code in np.unique(tree.path).tolist()}
+        of_path = {code: [trace.names[at] for at in tree.regions(code)] for code in distinct(tree.path).tolist()}
         in_calls = np.isin(tree.path, [code for code, path in of_path.items() if _paths_named([path], name)])
         on_gpu = np.append(in_calls, False)[gpu.call]
     if not in_calls.any() and not on_gpu.any():
@@ -266,9 +266,8 @@ def _part(trace: Trace, whole: Trace, chosen: _Chosen, about: str) -> Trace:
     places = as_positions(new_places(chosen.calls))
     loose = np.zeros(len(trace.unattached), np.bool_)
     loose[counted_events(trace)[chosen.gpu[gpu.source < 0]]] = True
-    attached = gpu.source >= 0
-    tables = replace(whole.tables, gpu=gpu.take(attached), whole=False)
-    tables = _tables(tables, chosen.calls, chosen.runtime, chosen.gpu[attached])
+    tables = replace(whole.tables, whole=False)
+    tables = _tables(tables, chosen.calls, chosen.runtime, chosen.gpu & (gpu.source >= 0))
     earlier = "" if trace.selection is None else f"{trace.selection.about}, "
     selection = Selection(earlier + about, span, steps.take(np.flatnonzero(kept), places))
     rows = np.concatenate([table.source for table in (tables.calls, tables.runtime, tables.gpu)])
@@ -291,10 +290,10 @@ def _in(spans: Intervals, start: IntColumn, end: IntColumn) -> Mask:
 
 def _add_with_callers(chosen: Mask, parent: IntColumn, calls: IntColumn) -> None:
     """Choose further calls (−1 for none) and all calls around them."""
-    at = np.unique(calls)
+    at = distinct(calls)
     while len(at := at[at >= 0]):
         chosen[at] = True
-        at = np.unique(parent[at])
+        at = distinct(parent[at])
 
 
 def _tables(tables: Tables, in_calls: Mask, in_runtime: Mask, in_gpu: Mask) -> Tables:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from .brief import brief
-from .columns import IntColumn, distinct
+from .columns import IntColumn, distinct, median
 from .conventions import PROFILER_STEP
 from .errors import UsageError
 from .frames import Frame, to_arrow, to_pandas
@@ -408,18 +408,18 @@ def _families(names: Sequence[str]) -> list[tuple[str, IntColumn]]:
 
 def _even(ts: IntColumn) -> bool:
     gaps = np.diff(ts)
-    middle = float(np.median(gaps))
+    middle = median(gaps)
     return middle > 0 and float(np.percentile(gaps, 90) - np.percentile(gaps, 10)) <= _EVEN * middle
 
 
 def _covers(ts: IntColumn, calls: IntColumn) -> bool:
-    inside = (calls >= ts[0]) & (calls <= ts[-1] + np.median(np.diff(ts)))
+    inside = (calls >= ts[0]) & (calls <= ts[-1] + median(np.diff(ts)))
     return float(np.mean(inside)) >= _COVERED
 
 
 def _marks(mark: IntColumn, ts: IntColumn, end: IntColumn, family: str, last: int) -> IterationMarks:
-    middle = float(np.median(np.diff(ts[mark])))
-    if float(np.median(end[mark] - ts[mark])) >= _WHOLE * middle:
+    middle = median(np.diff(ts[mark]))
+    if median(end[mark] - ts[mark]) >= _WHOLE * middle:
         return IterationMarks(mark, np.append(ts[mark[1:]], end[mark[-1]]), family, True)
     if last - ts[mark[-1]] < _WHOLE * middle:  # it is the end of an iteration that this marks
         return IterationMarks(mark[:-1], ts[mark[1:]], family)

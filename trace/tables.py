@@ -35,7 +35,8 @@ class _Table(Suggests):
 
     def take(self: T, rows: npt.NDArray[Any]) -> T:
         """Some rows, given as positions in any order or as a mask."""
-        return replace(self, **{name: column[rows] for name, column in self._columns().items()})
+        at = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows  # a mask would be searched once a column
+        return replace(self, **{name: column[at] for name, column in self._columns().items()})
 
     def joined(self: T, other: T) -> T:
         """These rows and after them those of another table, every column as it is."""
@@ -162,7 +163,7 @@ class GpuEvents(_Table):
 
     def take(self, rows: npt.NDArray[Any]) -> GpuEvents:
         """Some events, given as positions in any order or as a mask."""
-        kept = {old: new for new, old in enumerate(np.arange(len(self))[rows].tolist())}
+        kept = {old: new for new, old in enumerate(np.arange(len(self))[rows].tolist())} if self.comm else {}
         return replace(super().take(rows), comm={kept[old]: comm for old, comm in self.comm.items() if old in kept})
 
     def joined(self, other: GpuEvents) -> GpuEvents:

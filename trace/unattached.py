@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .captured import CaptureLinks
-from .columns import IntColumn, StringTable, positions
+from .columns import IntColumn, StringTable, distinct, positions
 from .comm_kernels import is_comm_kernel
 from .conventions import COPY_CATEGORIES, OUTSIDE_WINDOW, UNATTACHED_REASONS
 from .index import as_column, as_positions
@@ -81,7 +81,7 @@ def _gpu_events(events: UnattachedEvents, rows: IntColumn, trace: Trace) -> GpuE
 
 def _notes(counted: GpuEvents) -> list[str]:
     notes = []
-    for code in np.unique(counted.reason).tolist():
+    for code in distinct(counted.reason).tolist():
         dur = counted.dur[counted.reason == code]
         notes.append(
             f"{_events(len(dur))} ({dur.sum() / _MS:,.3f} ms) not attached to an operator, but counted:"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...trace.columns import IntColumn, scatter
+from ...trace.columns import IntColumn, distinct, scatter
 from ...trace.shortest_edit import CallOrder, shortest_edit
 
 DISAGREE, NAMES, NUMBERS = 0, 1, 2
@@ -180,7 +180,7 @@ def _judge(pattern: CallOrder, text: CallOrder, alignment: Alignment) -> Candida
     if not len(offsets):
         return CandidateAlignment(alignment, NAMES, 0, None)
     if len(offsets) == 1 and offsets[0] == 0:
-        return CandidateAlignment(alignment, NUMBERS, len(np.unique(ours[both])), 0)
+        return CandidateAlignment(alignment, NUMBERS, len(distinct(ours[both])), 0)
     offset = int(offsets[0]) if len(offsets) == 1 else None
     return CandidateAlignment(alignment, DISAGREE, 0, offset, float(counts.max() / counts.sum()))
 

@@ -344,7 +344,7 @@ def _forests(
     same = (above >= 0) & (thread[np.maximum(above, 0)] == thread)
     above = np.where(same, above, -1)
     names, forests = of.name.tolist(), []
-    for t in np.unique(thread[kept]):
+    for t in distinct(thread[kept]):
         members = np.flatnonzero(kept & (thread == t))
         children: dict[int, list[int]] = {-1: []}
         for i, p in zip(members.tolist(), above[members].tolist(), strict=True):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...trace.columns import IntColumn
+from ...trace.columns import IntColumn, distinct
 from .arguments import Arguments, undecoded_arguments
 
 MAX_STORAGE = 2**31
@@ -63,8 +63,8 @@ def tensor_uses(records: Iterable[bytes]) -> TensorUses:
     """All tensors with a storage and at least one element in the inputs and outputs of nodes.
 
     Args:
-        records: texts of ET nodes, taken in blocks, so that memory does not grow with their number. One that comes
-            several times as the same object is searched once a block.
+        records: texts of ET nodes, taken in blocks, so that memory does not grow with their number. Of a block in which
+            most are the same objects as others each object is searched once, and known in the blocks after it.
 
     Example:
         >>> values = b'"inputs": {"values": []}, "outputs": {"values": [[7, 8, 0, 24, 8, "cpu"]]}'
@@ -73,28 +73,33 @@ def tensor_uses(records: Iterable[bytes]) -> TensorUses:
         ([8], [192], 'cpu')
     """
     left, codes = iter(records), dict[str, int]()
-    parts, before = [], 0
+    parts, which = [_uses_in([], codes)], [np.zeros(0, np.int64)]
+    known, kept, searched = dict[int, int](), list[bytes](), 0  # places of those that are kept, so that ids stay theirs
     while block := list(islice(left, _RECORDS)):
-        node, *columns = _uses_in_block(block, codes)
-        parts.append((node + before, *columns))
-        before += len(block)
-    columns = [np.concatenate(column) for column in zip(*(parts or [_uses_in([], codes)]), strict=True)]
-    return TensorUses(*columns, list(codes))  # type: ignore[call-arg, arg-type]
+        ids = list(map(id, block))
+        fresh = {number: record for number, record in zip(ids, block, strict=True) if number not in known}
+        node, *columns = _uses_in(list(fresh.values()), codes)
+        parts.append((node + searched, *columns))
+        place = known | dict(zip(fresh, count(searched), strict=False))
+        which.append(np.fromiter(map(place.__getitem__, ids), np.int64, len(ids)))
+        searched += len(fresh)
+        if 2 * len(fresh) <= len(block):
+            known = place
+            kept += fresh.values()
+    node, *columns = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return TensorUses(*_repeated(node, columns, searched, np.concatenate(which)), list(codes))  # type: ignore[call-arg, arg-type]
 
 
-def _uses_in_block(records: Sequence[bytes], codes: dict[str, int]) -> tuple[npt.NDArray[Any], ...]:
-    """`_uses_in`, with records that are one object searched once."""
-    single = dict(zip(map(id, records), records, strict=True))
-    found = _uses_in(list(single.values()), codes)
-    if len(single) == len(records):
-        return found
-    place = dict(zip(single, count(), strict=False))
-    which = np.fromiter(map(place.__getitem__, map(id, records)), np.int64, len(records))
-    uses = np.bincount(found[0], minlength=len(single))
+def _repeated(
+    node: IntColumn, columns: Sequence[npt.NDArray[Any]], searched: int, which: IntColumn
+) -> tuple[npt.NDArray[Any], ...]:
+    """The uses of so many records, by record, as those of other records, each of which is one of them."""
+    if len(which) == searched:
+        return node, *columns
+    uses = np.bincount(node, minlength=searched)
     first, size = (np.cumsum(uses) - uses)[which], uses[which]
-    begin = np.cumsum(size) - size
-    at = np.arange(size.sum()) + np.repeat(first - begin, size)
-    return np.repeat(np.arange(len(records)), size), *(column[at] for column in found[1:])
+    at = np.arange(size.sum()) + np.repeat(first - (np.cumsum(size) - size), size)
+    return np.repeat(np.arange(len(which)), size), *(column[at] for column in columns)
 
 
 def _uses_in(records: Sequence[bytes], codes: dict[str, int]) -> tuple[npt.NDArray[Any], ...]:
@@ -147,7 +152,7 @@ def _device_codes(text: bytes, begin: IntColumn, end: IntColumn, codes: dict[str
     names = [text[b:e].decode(errors="replace") for b, e in zip(begin[long].tolist(), end[long].tolist(), strict=True)]
     short = np.flatnonzero(length <= _PACKED)
     found = np.zeros(len(begin), np.int32)
-    for value in np.unique(packed[short]).tolist():
+    for value in distinct(packed[short]).tolist():
         at = short[packed[short] == value]
         name = text[begin[at[0]] : end[at[0]]].decode(errors="replace")
         found[at] = codes.setdefault(name, len(codes))

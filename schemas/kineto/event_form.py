@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import orjson
 
+from ...trace.columns import distinct
 from ...trace.conventions import ANNOTATION_SCOPE, GPU_ANNOTATION_CATEGORY, MAX_NS, PYTHON_CATEGORY
 from ...trace.errors import UNREADABLE
 from ...trace.index import Row
@@ -203,5 +204,5 @@ def kineto_threads_of(trace: Trace) -> dict[Any, int]:
     records = zip(calls.tolist(), trace.records(calls), strict=True)
     found: dict[Any, int] = {}
     if not trace.outputs_recorded:
-        found |= {thread: thread for thread in np.unique(trace.thread).tolist() if thread >= 0}
+        found |= {thread: thread for thread in distinct(trace.thread).tolist() if thread >= 0}
     return found | {msgspec.json.decode(call["tid"]): int(trace.thread[row]) for row, call in records if "tid" in call}

@@ -10,7 +10,6 @@ from ...trace.columns import IntColumn, int_column
 from ...trace.errors import TraceFormatError
 from ...trace.stacks import is_module
 from ..text.files import Source
-from .read_kineto import read_kineto
 
 _REMEDY = "give a Kineto trace that was recorded with_stack=True"
 
@@ -46,6 +45,8 @@ def read_python_frames(source: Source) -> PythonFrames:
         >>> frames.name, frames.ts.tolist(), frames.end.tolist()
         (['a.py(1): run'], [5000], [7500])
     """
+    from .read_kineto import read_kineto  # who only draws frames needs no reader
+
     kineto = read_kineto(source)
     frames = kineto.frames
     numeric = [isinstance(tid, int) for _, tid in frames.threads]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...trace.columns import IntColumn
+from ...trace.columns import IntColumn, distinct
 from ...trace.errors import TraceFormatError, UsageError
 from ..text.files import Blob, Source, open_text, shown_name
 from ..text.memory_limit import available_memory, size_text
@@ -144,7 +144,7 @@ class Database:
     def strings(self, ids: IntColumn) -> dict[int, str]:
         """The values of `StringIds` by id; those that are not there are left out."""
         self.table, found = "StringIds", dict[int, str]()
-        for number in np.unique(ids).tolist() if self.has("StringIds") else ():
+        for number in distinct(ids).tolist() if self.has("StringIds") else ():
             row = self._connection.execute("SELECT value FROM StringIds WHERE id = ?", (number,)).fetchone()
             if row is not None and isinstance(row[0], str):
                 found[number] = row[0]
@@ -157,7 +157,7 @@ class Database:
             TraceFormatError: an id without a value.
         """
         table, found = self.table, self.strings(ids)
-        lacking = [number for number in np.unique(ids).tolist() if number not in found]
+        lacking = [number for number in distinct(ids).tolist() if number not in found]
         if lacking:
             raise TraceFormatError(self.name, table, f"name {lacking[0]} is not in StringIds", _REMEDY)
         return found

@@ -136,6 +136,8 @@ class _FolderReader:
         ) as error:  # fmt: skip
             problem = f"its tables do not fit together ({type(error).__name__})"
             raise TraceFormatError(self.name, "", problem, _SPOILT) from None
+        finally:
+            self.arrow.default_memory_pool().release_unused()  # what decoding took: as much as the trace has
 
     def _trace(self) -> Trace:
         meta = self.meta

@@ -161,6 +161,8 @@ def _spans(data: bytes) -> Iterator[tuple[int, int]]:
     """Begin and end of each node and runtime call in the text of an ET+ file."""
     root = decode_record(data)
     for key in ("nodes", "runtime"):
-        for record in decode_raws(memoryview(root[key])) if key in root else ():
-            at = offset_in(data, record)
-            yield at, at + len(memoryview(record))
+        if key in root:
+            end = offset_in(data, root[key])
+            for record in decode_raws(memoryview(root[key])):
+                at = data.index(b"{", end)  # only a comma and spaces are between two records
+                yield at, (end := at + len(memoryview(record)))

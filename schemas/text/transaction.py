@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
@@ -81,7 +80,7 @@ class Transaction:
 
         It does not contain the target's name, which may have the full 255 bytes.
         """
-        self._temporary[str(target)] = path = target.with_name(f".{secrets.token_hex(8)}.part")
+        self._temporary[str(target)] = path = target.with_name(f".{os.urandom(8).hex()}.part")
         return path
 
     def unnamed(self, target: Path, mode: int) -> int | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,20 @@ def test_tables_fit_80_columns(etplus: Path) -> None:
     for part in parts:
         assert part in text
     assert all(len(line) <= 80 for line in text.splitlines() if not line.startswith(("file ", "note ")))
+
+
+def test_an_analysis_imports_nothing_that_it_does_not_need(etplus: Path) -> None:
+    """Neither other formats and what reads them, nor what is for several ranks."""
+    code = (
+        "import sys; from etplus.cli.main import main\n"
+        f"main(['analyze', {str(etplus)!r}, '-o', {str(etplus.with_suffix('.txt'))!r}])\n"
+        "heavy = ['google', 'multiprocessing', 'networkx', 'numpy.ma', 'pandas', 'pyarrow', 'sqlite3', 'tqdm']\n"
+        "own = ['linker', 'schemas.kineto.read_kineto', 'schemas.execution_trace.read_et', 'schemas.text.recover',\n"
+        "       'jobs.matching', 'analysis.job_summary', 'analysis.trace_diff', 'converters.job']\n"
+        "print([name for name in [*heavy, *(f'etplus.{name}' for name in own)] if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def test_json_csv_and_overheads_agree(etplus: Path, tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ def test_wrong_usage_is_one_line(tmp_path: Path) -> None:
         ([job, "--iteration", "best"], "unknown iteration"),
         ([job, "--manifest", tmp_path / "none.csv"], "no such file"),
         ([job, "--engine", "dask"], "a scheduler belongs to"),
+        ([job, "--scheduler", tmp_path / "none.json"], "none.json"),
         ([job, "--ranks", "3-1"], "must be a list of ranks"),
     ):
         failed = call("batch", *arguments)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from etplus.cli import check
-from etplus.cli.main import _keep_blas_to_one_thread, main, trace_link
+from etplus.cli.main import _one_blas_thread, main, trace_link
 from etplus.trace.errors import UsageError
 from support import call
 
@@ -153,8 +153,11 @@ def test_help_for_which_there_is_no_room(capsys: pytest.CaptureFixture[str]) -> 
 def test_fitting_keeps_to_one_thread_where_nothing_else_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
-    _keep_blas_to_one_thread()
-    assert (os.environ["OPENBLAS_NUM_THREADS"], os.environ["MKL_NUM_THREADS"]) == ("3", "1")
+    for lasting in (False, True):
+        with _one_blas_thread(lasting=lasting):
+            assert (os.environ["OPENBLAS_NUM_THREADS"], os.environ["MKL_NUM_THREADS"]) == ("3", "1")
+        assert os.environ["OPENBLAS_NUM_THREADS"] == "3"
+        assert os.environ.get("MKL_NUM_THREADS") == ("1" if lasting else None)
     monkeypatch.setenv("MKL_NUM_THREADS", "")  # so that it goes at the end
 
 

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 import pytest
-from etplus.cli import regressions
+from etplus.analysis import trace_diff
 from etplus.cli.regressions import add_limit, report_regressions
 
 
@@ -26,7 +26,7 @@ def test_percentages() -> None:
 
 def test_the_exit_status(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     slower = ["a\x1b", "b"]
-    monkeypatch.setattr(regressions, "regressions", lambda found, limit: slower if limit < 1 else [])
+    monkeypatch.setattr(trace_diff, "regressions", lambda found, limit: slower if limit < 1 else [])
     found: Any = None
     assert [report_regressions(found, limit) for limit in (None, 1, 0.5)] == [0, 0, 4]
     errors = capsys.readouterr().err

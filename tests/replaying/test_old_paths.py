@@ -19,7 +19,9 @@ def test_names_of_old_paths(module: object) -> None:
     names = module.__all__  # type: ignore[attr-defined]
     assert len(names) > 3
     functions = [getattr(module, name) for name in names if name.islower()]
-    assert functions and all(function.__module__.startswith("etplus.replaying.") for function in functions)
+    assert functions and all(
+        function.__module__.startswith(("etplus.replaying.", "etplus.jobs.")) for function in functions
+    )
 
 
 @pytest.mark.parametrize("name", ["replay", "measure", "reshard"])

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from etplus.jobs.job_ranks import ranks_of
 from etplus.replaying.constants import fit_constants
 from etplus.replaying.graph_replay import replay
-from etplus.replaying.rank_coupling import Rendezvous, _join, _moved, _own_edges, find_rendezvous, join_ranks, ranks_of
+from etplus.replaying.rank_coupling import Rendezvous, _join, _moved, _own_edges, find_rendezvous, join_ranks
 from etplus.replaying.replay_graph import COMM, DURATION, HANDOFF, HOST, LINK_KINDS, Edges, ReplayGraph
 from etplus.trace.errors import UsageError
 from synthetic import Timeline

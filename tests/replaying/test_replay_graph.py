@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
@@ -15,11 +16,14 @@ from etplus.replaying.replay_graph import (
     UNKNOWN,
     Edges,
     ReplayGraph,
+    Runs,
     renumbered,
     topological,
 )
 from etplus.trace.conventions import MAX_NS
 from etplus.trace.errors import UsageError
+from hypothesis import given
+from hypothesis import strategies as st
 from synthetic import Timeline, after
 
 
@@ -37,6 +41,25 @@ def test_edges_are_columns() -> None:
     assert both.into(4).tolist() == [-1, 0, 2, -1], "the last of several"
     assert Edges.of(HOST, one.source, one.target, one.lag, np.array([3, 4]), capped=True).owner.tolist() == [3, 4]
     assert Edges.of(HOST, one.source, one.target, one.lag, capped=True).capped.all()
+
+
+@given(st.randoms(use_true_random=False))
+def test_longest_paths_against_a_loop_over_all_edges(random: Random) -> None:
+    """Runs, chains of followers and joins in any order; the same runs with other lags."""
+    points = random.randint(1, 40)
+    pairs = sorted({
+        (target, random.choice((target - 1, random.randrange(target))))
+        for target in range(1, points) for _ in range(random.choice((0, 1, 1, 1, 2, 3)))
+    })  # fmt: skip
+    target, source = np.array(pairs, np.int64).reshape(-1, 2).T
+    runs = Runs(Edges.of(HOST, source, target, target), points)
+    for _ in range(2):
+        lag = np.array([random.randint(-5, 20) for _ in pairs], np.int64)
+        expected = [0] * points
+        for point in range(points):
+            mine = np.flatnonzero(target == point)
+            expected[point] = max((expected[source[edge]] + int(lag[edge]) for edge in mine), default=0)
+        assert runs.longest(lag).tolist() == expected
 
 
 def test_an_order_in_which_edges_lead_forward() -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from etplus.replaying.critical import critical_chain
-from etplus.report.path_table import path_rows
+from etplus.report.path_table import PathTable
 from traces import GPU_SHAPED, analysis_of
 
 
@@ -16,7 +16,8 @@ def test_the_rows_are_the_path(name: str) -> None:
     trace = analysis_of(name).trace
     chain = critical_chain(trace)
     assert chain is not None
-    rows = path_rows(chain, trace)
+    table = PathTable(chain, trace)
+    rows = table.rows()
     told = trace.critical_path()
     assert sum(row["ns"] for row in rows) == told.length_ns == chain.makespan_ns
     kinds, kernels, places = Counter[str](), Counter[str](), Counter[str]()
@@ -32,7 +33,7 @@ def test_the_rows_are_the_path(name: str) -> None:
     }
     assert places == Counter(told.by_source)
     numbers = range(len(trace.steps))
-    of_steps = [row for number in numbers for row in path_rows(chain, trace, number)]
+    of_steps = [row for number in numbers for row in table.rows(number)]
     assert sum(row["ns"] for row in of_steps) <= chain.makespan_ns
     assert all(row["id"] in set(trace.id.tolist()) | {-1} for row in rows)
 
@@ -41,7 +42,7 @@ def test_small_rows_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = analysis_of("gpu-kineto/h100_bert").trace
     chain = critical_chain(trace)
     assert chain is not None
-    whole, few = path_rows(chain, trace), path_rows(chain, trace, most=3)
+    whole, few = PathTable(chain, trace).rows(), PathTable(chain, trace).rows(most=3)
     assert few[:3] == whole[:3] and few[3]["kind"] == f"{len(whole) - 3} smaller parts"
     assert few[3]["ns"] == sum(row["ns"] for row in whole[3:])
     assert few[3]["count"] == sum(row["count"] for row in whole[3:])

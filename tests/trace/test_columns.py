@@ -19,6 +19,8 @@ from etplus.trace.columns import (
     joined_columns,
     lists_by,
     mask_at,
+    median,
+    percentiles_of,
     positions,
     run_starts,
     scatter,
@@ -102,3 +104,10 @@ def test_values_that_are_no_integers_are_missing(value: object, expected: int) -
     assert int_column([value], -7).tolist() == [expected]
     assert int_column([1, value, 2], -7).tolist() == [1, expected, 2]
     assert int_column([], -7).dtype == np.int64
+
+
+@given(st.lists(st.integers(-(10**12), 10**12) | st.floats(-1e6, 1e6), min_size=1, max_size=20), st.integers(0, 100))
+def test_medians_and_percentiles_are_those_of_numpy(values: list[float], percent: int) -> None:
+    column = np.array(values, np.float64)
+    assert median(column) == np.median(column) and np.isnan(median([]))
+    assert percentiles_of(column, percent, 25) == np.percentile(column, [percent, 25]).tolist()

@@ -8,6 +8,7 @@ import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +51,7 @@ def plugin(target: Any, dist: Dist | None = None) -> Plugin:
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Point]]:
     points: list[Point] = []
+    monkeypatch.setattr("etplus.trace.plugins._may_be_declared", lambda group: True)
     monkeypatch.setattr(metadata, "entry_points", lambda group: points if group == "etplus.commands" else [])
     yield points
 
@@ -66,6 +68,26 @@ def test_plugins_are_found_by_name(registered: list[Point], caplog: pytest.LogCa
         "command own of one 1.0 is ignored: another one has this name",
     ]
     assert plugins("etplus.formats", "format", ()) == {}
+
+
+def test_packages_are_asked_only_where_one_may_name_the_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In folders what their entry points say; in an archive, or where a finder of another kind is, always."""
+    asked: list[str] = []
+    monkeypatch.setattr(metadata, "entry_points", lambda group: asked.append(group) or [])
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path / "absent"), str(tmp_path)])
+    plugins("etplus.commands", "command", ())
+    (info := tmp_path / "own-1.0.dist-info").mkdir()
+    (info / "entry_points.txt").write_text("[etplus.readers]\nmine = own:Mine\n")
+    plugins("etplus.commands", "command", ())
+    assert asked == []
+    plugins("etplus.readers", "reader", ())
+    (archive := tmp_path / "more.zip").write_bytes(b"")
+    monkeypatch.setattr(sys, "path", [str(archive)])
+    plugins("etplus.commands", "command", ())
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.setattr(sys, "meta_path", [types.SimpleNamespace(find_distributions=None), *sys.meta_path])
+    plugins("etplus.findings", "finding", ())
+    assert asked == ["etplus.readers", "etplus.commands", "etplus.findings"]
 
 
 def test_a_plugin_is_loaded_and_a_class_made() -> None:
