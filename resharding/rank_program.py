@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -25,7 +25,7 @@ from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, pruned, walked
 from .structure import Model, Unit
 from .vocabulary import VocabularyRegions, find_vocabulary
 from .weights import ACCUMULATE, Buffer, Parameter, accumulations
-from .wraps import Wrap, chosen_wraps
+from .wraps import Wrap, chosen_wraps, sums_of_units
 
 
 @dataclass(frozen=True)
@@ -366,6 +366,7 @@ class _Rank:
         self.bucket_of = {number: k for k, bucket in enumerate(self.buckets) for number in bucket.parameters}
         self.wraps = derivation.stage_wraps(at.pp) if self.gathers else []
         self.root = next((wrap for wrap in self.wraps if wrap.root), None)
+        self.sums = sums_of_units(self.model, self.wraps) if self.wraps else set[int]()
         self.by_number = {one.number: one for one in (*self.model.parameters, *self.model.weights.frozen)}
 
     def items(self) -> Iterator[Item]:
@@ -479,9 +480,10 @@ class _Rank:
                 yield from self._scatter(last, microbatch)
 
     def _without_gradient(self) -> Wrap | None:
-        """The unit that takes data alone: FSDP learns that its backward is over at the end of the whole backward, after
+        """The unit that takes data alone, without a gradient of it: FSDP learns that its backward is over at the end of the whole backward, after
         the root's (`_root_post_backward_final_callback` in torch/distributed/fsdp/_fully_shard/_fsdp_state.py)."""
-        if self.at.pp or not self.units:
+        data = (call for unit in self.units for call in unit.backward if call.row not in unit.ready)
+        if self.at.pp or not self.units or any(ACCUMULATE in call.name for call in data):
             return None
         wrap_of = {number: wrap for wrap in self.wraps if not wrap.root for number in wrap.parameters}
         calls = (call for unit in self.units for call in walked(unit.forward))
@@ -498,6 +500,7 @@ class _Rank:
             if not isinstance(call, Call):
                 yield call
                 continue
+            call = _not_in_place(call, self.sums)
             found = [unit.ready[inner.row] for inner in accumulations([call]) if inner.row in unit.ready]
             if found and self.gathers and self._added_to_part(microbatch):
                 call = _of_one_pass(call)
@@ -626,15 +629,23 @@ def _beside_what_arrives(backward: Sequence[Call | Item]) -> Iterator[Call | Ite
             yield call
             continue
         places = [
-            place for place, child in enumerate(call.children)
+            child.row for child in call.children
             if child.name == SUM_IN_PLACE.name and child.tensor_ids("inputs")[:1] == [first]
         ]  # fmt: skip
         if not places or not call.backward:
             yield call
             continue
-        children, place, first = list(call.children), places[0], -1
-        children[place] = replace(children[place], name=SUM.name, schema=SUM.schema)
-        yield replace(call, children=children)
+        first = -1
+        yield _not_in_place(call, {places[0]})
+
+
+def _not_in_place(call: Call, rows: Set[int]) -> Call:
+    """A call in which some sums are not done in place."""
+    if rows.isdisjoint(inner.row for inner in call.walk()):
+        return call
+    if call.row in rows:
+        return replace(call, name=SUM.name, schema=SUM.schema)
+    return replace(call, children=[_not_in_place(child, rows) for child in call.children])
 
 
 def _of_one_pass(call: Call) -> Call:

@@ -28,7 +28,7 @@ from .layout import Layout
 from .passes import split_step
 from .step_calls import COMMUNICATES, Call, check_eager, read_step, step_window, tensor_values, walked
 from .weights import ACCUMULATE, Buffer, Parameter, Weights, find_buffers, find_weights, unreached_weights
-from .wraps import CallRange, RecordedWrap, Wrap, boundaries, recorded_wraps, repeated_blocks
+from .wraps import CallRange, RecordedWrap, Wrap, boundaries, in_module_order, recorded_wraps, repeated_blocks
 
 PRODUCTS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}
 """Matrix products, and the positions of their factors."""
@@ -90,6 +90,7 @@ class Model:
         weights: how parameters were found. buffers: other tensors of the model.
         wraps: units of FSDP as recorded, empty for other recordings. blocks: those that follow from repeated calls.
         unreached: how many frozen weights, or parameters without a gradient, are in layers that do not reach the loss.
+        loose_blocks: a parameter at the edge of one of those may not be in it.
         own_buffers: a data-parallel recording shows the buffers; else they are inferred.
         optimizer_parts: of how many parts of parameters the recorded optimizer had one.
         unmatched: gradients that no parameter is known for.
@@ -114,6 +115,7 @@ class Model:
     buffers: list[Buffer] = field(default_factory=list)
     wraps: list[Wrap] = field(default_factory=list)
     blocks: list[Wrap] = field(default_factory=list)
+    loose_blocks: bool = False
     own_buffers: bool = False
     unreached: int = 0
     optimizer_parts: int = 1
@@ -162,11 +164,15 @@ class Model:
 
     def size(self, extent: int, changed: Mapping[int, int]) -> int:
         """The value of an extent where some classes have other values."""
-        if changed and (root := self.extents.root(extent)) in self._sums and root not in changed:
-            parts = self._sums[root]
-            if not changed.keys().isdisjoint(self.extents.leaves(parts)):
-                return sum(self.size(part, changed) for part in parts)
-        return prod(changed.get(leaf, self.extents.value[leaf]) for leaf in self.extents.leaves([extent]))
+        return prod(self._size(leaf, changed) for leaf in self.extents.leaves([extent]))
+
+    def _size(self, leaf: int, changed: Mapping[int, int]) -> int:
+        if leaf in changed or leaf not in self._sums:
+            return changed.get(leaf, self.extents.value[leaf])
+        parts = self._sums[leaf]
+        if changed.keys().isdisjoint(self.extents.leaves(parts)):
+            return self.extents.value[leaf]
+        return sum(self.size(part, changed) for part in parts)
 
     def shape(self, shape: Iterable[int], changed: Mapping[int, int]) -> list[int]:
         """The sizes of a tensor where some classes have other values."""
@@ -245,7 +251,8 @@ def read_model(
     alive = list(_alive(trace, passes[0][0], weights))
     joined = joined_places(find_layers(passes[0][0], weights, extents))
     blocks = repeated_blocks(passes[0][0], weights, alive, sizes, joined)
-    wraps, block_wraps = _recorded_units(gathered, weights), _block_units(passes[0][0], blocks, weights)
+    wraps = _recorded_units(gathered, weights)
+    block_wraps, loose = _block_units(passes[0][0], blocks, weights, extents)
     label_of = {number: wrap.label for wrap in wraps or block_wraps for number in wrap.parameters}
     cuts = boundaries(passes[0][0], weights, label_of)
     cuts |= set() if wraps else {edge for block in blocks for edge in block}
@@ -265,7 +272,7 @@ def read_model(
         optimizer_parts=parts if gathered else 1,
         data=[source.shape for source in shapes.sources if source.data],
         step=top, window=window,
-        left_out=_without(recorded.after, after),
+        left_out=_without(recorded.after, after), loose_blocks=loose,
     )  # fmt: skip
     model.unreached = len(unreached_weights(passes, weights))
     model.buffers = buffered or ([] if model.own_buffers else inferred)
@@ -298,15 +305,24 @@ def _recorded_units(gathered: Sequence[RecordedWrap], weights: Weights) -> list[
     ]  # fmt: skip
 
 
-def _block_units(forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights) -> list[Wrap]:
-    """Repeated blocks as units of FSDP, the rest in the root."""
-    found, seen = list[Wrap](), set[int]()
-    for number, block in enumerate(blocks):
-        taken = {p.number for call in walked(forward[block.begin : block.end]) for p in weights.read(call)} - seen
-        seen |= taken
-        found.append(Wrap(f"block {number}", sorted(taken)))
-    rest = [one.number for one in (*weights.parameters, *weights.frozen) if one.number not in seen]
-    return [*([Wrap("", rest)] if rest else []), *found]
+def _block_units(
+    forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights, extents: Extents
+) -> tuple[list[Wrap], bool]:  # fmt: skip
+    """Repeated blocks as units of FSDP, the rest in the root; and whether a parameter may be in either."""
+    taken, seen = list[set[int]](), set[int]()
+    for block in blocks:
+        taken.append({p.number for call in walked(forward[block.begin : block.end]) for p in weights.read(call)} - seen)
+        seen |= taken[-1]
+    known, loose = [sorted(block) for block in taken], False
+    every = [*weights.parameters, *weights.frozen]
+    if weights.evidence == "optimizer":
+        ordered = {one.number: extents.sizes(one.shape) for one in weights.parameters}
+        own, loose = in_module_order([block & ordered.keys() for block in taken], ordered)
+        known = [[*numbers, *sorted(block - ordered.keys())] for numbers, block in zip(own, taken, strict=True)]
+    found = [Wrap(f"block {number}", numbers) for number, numbers in enumerate(known)]
+    mine = {number for wrap in found for number in wrap.parameters}
+    rest = [one.number for one in every if one.number not in mine]
+    return [*([Wrap("", rest)] if rest else []), *found], loose
 
 
 def _span(wrap: Wrap, units: Sequence[Unit], weights: Weights) -> tuple[int, int]:
@@ -368,8 +384,23 @@ def _batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
                 apart = [root for root in classes if root not in mixed and root not in fixed]
                 votes.update((apart or classes)[:1])
         ranked = [root for root, _ in votes.most_common() if root not in fixed and shapes.extents.value[root] > 1]
-        found.append(ranked[0] if ranked and single[True] <= single[False] else -1)
+        found.append(_part_of(ranked[0], shapes) if ranked and single[True] <= single[False] else -1)
     return found
+
+
+def _part_of(batch: int, shapes: Shapes) -> int:
+    """A batch, or what each of several equal ones has that were put together, such as both sides of pairs; where it is
+    divided again into as many, those have it, too."""
+    extents = shapes.extents
+    sums = [parts for whole, parts in extents.sums if whole == batch]
+    joined = next((parts for parts in sums if len(set(parts)) == 1), None)
+    if joined is None:
+        return batch
+    for parts in sums:
+        if extents.sizes(parts) == extents.sizes(joined):
+            for part in parts:
+                extents.same(joined[0], part)
+    return extents.root(joined[0])
 
 
 def _units(
