@@ -53,6 +53,20 @@ def without_buffers(forward: Sequence[Call]) -> list[Call]:
     return found
 
 
+SINK = "_DDPSink"
+"""Copies the model's output where DDP looks for parameters that are not in use (torch/nn/parallel/distributed.py)."""
+
+
+def finds_unused(trace: Trace) -> bool:
+    """Whether it was recorded with `find_unused_parameters`."""
+    return any(name.endswith("reducer::search_unused_parameters") for name in trace.names)
+
+
+def without_sink(calls: Sequence[Call]) -> list[Call]:
+    """A pass without that copy."""
+    return [call for call in calls if SINK not in call.name]
+
+
 def broadcasts(buffers: Sequence[Buffer]) -> list[tuple[str, int, list[tuple[int, ...]]]]:
     """By type: name and bytes of an element and the sizes of the buffers that are broadcast together, as
     `dist._broadcast_coalesced` orders them (torch/csrc/distributed/c10d/comm.cpp)."""

@@ -161,7 +161,7 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
     if layout.dp > 1 and layout.zero == 3 and layout.fsdp_wrap is None and not model.wraps and not model.blocks[1:]:
         yield row("units of FSDP", "no block repeats, so all parameters are in the root: give --fsdp-wrap", 1)
     if layout.dp > 1 and layout.zero == 3 and layout.fsdp_wrap is None and not model.wraps and model.loose_blocks:
-        yield row("units of FSDP", "a block has more parameters than the others, which may be the root's: give "
+        yield row("units of FSDP", "it is not known whether some layers belong to blocks or to the root: give "
                   "--fsdp-wrap", 1)  # fmt: skip
     yield from _of_recorded_calls(derivation)
     clipping = derivation.clipping

@@ -203,6 +203,7 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     derived: list[_Work] = []
     comms: list[_Comm] = []
     added = {"aten::add_"} if not model.wraps else set()  # FSDP does it within its own calls
+    added |= {"aten::clone"}
     added |= {"aten::div_"} if layout.pp > 1 else set()
     for item in derivation.program(rank):
         if isinstance(item, CommOp):

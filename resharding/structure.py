@@ -20,7 +20,7 @@ from ..trace.dtypes import itemsize
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .clipping import whole_gradients
-from .data_parallel import recorded_buffers, trace_is_ddp, without_buffers
+from .data_parallel import SINK, finds_unused, recorded_buffers, trace_is_ddp, without_buffers, without_sink
 from .experts import find_layers, joined_places
 from .gradients import assign_gradients
 from .items import Shard
@@ -28,7 +28,7 @@ from .layout import Layout
 from .passes import split_step
 from .step_calls import COMMUNICATES, Call, check_eager, read_step, step_window, tensor_values, walked
 from .weights import ACCUMULATE, Buffer, Parameter, Weights, find_buffers, find_weights, unreached_weights
-from .wraps import CallRange, RecordedWrap, Wrap, boundaries, in_module_order, recorded_wraps, repeated_blocks
+from .wraps import CallRange, RecordedWrap, Wrap, beside_blocks, boundaries, in_module_order, recorded_wraps, repeated_blocks
 
 PRODUCTS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}
 """Matrix products, and the positions of their factors."""
@@ -90,7 +90,9 @@ class Model:
         weights: how parameters were found. buffers: other tensors of the model.
         wraps: units of FSDP as recorded, empty for other recordings. blocks: those that follow from repeated calls.
         unreached: how many frozen weights, or parameters without a gradient, are in layers that do not reach the loss.
-        loose_blocks: a parameter at the edge of one of those may not be in it.
+        inferred: buffers that are not recorded to be broadcast. finds_unused: DDP has find_unused_parameters, with
+            which it copies the model's output, of extents `sink`.
+        loose_blocks: whether some parameters belong to those or to the root is not known.
         own_buffers: a data-parallel recording shows the buffers; else they are inferred.
         optimizer_parts: of how many parts of parameters the recorded optimizer had one.
         unmatched: gradients that no parameter is known for.
@@ -115,6 +117,9 @@ class Model:
     buffers: list[Buffer] = field(default_factory=list)
     wraps: list[Wrap] = field(default_factory=list)
     blocks: list[Wrap] = field(default_factory=list)
+    inferred: list[Buffer] = field(default_factory=list)
+    sink: Shape | None = None
+    finds_unused: bool = False
     loose_blocks: bool = False
     own_buffers: bool = False
     unreached: int = 0
@@ -238,7 +243,11 @@ def read_model(
     window = step_window(trace, step)
     gathered = recorded_wraps(trace, *window)
     buffered = recorded_buffers(trace, *window)
-    passes = [(without_buffers(forward) if buffered else forward, backward) for forward, backward in recorded.passes]
+    sink = next((call for forward, _ in recorded.passes for call in forward if call.name == SINK), None)
+    passes = [
+        (without_sink(without_buffers(forward) if buffered else forward), without_sink(backward))
+        for forward, backward in recorded.passes
+    ]  # fmt: skip
     forward = [call for part, _ in passes for call in part]
     parts, index = _place_in_data_parallel(trace, layout)
     part = Shard(parts, index, flat=False) if gathered else None
@@ -251,7 +260,7 @@ def read_model(
     alive = list(_alive(trace, passes[0][0], weights))
     joined = joined_places(find_layers(passes[0][0], weights, extents))
     blocks = repeated_blocks(passes[0][0], weights, alive, sizes, joined)
-    wraps = _recorded_units(gathered, weights)
+    wraps = _recorded_units(gathered, weights, len(passes))
     block_wraps, loose = _block_units(passes[0][0], blocks, weights, extents)
     label_of = {number: wrap.label for wrap in wraps or block_wraps for number in wrap.parameters}
     cuts = boundaries(passes[0][0], weights, label_of)
@@ -273,8 +282,10 @@ def read_model(
         data=[source.shape for source in shapes.sources if source.data],
         step=top, window=window,
         left_out=_without(recorded.after, after), loose_blocks=loose,
+        sink=None if sink is None else next(iter(sink.input_shapes), None), finds_unused=finds_unused(trace),
     )  # fmt: skip
     model.unreached = len(unreached_weights(passes, weights))
+    model.inferred = inferred
     model.buffers = buffered or ([] if model.own_buffers else inferred)
     _relate_inner(model)
     model.unmatched = assign_gradients(model, gathered)
@@ -297,27 +308,29 @@ def _without(calls: Sequence[Call], kept: Sequence[Call]) -> list[Call]:
     return [call for call in walked(calls) if call.row not in rows]
 
 
-def _recorded_units(gathered: Sequence[RecordedWrap], weights: Weights) -> list[Wrap]:
+def _recorded_units(gathered: Sequence[RecordedWrap], weights: Weights, passes: int) -> list[Wrap]:
     """The recorded units of FSDP with the numbers of their parameters."""
-    return [
-        Wrap(one.label, sorted(weights.by_shard[shard].number for shard in one.shards if shard in weights.by_shard))
-        for one in gathered
-    ]  # fmt: skip
+    found = list[Wrap]()
+    for one in gathered:
+        numbers = sorted(weights.by_shard[shard].number for shard in one.shards if shard in weights.by_shard)
+        found.append(Wrap(one.label, numbers, again=len(one.gathered) > passes))
+    return found
 
 
 def _block_units(
     forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights, extents: Extents
 ) -> tuple[list[Wrap], bool]:  # fmt: skip
-    """Repeated blocks as units of FSDP, the rest in the root; and whether a parameter may be in either."""
+    """Repeated blocks as units of FSDP, the rest in the root; and whether parameters may be in either."""
     taken, seen = list[set[int]](), set[int]()
     for block in blocks:
         taken.append({p.number for call in walked(forward[block.begin : block.end]) for p in weights.read(call)} - seen)
         seen |= taken[-1]
-    known, loose = [sorted(block) for block in taken], False
+    known, loose = [sorted(block) for block in taken], beside_blocks(forward, blocks, weights)
     every = [*weights.parameters, *weights.frozen]
     if weights.evidence == "optimizer":
         ordered = {one.number: extents.sizes(one.shape) for one in weights.parameters}
-        own, loose = in_module_order([block & ordered.keys() for block in taken], ordered)
+        own, more = in_module_order([block & ordered.keys() for block in taken], ordered)
+        loose |= more
         known = [[*numbers, *sorted(block - ordered.keys())] for numbers, block in zip(own, taken, strict=True)]
     found = [Wrap(f"block {number}", numbers) for number, numbers in enumerate(known)]
     mine = {number for wrap in found for number in wrap.parameters}

@@ -126,6 +126,10 @@ def repeated_blocks(
         if best is None:
             return
         first, count, period = best
+        part = slice(begin + first, begin + first + period)
+        inner = _best(tokens[part], elements[part], before[part], least[0], taken_first[part])
+        if inner is not None and inner[1] * inner[2] == period:  # two towers, of which the other's result stays alive
+            count, period = count * inner[1], inner[2]
         block = float(elements[begin + first : begin + first + count * period].sum()) / count
         least[0] = least[0] or _LEAST_SHARE * block
         edges = [begin + first + k * period for k in range(count + 1)]
@@ -136,6 +140,18 @@ def repeated_blocks(
 
     search(0, len(work))
     return sorted([*found, *_of_other_sizes(sorted(found), forward, weights, alive)])
+
+
+def beside_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights) -> bool:
+    """Blocks are single layers, and before or behind them are several layers of the same kind, of other sizes: they
+    may be parts of larger blocks."""
+    uses = [at for at, call in enumerate(forward) if any(True for one in call.walk() for _ in weights.taken(one))]
+    if not blocks or (names := {forward[at].name for at in uses if blocks[0].begin <= at < blocks[0].end}) == set():
+        return False
+    inside = sum(blocks[0].begin <= at < blocks[0].end for at in uses)
+    alike = [at for at in uses if forward[at].name in names]
+    sides = sum(at < blocks[0].begin for at in alike), sum(at >= blocks[-1].end for at in alike)
+    return inside == 1 and max(sides) > 1
 
 
 def _with_views(forward: Sequence[Call], begin: int, weights: Weights) -> int:
@@ -262,11 +278,13 @@ class Wrap:
     Attributes:
         label: the module's name or the number of the block; "" for the root, which has what no other unit has.
         parameters: their numbers, in the order of the optimizer. units: first and last unit that uses them.
+        again: it is recorded to be gathered again in backward; None where that is not recorded.
     """
 
     label: str
     parameters: list[int] = field(default_factory=list)
     units: tuple[int, int] = (-1, -1)
+    again: bool | None = None
 
     __repr__ = brief
 
