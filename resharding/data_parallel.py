@@ -30,13 +30,13 @@ def recorded_buffers(trace: Trace, begin: int, end: int) -> list[Buffer]:
     codes = [code for code, name in enumerate(names) if name == _FLATTEN]
     chosen = np.flatnonzero(np.isin(calls.name, codes) & (calls.ts >= begin) & (calls.end <= end))
     chosen = chosen[np.argsort(calls.ts[chosen], kind="stable")]
-    found: dict[int, Buffer] = {}
+    found: dict[tuple[int, int], Buffer] = {}
     for call, record in zip(chosen.tolist(), call_records(trace, calls.source[chosen]), strict=True):
         signature = trace.signature_of(CallIndex(call))
         values = list(tensor_values(record.inputs.values))
         for value, tensor in zip(values, signature.tensors if signature is not None else (), strict=False):
             dtype = standard_dtype(tensor.dtype)
-            found.setdefault(value[1], Buffer(tensor.shape, dtype, itemsize(dtype) or value[4], written=False))
+            found.setdefault((value[1], value[2]), Buffer(tensor.shape, dtype, itemsize(dtype) or value[4], written=False))
     return list(found.values())
 
 

@@ -21,7 +21,7 @@ from .layout import Action, Bucket, Coordinates, Layout, actions, fill_buckets
 from .new_extents import NewExtents, new_extents
 from .plan import Partial, Plan, partial_results, single_heads
 from .sequence_regions import SequenceRegions
-from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, pruned, tensor_values, walked
+from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, NamedSchema, pruned, tensor_values, walked
 from .structure import Model, Unit
 from .vocabulary import VocabularyRegions, find_vocabulary
 from .weights import ACCUMULATE, Buffer, Parameter, accumulations
@@ -266,7 +266,10 @@ class Derivation:
     def keeps_gradients(self) -> bool:
         """Gradients are set to zero before a step and not to None: those of the first pass are added to them."""
         calls = accumulations(call for unit in self.model.units for call in unit.backward)
-        return any(inner.name == SUM_IN_PLACE.name for inner in walked(calls))
+        if any(inner.name == SUM_IN_PLACE.name for inner in walked(calls)):
+            return True
+        zeroed = (call for call in self.model.before if call.name.startswith("Optimizer.zero_grad"))
+        return bool(self.model.wraps) and any(inner.name.endswith("zero_") for inner in walked(zeroed))
 
     @cached_property
     def clipping(self) -> Clipping:
@@ -402,7 +405,8 @@ class _Rank:
         self.waits = (*(f"bucket {k}" for k in range(len(self.buckets))), *([USED] if derivation.finds_unused else ()))
         self.wraps = derivation.stage_wraps(at.pp) if self.gathers else []
         self.root = next((wrap for wrap in self.wraps if wrap.root), None)
-        self.sums = sums_of_units(self.model, self.wraps) if self.wraps else set[int]()
+        gathered = bool(self.model.wraps)
+        self.sums = sums_of_units(self.model, self.model.wraps or self.wraps) if gathered != self.gathers else set[int]()
         self.by_number = {one.number: one for one in (*self.model.parameters, *self.model.weights.frozen)}
 
     def items(self) -> Iterator[Item]:
@@ -565,7 +569,7 @@ class _Rank:
             if not isinstance(call, Call):
                 yield call
                 continue
-            call = _not_in_place(call, self.sums)
+            call = _summed(call, self.sums, SUM_IN_PLACE if self.model.wraps else SUM)
             found = [unit.ready[inner.row] for inner in accumulations([call]) if inner.row in unit.ready]
             if found and self.gathers and self._added_to_part(microbatch):
                 call = _of_one_pass(call)
@@ -581,7 +585,8 @@ class _Rank:
         sizes = self.of.sizes(parameter)
         first = not self._pass(microbatch) and not self.of.keeps_gradients
         alone = first or self.model.wraps  # recorded without gradients of earlier passes
-        if microbatch and alone and not (self.gathers and self._reduces(microbatch - 1)):
+        again = microbatch or (self.of.keeps_gradients and not self.gathers)
+        if again and alone and not (self.gathers and self._reduces(microbatch - 1)):
             yield SyntheticOp("aten::add_", (sizes, sizes), (sizes,), parameter.dtype, parameter.itemsize)
         if not self.buckets or not self._reduces(microbatch) or parameter.number not in self.in_bucket:
             return
@@ -703,16 +708,16 @@ def _beside_what_arrives(backward: Sequence[Call | Item]) -> Iterator[Call | Ite
             yield call
             continue
         first = -1
-        yield _not_in_place(call, {places[0]})
+        yield _summed(call, {places[0]}, SUM)
 
 
-def _not_in_place(call: Call, rows: Set[int]) -> Call:
-    """A call in which some sums are not done in place."""
+def _summed(call: Call, rows: Set[int], by: NamedSchema) -> Call:
+    """A call in which some sums are done by another operator, in place or not."""
     if rows.isdisjoint(inner.row for inner in call.walk()):
         return call
     if call.row in rows:
-        return replace(call, name=SUM.name, schema=SUM.schema)
-    return replace(call, children=[_not_in_place(child, rows) for child in call.children])
+        return replace(call, name=by.name, schema=by.schema)
+    return replace(call, children=[_summed(child, rows, by) for child in call.children])
 
 
 def _of_one_pass(call: Call) -> Call:

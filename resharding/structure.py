@@ -28,7 +28,7 @@ from .layout import Layout
 from .passes import split_step
 from .step_calls import COMMUNICATES, Call, check_eager, read_step, step_window, tensor_values, walked
 from .weights import ACCUMULATE, Buffer, Parameter, Weights, find_buffers, find_weights, unreached_weights
-from .wraps import CallRange, RecordedWrap, Wrap, beside_blocks, boundaries, in_module_order, recorded_wraps, repeated_blocks
+from .wraps import CallRange, RecordedWrap, Wrap, boundaries, in_module_order, recorded_wraps, repeated_blocks, unsure_blocks
 
 PRODUCTS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}
 """Matrix products, and the positions of their factors."""
@@ -253,6 +253,7 @@ def read_model(
     part = Shard(parts, index, flat=False) if gathered else None
     weights = find_weights(recorded.steps, shapes, forward, gathered, part)
     extents = shapes.extents
+    extents.fix(extent for parameter in weights.parameters for extent in parameter.shape)
     batches = _batches(shapes, [part for part, _ in passes])
     inferred, frozen = find_buffers(weights, forward, {batch for batch in batches if batch >= 0}, shapes)
     weights.freeze(frozen)
@@ -325,7 +326,7 @@ def _block_units(
     for block in blocks:
         taken.append({p.number for call in walked(forward[block.begin : block.end]) for p in weights.read(call)} - seen)
         seen |= taken[-1]
-    known, loose = [sorted(block) for block in taken], beside_blocks(forward, blocks, weights)
+    known, loose = [sorted(block) for block in taken], unsure_blocks(forward, blocks, weights)
     every = [*weights.parameters, *weights.frozen]
     if weights.evidence == "optimizer":
         ordered = {one.number: extents.sizes(one.shape) for one in weights.parameters}

@@ -142,16 +142,19 @@ def repeated_blocks(
     return sorted([*found, *_of_other_sizes(sorted(found), forward, weights, alive)])
 
 
-def beside_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights) -> bool:
-    """Blocks are single layers, and before or behind them are several layers of the same kind, of other sizes: they
-    may be parts of larger blocks."""
+def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights) -> bool:
+    """Whether blocks may be others: a part has all that a block has twice, or blocks are single layers, before or
+    behind which are several of the same kind and of other sizes."""
     uses = [at for at, call in enumerate(forward) if any(True for one in call.walk() for _ in weights.taken(one))]
-    if not blocks or (names := {forward[at].name for at in uses if blocks[0].begin <= at < blocks[0].end}) == set():
+    inside = [Counter(forward[at].name for at in uses if block.begin <= at < block.end) for block in blocks]
+    least = min(inside, key=Counter.total, default=Counter[str]())
+    if not least:
         return False
-    inside = sum(blocks[0].begin <= at < blocks[0].end for at in uses)
-    alike = [at for at in uses if forward[at].name in names]
+    if any(least + least <= names for names in inside):
+        return True
+    alike = [at for at in uses if forward[at].name in least]
     sides = sum(at < blocks[0].begin for at in alike), sum(at >= blocks[-1].end for at in alike)
-    return inside == 1 and max(sides) > 1
+    return least.total() == 1 and max(sides) > 1
 
 
 def _with_views(forward: Sequence[Call], begin: int, weights: Weights) -> int:
@@ -312,13 +315,13 @@ def boundaries(forward: Sequence[Call], weights: Weights, label_of: Mapping[int,
 
 
 def sums_of_units(model: Model, wraps: Sequence[Wrap]) -> set[int]:
-    """Rows of sums of gradients that autograd does not do in place where FSDP has units: of an activation that several
-    units take, such as what a decoder attends to, each sums the gradients of its own before they are added up, and the
-    first sum of all is not done in place."""
+    """Rows of sums of gradients that autograd does in place without FSDP alone, or with recorded units with FSDP alone:
+    of an activation that several units take, such as what a decoder attends to, each unit of FSDP sums the gradients of
+    its own before they are added up, and the first sum of all is not done in place."""
     label_of = {k: wrap.label for wrap in wraps if not wrap.root for k in range(wrap.units[0], wrap.units[1] + 1)}
     found = set[int]()
     for one in model.passes:
-        made, added = dict[int, tuple[str, str]](), dict[tuple[str, int], int]()  # by storage: who and where; how often
+        made, added = dict[int, tuple[Call, str]](), dict[tuple[str, int], int]()  # by storage: where; how often
         read = set[tuple[str, int]]()
         for unit in reversed(one.units):
             label = label_of.get(unit.number, "")
@@ -326,13 +329,16 @@ def sums_of_units(model: Model, wraps: Sequence[Wrap]) -> set[int]:
                 storages = [value[1] for value in tensor_values(call.record.get("inputs"))]
                 sums = call.name == SUM_IN_PLACE.name and bool(storages)
                 key = label, storages[0] if sums else -1
-                if sums and key not in read and made.get(key[1], ("", label))[1] not in ("", label):
+                if sums and key not in read and key[1] in made and made[key[1]][1] not in ("", label):
                     added[key] = added.get(key, 0) + 1
-                    if added[key] == 2 and made[key[1]][0] == SUM.name:
+                    own = made.get(storages[-1])
+                    if model.wraps and own is not None and own[0].name == SUM.name:
+                        found |= {own[0].row} if own[1] not in ("", made[key[1]][1]) else set()
+                    elif not model.wraps and added[key] == 2 and made[key[1]][0].name == SUM.name:
                         found.add(call.row)
                     storages = storages[1:]
                 elif call.operator and call.name.startswith("aten::"):
-                    made |= {value[1]: (call.name, label) for value in tensor_values(call.record.get("outputs"))}
+                    made |= {value[1]: (call, label) for value in tensor_values(call.record.get("outputs"))}
                 read |= {(label, storage) for storage in storages}
     return found
 
