@@ -36,7 +36,9 @@ def recorded_buffers(trace: Trace, begin: int, end: int) -> list[Buffer]:
         values = list(tensor_values(record.inputs.values))
         for value, tensor in zip(values, signature.tensors if signature is not None else (), strict=False):
             dtype = standard_dtype(tensor.dtype)
-            found.setdefault((value[1], value[2]), Buffer(tensor.shape, dtype, itemsize(dtype) or value[4], written=False))
+            found.setdefault(
+                (value[1], value[2]), Buffer(tensor.shape, dtype, itemsize(dtype) or value[4], written=False)
+            )
     return list(found.values())
 
 

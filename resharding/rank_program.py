@@ -406,7 +406,9 @@ class _Rank:
         self.wraps = derivation.stage_wraps(at.pp) if self.gathers else []
         self.root = next((wrap for wrap in self.wraps if wrap.root), None)
         gathered = bool(self.model.wraps)
-        self.sums = sums_of_units(self.model, self.model.wraps or self.wraps) if gathered != self.gathers else set[int]()
+        self.sums = (
+            sums_of_units(self.model, self.model.wraps or self.wraps) if gathered != self.gathers else set[int]()
+        )
         self.by_number = {one.number: one for one in (*self.model.parameters, *self.model.weights.frozen)}
 
     def items(self) -> Iterator[Item]:
@@ -484,11 +486,20 @@ class _Rank:
             yield from self._within(self._recorded(loss, microbatch), None, forward=True)
 
     def _sink(self) -> SyntheticOp:
-        """DDP's copy of the model's output: as recorded, else of what the last operator returns that is no view."""
+        """DDP's copy of the model's output: as recorded, else of what the loss takes of the last operator that is no
+        view."""
         unit, shape = self.units[-1], self.model.sink
         if shape is None:
-            made = (call.output_shapes for call in reversed(unit.forward) if call.name not in VIEWS)
-            shape = next((shapes[0] for shapes in made if shapes), unit.output)
+            loss = self.model.loss_forward
+            taken = {value[1] for call in walked(loss) for value in tensor_values(call.record.get("inputs"))}
+            made = [call for one in self.units for call in one.forward if call.name not in VIEWS and call.output_shapes]
+            last = [call for call in made if call.signature is not None and call.signature.outputs]
+            of_loss = [
+                call for call in last if taken & {value[1] for value in tensor_values(call.record.get("outputs"))}
+                and "float" in (call.signature.outputs or call.signature.tensors)[0].dtype  # type: ignore[union-attr]
+            ]  # fmt: skip
+            chosen = (of_loss or last)[-1:]
+            shape = chosen[0].output_shapes[0] if chosen else unit.output
         sizes = tuple(self.model.shape(shape, self.changed))
         return SyntheticOp("aten::clone", (sizes,), (sizes,), unit.dtype, unit.itemsize)
 
@@ -544,14 +555,13 @@ class _Rank:
         for unit in self.units:
             wrap = next((w for w in self.wraps if not w.root and w.units[0] <= unit.number <= w.units[1]), None)
             for call in unit.forward:
-                sides = {
-                    side: {value[1] for inner in call.walk() for value in tensor_values(inner.record.get(side))}
-                    for side in ("inputs", "outputs")
-                }  # fmt: skip
-                of_others = [storage for storage in sides["inputs"] if storage in made]
+                given, new = (
+                    {value[1] for value in tensor_values(call.record.get(side))} for side in ("inputs", "outputs")
+                )
+                of_others = [storage for storage in given if storage in made]
                 if wrap is not None and any(made[storage] is not wrap for storage in of_others):
                     takes.add(wrap)
-                new = sides["outputs"] - sides["inputs"] if call.name in VIEWS else sides["outputs"]
+                new -= given if call.name in VIEWS else set()
                 if of_others or any(True for inner in call.walk() for _ in self.model.weights.taken(inner)):
                     made |= {storage: made.get(storage, wrap) if storage in of_others else wrap for storage in new}
                 else:

@@ -28,7 +28,16 @@ from .layout import Layout
 from .passes import split_step
 from .step_calls import COMMUNICATES, Call, check_eager, read_step, step_window, tensor_values, walked
 from .weights import ACCUMULATE, Buffer, Parameter, Weights, find_buffers, find_weights, unreached_weights
-from .wraps import CallRange, RecordedWrap, Wrap, boundaries, in_module_order, recorded_wraps, repeated_blocks, unsure_blocks
+from .wraps import (
+    CallRange,
+    RecordedWrap,
+    Wrap,
+    boundaries,
+    in_module_order,
+    recorded_wraps,
+    repeated_blocks,
+    unsure_blocks,
+)
 
 PRODUCTS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}
 """Matrix products, and the positions of their factors."""
@@ -387,6 +396,8 @@ def _batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
     """
     pass_of = {call.row: k for k, part in enumerate(passes) for call in walked(part)}
     fixed, leaves = shapes.extents.fixed(), shapes.extents.leaves
+    firsts = {root for source in shapes.sources if source.data for root in leaves(source.shape[:1])}
+    together = [set(leaves(outer)) for outer in shapes.votes]
     mixed = set(leaves(shapes.mixed))
     found = []
     for k in range(len(passes)):
@@ -398,8 +409,14 @@ def _batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
                 apart = [root for root in classes if root not in mixed and root not in fixed]
                 votes.update((apart or classes)[:1])
         ranked = [root for root, _ in votes.most_common() if root not in fixed and shapes.extents.value[root] > 1]
-        found.append(_part_of(ranked[0], shapes) if ranked and single[True] <= single[False] else -1)
-    return found
+        if not ranked or single[True] > single[False]:
+            found.append(-1)
+            continue
+        for other in ranked[1:]:  # of another given tensor
+            if other in firsts and not any({ranked[0], other} <= outer for outer in together):
+                shapes.extents.same(ranked[0], other)
+        found.append(_part_of(shapes.extents.root(ranked[0]), shapes))
+    return [batch if batch < 0 else shapes.extents.root(batch) for batch in found]
 
 
 def _part_of(batch: int, shapes: Shapes) -> int:

@@ -167,19 +167,25 @@ def _with_views(forward: Sequence[Call], begin: int, weights: Weights) -> int:
 def _of_other_sizes(
     found: Sequence[CallRange], forward: Sequence[Call], weights: Weights, alive: Sequence[int]
 ) -> list[CallRange]:
-    """Parts between two activations, outside of repeated blocks, that take parameters in all the ways that a block
-    does, of one alone around a residual: such as a block that changes the number of channels."""
+    """Parts between two activations, outside of repeated blocks, that call all that a block does, but for one call at
+    its edge; of a single layer around a residual. Such as a block that changes the number of channels."""
     if not found:
         return []
     uses = [any(True for one in call.walk() for _ in weights.taken(one)) for call in forward]
     wanted = Counter(call.name for at, call in enumerate(forward) if uses[at] and found[0].begin <= at < found[0].end)
+    calls = Counter(call.name for call in forward[found[0].begin : found[0].end] if call.name not in VIEWS)
     more, edges = list[CallRange](), [0, *(edge for block in found for edge in block), len(forward)]
     for begin, end in zip(edges[::2], edges[1::2], strict=True):
         first = begin
         for at in range(begin, end):
             if alive[at] == 1 or at == end - 1:
                 names = Counter(forward[k].name for k in range(first, at + 1) if uses[k])
-                if wanted <= names and (wanted.total() > 1 or max(alive[first : at + 1]) > 1):
+                part = Counter(call.name for call in forward[first : at + 1])
+                if (
+                    wanted <= names
+                    and (calls - part).total() < 2
+                    and (wanted.total() > 1 or max(alive[first : at + 1]) > 1)
+                ):
                     more.append(CallRange(first, at + 1))
                 first = at + 1
     return more
