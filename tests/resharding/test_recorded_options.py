@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from etplus.resharding.job import Resharded, reshard
@@ -14,7 +16,7 @@ from etplus.resharding.recorded_job import recorded_layout
 from etplus.resharding.step_calls import walked
 from etplus.trace.errors import UsageError
 from reshard_families_truth import differences, kept_run, recording, whole_run
-from support import FIXTURES, call
+from support import call
 
 _DDP, _FSDP = Layout(dp=2, batch=8), Layout(dp=2, batch=8, zero=3)
 
@@ -53,10 +55,10 @@ def test_what_is_kept_is_not_gathered_again_and_takes_memory() -> None:
 
 
 def test_options_of_the_command(tmp_path: Path) -> None:
-    folder = FIXTURES / "layouts" / "decoder.single1"
-    files = [str(folder / f"rank0.{kind}.json.gz") for kind in ("et", "kineto")]
+    given = str(tmp_path / "rank0.etplus.json.gz")
+    recording("decoder.single1", "layouts").save(given)
     for option, comms in (("--no-broadcast-buffers", 1), ("--find-unused-parameters", 3)):
-        found = call("reshard", *files, "--dp", "2", "--batch", "8", option, "--json", str(tmp_path / "x.json"))
+        found = call("reshard", given, "--dp", "2", "--batch", "8", option, "--json", str(tmp_path / "x.json"))
         report = json.loads((tmp_path / "x.json").read_text())
         assert found.returncode == 0 and report["matched"] == comms and not report["doubts"]
 
@@ -81,8 +83,7 @@ def test_calls_that_are_not_derived_are_doubted() -> None:
     assert [row.kind for row in rows if row.what == "optimizer"] == ["communication"]
 
 
-def test_divided_experts_are_no_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    trace = recording("loop.single1", "experts")
-    monkeypatch.setattr(trace, "names", [*trace.names, "c10d::alltoall_base_"])
+def test_divided_experts_are_no_source() -> None:
+    trace: Any = SimpleNamespace(names=["aten::topk", "c10d::alltoall_base_"], file="rank0.et.json")
     with pytest.raises(UsageError, match="experts divided over ranks, which exchange tokens all-to-all, from which no"):
         recorded_layout([trace])
