@@ -272,9 +272,13 @@ def assumptions(derivation: Derivation) -> list[str]:
     model, layout = derivation.model, derivation.layout
     if layout.dp == 1 or derivation.recorded.dp > 1 or not model.trains:
         return []
+    if derivation.finds_unused:
+        return ["every parameter is used in the step; DistributedDataParallel copies what the loss takes"]
     if layout.zero < 3:
         return ["every parameter is used in the step; DistributedDataParallel without find_unused_parameters"]
     found = ["every parameter is used in the step (FSDP gathers others, too); reshard_after_forward is not changed"]
+    if layout.reshard_after_forward is not None:
+        found = [found[0].partition(";")[0]]
     blocks = sum(not wrap.root for wrap in derivation.wraps)
     if layout.fsdp_wrap is None and blocks:
         found.append(f"FSDP wraps each of {blocks} repeated blocks and the whole model; --fsdp-wrap chooses others")
