@@ -88,6 +88,14 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--fsdp-wrap", metavar="WHAT",
         help="with --zero 3, what is gathered together: the class of a module, a least number of elements, or each "
         "part between two activations (default: as recorded, else each repeated block)")  # fmt: skip
+    for name, text in (
+        ("--find-unused-parameters", "DDP: buckets in the parameters' order, and a map of those in use (default: as "
+         "recorded with DDP, else not)"),
+        ("--broadcast-buffers", "DDP: before forward (default: as recorded with DDP, else yes)"),
+        ("--reshard-after-forward", "FSDP: units are gathered again in backward (default: as recorded with FSDP, else "
+         "yes)"),
+    ):  # fmt: skip
+        group.add_argument(name, action=argparse.BooleanOptionalAction, default=None, help=text)
     group.add_argument("--schedule", choices=get_args(Schedule), default="1f1b", help="of the pipeline (default: 1f1b)")
     group.add_argument("--tp-style", choices=get_args(TensorStyle), default="dtensor",
         help="reduce the input gradient of each column layer, or once a block (default: dtensor)")  # fmt: skip
@@ -96,8 +104,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "(default: whole on every tensor-parallel rank)")  # fmt: skip
     group.add_argument("--sequence-parallel", action="store_true",
         help="divide norms and residuals by the sequence; with --tp-style megatron")  # fmt: skip
-    group.add_argument("--bucket-cap-mb", type=int, default=25, metavar="MIB",
-        help="size of DDP's buckets after the first one, which has 1 MiB (default: 25)")  # fmt: skip
+    group.add_argument("--bucket-cap-mb", type=int, metavar="MIB",
+        help="size of DDP's buckets (default: 25, after a first one of 1 MiB)")  # fmt: skip
     group.add_argument("--from", dest="recorded", metavar="tp=N,dp=N,pp=N",
         help="layout of the recorded job (default: recognised)")  # fmt: skip
     group.add_argument("--step", type=int, metavar="N", help="ProfilerStep to take (default: the median one)")
@@ -128,7 +136,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Derive, write and print; returns the exit status."""
     sizes = options_of(
         arguments,
-        "tp dp pp zero batch microbatches schedule tp_style sequence_parallel fsdp_wrap no_sync vocabulary ep routing",
+        "tp dp pp zero batch microbatches schedule tp_style sequence_parallel fsdp_wrap no_sync vocabulary ep routing "
+        "find_unused_parameters broadcast_buffers reshard_after_forward",
     )
     layout = Layout(**sizes, bucket_mib=arguments.bucket_cap_mb)
     recorded = None if arguments.recorded is None else parse_layout(arguments.recorded)

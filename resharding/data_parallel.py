@@ -30,13 +30,15 @@ def recorded_buffers(trace: Trace, begin: int, end: int) -> list[Buffer]:
     codes = [code for code, name in enumerate(names) if name == _FLATTEN]
     chosen = np.flatnonzero(np.isin(calls.name, codes) & (calls.ts >= begin) & (calls.end <= end))
     chosen = chosen[np.argsort(calls.ts[chosen], kind="stable")]
-    found: dict[int, Buffer] = {}
+    found: dict[tuple[int, int], Buffer] = {}
     for call, record in zip(chosen.tolist(), call_records(trace, calls.source[chosen]), strict=True):
         signature = trace.signature_of(CallIndex(call))
         values = list(tensor_values(record.inputs.values))
         for value, tensor in zip(values, signature.tensors if signature is not None else (), strict=False):
             dtype = standard_dtype(tensor.dtype)
-            found.setdefault(value[1], Buffer(tensor.shape, dtype, itemsize(dtype) or value[4], written=False))
+            found.setdefault(
+                (value[1], value[2]), Buffer(tensor.shape, dtype, itemsize(dtype) or value[4], written=False)
+            )
     return list(found.values())
 
 
@@ -51,6 +53,20 @@ def without_buffers(forward: Sequence[Call]) -> list[Call]:
             copied = False
             found.append(call)
     return found
+
+
+SINK = "_DDPSink"
+"""Copies the model's output where DDP looks for parameters that are not in use (torch/nn/parallel/distributed.py)."""
+
+
+def finds_unused(trace: Trace) -> bool:
+    """Whether it was recorded with `find_unused_parameters`."""
+    return any(name.endswith("reducer::search_unused_parameters") for name in trace.names)
+
+
+def without_sink(calls: Sequence[Call]) -> list[Call]:
+    """A pass without that copy."""
+    return [call for call in calls if SINK not in call.name]
 
 
 def broadcasts(buffers: Sequence[Buffer]) -> list[tuple[str, int, list[tuple[int, ...]]]]:

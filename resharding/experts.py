@@ -16,7 +16,7 @@ from .weights import GivenTensor, Parameter, Weights, given_tensors
 if TYPE_CHECKING:
     from ..reshape.shapes.extents import Extents
 
-_CHOOSES = frozenset(("aten::topk", "aten::max", "aten::argmax", "aten::sort"))
+CHOOSES = frozenset(("aten::topk", "aten::max", "aten::argmax", "aten::sort"))
 """Operators by which a router chooses experts, along the last dimension of their scores."""
 _FLOATS = ("float", "double", "c10::Half", "c10::BFloat16", "half", "bfloat16")
 GROUPED = "grouped_mm"
@@ -124,7 +124,7 @@ def find_layers(calls: Sequence[Call], weights: Weights, extents: Extents) -> li
 
 def _choice(call: Call, extents: Extents) -> tuple[int, int, set[int]] | None:
     """Number of experts, how many of them are chosen, and the classes of the tokens; None for other calls."""
-    chooses = next((inner for inner in call.walk() if inner.name in _CHOOSES), None)
+    chooses = next((inner for inner in call.walk() if inner.name in CHOOSES), None)
     if chooses is None or not chooses.input_shapes or len(chooses.input_shapes[0]) < 2:
         return None
     *rows, scores = chooses.input_shapes[0]

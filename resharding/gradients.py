@@ -48,9 +48,10 @@ def assign_gradients(model: Model, gathered: Sequence[RecordedWrap] = ()) -> int
 
 
 def _by_memory(call: Call, known: Mapping[tuple[int, int], Parameter], extents: Extents) -> Parameter | None:
-    """The parameter for whose gradient the optimizer takes what the call is given, or adds that to."""
-    for inner in call.walk():
-        for side in ("inputs", "outputs"):
+    """The parameter for whose gradient the optimizer takes what the call is given, adds that to, or copies it to: the
+    last memory counts, since that of a copied one is used again."""
+    for inner in reversed(list(call.walk())):
+        for side in ("outputs", "inputs"):
             for value in tensor_values(inner.record.get(side)):
                 owner = known.get((value[1], value[2]))
                 if owner is not None and prod(extents.sizes(owner.shape)) == value[3]:

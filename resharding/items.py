@@ -130,6 +130,7 @@ class SyntheticOp:
 
 
 _SCHEMAS = {
+    "aten::clone": "aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
     "aten::cat": "aten::cat(Tensor[] tensors, int dim=0) -> Tensor",
     "aten::copy_": "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
     "aten::pow": "aten::pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",

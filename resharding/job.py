@@ -239,6 +239,8 @@ class Resharded:
                 "batch": layout.batch,
                 "microbatches": self.derivation.parts, "schedule": layout.schedule, "tp_style": layout.tp_style,
                 "sequence_parallel": layout.sequence_parallel, "fsdp_wrap": layout.fsdp_wrap,
+                "find_unused_parameters": layout.find_unused_parameters,
+                "broadcast_buffers": layout.broadcast_buffers, "reshard_after_forward": layout.reshard_after_forward,
                 "no_sync": layout.no_sync, "vocabulary": layout.vocabulary, "ranks": layout.ranks,
             },
             "recorded": {name: getattr(self.derivation.recorded, name) for name in ("tp", "dp", "pp")},

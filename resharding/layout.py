@@ -56,7 +56,10 @@ class Layout:
         routing: how many tokens each expert is given: as many as "recorded", in proportion, or "uniform"; None for
             those recorded, with a doubt where they depend on values.
         no_sync: gradients of several microbatches are reduced after the last one only.
-        bucket_mib: size of gradient buckets (the first one has 1 MiB), as DDP's `bucket_cap_mb`.
+        find_unused_parameters, broadcast_buffers: of DDP; None as recorded with DDP, else False and True.
+        reshard_after_forward: FSDP frees what it gathered for a unit after its forward, and gathers it again in
+            backward; None as recorded with FSDP, else True.
+        bucket_mib: size of gradient buckets, as DDP's `bucket_cap_mb`; None for 25 with a first one of 1 MiB.
 
     Example:
         >>> Layout(tp=2, dp=64, pp=4).ranks
@@ -72,12 +75,15 @@ class Layout:
     schedule: Schedule = "1f1b"
     tp_style: TensorStyle = "dtensor"
     sequence_parallel: bool = False
-    bucket_mib: int = 25
+    bucket_mib: int | None = None
     fsdp_wrap: str | None = None
     no_sync: bool = False
     vocabulary: VocabularyStyle = "whole"
     ep: int = 1
     routing: Routing | None = None
+    find_unused_parameters: bool | None = None
+    broadcast_buffers: bool | None = None
+    reshard_after_forward: bool | None = None
 
     __repr__ = brief
 
@@ -93,7 +99,7 @@ class Layout:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{name}={value}: give 1 or more")
-        if self.bucket_mib < 1:
+        if self.bucket_mib is not None and self.bucket_mib < 1:
             raise UsageError(f"bucket_mib={self.bucket_mib}: give 1 or more")
         if self.schedule not in get_args(Schedule) or self.tp_style not in get_args(TensorStyle):
             raise UsageError("the schedule is 1f1b or gpipe, the style of tensor parallelism dtensor or megatron")
@@ -247,6 +253,8 @@ def _forward(microbatch: int, first: bool) -> Iterator[Action]:
 
 _FIRST = 1 << 20
 """Bytes of the first bucket (`_DEFAULT_FIRST_BUCKET_BYTES` in torch/csrc/distributed/c10d/reducer.hpp)."""
+_MIB = 25
+"""Of later ones, where `bucket_cap_mb` is not given."""
 
 
 @dataclass(frozen=True)
@@ -263,14 +271,15 @@ class Bucket:
     itemsize: int
 
 
-def fill_buckets(gradients: Iterable[tuple[int, int, int, str]], cap_mib: int = 25) -> list[Bucket]:
+def fill_buckets(gradients: Iterable[tuple[int, int, int, str]], cap_mib: int | None = None) -> list[Bucket]:
     """Fill buckets with gradients in the order in which they are ready.
 
     The rule of `compute_bucket_assignment_by_size` (torch/csrc/distributed/c10d/reducer.cpp): a bucket is closed as
-    soon as it has its size, the first one of a type 1 MiB, later ones `cap_mib`; types have buckets of their own.
+    soon as it has its size; types have buckets of their own.
 
     Args:
         gradients: number of the parameter, elements, bytes of an element, and type.
+        cap_mib: size of a bucket; None for DDP's own, 25, where the first one of a type has 1.
 
     Returns:
         the buckets in the order in which their last gradients are ready.
@@ -291,12 +300,12 @@ def fill_buckets(gradients: Iterable[tuple[int, int, int, str]], cap_mib: int = 
 
     for number, count, size, dtype in gradients:
         sizes[dtype] = size
-        limits.setdefault(dtype, _FIRST)
+        limits.setdefault(dtype, _FIRST if cap_mib is None else cap_mib << 20)
         some = open_by_type.setdefault(dtype, [])
         some.append((number, count))
         if size * sum(n for _, n in some) >= limits[dtype]:
             close(dtype)
-            limits[dtype] = cap_mib << 20
+            limits[dtype] = (cap_mib or _MIB) << 20
     for dtype in list(open_by_type):
         close(dtype)
     return closed

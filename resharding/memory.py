@@ -125,7 +125,10 @@ class _Lives:
         self._ends = {
             calls[-1].row: wrap.label
             for one in passes for wrap in wraps if not wrap.root and wrap.units[1] >= 0
-            for calls in (one.units[wrap.units[1]].forward, one.units[wrap.units[0]].backward) if calls
+            for calls in (
+                one.units[wrap.units[1]].forward if derivation.gathered_again(wrap) else [],
+                one.units[wrap.units[0]].backward,
+            ) if calls
         }  # fmt: skip
         self._wrap_of = {number: wrap.label for wrap in derivation.wraps for number in wrap.parameters}
         self._ready = {

@@ -53,10 +53,25 @@ def new_extents(model: Model, divided: Mapping[int, int], batch: Mapping[int, in
     } | moved  # fmt: skip
     likely = in_proportion(extents, known)
     used = {root for call in model.calls() for shape in call.shapes for root in extents.leaves(shape)}
-    unknown = frozenset(root for root in used if root not in known and root not in sums and root not in divided)
+    stay = _beside_batch(model, moved)
+    unknown = frozenset(
+        root for root in used if root not in known and root not in sums and root not in divided and root not in stay
+    )
     of_data = frozenset(
         root for call in model.calls() if call.name in _OF_DATA
         for shape in call.output_shapes for root in extents.leaves(shape[:1]) if root not in moved
     )  # fmt: skip
     changed |= {root: new for root, new in likely.items() if root in unknown or root in of_data}
     return NewExtents(changed | dict(divided), unknown | of_data, of_data)
+
+
+def _beside_batch(model: Model, moved: Mapping[int, int]) -> set[int]:
+    """Classes that one tensor has beside the batch and that are no multiple of it, such as the layers of a recurrent
+    state: of the extents of a tensor one counts samples."""
+    extents, periods = model.extents, {model.extents.value[root] for root in moved}
+    found = set[int]()
+    for shape in (shape for call in model.calls() for shape in call.shapes):
+        roots = {extents.root(extent) for extent in shape}
+        if not roots.isdisjoint(moved):
+            found |= {root for root in roots - moved.keys() if all(extents.value[root] % size for size in periods)}
+    return found

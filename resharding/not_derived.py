@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..trace.brief import brief
 from .rank_program import Derivation
-from .step_calls import walked
+from .step_calls import BOOKKEEPING, VIEWS, Call, walked
 from .structure import PRODUCTS, Model
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ def not_derived(derivation: Derivation) -> tuple[NotDerived, ...]:
         whole += own
         if "::" not in call.name and call.children:
             continue  # a node of autograd, whose work is in what it calls
+        if call.name in VIEWS:
+            continue
         classes = {leaf for shape in call.shapes for leaf in leaves(shape)}
         reason = (
             _OF_DATA if not classes.isdisjoint(of_data)
@@ -158,6 +160,10 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
         yield row("gradients", "the optimizer changes parameters for which none is accumulated", len(lost))
     if layout.dp > 1 and layout.zero == 3 and layout.fsdp_wrap is None and not model.wraps and not model.blocks[1:]:
         yield row("units of FSDP", "no block repeats, so all parameters are in the root: give --fsdp-wrap", 1)
+    if layout.dp > 1 and layout.zero == 3 and layout.fsdp_wrap is None and not model.wraps and model.loose_blocks:
+        yield row("units of FSDP", "it is not known whether some layers belong to blocks or to the root: give "
+                  "--fsdp-wrap", 1)  # fmt: skip
+    yield from _of_recorded_calls(derivation)
     clipping = derivation.clipping
     if clipping.joined and (layout.tp > 1 or layout.pp > 1 or layout.ep > 1):
         yield row("clipping", "the sum of norms over tensor-parallel ranks, stages or experts is left out",
@@ -194,6 +200,38 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
         open_cuts = [k for k in at if not model.units[k].alone]
         if open_cuts:
             yield row("stages", "several activations pass between them, one is sent", len(open_cuts))
+
+
+def _of_recorded_calls(derivation: Derivation) -> Iterator[NotDerived]:
+    """Communication that is not known since the recording has other calls than a layout is derived of."""
+    model, layout = derivation.model, derivation.layout
+
+    def row(what: str, reason: str, count: int) -> NotDerived:
+        return NotDerived(what, reason, count, 0.0, "communication")
+
+    if layout.dp > 1 and derivation.recorded.dp == 1:
+        sparse = {call.row for call in model.calls() if call.name.startswith("aten::_sparse_coo_tensor")}
+        if sparse and model.trains:
+            yield row("gradients", "sparse ones, whose elements depend on values", len(sparse))
+        compiled = [call for call in model.calls() if call.name.startswith(_COMPILED)]
+        if compiled and (layout.zero == 3 or (model.buffers and not model.own_buffers)):
+            yield row("compiled regions", "what is a parameter or buffer in them is not recorded", len(compiled))
+    divided = (layout.zero and layout.dp > 1) or layout.tp > 1
+    whole = [call for step, _ in model.optimizer for call in step.walk() if _reduces(call)] if divided else []
+    if whole:
+        yield row("optimizer", "what it sums over the elements of a parameter is not summed over ranks", len(whole))
+
+
+_COMPILED = ("Torch-Compiled Region", "CompiledFunction", "## Call CompiledFxGraph")
+
+
+def _reduces(call: Call) -> bool:
+    """A call makes one tensor of fewer elements than it takes, or multiplies matrices."""
+    signature = call.signature
+    if signature is None or not signature.outputs or call.name in VIEWS | BOOKKEEPING or "::" not in call.name:
+        return False
+    given = max((tensor.numel for tensor in signature.tensors), default=0)
+    return call.name in PRODUCTS or (given > 1 and max(output.numel for output in signature.outputs) < given)
 
 
 def _unplaced(derivation: Derivation) -> bool:
@@ -234,9 +272,13 @@ def assumptions(derivation: Derivation) -> list[str]:
     model, layout = derivation.model, derivation.layout
     if layout.dp == 1 or derivation.recorded.dp > 1 or not model.trains:
         return []
+    if derivation.finds_unused:
+        return ["every parameter is used in the step; DistributedDataParallel copies what the loss takes"]
     if layout.zero < 3:
         return ["every parameter is used in the step; DistributedDataParallel without find_unused_parameters"]
     found = ["every parameter is used in the step (FSDP gathers others, too); reshard_after_forward is not changed"]
+    if layout.reshard_after_forward is not None:
+        found = [found[0].partition(";")[0]]
     blocks = sum(not wrap.root for wrap in derivation.wraps)
     if layout.fsdp_wrap is None and blocks:
         found.append(f"FSDP wraps each of {blocks} repeated blocks and the whole model; --fsdp-wrap chooses others")
@@ -251,6 +293,9 @@ def doubts(job: Resharded) -> list[str]:
         rows = [row.what for row in job.not_derived if row.kind == "operators"]
         names = ", ".join(rows[:_NAMED]) + (f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else "")
         found.append(f"{share:.1%} of the time is in operators with extents that are not derived: {names}")
+    elif guessed := [row.what for row in job.not_derived if row.reason == _UNKNOWN and row.what not in BOOKKEEPING]:
+        found.append(f"extents are taken in proportion, of operators with {share:.2%} of the time: "
+                     + ", ".join(guessed[:_NAMED]))  # fmt: skip
     found += [
         f"communication is not derived: {row.what}: {row.reason} ({row.count})"
         for row in job.not_derived if row.kind == "communication"

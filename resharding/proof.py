@@ -16,7 +16,7 @@ from .items import CommOp, RecordedOp, SyntheticOp
 from .layout import Layout
 from .passes import last_step
 from .recorded_job import recorded_issues
-from .step_calls import VIEWS, Call, read_step, step_window, walked
+from .step_calls import BOOKKEEPING, VIEWS, Call, read_step, step_window, walked
 
 if TYPE_CHECKING:
     from ..trace.trace import Trace
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
     from .resized_calls import ResizedCalls
     from .structure import Model
 
-_BOOKKEEPING = frozenset({
-    "aten::to", "aten::_to_copy", "aten::copy_", "aten::zero_", "aten::fill_", "aten::item",
-    "aten::_local_scalar_dense", "aten::result_type", "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors",
-})  # fmt: skip
-"""Copies and scalars, of which layouts have their own."""
 _ISSUED = {
     "allgather_into_tensor_coalesced_": "all_gather",
     "allreduce_": "all_reduce", "allreduce_coalesced_": "all_reduce", "_allgather_base_": "all_gather",
@@ -208,6 +203,7 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     derived: list[_Work] = []
     comms: list[_Comm] = []
     added = {"aten::add_"} if not model.wraps else set()  # FSDP does it within its own calls
+    added |= {"aten::clone"}
     added |= {"aten::div_"} if layout.pp > 1 else set()
     for item in derivation.program(rank):
         if isinstance(item, CommOp):
@@ -242,7 +238,7 @@ _OWN = ("aten::flatten_dense_tensors", "aten::unflatten_dense_tensors")
 
 
 def _works(call: Call) -> bool:
-    return call.operator and call.name.startswith("aten::") and call.name not in VIEWS | _BOOKKEEPING
+    return call.operator and call.name.startswith("aten::") and call.name not in VIEWS | BOOKKEEPING
 
 
 def _recorded_sizes(call: Call) -> tuple[tuple[int, ...], ...]:

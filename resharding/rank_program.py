@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -21,11 +21,11 @@ from .layout import Action, Bucket, Coordinates, Layout, actions, fill_buckets
 from .new_extents import NewExtents, new_extents
 from .plan import Partial, Plan, partial_results, single_heads
 from .sequence_regions import SequenceRegions
-from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, pruned, walked
+from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, NamedSchema, pruned, tensor_values, walked
 from .structure import Model, Unit
 from .vocabulary import VocabularyRegions, find_vocabulary
 from .weights import ACCUMULATE, Buffer, Parameter, accumulations
-from .wraps import Wrap, chosen_wraps
+from .wraps import Wrap, chosen_wraps, sums_of_units
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Derivation:
             numbers = [number for number in wrap.parameters if number in mine]
             units = [u for u in at if wrap.root or wrap.units[0] <= u <= wrap.units[1]]
             if numbers and units:
-                found.append(Wrap(wrap.label, numbers, (min(units), max(units))))
+                found.append(Wrap(wrap.label, numbers, (min(units), max(units)), wrap.again))
         return sorted(found, key=lambda wrap: (not wrap.root, wrap.units))
 
     def sizes(self, parameter: Parameter) -> tuple[int, ...]:
@@ -179,7 +179,20 @@ class Derivation:
         sized = [
             (parameter.number, prod(self.sizes(parameter)), parameter.itemsize, parameter.dtype) for parameter in ready
         ]
+        if self.finds_unused:  # as at first, in the order of the parameters (`_ddp_init_helper`)
+            return fill_buckets(sorted(sized), self.layout.bucket_mib)[::-1]
         return fill_buckets(sized, self.layout.bucket_mib)
+
+    @property
+    def finds_unused(self) -> bool:
+        """DDP looks for parameters that are not in use."""
+        given = self.layout.find_unused_parameters
+        return self.layout.zero == 0 and (self.model.finds_unused if given is None else given)
+
+    def gathered_again(self, wrap: Wrap) -> bool:
+        """FSDP frees what a unit, but the root, has gathered after its forward."""
+        given = self.layout.reshard_after_forward
+        return not wrap.root and (wrap.again is not False if given is None else given)
 
     def reduced(self, stage: int) -> list[CommOp]:
         """The reductions of gradients that the first rank of a stage issues for one microbatch."""
@@ -188,7 +201,7 @@ class Derivation:
         found = [
             item for item in program
             if isinstance(item, CommOp) and item.dimension in ("dp", "edp") and item.kind in kinds
-            and not item.functional
+            and not item.functional and item.key != USED
         ]  # fmt: skip
         times = self.parts if self.layout.pp == 1 and not self.layout.no_sync else 1
         return found[: len(found) // times]
@@ -244,13 +257,19 @@ class Derivation:
     @cached_property
     def buffers(self) -> list[Buffer]:
         """The buffers that DDP broadcasts."""
-        return self.model.buffers
+        given = self.layout.broadcast_buffers
+        if given is None:
+            return self.model.buffers
+        return self.model.buffers or self.model.inferred if given else []
 
     @cached_property
     def keeps_gradients(self) -> bool:
         """Gradients are set to zero before a step and not to None: those of the first pass are added to them."""
         calls = accumulations(call for unit in self.model.units for call in unit.backward)
-        return any(inner.name == SUM_IN_PLACE.name for inner in walked(calls))
+        if any(inner.name == SUM_IN_PLACE.name for inner in walked(calls)):
+            return True
+        zeroed = (call for call in self.model.before if call.name.startswith("Optimizer.zero_grad"))
+        return bool(self.model.wraps) and any(inner.name.endswith("zero_") for inner in walked(zeroed))
 
     @cached_property
     def clipping(self) -> Clipping:
@@ -337,6 +356,22 @@ class Derivation:
         return list(_Rank(self, self.layout.coordinates(rank)).items())
 
 
+USED = "parameters in use"
+"""Names the all-reduce of how many ranks use each parameter."""
+
+
+def _launches(buckets: Sequence[Bucket], ready: Sequence[Parameter]) -> dict[int, list[int]]:
+    """By the number of a parameter the buckets that are reduced when its gradient is ready: in order, each once it is
+    full (`Reducer::mark_bucket_ready` in torch/csrc/distributed/c10d/reducer.cpp)."""
+    found, seen, following = dict[int, list[int]](), set[int](), 0
+    for parameter in ready:
+        seen.add(parameter.number)
+        while following < len(buckets) and seen.issuperset(buckets[following].parameters):
+            found.setdefault(parameter.number, []).append(following)
+            following += 1
+    return found
+
+
 def _in_order_of_gradients(units: Sequence[Unit]) -> list[Parameter]:
     """Parameters in the order in which their gradients are ready; of a unit those of which nothing is known last."""
     known = {parameter for unit in units for parameter in unit.ready.values()}
@@ -363,9 +398,17 @@ class _Rank:
         self.common = len(self.buckets)
         if self.layout.dp > self.layout.ep > 1:
             self.buckets = [*self.buckets, *derivation.buckets(at.pp, self.index)]
-        self.bucket_of = {number: k for k, bucket in enumerate(self.buckets) for number in bucket.parameters}
+        self.reduced_after = {bucket.parameters[-1]: [k] for k, bucket in enumerate(self.buckets)}
+        if derivation.finds_unused:
+            self.reduced_after = _launches(self.buckets, _in_order_of_gradients(self.units))
+        self.in_bucket = {number for bucket in self.buckets for number in bucket.parameters}
+        self.waits = (*(f"bucket {k}" for k in range(len(self.buckets))), *([USED] if derivation.finds_unused else ()))
         self.wraps = derivation.stage_wraps(at.pp) if self.gathers else []
         self.root = next((wrap for wrap in self.wraps if wrap.root), None)
+        gathered = bool(self.model.wraps)
+        self.sums = (
+            sums_of_units(self.model, self.model.wraps or self.wraps) if gathered != self.gathers else set[int]()
+        )
         self.by_number = {one.number: one for one in (*self.model.parameters, *self.model.weights.frozen)}
 
     def items(self) -> Iterator[Item]:
@@ -390,7 +433,7 @@ class _Rank:
         if self.of.regions is not None:
             yield from self.of.regions.sum_of_gradients(self.of.parameters(self.at.pp))
         if self.buckets:
-            yield CommWait(tuple(f"bucket {k}" for k in range(len(self.buckets))))
+            yield CommWait(self.waits)
         yield from self._beside(behind=False)
         yield from self._optimizer()
         yield from self._beside(behind=True)
@@ -437,8 +480,28 @@ class _Rank:
             calls = self.experts.forward(unit, self.index)
             yield from self._within(self._recorded(calls, microbatch), unit, forward=True)
         if self.last:
+            if self.buckets and self.of.finds_unused:
+                yield self._sink()
             loss = self.model.passes[self._pass(microbatch)].loss_forward
             yield from self._within(self._recorded(loss, microbatch), None, forward=True)
+
+    def _sink(self) -> SyntheticOp:
+        """DDP's copy of the model's output: as recorded, else of what the loss takes of the last operator that is no
+        view."""
+        unit, shape = self.units[-1], self.model.sink
+        if shape is None:
+            loss = self.model.loss_forward
+            taken = {value[1] for call in walked(loss) for value in tensor_values(call.record.get("inputs"))}
+            made = [call for one in self.units for call in one.forward if call.name not in VIEWS and call.output_shapes]
+            last = [call for call in made if call.signature is not None and call.signature.outputs]
+            of_loss = [
+                call for call in last if taken & {value[1] for value in tensor_values(call.record.get("outputs"))}
+                and "float" in (call.signature.outputs or call.signature.tensors)[0].dtype  # type: ignore[union-attr]
+            ]  # fmt: skip
+            chosen = (of_loss or last)[-1:]
+            shape = chosen[0].output_shapes[0] if chosen else unit.output
+        sizes = tuple(self.model.shape(shape, self.changed))
+        return SyntheticOp("aten::clone", (sizes,), (sizes,), unit.dtype, unit.itemsize)
 
     def _buffers(self) -> Iterator[Item]:
         """What DDP does for buffers before a forward pass: all ranks take those of the first one."""
@@ -456,7 +519,7 @@ class _Rank:
         return [wrap for wrap in self.wraps if not wrap.root and wrap.units[side] == unit.number]
 
     def _backward(self, microbatch: int) -> Iterator[Item]:
-        again, late = [wrap for wrap in self.wraps if not wrap.root][::-1], self._without_gradient()
+        again, late = [wrap for wrap in self.wraps if self.of.gathered_again(wrap)][::-1], self._without_gradient()
         if self.last:
             loss = self.model.passes[self._pass(microbatch)].loss_backward
             yield from self._within(self._recorded(loss, microbatch), None, forward=False)
@@ -464,31 +527,49 @@ class _Rank:
             yield from self._gather(again[0], "gather again")
         for unit in self._units_of(microbatch)[::-1]:
             for wrap in self._beginning(unit, 1):
+                if wrap not in again:
+                    continue
                 yield from self._gathered(wrap, "gather again")
                 place = again.index(wrap)
                 if place + 1 < len(again):
                     yield from self._gather(again[place + 1], "gather again")
             yield from self._within(self._unit_backward(unit, microbatch), unit, forward=False)
             for wrap in self._beginning(unit, 0) if self._reduces(microbatch) else ():
-                if wrap is not late:
+                if wrap not in late:
                     yield from self._scatter(wrap, microbatch)
         if self.buckets and self._reduces(microbatch) and microbatch < self.of.parts - 1:
-            yield CommWait(tuple(f"bucket {k}" for k in range(len(self.buckets))))
-        for last in (self.root, late) if self._reduces(microbatch) else ():
+            yield CommWait(self.waits)
+        for last in (self.root, *late) if self._reduces(microbatch) else ():
             if last is not None:
                 yield from self._scatter(last, microbatch)
 
-    def _without_gradient(self) -> Wrap | None:
-        """The unit that takes data alone: FSDP learns that its backward is over at the end of the whole backward, after
-        the root's (`_root_post_backward_final_callback` in torch/distributed/fsdp/_fully_shard/_fsdp_state.py)."""
-        if self.at.pp or not self.units:
-            return None
-        wrap_of = {number: wrap for wrap in self.wraps if not wrap.root for number in wrap.parameters}
-        calls = (call for unit in self.units for call in walked(unit.forward))
-        for parameter in (parameter for call in calls for parameter in self.model.weights.read(call)):
-            if parameter.number in wrap_of or not parameter.frozen:
-                return wrap_of.get(parameter.number)
-        return None
+    def _without_gradient(self) -> list[Wrap]:
+        """The units that take data alone, without a gradient of it: FSDP learns that their backward is over at the end
+        of the whole backward, after the root's (`_root_post_backward_final_callback` in
+        torch/distributed/fsdp/_fully_shard/_fsdp_state.py)."""
+        data = (call for unit in self.units for call in unit.backward if call.row not in unit.ready)
+        if self.at.pp or not self.wraps or any(ACCUMULATE in call.name for call in data):
+            return []
+        made: dict[int, Wrap | None] = {}  # by storage of what depends on parameters the unit that made it
+        takes = set[Wrap]()
+        for unit in self.units:
+            wrap = next((w for w in self.wraps if not w.root and w.units[0] <= unit.number <= w.units[1]), None)
+            for call in unit.forward:
+                given, new = (
+                    {value[1] for value in tensor_values(call.record.get(side))} for side in ("inputs", "outputs")
+                )
+                of_others = [storage for storage in given if storage in made]
+                if wrap is not None and any(made[storage] is not wrap for storage in of_others):
+                    takes.add(wrap)
+                new -= given if call.name in VIEWS else set()
+                if of_others or any(True for inner in call.walk() for _ in self.model.weights.taken(inner)):
+                    made |= {storage: made.get(storage, wrap) if storage in of_others else wrap for storage in new}
+                else:
+                    made = {storage: of for storage, of in made.items() if storage not in new}
+        found = [wrap for wrap in self.wraps if not wrap.root]
+        if self.of.recorded.tp > 1:  # what ranks have reduced is another tensor
+            found = found[:1]
+        return [wrap for wrap in found if wrap not in takes]
 
     def _unit_backward(self, unit: Unit, microbatch: int) -> Iterator[Item]:
         known = {parameter for one in self.units for parameter in one.ready.values()}
@@ -498,6 +579,7 @@ class _Rank:
             if not isinstance(call, Call):
                 yield call
                 continue
+            call = _summed(call, self.sums, SUM_IN_PLACE if self.model.wraps else SUM)
             found = [unit.ready[inner.row] for inner in accumulations([call]) if inner.row in unit.ready]
             if found and self.gathers and self._added_to_part(microbatch):
                 call = _of_one_pass(call)
@@ -513,16 +595,19 @@ class _Rank:
         sizes = self.of.sizes(parameter)
         first = not self._pass(microbatch) and not self.of.keeps_gradients
         alone = first or self.model.wraps  # recorded without gradients of earlier passes
-        if microbatch and alone and not (self.gathers and self._reduces(microbatch - 1)):
+        again = microbatch or (self.of.keeps_gradients and not self.gathers)
+        if again and alone and not (self.gathers and self._reduces(microbatch - 1)):
             yield SyntheticOp("aten::add_", (sizes, sizes), (sizes,), parameter.dtype, parameter.itemsize)
-        if not self.buckets or not self._reduces(microbatch) or parameter.number not in self.bucket_of:
+        if not self.buckets or not self._reduces(microbatch) or parameter.number not in self.in_bucket:
             return
         yield SyntheticOp(
             "torch::distributed::reducer::mul_out", (sizes,), (sizes,), parameter.dtype, parameter.itemsize
         )
-        k = self.bucket_of[parameter.number]
-        if self.buckets[k].parameters[-1] == parameter.number:
+        for k in self.reduced_after.get(parameter.number, ()):
             yield self._reduced(k)
+            if self.of.finds_unused and k == len(self.buckets) - 1:
+                count = sum(len(bucket.parameters) for bucket in self.buckets)
+                yield CommOp("all_reduce", "dp", (count,), count, "int32", 4, key=USED)
 
     def _reduced(self, k: int) -> CommOp:
         """The reduction of a bucket of gradients."""
@@ -626,15 +711,23 @@ def _beside_what_arrives(backward: Sequence[Call | Item]) -> Iterator[Call | Ite
             yield call
             continue
         places = [
-            place for place, child in enumerate(call.children)
+            child.row for child in call.children
             if child.name == SUM_IN_PLACE.name and child.tensor_ids("inputs")[:1] == [first]
         ]  # fmt: skip
         if not places or not call.backward:
             yield call
             continue
-        children, place, first = list(call.children), places[0], -1
-        children[place] = replace(children[place], name=SUM.name, schema=SUM.schema)
-        yield replace(call, children=children)
+        first = -1
+        yield _summed(call, {places[0]}, SUM)
+
+
+def _summed(call: Call, rows: Set[int], by: NamedSchema) -> Call:
+    """A call in which some sums are done by another operator, in place or not."""
+    if rows.isdisjoint(inner.row for inner in call.walk()):
+        return call
+    if call.row in rows:
+        return replace(call, name=by.name, schema=by.schema)
+    return replace(call, children=[_summed(child, rows, by) for child in call.children])
 
 
 def _of_one_pass(call: Call) -> Call:

@@ -10,6 +10,7 @@ import numpy as np
 from ..trace.errors import UsageError
 from ..trace.index import CallIndex
 from ..trace.trace import Trace
+from .experts import CHOOSES
 from .layout import Layout
 
 _MARKS = {
@@ -30,8 +31,8 @@ def recorded_layout(traces: Sequence[Trace]) -> Layout:
     the group whose ranks are farthest apart.
 
     Raises:
-        UsageError: it was recorded with FSDP1, replicas of FSDP, or FSDP within a pipeline, from which nothing is
-            derived.
+        UsageError: it was recorded with FSDP1, replicas of FSDP, FSDP within a pipeline, or experts divided over ranks,
+            from which nothing is derived.
 
     Example:
         >>> recorded_layout([trace]).dp
@@ -39,6 +40,8 @@ def recorded_layout(traces: Sequence[Trace]) -> Layout:
     """
     trace = traces[0]
     names = set(trace.names)
+    if any(name.startswith("c10d::alltoall") for name in names) and not CHOOSES.isdisjoint(names):
+        raise _refused(trace, "experts divided over ranks, which exchange tokens all-to-all")
     found = {kind for kind, marks in _MARKS.items() if any(name.startswith(marks) for name in names)}
     world = trace.world_size or 1
     if world == 1:

@@ -45,6 +45,11 @@ _VIEWS = (
 )
 VIEWS = frozenset({"detach", *(f"aten::{name}" for name in _VIEWS.split())})
 """Operators that do no work on data: views and allocations."""
+BOOKKEEPING = frozenset({
+    "aten::to", "aten::_to_copy", "aten::copy_", "aten::zero_", "aten::fill_", "aten::item", "aten::resize_",
+    "aten::_local_scalar_dense", "aten::result_type", "aten::flatten_dense_tensors", "aten::unflatten_dense_tensors",
+})  # fmt: skip
+"""Copies and scalars, of which layouts have their own."""
 
 
 class NamedSchema(NamedTuple):

@@ -20,7 +20,7 @@ from ..trace.dtypes import itemsize
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .clipping import whole_gradients
-from .data_parallel import recorded_buffers, trace_is_ddp, without_buffers
+from .data_parallel import SINK, finds_unused, recorded_buffers, trace_is_ddp, without_buffers, without_sink
 from .experts import find_layers, joined_places
 from .gradients import assign_gradients
 from .items import Shard
@@ -28,7 +28,16 @@ from .layout import Layout
 from .passes import split_step
 from .step_calls import COMMUNICATES, Call, check_eager, read_step, step_window, tensor_values, walked
 from .weights import ACCUMULATE, Buffer, Parameter, Weights, find_buffers, find_weights, unreached_weights
-from .wraps import CallRange, RecordedWrap, Wrap, boundaries, recorded_wraps, repeated_blocks
+from .wraps import (
+    CallRange,
+    RecordedWrap,
+    Wrap,
+    boundaries,
+    in_module_order,
+    recorded_wraps,
+    repeated_blocks,
+    unsure_blocks,
+)
 
 PRODUCTS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}
 """Matrix products, and the positions of their factors."""
@@ -90,6 +99,9 @@ class Model:
         weights: how parameters were found. buffers: other tensors of the model.
         wraps: units of FSDP as recorded, empty for other recordings. blocks: those that follow from repeated calls.
         unreached: how many frozen weights, or parameters without a gradient, are in layers that do not reach the loss.
+        inferred: buffers that are not recorded to be broadcast. finds_unused: DDP has find_unused_parameters, with
+            which it copies the model's output, of extents `sink`.
+        loose_blocks: whether some parameters belong to those or to the root is not known.
         own_buffers: a data-parallel recording shows the buffers; else they are inferred.
         optimizer_parts: of how many parts of parameters the recorded optimizer had one.
         unmatched: gradients that no parameter is known for.
@@ -114,6 +126,10 @@ class Model:
     buffers: list[Buffer] = field(default_factory=list)
     wraps: list[Wrap] = field(default_factory=list)
     blocks: list[Wrap] = field(default_factory=list)
+    inferred: list[Buffer] = field(default_factory=list)
+    sink: Shape | None = None
+    finds_unused: bool = False
+    loose_blocks: bool = False
     own_buffers: bool = False
     unreached: int = 0
     optimizer_parts: int = 1
@@ -162,11 +178,15 @@ class Model:
 
     def size(self, extent: int, changed: Mapping[int, int]) -> int:
         """The value of an extent where some classes have other values."""
-        if changed and (root := self.extents.root(extent)) in self._sums and root not in changed:
-            parts = self._sums[root]
-            if not changed.keys().isdisjoint(self.extents.leaves(parts)):
-                return sum(self.size(part, changed) for part in parts)
-        return prod(changed.get(leaf, self.extents.value[leaf]) for leaf in self.extents.leaves([extent]))
+        return prod(self._size(leaf, changed) for leaf in self.extents.leaves([extent]))
+
+    def _size(self, leaf: int, changed: Mapping[int, int]) -> int:
+        if leaf in changed or leaf not in self._sums:
+            return changed.get(leaf, self.extents.value[leaf])
+        parts = self._sums[leaf]
+        if changed.keys().isdisjoint(self.extents.leaves(parts)):
+            return self.extents.value[leaf]
+        return sum(self.size(part, changed) for part in parts)
 
     def shape(self, shape: Iterable[int], changed: Mapping[int, int]) -> list[int]:
         """The sizes of a tensor where some classes have other values."""
@@ -232,12 +252,17 @@ def read_model(
     window = step_window(trace, step)
     gathered = recorded_wraps(trace, *window)
     buffered = recorded_buffers(trace, *window)
-    passes = [(without_buffers(forward) if buffered else forward, backward) for forward, backward in recorded.passes]
+    sink = next((call for forward, _ in recorded.passes for call in forward if call.name == SINK), None)
+    passes = [
+        (without_sink(without_buffers(forward) if buffered else forward), without_sink(backward))
+        for forward, backward in recorded.passes
+    ]  # fmt: skip
     forward = [call for part, _ in passes for call in part]
     parts, index = _place_in_data_parallel(trace, layout)
     part = Shard(parts, index, flat=False) if gathered else None
     weights = find_weights(recorded.steps, shapes, forward, gathered, part)
     extents = shapes.extents
+    extents.fix(extent for parameter in weights.parameters for extent in parameter.shape)
     batches = _batches(shapes, [part for part, _ in passes])
     inferred, frozen = find_buffers(weights, forward, {batch for batch in batches if batch >= 0}, shapes)
     weights.freeze(frozen)
@@ -245,7 +270,8 @@ def read_model(
     alive = list(_alive(trace, passes[0][0], weights))
     joined = joined_places(find_layers(passes[0][0], weights, extents))
     blocks = repeated_blocks(passes[0][0], weights, alive, sizes, joined)
-    wraps, block_wraps = _recorded_units(gathered, weights), _block_units(passes[0][0], blocks, weights)
+    wraps = _recorded_units(gathered, weights, len(passes))
+    block_wraps, loose = _block_units(passes[0][0], blocks, weights, extents)
     label_of = {number: wrap.label for wrap in wraps or block_wraps for number in wrap.parameters}
     cuts = boundaries(passes[0][0], weights, label_of)
     cuts |= set() if wraps else {edge for block in blocks for edge in block}
@@ -265,9 +291,11 @@ def read_model(
         optimizer_parts=parts if gathered else 1,
         data=[source.shape for source in shapes.sources if source.data],
         step=top, window=window,
-        left_out=_without(recorded.after, after),
+        left_out=_without(recorded.after, after), loose_blocks=loose,
+        sink=None if sink is None else next(iter(sink.input_shapes), None), finds_unused=finds_unused(trace),
     )  # fmt: skip
     model.unreached = len(unreached_weights(passes, weights))
+    model.inferred = inferred
     model.buffers = buffered or ([] if model.own_buffers else inferred)
     _relate_inner(model)
     model.unmatched = assign_gradients(model, gathered)
@@ -290,23 +318,34 @@ def _without(calls: Sequence[Call], kept: Sequence[Call]) -> list[Call]:
     return [call for call in walked(calls) if call.row not in rows]
 
 
-def _recorded_units(gathered: Sequence[RecordedWrap], weights: Weights) -> list[Wrap]:
+def _recorded_units(gathered: Sequence[RecordedWrap], weights: Weights, passes: int) -> list[Wrap]:
     """The recorded units of FSDP with the numbers of their parameters."""
-    return [
-        Wrap(one.label, sorted(weights.by_shard[shard].number for shard in one.shards if shard in weights.by_shard))
-        for one in gathered
-    ]  # fmt: skip
+    found = list[Wrap]()
+    for one in gathered:
+        numbers = sorted(weights.by_shard[shard].number for shard in one.shards if shard in weights.by_shard)
+        found.append(Wrap(one.label, numbers, again=len(one.gathered) > passes))
+    return found
 
 
-def _block_units(forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights) -> list[Wrap]:
-    """Repeated blocks as units of FSDP, the rest in the root."""
-    found, seen = list[Wrap](), set[int]()
-    for number, block in enumerate(blocks):
-        taken = {p.number for call in walked(forward[block.begin : block.end]) for p in weights.read(call)} - seen
-        seen |= taken
-        found.append(Wrap(f"block {number}", sorted(taken)))
-    rest = [one.number for one in (*weights.parameters, *weights.frozen) if one.number not in seen]
-    return [*([Wrap("", rest)] if rest else []), *found]
+def _block_units(
+    forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights, extents: Extents
+) -> tuple[list[Wrap], bool]:  # fmt: skip
+    """Repeated blocks as units of FSDP, the rest in the root; and whether parameters may be in either."""
+    taken, seen = list[set[int]](), set[int]()
+    for block in blocks:
+        taken.append({p.number for call in walked(forward[block.begin : block.end]) for p in weights.read(call)} - seen)
+        seen |= taken[-1]
+    known, loose = [sorted(block) for block in taken], unsure_blocks(forward, blocks, weights)
+    every = [*weights.parameters, *weights.frozen]
+    if weights.evidence == "optimizer":
+        ordered = {one.number: extents.sizes(one.shape) for one in weights.parameters}
+        own, more = in_module_order([block & ordered.keys() for block in taken], ordered)
+        loose |= more
+        known = [[*numbers, *sorted(block - ordered.keys())] for numbers, block in zip(own, taken, strict=True)]
+    found = [Wrap(f"block {number}", numbers) for number, numbers in enumerate(known)]
+    mine = {number for wrap in found for number in wrap.parameters}
+    rest = [one.number for one in every if one.number not in mine]
+    return [*([Wrap("", rest)] if rest else []), *found], loose
 
 
 def _span(wrap: Wrap, units: Sequence[Unit], weights: Weights) -> tuple[int, int]:
@@ -357,6 +396,8 @@ def _batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
     """
     pass_of = {call.row: k for k, part in enumerate(passes) for call in walked(part)}
     fixed, leaves = shapes.extents.fixed(), shapes.extents.leaves
+    firsts = {root for source in shapes.sources if source.data for root in leaves(source.shape[:1])}
+    together = [set(leaves(outer)) for outer in shapes.votes]
     mixed = set(leaves(shapes.mixed))
     found = []
     for k in range(len(passes)):
@@ -368,8 +409,29 @@ def _batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
                 apart = [root for root in classes if root not in mixed and root not in fixed]
                 votes.update((apart or classes)[:1])
         ranked = [root for root, _ in votes.most_common() if root not in fixed and shapes.extents.value[root] > 1]
-        found.append(ranked[0] if ranked and single[True] <= single[False] else -1)
-    return found
+        if not ranked or single[True] > single[False]:
+            found.append(-1)
+            continue
+        for other in ranked[1:]:  # of another given tensor
+            if other in firsts and not any({ranked[0], other} <= outer for outer in together):
+                shapes.extents.same(ranked[0], other)
+        found.append(_part_of(shapes.extents.root(ranked[0]), shapes))
+    return [batch if batch < 0 else shapes.extents.root(batch) for batch in found]
+
+
+def _part_of(batch: int, shapes: Shapes) -> int:
+    """A batch, or what each of several equal ones has that were put together, such as both sides of pairs; where it is
+    divided again into as many, those have it, too."""
+    extents = shapes.extents
+    sums = [parts for whole, parts in extents.sums if whole == batch]
+    joined = next((parts for parts in sums if len(set(parts)) == 1), None)
+    if joined is None:
+        return batch
+    for parts in sums:
+        if extents.sizes(parts) == extents.sizes(joined):
+            for part in parts:
+                extents.same(joined[0], part)
+    return extents.root(joined[0])
 
 
 def _units(

@@ -164,7 +164,7 @@ def find_weights(
     for given in _changed(children):
         if given.storage in outside and (given.storage, given.offset) not in known:
             known.add((given.storage, given.offset))
-            shape = _shape_of(given, outside[given.storage], shapes)
+            shape = _shape_of(given, outside[given.storage][0], shapes)
             elements = prod(shapes.extents.sizes(given.shape))
             parameter = Parameter(
                 len(weights.parameters), shape, given.itemsize, given.dtype, storage=given.storage, elements=elements
@@ -265,18 +265,20 @@ def make_whole(call: Call, owner: Parameter | None, weights: Weights, shapes: Sh
         call.__dict__.pop(name, None)
 
 
-def outside_tensors(forward: Sequence[Call]) -> dict[int, GivenTensor]:
-    """By storage the largest of the tensors that forward takes and nothing in it has made; not its expanded views."""
-    found: dict[int, GivenTensor] = {}
+def outside_tensors(forward: Sequence[Call]) -> dict[int, list[GivenTensor]]:
+    """By storage the tensors that forward takes and nothing in it has made, the largest first; not its expanded views.
+
+    Beside the largest one those count that have other elements: parts of one tensor that a model keeps apart.
+    """
+    found: dict[int, dict[int, tuple[int, GivenTensor]]] = {}
     made, views = set[int](), set[int]()
-    sizes: dict[int, int] = {}
 
     def visit(call: Call) -> None:
         for given in given_tensors(call):
-            numel = _numel(call, given)
-            known = given.storage in made or (given.storage in found and given.number in views)
-            if not known and numel > sizes.get(given.storage, -1):
-                found[given.storage], sizes[given.storage] = given, numel
+            numel, at = _numel(call, given), found.get(given.storage, {})
+            known = given.storage in made or (at and given.number in views)
+            if not known and (given.offset not in at or numel > at[given.offset][0]):
+                found.setdefault(given.storage, {})[given.offset] = numel, given
         for child in call.children:
             visit(child)
         own = {value[1] for value in tensor_values(call.record.get("inputs"))}
@@ -285,7 +287,18 @@ def outside_tensors(forward: Sequence[Call]) -> dict[int, GivenTensor]:
 
     for call in forward:
         visit(call)
-    return {storage: given for storage, given in found.items() if storage not in made}
+    return {storage: _apart(list(at.values())) for storage, at in found.items() if storage not in made}
+
+
+def _apart(sized: list[tuple[int, GivenTensor]]) -> list[GivenTensor]:
+    """Of tensors in one storage, each with its elements, the largest one and those that are no part of it."""
+    most, largest = max(sized, key=lambda one: one[0])
+    end = largest.offset + most
+    others = [
+        given for numel, given in sized
+        if given is not largest and (numel == most or given.offset >= end or given.offset + numel <= largest.offset)
+    ]  # fmt: skip
+    return [largest, *others]
 
 
 def _numel(call: Call, given: GivenTensor) -> int:
@@ -448,7 +461,7 @@ def find_buffers(
     }  # fmt: skip
     recorded = {shapes.extents.value[root] for root in batch}
     recorded.add(sum(shapes.extents.value[root] for root in batch))
-    for storage, given in outside_tensors(forward).items():
+    for storage, given in ((storage, one) for storage, some in outside_tensors(forward).items() for one in some):
         sizes = tuple(shapes.extents.sizes(given.shape))
         if storage in weights.by_storage or given.number in weights.by_number or given.number in made:
             continue

@@ -17,7 +17,7 @@ from ..schemas.execution_trace.arguments import call_records
 from ..trace.brief import brief
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .step_calls import VIEWS, Call, tensor_values, walked
+from .step_calls import SUM, SUM_IN_PLACE, VIEWS, Call, tensor_values, walked
 from .weights import Parameter, Weights
 
 if TYPE_CHECKING:
@@ -126,10 +126,14 @@ def repeated_blocks(
         if best is None:
             return
         first, count, period = best
+        part = slice(begin + first, begin + first + period)
+        inner = _best(tokens[part], elements[part], before[part], least[0], taken_first[part])
+        if inner is not None and inner[1] * inner[2] == period:  # two towers, of which the other's result stays alive
+            count, period = count * inner[1], inner[2]
         block = float(elements[begin + first : begin + first + count * period].sum()) / count
         least[0] = least[0] or _LEAST_SHARE * block
         edges = [begin + first + k * period for k in range(count + 1)]
-        bounds = [work[edge] if edge < len(work) else len(forward) for edge in edges]
+        bounds = [_with_views(forward, work[edge], weights) if edge < len(work) else len(forward) for edge in edges]
         found.extend(CallRange(left, right) for left, right in pairwise(bounds))
         search(begin, edges[0])
         search(edges[-1], end)
@@ -138,25 +142,85 @@ def repeated_blocks(
     return sorted([*found, *_of_other_sizes(sorted(found), forward, weights, alive)])
 
 
+def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights) -> bool:
+    """Whether blocks may be others: a part has all that a block has twice, or blocks are single layers, before or
+    behind which are several of the same kind and of other sizes."""
+    uses = [at for at, call in enumerate(forward) if any(True for one in call.walk() for _ in weights.taken(one))]
+    inside = [Counter(forward[at].name for at in uses if block.begin <= at < block.end) for block in blocks]
+    least = min(inside, key=Counter.total, default=Counter[str]())
+    if not least:
+        return False
+    if any(least + least <= names for names in inside):
+        return True
+    alike = [at for at in uses if forward[at].name in least]
+    sides = sum(at < blocks[0].begin for at in alike), sum(at >= blocks[-1].end for at in alike)
+    return least.total() == 1 and max(sides) > 1
+
+
+def _with_views(forward: Sequence[Call], begin: int, weights: Weights) -> int:
+    """Where a block begins: with the views of parameters before its first call."""
+    while begin and forward[begin - 1].name in VIEWS and any(True for _ in weights.read(forward[begin - 1])):
+        begin -= 1
+    return begin
+
+
 def _of_other_sizes(
     found: Sequence[CallRange], forward: Sequence[Call], weights: Weights, alive: Sequence[int]
 ) -> list[CallRange]:
-    """Parts between two activations, outside of repeated blocks, that take parameters in all the ways that a block
-    does, such as a residual block that changes the number of channels."""
+    """Parts between two activations, outside of repeated blocks, that call all that a block does, but for one call at
+    its edge; of a single layer around a residual. Such as a block that changes the number of channels."""
     if not found:
         return []
     uses = [any(True for one in call.walk() for _ in weights.taken(one)) for call in forward]
     wanted = Counter(call.name for at, call in enumerate(forward) if uses[at] and found[0].begin <= at < found[0].end)
+    calls = Counter(call.name for call in forward[found[0].begin : found[0].end] if call.name not in VIEWS)
     more, edges = list[CallRange](), [0, *(edge for block in found for edge in block), len(forward)]
     for begin, end in zip(edges[::2], edges[1::2], strict=True):
         first = begin
         for at in range(begin, end):
             if alive[at] == 1 or at == end - 1:
                 names = Counter(forward[k].name for k in range(first, at + 1) if uses[k])
-                if wanted <= names:
+                part = Counter(call.name for call in forward[first : at + 1])
+                if (
+                    wanted <= names
+                    and (calls - part).total() < 2
+                    and (wanted.total() > 1 or max(alive[first : at + 1]) > 1)
+                ):
                     more.append(CallRange(first, at + 1))
                 first = at + 1
     return more
+
+
+def in_module_order(
+    blocks: Sequence[set[int]], sizes: Mapping[int, Sequence[int]]
+) -> tuple[list[list[int]], bool]:  # fmt: skip
+    """The parameters of blocks, by the optimizer's order, in which those of a module follow each other: what lies
+    between two of a block belongs to it, such as a table of positions that all blocks read; what no other block has and
+    lies apart does not, such as a tensor that enters the first block as an activation.
+
+    Args:
+        sizes: of each parameter, by number.
+
+    Returns:
+        the sorted numbers of each block; and whether a block has more at an edge than others have, which may be the
+        root's.
+    """
+    owner = {number: k for k, block in enumerate(blocks) for number in block}
+    between = {n: owner[n - 1] for n in sizes if n not in owner and n - 1 in owner and owner[n - 1] == owner.get(n + 1)}
+    shapes = [[tuple(sizes[number]) for number in sorted(block)] for block in blocks]
+    found, loose = list[list[int]](), False
+    for k, block in enumerate(blocks):
+        others = [shapes[other] for other in range(len(blocks)) if other != k]
+        apart = {n for n in block if owner.get(n - 1) != k and owner.get(n + 1) != k}
+        kept = sorted(block - apart)
+        if not apart or not any(Counter(tuple(sizes[n]) for n in kept) == Counter(other) for other in others):
+            kept = sorted(block)
+        own = [tuple(sizes[n]) for n in kept]
+        more = (len(own) - len(other) for other in others if 0 < len(other) < len(own) and own not in others)
+        shorter = (other for other in others if 0 < len(other) < len(own) and own not in others)
+        loose |= any(other in (own[extra:], own[:-extra]) for extra, other in zip(more, shorter, strict=True))
+        found.append(sorted({*kept, *(n for n, of in between.items() if of == k)}))
+    return found, loose
 
 
 def _best(
@@ -223,11 +287,13 @@ class Wrap:
     Attributes:
         label: the module's name or the number of the block; "" for the root, which has what no other unit has.
         parameters: their numbers, in the order of the optimizer. units: first and last unit that uses them.
+        again: it is recorded to be gathered again in backward; None where that is not recorded.
     """
 
     label: str
     parameters: list[int] = field(default_factory=list)
     units: tuple[int, int] = (-1, -1)
+    again: bool | None = None
 
     __repr__ = brief
 
@@ -251,6 +317,35 @@ def boundaries(forward: Sequence[Call], weights: Weights, label_of: Mapping[int,
                 found.add(at)
                 current = label
             seen.add(parameter.number)
+    return found
+
+
+def sums_of_units(model: Model, wraps: Sequence[Wrap]) -> set[int]:
+    """Rows of sums of gradients that autograd does in place without FSDP alone, or with recorded units with FSDP alone:
+    of an activation that several units take, such as what a decoder attends to, each unit of FSDP sums the gradients of
+    its own before they are added up, and the first sum of all is not done in place."""
+    label_of = {k: wrap.label for wrap in wraps if not wrap.root for k in range(wrap.units[0], wrap.units[1] + 1)}
+    found = set[int]()
+    for one in model.passes:
+        made, added = dict[int, tuple[Call, str]](), dict[tuple[str, int], int]()  # by storage: where; how often
+        read = set[tuple[str, int]]()
+        for unit in reversed(one.units):
+            label = label_of.get(unit.number, "")
+            for call in walked(unit.backward):
+                storages = [value[1] for value in tensor_values(call.record.get("inputs"))]
+                sums = call.name == SUM_IN_PLACE.name and bool(storages)
+                key = label, storages[0] if sums else -1
+                if sums and key not in read and key[1] in made and made[key[1]][1] not in ("", label):
+                    added[key] = added.get(key, 0) + 1
+                    own = made.get(storages[-1])
+                    if model.wraps and own is not None and own[0].name == SUM.name:
+                        found |= {own[0].row} if own[1] not in ("", made[key[1]][1]) else set()
+                    elif not model.wraps and added[key] == 2 and made[key[1]][0].name == SUM.name:
+                        found.add(call.row)
+                    storages = storages[1:]
+                elif call.operator and call.name.startswith("aten::"):
+                    made |= {value[1]: (call, label) for value in tensor_values(call.record.get("outputs"))}
+                read |= {(label, storage) for storage in storages}
     return found
 
 

@@ -32,9 +32,9 @@ Operator = tuple[str, tuple[tuple[int, ...], ...]]
 
 
 @cache
-def recording(name: str) -> Trace:
-    """The first rank of a recorded family in fixtures/families, such as "gpt.single1"."""
-    folder = FIXTURES / "families" / name
+def recording(name: str, of: str = "families") -> Trace:
+    """The first rank of a recorded family in a folder of fixtures, such as "gpt.single1"."""
+    folder = FIXTURES / of / name
     return link(folder / "rank0.et.json.gz", folder / "rank0.kineto.json.gz")
 
 
@@ -83,9 +83,9 @@ def whole_run(trace: Trace) -> WholeRun:
     return found
 
 
-def kept_run(name: str) -> WholeRun:
-    """What a rank of a recording ran, where that alone is kept: fixtures/experts/NAME.json.gz."""
-    given = json.loads(gzip.decompress((FIXTURES / "experts" / f"{name}.json.gz").read_bytes()))
+def kept_run(name: str, of: str = "experts") -> WholeRun:
+    """What a rank of a recording ran, where that alone is kept: NAME.json.gz in a folder of fixtures."""
+    given = json.loads(gzip.decompress((FIXTURES / of / f"{name}.json.gz").read_bytes()))
     work = [(operator, tuple(map(tuple, sizes))) for operator, sizes in given["work"]]
     return WholeRun(work, [(issue, tuple(sizes), tuple(group)) for issue, sizes, group in given["comms"]])
 

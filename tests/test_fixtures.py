@@ -68,7 +68,7 @@ def test_the_folder_is_small() -> None:
     files = [path for path in FIXTURES.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     recorded = [path for path in files if "findings" in path.parts]  # both sides of a change, of every rank
     assert sum(path.stat().st_size for path in recorded) < 2_200_000
-    assert sum(path.stat().st_size for path in files) - sum(path.stat().st_size for path in recorded) < 2_650_000
+    assert sum(path.stat().st_size for path in files) - sum(path.stat().st_size for path in recorded) < 2_800_000
     assert all(path.stat().st_size < 60_000 for path in files)
 
 

@@ -125,16 +125,17 @@ MIB = 1 << 20
 
 
 def test_buckets_are_closed_as_soon_as_they_are_full() -> None:
-    """The first one of a type at 1 MiB, later ones at the cap; in the order of their last gradients."""
+    """At the cap, in the order of their last gradients; where none is given the first one of a type at 1 MiB."""
     gradients = [
-        (0, MIB // 4 - 1, 4, "a"), (1, MIB, 2, "b"), (2, 1, 4, "a"), (3, MIB // 2 - 1, 4, "a"), (4, 1, 4, "a"),
+        (0, MIB // 2 - 1, 4, "a"), (1, MIB, 2, "b"), (2, 1, 4, "a"), (3, MIB // 2 - 1, 4, "a"), (4, 1, 4, "a"),
         (5, 1, 4, "a"), (6, 1, 2, "b"),
     ]  # fmt: skip
     found = fill_buckets(gradients, cap_mib=2)
     assert [(one.parameters, one.elements, one.dtype, one.itemsize) for one in found] == [
-        ((1,), MIB, "b", 2), ((0, 2), MIB // 4, "a", 4), ((3, 4), MIB // 2, "a", 4), ((5,), 1, "a", 4),
+        ((1,), MIB, "b", 2), ((0, 2), MIB // 2, "a", 4), ((3, 4), MIB // 2, "a", 4), ((5,), 1, "a", 4),
         ((6,), 1, "b", 2),
     ]  # fmt: skip
+    assert [one.parameters for one in fill_buckets(gradients)] == [(0,), (1,), (2, 3, 4, 5), (6,)]
     assert fill_buckets([]) == []
 
 

@@ -252,7 +252,7 @@ def test_megatron_reduces_the_input_gradient_once_a_block() -> None:
 def test_gradients_fill_buckets_as_ddp_does() -> None:
     """Brute force: a bucket is closed by the gradient with which it reaches its size."""
     gradients = [(k, (k * 7919) % 3_000_000, 4, "float32") for k in range(60)]
-    buckets = fill_buckets(gradients, 25)
+    buckets = fill_buckets(gradients)
     assert [n for one in buckets for n in one.parameters] == list(range(60))
     limit = 1 << 20
     for one in buckets[:-1]:

@@ -173,7 +173,7 @@ def test_whose_backward(made: Made) -> None:
 def test_the_batch_is_what_most_layers_take_as_data(made: Made) -> None:
     one = made.extents.new(1)
     outers = [made.shape("an")] * 2 + [made.shape("n")] + [(one,)] * 4 + [made.shape("c")] * 3
-    shapes: Any = SimpleNamespace(extents=made.extents, votes=outers, voters=[0] * len(outers), mixed=[])
+    shapes: Any = SimpleNamespace(extents=made.extents, votes=outers, voters=[0] * len(outers), mixed=[], sources=[])
     assert _batches(shapes, [[]]) == [made.of["c"]]
     made.extents.fix(made.shape("c"))
     assert _batches(shapes, [[]]) == [made.of["a"]]
@@ -186,7 +186,11 @@ def test_the_batch_is_what_most_layers_take_as_data(made: Made) -> None:
 def test_each_pass_has_its_batch(made: Made) -> None:
     first, second = made.call("aten::linear"), made.call("aten::linear")
     shapes: Any = SimpleNamespace(
-        extents=made.extents, votes=[made.shape("a"), made.shape("n")], voters=[first.row, second.row], mixed=[]
+        extents=made.extents,
+        votes=[made.shape("a"), made.shape("n")],
+        voters=[first.row, second.row],
+        mixed=[],
+        sources=[],
     )
     assert _batches(shapes, [[first], [second]]) == [made.of["a"], made.of["n"]]
 
@@ -241,7 +245,7 @@ def test_all_calls_in_order(made: Made) -> None:
 
 def test_a_batch_of_two(made: Made) -> None:
     two = made.extents.new(2)
-    shapes: Any = SimpleNamespace(extents=made.extents, votes=[(two,)], voters=[0], mixed=[])
+    shapes: Any = SimpleNamespace(extents=made.extents, votes=[(two,)], voters=[0], mixed=[], sources=[])
     assert _batches(shapes, [[]]) == [two]
 
 
