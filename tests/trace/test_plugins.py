@@ -8,6 +8,7 @@ import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,7 @@ def test_packages_are_asked_only_where_one_may_name_the_group(tmp_path: Path, mo
     """In folders what their entry points say; in an archive, or where a finder of another kind is, always."""
     asked: list[str] = []
     monkeypatch.setattr(metadata, "entry_points", lambda group: asked.append(group) or [])
+    monkeypatch.setattr(sys, "meta_path", [PathFinder])  # packages that other tests import add finders
     monkeypatch.setattr(sys, "path", ["", str(tmp_path / "absent"), str(tmp_path)])
     plugins("etplus.commands", "command", ())
     (info := tmp_path / "own-1.0.dist-info").mkdir()
