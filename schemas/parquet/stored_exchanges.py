@@ -40,7 +40,7 @@ def read_exchanges(stored: StoredRank) -> tuple[StoredFacts, IntColumn]:
         raise TraceFormatError(os.fspath(place.meta), "", f"no trace as columns ({error})", _SPOILT) from None
     if hashlib.blake2b(content, digest_size=16).hexdigest() != known:
         raise TraceFormatError(os.fspath(path), "", "cut off or edited since it was written", _SPOILT)
-    table = parquet.ParquetFile(arrow.BufferReader(content)).read(use_threads=False)
+    table = parquet.ParquetFile(arrow.BufferReader(content), pre_buffer=False).read(use_threads=False)
     facts = msgspec.json.decode(table.schema.metadata[FACTS.encode()], type=StoredFacts)
     kind = table.column("collective").combine_chunks()
     codes = np.array([kind_of_name(name) for name in kind.dictionary.to_pylist()], np.int64)
@@ -55,5 +55,8 @@ def read_exchanges(stored: StoredRank) -> tuple[StoredFacts, IntColumn]:
 
 
 def _numbers(column: Any) -> npt.NDArray[Any]:
-    """A column of numbers, −1 where it has none; most have no nulls, and kernels of Arrow take as long as the file."""
+    """A column of numbers, −1 where it has none; most have nothing else or no nulls, and kernels of Arrow take as long as
+    the file."""
+    if column.null_count == len(column):
+        return np.full(len(column), -1)
     return np.asarray((column.fill_null(-1) if column.null_count else column).to_numpy())
