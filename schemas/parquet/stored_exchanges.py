@@ -55,7 +55,7 @@ def read_exchanges(stored: StoredRank) -> tuple[StoredFacts, IntColumn]:
 
 
 def _numbers(column: Any) -> npt.NDArray[Any]:
-    """A column of numbers, −1 where it has none; most have nothing else or no nulls, and kernels of Arrow take as long as
+    """A column of numbers, −1 where it has none; most have no number or no null, and Arrow's kernels take as long as
     the file."""
     if column.null_count == len(column):
         return np.full(len(column), -1)
