@@ -66,7 +66,7 @@ def new_extents(model: Model, divided: Mapping[int, int], batch: Mapping[int, in
 
 
 def _beside_batch(model: Model, moved: Mapping[int, int]) -> set[int]:
-    """Classes that one tensor has beside the batch and that are no multiple of it, such as the layers of a recurrent
+    """Classes that one tensor has beside the batch and that are not a multiple of it, such as the layers of a recurrent
     state: of the extents of a tensor one counts samples."""
     extents, periods = model.extents, {model.extents.value[root] for root in moved}
     found = set[int]()

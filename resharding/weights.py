@@ -291,7 +291,7 @@ def outside_tensors(forward: Sequence[Call]) -> dict[int, list[GivenTensor]]:
 
 
 def _apart(sized: list[tuple[int, GivenTensor]]) -> list[GivenTensor]:
-    """Of tensors in one storage, each with its elements, the largest one and those that are no part of it."""
+    """Of tensors in one storage, each with its elements, the largest one and those that are not a part of it."""
     most, largest = max(sized, key=lambda one: one[0])
     end = largest.offset + most
     others = [

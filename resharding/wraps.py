@@ -216,9 +216,8 @@ def in_module_order(
         if not apart or not any(Counter(tuple(sizes[n]) for n in kept) == Counter(other) for other in others):
             kept = sorted(block)
         own = [tuple(sizes[n]) for n in kept]
-        more = (len(own) - len(other) for other in others if 0 < len(other) < len(own) and own not in others)
-        shorter = (other for other in others if 0 < len(other) < len(own) and own not in others)
-        loose |= any(other in (own[extra:], own[:-extra]) for extra, other in zip(more, shorter, strict=True))
+        shorter = [other for other in others if 0 < len(other) < len(own) and own not in others]
+        loose |= any(other in (own[-len(other) :], own[: len(other)]) for other in shorter)
         found.append(sorted({*kept, *(n for n, of in between.items() if of == k)}))
     return found, loose
 

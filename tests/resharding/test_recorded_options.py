@@ -1,4 +1,4 @@
-"""Options of DDP and FSDP2, units told by the optimizer's order, pairs and towers, against fixtures/layouts."""
+"""Options of DDP and FSDP2, units by the optimizer's order, pairs and towers, against fixtures/layouts."""
 
 from __future__ import annotations
 
