@@ -14,18 +14,17 @@ from msgspec.structs import asdict
 
 from ..analysis.event_bounds import row_bounds
 from ..converters.chrome import write_chrome
-from ..replaying.answer_range import answer_range
 from ..replaying.constants import fit_constants
 from ..replaying.graph_building import build_graph
 from ..replaying.graph_replay import Replay, predicted_traces, relative_error, replay
 from ..replaying.iterations import HeldOut, Outlier, find_iterations, outlier_lines, predict_iteration
-from ..replaying.network import Network, on_network, parse_network
+from ..replaying.network import Network, parse_network
 from ..replaying.network_file import network_dict
 from ..replaying.rank_coupling import join_ranks
 from ..replaying.replay_graph import ReplayGraph
+from ..replaying.replay_ranks import replay_changed
 from ..replaying.replay_summary import BaseError, Summary, summarize
-from ..replaying.untraced import untraced_answer
-from ..replaying.whatif import GRAMMAR, WhatIf, apply_what_ifs, parse_what_if
+from ..replaying.whatif import GRAMMAR, WhatIf, parse_what_if
 from ..trace.errors import UsageError
 from ..trace.printable import shortened
 from ..trace.selection import without_enclosing
@@ -122,25 +121,15 @@ def _replayed(
 ) -> tuple[Replay, Summary]:  # fmt: skip
     """The replay of one trace, or of ranks together, with the changes that were asked for."""
     constants = [fit_constants(rank) for rank in ranks]
-    before = after = replay(graph, constants)
-    span = None
+    before = after = replay_changed(graph, constants, ())
     changes = [f"network {arguments.network}"] * (network is not None) + arguments.what_if
     if changes:
         BaseError.of(before).refuse(", ".join(trace.file for trace in graph.traces), force=arguments.force)
-        bounds = partial(row_bounds, graph.traces)
-
-        def changed(graph: ReplayGraph) -> ReplayGraph:
-            priced = graph if network is None else on_network(graph, network)
-            return apply_what_ifs(priced, what_ifs, constants, bounds)
-
-        after, untraced = replay(changed(graph), constants), untraced_answer(before, constants, changed)
-        if network is not None:
-            span = answer_range(graph, network, what_ifs, constants, bounds)
-    else:
-        untraced = untraced_answer(before, constants)
+        after = replay_changed(graph, constants, what_ifs, network, partial(row_bounds, graph.traces), before)
     return after, summarize(
-        after, constants, before=before if changes else None, what_ifs=changes, span=span, untraced=untraced
-    )
+        after, constants, before=before if changes else None, what_ifs=changes, span=after.answer_range,
+        untraced=after.untraced,
+    )  # fmt: skip
 
 
 def _parts(inputs: Sequence[TraceInput], arguments: argparse.Namespace) -> Iterator[Trace]:

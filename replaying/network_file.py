@@ -365,7 +365,7 @@ Floats = npt.NDArray[np.float64]
 
 def _not_negative(terms: Floats, sums: Floats) -> tuple[float, float]:
     """Two factors, the first positive and the second not negative, with which the terms come nearest to the sums."""
-    (slope, latency), *_ = np.linalg.lstsq(terms, sums)
+    (slope, latency), *_ = np.linalg.lstsq(terms, sums, rcond=None)
     if latency < 0 or slope <= 0:
         by_size = terms[:, 0]
         slope, latency = float(by_size @ sums) / max(float(by_size @ by_size), 1e-30), 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -12,11 +12,11 @@ from .answer_range import answer_range
 from .constants import Constants, fit_constants
 from .graph_building import build_graph
 from .graph_replay import Replay, replay
-from .network import on_network, parse_network
+from .network import Network, on_network, parse_network
 from .rank_coupling import join_ranks
 from .replay_graph import ReplayGraph
 from .untraced import UntracedAnswer, untraced_answer
-from .whatif import Bounds, apply_what_ifs, parse_what_if
+from .whatif import Bounds, WhatIf, apply_what_ifs, parse_what_if
 
 
 def replay_ranks(
@@ -44,21 +44,30 @@ def replay_ranks(
     constants = [fit_constants(graph) for graph in graphs]
     graph = join_ranks(graphs) if len(graphs) > 1 else graphs[0]
     changes = [parse_what_if(text) for text in what_ifs]
-    described = None if network is None else parse_network(network)
+    return replay_changed(graph, constants, changes, None if network is None else parse_network(network), bounds)
+
+
+def replay_changed(
+    graph: ReplayGraph, constants: Sequence[Constants], changes: Sequence[WhatIf], network: Network | None = None,
+    bounds: Bounds | None = None, before: Replay | None = None,
+) -> Replay:  # fmt: skip
+    """Replay a graph with changes; `answer_range` and `untraced` of the result are found when they are asked for.
+
+    Args:
+        network: what communications are priced on first.
+        bounds: see `replay_ranks`.
+        before: the replay without changes, where it is there already.
+    """
 
     def changed(graph: ReplayGraph) -> ReplayGraph:
-        priced = graph if described is None else on_network(graph, described)
+        priced = graph if network is None else on_network(graph, network)
         return apply_what_ifs(priced, changes, constants, bounds)
 
     done = replay(changed(graph), constants)
-    untraced = partial(_untraced, graph, constants, changed)
-    if described is None:
-        return replace(done, _untraced=untraced)
-    span = partial(answer_range, graph, described, changes, constants, bounds)
-    return replace(done, _untraced=untraced, _range=span)
+    unchanged = before or (None if changes or network is not None else done)
 
+    def untraced() -> UntracedAnswer | None:
+        return untraced_answer(unchanged or replay(graph, constants), constants, changed)
 
-def _untraced(
-    graph: ReplayGraph, constants: Sequence[Constants], changed: Callable[[ReplayGraph], ReplayGraph]
-) -> UntracedAnswer | None:
-    return untraced_answer(replay(graph, constants), constants, changed)
+    span = None if network is None else partial(answer_range, graph, network, changes, constants, bounds)
+    return replace(done, _range=span, _untraced=untraced)
