@@ -8,13 +8,15 @@ given: that of as many ranks as the jobs have, which share the machine); with --
 `etplus fit --network` wrote, with what kinds take over the formula. For each pair of rates:
 predicted and recorded step, ms, the error, the range and whether it holds the recorded time, and the step without
 recording beside the one that was timed without. --json writes the errors, --before prints those of another version
-beside them.
+beside them. Jobs whose names differ only after a dot (`ddp2.a`, `ddp2.b`) are recordings of one job: how much these
+differ, and predictions from them, is what no prediction can be better than.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections import defaultdict
 from pathlib import Path
 from statistics import median
 
@@ -53,6 +55,7 @@ def main() -> None:
     arguments = parser.parse_args()
     before = {} if arguments.before is None else json.loads(arguments.before.read_bytes())
     errors: dict[str, float] = {}
+    recorded, predicted = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     inside, directions = [], {"faster to slower": list[float](), "slower to faster": list[float]()}
     print("| job | recorded at | predicted for | predicted ms | recorded ms | error % | before % | range ms | in it |"
           " untraced: predicted ms | measured ms |")  # fmt: skip
@@ -63,6 +66,8 @@ def main() -> None:
         described = networks(arguments.networks, rates, arguments.calibration)
         took = {key: {rate: max(rank[f"{key}_ms"] for rank in times[rate].values()) for rate in rates}
                 for key in ("traced", "untraced")}  # fmt: skip
+        for rate in rates:
+            recorded[f"{job.stem} {rate}"].append(took["traced"][rate])
         for source in rates:
             ets = sorted((job / source).glob("rank*.et.json.gz"))
             graphs = [build_graph(link(et, et.with_name(et.name.replace(".et.", ".kineto.")))) for et in ets]
@@ -75,6 +80,7 @@ def main() -> None:
                 low, high, truth = span.low_ns / 1e6, span.high_ns / 1e6, took["traced"][target]
                 key = f"{job.name} {source} {target}"
                 errors[key] = 100 * (usual / truth - 1)
+                predicted[f"{job.stem} {source} {target}"].append(usual)
                 inside.append(low <= truth <= high)
                 slower = rates.index(target) > rates.index(source)
                 directions["faster to slower" if slower else "slower to faster"].append(errors[key])
@@ -87,6 +93,9 @@ def main() -> None:
     for name, found in directions.items():
         print(f"{name}: median {median(map(abs, found)):.1f}%, worst {max(found, key=abs):+.1f}%")
     print(f"all: median {median(map(abs, errors.values())):.1f}%; {sum(inside)} of {len(inside)} in their ranges")
+    for name, repeated in {"steps": recorded, "predictions": predicted}.items():
+        if apart := [100 * (max(of) / min(of) - 1) for of in repeated.values() if len(of) > 1]:
+            print(f"{name} of two recordings differ: median {median(apart):.1f}%, most {max(apart):.1f}%")
     if before:
         print(f"before: median {median(map(abs, before.values())):.1f}%, worst {max(before.values(), key=abs):+.1f}%")
     if arguments.json is not None:

@@ -6,7 +6,7 @@ Estimated from operators with the same name and shapes, of which some ran beside
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -20,26 +20,50 @@ from ..trace.intervals import Intervals, sums, union
 from ..trace.trace import Trace
 from .replay_graph import COMM, DURATION, HOST, ReplayGraph
 
-_MOSTLY, _HARDLY = 0.9, 0.1
-"""Work is beside a transfer if so much of its time is, and by itself if at most so much is."""
-
-
+_HARDLY = 0.1
+"""Work is by itself if a transfer is under way in less of its time."""
 _SEVERAL = 3
 """Of operators with the same name and shapes, so many say how evenly they run."""
 
 
-def time_beside(graph: ReplayGraph) -> tuple[int, int]:
-    """See `SharedTransfers.beside`."""
-    both = [(sum(beside), round(median(alone)) * len(beside)) for alone, beside in _alike(graph)
-            if alone and beside]  # fmt: skip
-    return sum(taken for taken, _ in both), sum(plain for _, plain in both)
+Alike = tuple[list[int], list[tuple[int, int]]]
+"""Of work that is alike, ns: the times that it took by itself; and of that beside transfers how long it took, and for
+how long of it a transfer was under way."""
+
+
+def grouped(times: Iterable[tuple[Hashable, int, int]]) -> list[Alike]:
+    """Times of work, grouped by what it does.
+
+    Args:
+        times: of each piece what it does, how long it took, and for how long of it a transfer was under way, ns.
+    """
+    alike = defaultdict[Hashable, Alike](lambda: ([], []))
+    for key, took, covered in times:
+        alone, beside = alike[key]
+        if covered < _HARDLY * took:
+            alone.append(took)
+        else:
+            beside.append((took, covered))
+    return list(alike.values())
+
+
+def time_beside(alike: Iterable[Alike]) -> tuple[int, int]:
+    """For how long work and transfers were under way together, and how long that work would have taken by itself, ns:
+    what a piece of work took over the median of those by themselves it lost beside transfers."""
+    taken = lost = 0
+    for alone, beside in alike:
+        if alone and beside:
+            usual = round(median(alone))
+            taken += sum(covered for _, covered in beside)
+            lost += sum(took - usual for took, _ in beside)
+    return taken, min(max(taken - lost, 0), taken)
 
 
 def unevenness(graph: ReplayGraph) -> tuple[float, float]:
     """Between what four fifths of the time of repeated operators lie, over the median of operators with their name and
     shapes, of those by themselves; (1, 1) where there are too few. Ranks that take turns on a processor have operators
     that take a few times as long as others."""
-    alike = [np.array(alone, np.float64) for alone, _ in _alike(graph) if len(alone) >= _SEVERAL]
+    alike = [np.array(alone, np.float64) for alone, _ in alike_operators(graph) if len(alone) >= _SEVERAL]
     if not alike:
         return 1.0, 1.0
     weight = np.concatenate([np.full(len(took), median(took)) for took in alike])
@@ -50,27 +74,25 @@ def unevenness(graph: ReplayGraph) -> tuple[float, float]:
     return low, high
 
 
-def _alike(graph: ReplayGraph) -> list[tuple[list[int], list[int]]]:
-    """Of operators with the same name and shapes the times that they took by themselves, and beside transfers, ns."""
+def alike_operators(graph: ReplayGraph) -> list[Alike]:
+    """Operators of the host with the same name and shapes."""
+    return grouped(_operator_times(graph))
+
+
+def _operator_times(graph: ReplayGraph) -> Iterator[tuple[Hashable, int, int]]:
     edges = graph.edges
     work = np.flatnonzero((edges.kind == HOST) & (edges.source > 0) & (edges.owner >= 0))
     work = work[graph.column("scope")[edges.owner[work]] != ANNOTATION_SCOPE]
     owner, count = edges.owner[work], len(graph.start)
     took, over = sums(owner, edges.lag[work], count), sums(owner, _covered(graph, work)[0], count)
-    share, alike = (
-        over / np.maximum(took, 1),
-        defaultdict[tuple[str, str], tuple[list[int], list[int]]](lambda: ([], [])),
-    )
     for first, trace in zip(graph.first_row.tolist(), graph.traces, strict=False):
         signature = np.full(len(trace), -1, np.int64)
         signature[trace.calls.source] = trace.calls.signature
-        of = slice(first, first + len(trace))
-        known = (took[of] > 0) & (signature >= 0) & ((share[of] > _MOSTLY) | (share[of] < _HARDLY))
+        known = (took[first : first + len(trace)] > 0) & (signature >= 0)
         known &= ~matching(trace.name, trace.names, WAIT.fullmatch)
         for row in np.flatnonzero(known).tolist():
-            key = trace.name_of(Row(row)), trace.signatures[int(signature[row])].label
-            alike[key][int(share[first + row] > _MOSTLY)].append(int(took[first + row]))
-    return list(alike.values())
+            shapes = trace.signatures[int(signature[row])].label
+            yield (trace.name_of(Row(row)), shapes), int(took[first + row]), int(over[first + row])
 
 
 def plain_work(graph: ReplayGraph) -> dict[int, float]:
@@ -138,7 +160,7 @@ def plain_traces(traces: Sequence[Trace], graph: ReplayGraph) -> list[Callable[[
 
 
 def _shrunk(windows: Intervals, ahead: int, by: float, times: IntColumn) -> IntColumn:
-    return times - np.rint(_within(windows, times + ahead) * by).astype(np.int64)
+    return times - np.rint(time_within(windows, times + ahead) * by).astype(np.int64)
 
 
 def _covered(graph: ReplayGraph, work: IntColumn) -> tuple[IntColumn, IntColumn]:
@@ -150,7 +172,7 @@ def _covered(graph: ReplayGraph, work: IntColumn) -> tuple[IntColumn, IntColumn]
     since = until - np.minimum(edges.lag[work], until - measured[edges.source[work]])
     found = np.zeros(len(work), np.int64)
     for k, windows in enumerate(_windows(graph)):
-        covered = np.rint(_within(windows, until) - _within(windows, since))
+        covered = np.rint(time_within(windows, until) - time_within(windows, since))
         found = np.where(rank == k, covered.astype(np.int64), found)
     return found, until - since
 
@@ -168,7 +190,7 @@ def _windows(graph: ReplayGraph) -> list[Intervals]:
     return [union(begin[moving == k], end[moving == k]) for k in range(len(graph.traces))]
 
 
-def _within(windows: Intervals, times: IntColumn) -> npt.NDArray[np.float64]:
+def time_within(windows: Intervals, times: IntColumn) -> npt.NDArray[np.float64]:
     """How much of some windows lies before each time, ns."""
     if not len(windows.start):
         return np.zeros(len(times))

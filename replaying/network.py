@@ -22,6 +22,7 @@ from ..trace.columns import IntColumn
 from ..trace.conventions import MAX_NS, MAX_RANKS
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
+from .beside_collectives import beside_collectives
 from .beside_transfers import pace_on
 from .collective_times import Algorithm as Algorithm
 from .network_description import At
@@ -90,7 +91,7 @@ def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> Replay
         workers = shared.workers if network.at_once is None else (network.at_once,) * len(shared.workers)
         pace = pace_on(graph, prices, sent)
         graph = replace(left_together(graph, prices), shared=replace(shared, alone=alone, workers=workers, pace=pace))
-    return graph.with_durations(prices)
+    return beside_collectives(graph.with_durations(prices), np.array(rows, np.int64))
 
 
 def price(

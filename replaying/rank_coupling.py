@@ -15,7 +15,7 @@ from ..schemas.communications import UNKNOWN, comm_rows
 from ..trace.columns import IntColumn, lists_by
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .beside_transfers import time_beside
+from .beside_transfers import alike_operators, time_beside
 from .replay_graph import COMM, DURATION, HANDOFF, Edges, ReplayGraph, SharedTransfers, renumbered, topological
 from .shared_links import share_alone
 
@@ -104,7 +104,9 @@ def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     notes = (*joined.notes, *own_notes)
     shared = _shared(graphs, rendezvous, first_row, met_at)
     graph = renumbered(ReplayGraph(tuple(traces), row, start, end, measured, edges, None, notes, shared), order)
-    return graph if shared is None else replace(graph, shared=replace(shared, beside=time_beside(graph)))
+    if shared is None:
+        return graph
+    return replace(graph, shared=replace(shared, beside=time_beside(alike_operators(graph))))
 
 
 def _shared(

@@ -1,0 +1,115 @@
+"""What kernels take beside collectives on a device, which take multiprocessors and memory bandwidth from them.
+
+Estimated from kernels of the same name, below operators with the same shapes, of which some ran beside collectives of
+their rank and some did not. On another network other kernels run beside collectives, or for longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ..trace.columns import IntColumn
+from ..trace.index import Row
+from ..trace.intervals import union
+from ..trace.kinds import GPU
+from ..trace.trace import Trace
+from .beside_transfers import grouped, time_beside, time_within
+from .replay_graph import DURATION, ReplayGraph, SharedDevice
+from .shared_links import shared_times
+
+_ROUNDS = 4
+"""In each, kernels take as long as the overlap of the round before says."""
+
+
+def beside_collectives(graph: ReplayGraph, collectives: IntColumn) -> ReplayGraph:
+    """The graph with kernels as long as they take by themselves; what collectives then take from them the replay adds.
+    The graph as it is where no collective is on a device, or nothing shows what it takes.
+
+    Args:
+        graph: with `device` what that is taken to be; None for what the trace shows.
+        collectives: int64, rows of communications.
+    """
+    rows = collectives[(graph.column("kind")[collectives] == GPU) & (graph.start[collectives] >= 0)]
+    if not len(rows):
+        return graph
+    device = graph.device or SharedDevice(rows)
+    kernels, covered = _covered(graph, device, graph.measured)
+    if graph.device is None:
+        device = SharedDevice(rows, time_beside(grouped(_kernel_times(graph, kernels, covered))))
+    if device.slowdown == 1:
+        return replace(graph, device=device)
+    lag = graph.edges.lag.copy()
+    lag[kernels] -= np.rint(covered * (1 - 1 / device.slowdown)).astype(np.int64)
+    return replace(graph.with_latencies(lag), device=replace(device, alone=True))
+
+
+def times_beside_collectives(graph: ReplayGraph, lag: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """The time of each point, int64 ns, and the lags with what kernels lost to collectives beside them.
+
+    Args:
+        graph: whose kernels take what they do by themselves (`beside_collectives`).
+        lag: int64 ns, one entry an edge.
+    """
+    device, counted = graph.device, lag
+    assert device is not None
+    lost = 1 - 1 / device.slowdown
+    for _ in range(_ROUNDS):
+        time, counted = times_of(graph, counted)
+        kernels, covered = _covered(graph, device, time)
+        share = np.minimum(covered / np.maximum(counted[kernels], 1), 1)
+        counted = lag.copy()
+        counted[kernels] = np.rint(lag[kernels] / (1 - share * lost)).astype(np.int64)
+    return times_of(graph, counted)
+
+
+def times_of(graph: ReplayGraph, lag: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """The time of each point, int64 ns, and the lags with what transfers of the host took."""
+    return shared_times(graph, lag) if graph.shared is not None else (graph.runs.longest(lag), lag)
+
+
+def _covered(graph: ReplayGraph, device: SharedDevice, time: IntColumn) -> tuple[IntColumn, npt.NDArray[np.float64]]:
+    """Positions of the edges that are kernels, copies and fills, and for how long of each, ns, a collective of its rank
+    runs at some times of points."""
+    edges = graph.edges
+    other = np.ones(len(graph.start), np.bool_)
+    other[device.rows] = False
+    work = np.flatnonzero((edges.kind == DURATION) & (edges.owner >= 0))
+    work = work[other[edges.owner[work]] & (graph.column("kind")[edges.owner[work]] == GPU)]
+    later = graph.rank_of_row * (int(time.max()) + 1)  # ranks one after the other: none meets another's collectives
+    windows = union(*(time[of[device.rows]] + later[device.rows] for of in (graph.start, graph.end)))
+    begin, end = (time[of[work]] + later[edges.owner[work]] for of in (edges.source, edges.target))
+    return work, time_within(windows, end) - time_within(windows, begin)
+
+
+def _kernel_times(
+    graph: ReplayGraph, kernels: IntColumn, covered: npt.NDArray[np.float64]
+) -> Iterator[tuple[Hashable, int, int]]:
+    """See `grouped`."""
+    owner, took = graph.edges.owner[kernels], graph.edges.lag[kernels]
+    order = np.argsort(owner)
+    parts = np.split(order, np.searchsorted(owner[order], graph.first_row[1:-1]))
+    for first, trace, mine in zip(graph.first_row.tolist(), graph.traces, parts, strict=False):
+        shapes = _shapes_above(trace)
+        for at in mine.tolist():
+            row = int(owner[at]) - first
+            if shapes[row] >= 0:
+                key = trace.name_of(Row(row)), trace.signatures[int(shapes[row])].label
+                yield key, int(took[at]), round(float(covered[at]))
+
+
+def _shapes_above(trace: Trace) -> IntColumn:
+    """int64 by row, number of the signature of the innermost operator above it, itself included; −1 for none."""
+    found = np.full(len(trace), -1, np.int64)
+    found[trace.calls.source] = trace.calls.signature
+    at = np.flatnonzero(found < 0)
+    above = trace.parent_row[at]
+    while len(at := at[above >= 0]):
+        above = above[above >= 0]
+        found[at] = found[above]
+        left = found[at] < 0
+        at, above = at[left], trace.parent_row[above[left]]
+    return found
