@@ -230,11 +230,15 @@ def _places(text: bytes, separator: bytes) -> IntColumn:
 
 def _spans_of(text: bytes, records: list[bytes], at: int = 0) -> tuple[IntColumn, IntColumn]:
     """Where the records of an array are that is open at an offset: only blanks and a comma are between two of them."""
+    length = np.fromiter(map(len, records), np.int64, len(records))
+    if int(length.sum()) + len(records) - 1 == len(text) - at:  # a comma alone between two, and nothing around them
+        start = at + np.cumsum(length + 1) - (length + 1)
+        return start, start + length
     start = np.empty(len(records), np.int64)
     for i, record in enumerate(records):
         start[i] = at = text.find(record, at)
         at += len(record)
-    return start, start + np.fromiter(map(len, records), np.int64, len(records))
+    return start, start + length
 
 
 def _arrays(text: Text, spans: Iterable[Span]) -> Iterator[Block]:
