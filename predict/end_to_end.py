@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from ..measuring.measured import Measured
+from ..replaying.edge_latencies import iterations_of
 from ..replaying.graph_replay import relative_error, replay
 from ..replaying.iterations import Outlier, StepTimes
 from ..replaying.rank_coupling import find_rendezvous, join_ranks
@@ -32,7 +33,7 @@ from ..trace.printable import shortened
 from ..trace.trace import Trace
 from .costs.prediction_intervals import NEW
 from .costs.task import Task
-from .fitting import fit_parts, prepare
+from .fitting import fit_parts, prepare, step_ratios
 from .model_file import EndToEndError, FittedModel
 from .overhead_model import overhead_model_of_ranks
 from .pricing import PricedKernel, half_width, interval
@@ -418,7 +419,8 @@ def _errors(
 ) -> dict[str, EndToEndError]:  # fmt: skip
     """Of each engine, from models of the other traces; with one trace from how its iterations differ, if there are."""
     if len(traces) == 1:
-        ratios = tuple(round(log(ratio), 4) for ratio in prepare(traces[0], iterations, (), keep_outliers).step_ratios)
+        chosen = iterations_of(traces[0], iterations, keep_outliers=keep_outliers)
+        ratios = tuple(round(log(ratio), 4) for ratio in step_ratios(traces[0], chosen))
         return {engine: EndToEndError(ratios, (0.0,) * len(ratios)) for engine in ENGINES if ratios}
     known: dict[Task, Task] = {}
     parts = [prepare(traces[k], iterations, model.devices, keep_outliers, known) for k in on_host]

@@ -111,11 +111,11 @@ def prepare(
         overhead_rows(without_waits(trace), 0, counted=counted),
         medians([shared.setdefault(tasks[i], tasks[i]) for i in gpu.tolist()], ns[gpu].tolist()),
         [shared.setdefault(task, task) for task in cpu_tasks(trace, calls)], own,
-        measured_ns(trace, chosen), len(chosen.index), chosen.set_apart, _step_ratios(trace, chosen),
+        measured_ns(trace, chosen), len(chosen.index), chosen.set_apart, step_ratios(trace, chosen),
     )  # fmt: skip
 
 
-def _step_ratios(trace: Trace, chosen: Chosen) -> tuple[float, ...]:
+def step_ratios(trace: Trace, chosen: Chosen) -> tuple[float, ...]:
     """What each chosen iteration takes over their mean; none where fewer than three are marked."""
     times = measured_steps(trace, chosen)
     return tuple((times / times.mean()).round(4).tolist()) if len(times) >= _LEAST_STEPS and times.all() else ()

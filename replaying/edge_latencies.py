@@ -176,13 +176,14 @@ def _paths(recorded: Trace, trace: Trace) -> list[str]:
     plain = ["".join(c for c in name if not c.isdigit()) for name in recorded.names]
     order = np.lexsort((recorded.id, recorded.kind == GPU, -recorded.finish, recorded.ts))
     parents, annotation = recorded.parent_row.tolist(), (recorded.scope == ANNOTATION_SCOPE).tolist()
-    paths = [""] * len(recorded)
+    paths, names, known = [""] * len(recorded), recorded.name.tolist(), dict[tuple[str, str, str], str]()
     for row in order.tolist():
         parent = parents[row]
-        name = plain[recorded.name[row]] if annotation[row] else recorded.name_of(row)
-        above = paths[parent] if parent >= 0 else ""
-        text = f"{above}\0{name}\0{labels[row]}".encode(errors="replace")
-        paths[row] = blake2b(text, digest_size=_HASH_BYTES).hexdigest()
+        name = plain[names[row]] if annotation[row] else recorded.names[names[row]]
+        key = paths[parent] if parent >= 0 else "", name, labels[row]
+        if key not in known:
+            known[key] = blake2b("\0".join(key).encode(errors="replace"), digest_size=_HASH_BYTES).hexdigest()
+        paths[row] = known[key]
     return paths
 
 

@@ -15,7 +15,7 @@ from ...analysis.flops import bytes_moved, flops
 from ...analysis.kernel_peaks import find_devices
 from ...schemas.kineto.event_args import launch_sizes
 from ...trace.brief import brief
-from ...trace.columns import IntColumn
+from ...trace.columns import IntColumn, distinct_rows
 from ...trace.index import CallIndex
 from ...trace.medians import median, percentile
 from ...trace.tables import OP
@@ -74,29 +74,27 @@ def gpu_tasks(trace: Trace, own: Sequence[Device] = (), device: Device | None = 
             place[event] = before.get(owner, 0)
             before[owner] = int(place[event]) + 1
     tasks, launched = [], launch_sizes(trace).tolist()
-    for event, owner in enumerate(owners):
-        caller = callers.of(owner)
-        comm = gpu.comm.get(event)
-        category = trace.categories[gpu.category[event]]
-        at = devices.get(int(gpu.device[event])) if device is None else device
+    columns = (gpu.name, gpu.category, gpu.device, gpu.bytes, work.flops, work.bytes, work.most_bytes, work.dtype)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    for event, (name, kind, number, copied, flop, size, most, dtype) in enumerate(rows):
+        caller, comm, category = callers.of(owners[event]), gpu.comm.get(event), trace.categories[kind]
+        at = devices.get(number) if device is None else device
         copy = category.startswith("gpu_mem")
-        size, main = int(work.bytes[event]), int(work.flops[event]) >= 0 or int(work.bytes[event]) >= 0
-        main |= comm is not None and comm.bytes is not None
-        moved = caller.bytes if size < 0 else size
-        properties = trace.properties.get(int(gpu.device[event])) or {}
+        main = flop >= 0 or size >= 0 or (comm is not None and comm.bytes is not None)
+        properties = trace.properties.get(number) or {}
         tasks.append(
             Task(
-                caller.name, trace.names[gpu.name[event]], category,
+                caller.name, trace.names[name], category,
                 caller.signature.tensors if caller.signature else (),
                 (caller.signature.outputs or ()) if caller.signature else (),
-                None if copy else int(work.flops[event]) if work.flops[event] >= 0 else None if main else caller.flops,
-                comm.bytes if comm is not None else (int(gpu.bytes[event]) if gpu.bytes[event] >= 0 else None)
-                if copy else moved,
-                work.dtypes[work.dtype[event]], main, int(place[event]),
+                None if copy else flop if flop >= 0 else None if main else caller.flops,
+                comm.bytes if comm is not None else (copied if copied >= 0 else None)
+                if copy else (caller.bytes if size < 0 else size),
+                work.dtypes[dtype], main, int(place[event]),
                 (comm.collective or "") if comm is not None else "",
                 comm.group_size if comm is not None else None,
                 _bag(caller), at.name if at is not None else str(properties.get("name", "unknown device")),
-                launched[event][0], launched[event][1], _byte_factor(size, int(work.most_bytes[event])),
+                launched[event][0], launched[event][1], _byte_factor(size, most),
             )
         )  # fmt: skip
     return tasks
@@ -114,48 +112,53 @@ def cpu_tasks(trace: Trace, calls: IntColumn, name: str = "CPU") -> list[Task]:
         name: distinguishes CPUs and their settings.
     """
     callers = _Callers(trace)
+    distinct, which = distinct_rows(trace.calls.name[calls], trace.calls.signature[calls])
     tasks = []
-    for call in calls.tolist():
-        caller, signature = callers.of(call), trace.signature_of(call)
+    for key in distinct.tolist():
+        caller = callers.known(*key)
+        signature = caller.signature
         tasks.append(
             Task(
-                trace.names[trace.calls.name[call]], "", CPU_OP, signature.tensors if signature else (),
+                caller.name, "", CPU_OP, signature.tensors if signature else (),
                 (signature.outputs or ()) if signature else (), caller.flops, caller.bytes,
                 signature.dtype if signature else "", device=name,
             )
         )  # fmt: skip
-    return tasks
+    return [tasks[at] for at in which.tolist()]
 
 
 class _Callers:
     """Operators with tensors, each distinct one counted once."""
 
     def __init__(self, trace: Trace) -> None:
-        self._trace = trace
+        self._trace, self._calls = trace, trace.calls
+        self._with_tensors = [bool(signature.tensors) for signature in trace.signatures]
         self._known: dict[tuple[int, int], _Caller] = {}
 
     def above(self, call: CallIndex) -> CallIndex:
         """The innermost operator with tensors that is or encloses a call; else the innermost operator; −1 for none."""
-        trace, first = self._trace, CallIndex(-1)
+        calls, first = self._calls, CallIndex(-1)
         while call >= 0:
-            if trace.calls.kind[call] == OP:
+            if calls.kind[call] == OP:
                 first = call if first < 0 else first
-                signature = trace.signature_of(call)
-                if signature is not None and signature.tensors:
+                signature = calls.signature[call]
+                if signature >= 0 and self._with_tensors[signature]:
                     return call
-            call = trace.calls.parent[call]
+            call = calls.parent[call]
         return first
 
     def of(self, call: CallIndex) -> _Caller:
         if call < 0:
             return _Caller("", None, None, None)
-        trace = self._trace
-        key = int(trace.calls.name[call]), int(trace.calls.signature[call])
-        if key not in self._known:
-            name, signature = trace.names[key[0]], trace.signature_of(call)
-            counted = (None, None) if signature is None else (flops(name, signature), bytes_moved(name, signature))
-            self._known[key] = _Caller(name, signature, *counted)
-        return self._known[key]
+        return self.known(int(self._calls.name[call]), int(self._calls.signature[call]))
+
+    def known(self, name: int, signature: int) -> _Caller:
+        """By codes of name and signature, −1 for none."""
+        if (name, signature) not in self._known:
+            text, given = self._trace.names[name], self._trace.signatures[signature] if signature >= 0 else None
+            counted = (None, None) if given is None else (flops(text, given), bytes_moved(text, given))
+            self._known[name, signature] = _Caller(text, given, *counted)
+        return self._known[name, signature]
 
 
 def _bag(caller: _Caller) -> Bag | None:
