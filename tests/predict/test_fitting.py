@@ -11,7 +11,7 @@ import pytest
 from etplus.analysis.devices import Device, known_devices
 from etplus.predict.costs.measured_tasks import MeasuredTask
 from etplus.predict.costs.task import Task
-from etplus.predict.fitting import Part, _step_ratios, fit, fit_parts, measured_ns, measured_steps, prepare, self_time
+from etplus.predict.fitting import Part, step_ratios, fit, fit_parts, measured_ns, measured_steps, prepare, self_time
 from etplus.predict.model_file import EndToEndError, FittedModel, _fits_columns, read_model, write_model
 from etplus.replaying.edge_latencies import iterations_of
 from etplus.replaying.graph_building import build_graph
@@ -140,12 +140,12 @@ def test_integers_that_columns_hold() -> None:
         assert _fits_columns(value) is fits, value
 
 
-def test_step_ratios_need_three_steps_that_take_time() -> None:
+def teststep_ratios_need_three_steps_that_take_time() -> None:
     two = steps([100, 110]).document()
-    assert _step_ratios(two, iterations_of(two, None, keep_outliers=True)) == ()
+    assert step_ratios(two, iterations_of(two, None, keep_outliers=True)) == ()
     trace = steps([100, 110, 90, 120]).document()
-    assert len(_step_ratios(trace, iterations_of(trace, "0-2", keep_outliers=True))) == 3
-    assert _step_ratios(trace, iterations_of(trace, "0-1", keep_outliers=True)) == ()
+    assert len(step_ratios(trace, iterations_of(trace, "0-2", keep_outliers=True))) == 3
+    assert step_ratios(trace, iterations_of(trace, "0-1", keep_outliers=True)) == ()
 
 
 def test_what_was_measured_from_the_first_start_to_the_last_end() -> None:
