@@ -44,7 +44,9 @@ def beside_collectives(graph: ReplayGraph, collectives: IntColumn) -> ReplayGrap
         return replace(graph, device=device)
     lag = graph.edges.lag.copy()
     lag[kernels] -= np.rint(covered * (1 - 1 / device.slowdown)).astype(np.int64)
-    return replace(graph.with_latencies(lag), device=replace(device, alone=True))
+    note = f"kernels take {device.slowdown:.2f} times as long while a collective of their rank runs, as recorded"
+    graph = replace(graph.with_latencies(lag), device=replace(device, alone=True))
+    return replace(graph, notes=(*graph.notes, note))
 
 
 def times_beside_collectives(graph: ReplayGraph, lag: IntColumn) -> tuple[IntColumn, IntColumn]:
