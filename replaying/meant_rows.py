@@ -142,6 +142,10 @@ def _coded(codes: npt.NDArray[np.integer], wanted: list[bool]) -> Rows:
 
 def step_of_row(trace: Trace) -> IntColumn:
     """int64, of each row the ordinal of the step that it is called or launched in, −1 for none."""
+    return trace.once(_step_of_row)
+
+
+def _step_of_row(trace: Trace) -> IntColumn:
     found, steps, gpu, runtime = np.full(len(trace), -1, np.int64), trace.steps, trace.gpu, trace.runtime
     if not len(steps):
         return found
