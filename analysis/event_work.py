@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..trace.brief import brief
 from ..trace.call_tree import CallTree, nearest
-from ..trace.columns import IntColumn, distinct, grouped, matching, run_starts
+from ..trace.columns import IntColumn, distinct, distinct_rows, grouped, matching, run_starts
 from ..trace.index import CallIndex
 from ..trace.kernel_kinds import computes_products
 from ..trace.step_annotations import UNKNOWN_PHASE, StepBatch
@@ -105,9 +107,10 @@ def work_of_events(trace: Trace) -> Work:
     )  # fmt: skip
     named = matching(gpu.name, trace.names, computes_products)
     by_data = of_data.attention | of_data.experts
-    alone, of_calls = _groups(trace, owner, launched[owner[launched] >= 0], named, by_data)
-    _give_whole(trace, work, alone, owner, caller, count, size)
-    for events in of_calls:
+    parts = np.where(by_data, 0, _parts(trace)[calls.name])
+    of_calls = _groups(trace, owner, launched[owner[launched] >= 0], named, parts)
+    _give_whole(trace, work, of_calls, caller, count, size)
+    for events in of_calls.others():
         call = int(owner[events[0]])
         if by_data[call]:
             _give_data_work(trace, work, of_data, call, events, named)
@@ -121,10 +124,11 @@ def work_of_events(trace: Trace) -> Work:
             if np.all((caller[kernels] == call) | (size[caller[kernels]] < 0)):
                 _share(trace, work.bytes, [kernels], int(size[call]) // len(main))
     within = launched[owner[launched] != caller[launched]]
-    alone, of_callers = _groups(trace, caller, within, named, np.zeros_like(by_data))
-    alone = alone[(work.bytes[alone] < 0) & (size[caller[alone]] >= 0)]
-    work.bytes[alone], work.counted[alone] = size[caller[alone]], True
-    for events in of_callers:
+    of_callers = _groups(trace, caller, within, named, np.ones_like(parts))
+    given = of_callers.whole & (size[of_callers.call] >= 0) & (of_callers.most(work.bytes) < 0)
+    work.bytes[of_callers.first[given]] = size[of_callers.call[given]]
+    work.counted[of_callers.members(given)] = True
+    for events in of_callers.others():
         if work.bytes[events].max() < 0:
             main = _main(trace, events, "", named)
             _share(trace, work.bytes, main, int(size[caller[events[0]]]))
@@ -135,15 +139,15 @@ def work_of_events(trace: Trace) -> Work:
 
 
 def _give_whole(
-    trace: Trace, work: Work, events: IntColumn, owner: IntColumn, caller: IntColumn, count: IntColumn, size: IntColumn
+    trace: Trace, work: Work, groups: _Groups, caller: IntColumn, count: IntColumn, size: IntColumn
 ) -> None:
-    """Give each event that is the only one of its call all of the call's work."""
-    call = owner[events]
-    work.flops[events] = np.where(count[call] >= 0, count[call], work.flops[events])
-    work.operator_ns[events] = np.maximum(trace.gpu.dur[events], 0)
-    work.counted[events], work.call[events] = True, call
-    own = (caller[events] == call) | (size[caller[events]] < 0)
-    work.bytes[events] = np.where(own & (size[call] >= 0), size[call], work.bytes[events])
+    """Give the first event of groups, where it does all that a call does, all of the call's work."""
+    event, call = groups.first[groups.whole], groups.call[groups.whole]
+    work.flops[event] = np.where(count[call] >= 0, count[call], work.flops[event])
+    work.operator_ns[event] = np.maximum(groups.total(trace.gpu.dur)[groups.whole], 0)
+    work.counted[groups.members(groups.whole)], work.call[event] = True, call
+    own = (caller[event] == call) | (size[caller[event]] < 0)
+    work.bytes[event] = np.where(own & (size[call] >= 0), size[call], work.bytes[event])
 
 
 def _sentence(count: int, why: str) -> str:
@@ -289,19 +293,24 @@ def _of_calls(trace: Trace, of_data: _WorkOfData) -> tuple[IntColumn, IntColumn]
     count, size = np.full(len(calls), -1, np.int64), np.full(len(calls), -1, np.int64)
     ops = np.flatnonzero((calls.kind == OP) & (calls.signature >= 0))
     caches = set[str]()
-    for (code, signature), at in grouped(calls.name[ops], calls.signature[ops]):
+    pairs, which = distinct_rows(calls.name[ops], calls.signature[ops])
+    counted, moved = np.full(len(pairs), -1, np.int64), np.full(len(pairs), -1, np.int64)
+    attention, experts = np.zeros(len(pairs), np.bool_), np.zeros(len(pairs), np.bool_)
+    for at, (code, signature) in enumerate(pairs.tolist()):
         name, found = trace.names[code], trace.signatures[signature]
-        counted = flops(name, found)
-        if counted is None and is_paged_attention(name):
-            of_data.attention[ops[at]] = tried(partial(heads_of, name), found) is not None
+        operations = flops(name, found)
+        if operations is None and is_paged_attention(name):
+            attention[at] = tried(partial(heads_of, name), found) is not None
             continue
         if computes_experts(name):
-            of_data.experts[ops[at]] = True
+            experts[at] = True
             continue
         if _CACHE_WRITE.fullmatch(name) and len(found.tensors) > 2:
             caches.add(found.tensors[2].dtype)
-        for column, value in ((count, counted), (size, bytes_moved(name, found))):
-            column[ops[at]] = -1 if value is None else value
+        for column, value in ((counted, operations), (moved, bytes_moved(name, found))):
+            column[at] = -1 if value is None else value
+    count[ops], size[ops] = counted[which], moved[which]
+    of_data.attention[ops], of_data.experts[ops] = attention[which], experts[which]
     of_data.cache = caches.pop() if len(caches) == 1 else None
     return count, size
 
@@ -332,23 +341,68 @@ def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
     return chosen & ~outer
 
 
-def _groups(
-    trace: Trace, call: IntColumn, events: IntColumn, named: Mask, listed: Mask
-) -> tuple[IntColumn, list[IntColumn]]:
-    """The events that are the only ones of their call, and those of each other call, by call: those of a captured call
-    by replay, those of a repetition apart; in each group those named like a main kernel first, of them the longest.
+class _Groups(NamedTuple):
+    """GPU events by call: those of a captured call by replay, those of a repetition apart; in each group those named
+    like a main kernel first, of them the longest.
+
+    Attributes:
+        events: int64, those of one group after the other. begin, end: int64, of each group its place in them.
+        call: int64, of each group. whole: bool, of each group whether its first event does all of the call's work.
+    """
+
+    events: IntColumn
+    begin: IntColumn
+    end: IntColumn
+    call: IntColumn
+    whole: Mask
+
+    @property
+    def first(self) -> IntColumn:
+        """int64, the first event of each."""
+        return self.events[self.begin]
+
+    def members(self, groups: Mask) -> IntColumn:
+        """int64, the events of some."""
+        return self.events[np.repeat(groups, self.end - self.begin)]
+
+    def others(self) -> Iterator[IntColumn]:
+        """The events of each that is not whole."""
+        for begin, end in zip(self.begin[~self.whole].tolist(), self.end[~self.whole].tolist(), strict=True):
+            yield self.events[begin:end]
+
+    def total(self, values: IntColumn) -> IntColumn:
+        """int64, of each the sum over its events of values by event."""
+        return np.add.reduceat(values[self.events], self.begin) if len(self.begin) else self.begin
+
+    def most(self, values: IntColumn) -> IntColumn:
+        """int64, as `total` the largest."""
+        return np.maximum.reduceat(values[self.events], self.begin) if len(self.begin) else self.begin
+
+
+def _parts(trace: Trace) -> IntColumn:
+    """int64, of each name of the trace how many kernels share the work of an operator that is so called."""
+    found, names = np.ones(len(trace.names), np.int64), trace.names
+    for code in distinct(trace.attribution.calls.name).tolist():
+        entry = operator(names[code])
+        found[code] = 1 if entry is None else entry.parts
+    return found
+
+
+def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask, parts: IntColumn) -> _Groups:
+    """Some events by call.
 
     Args:
-        listed: bool, one entry a call: it is a group even if it has one event.
+        parts: int64, by call how many kernels share its work, 0 where no event is to do all of it.
     """
     replay, repetition = trace.gpu.graph_replay[events], trace.attribution.repetition[events]
     order = np.lexsort((events, -trace.gpu.dur[events], ~named[events], repetition, replay, call[events]))
     events = events[order]
-    first = np.flatnonzero(run_starts(call[events], replay[order], repetition[order]))
-    end = np.append(first[1:], len(events))
-    several = (end - first > 1) | listed[call[events[first]]]
-    groups = zip(first[several].tolist(), end[several].tolist(), strict=True)
-    return events[first[~several]], [events[begin:until] for begin, until in groups]
+    begin = np.flatnonzero(run_starts(call[events], replay[order], repetition[order]))
+    end = np.append(begin, len(events))[1:]
+    own, name = call[events[begin]], trace.gpu.name[events]
+    alike = np.concatenate([[0], np.cumsum(name == np.repeat(name[begin], end - begin))])
+    whole = (parts[own] == 1) & (alike[end] - alike[begin] == 1) | (parts[own] > 0) & (end - begin == 1)
+    return _Groups(events, begin, end, own, whole)
 
 
 def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColumn]:
@@ -367,6 +421,9 @@ def _share(trace: Trace, column: IntColumn, main: list[IntColumn], total: int) -
         return
     for part, kernels in enumerate(main):
         mine = total // len(main) + (total % len(main) if part == 0 else 0)
+        if len(kernels) == 1:
+            column[kernels] = mine
+            continue
         dur = trace.gpu.dur[kernels].tolist()
         whole = sum(dur)
         shares = [mine * ns // whole if whole else mine // len(dur) for ns in dur]

@@ -262,10 +262,14 @@ def _sequences(
     trace: Trace, labels: dict[int, str], launches: IntColumn, owner: IntColumn
 ) -> Counter[tuple[str, tuple[str, ...]]]:
     """How often each operator launched with each sequence of calls."""
-    names: dict[int, list[str]] = {}
-    for op, name in zip(owner.tolist(), trace.runtime.name[launches].tolist(), strict=True):
-        names.setdefault(op, []).append(trace.names[name])
-    return Counter((labels[op], tuple(calls)) for op, calls in names.items())
+    names, begin = trace.runtime.name[launches].astype(np.int32).tobytes(), np.flatnonzero(run_starts(owner))
+    ends = (4 * begin).tolist(), (4 * np.append(begin, len(owner))[1:]).tolist()
+    spans = zip(owner[begin].tolist(), *ends, strict=True)
+    found = Counter((labels[op], names[start:end]) for op, start, end in spans)
+    sequences: Counter[tuple[str, tuple[str, ...]]] = Counter()
+    for (label, text), count in found.items():
+        sequences[label, tuple(trace.names[code] for code in np.frombuffer(text, np.int32))] += count
+    return sequences
 
 
 def _statistic(value: IntColumn, clipped: int = 0) -> Statistic:

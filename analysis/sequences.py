@@ -50,16 +50,19 @@ def kernel_sequences(trace: Trace, *, least: int = 3) -> Table[KernelSequence]:
     top = np.append(trace.hierarchy.top, -1)[gpu.call]
     events = np.flatnonzero(top >= 0)
     events = events[np.lexsort((gpu.ts[events], top[events]))]
-    starts = np.flatnonzero(np.diff(top[events], prepend=-1))
-    groups: defaultdict[tuple[int, ...], list[int]] = defaultdict(lambda: [0, 0, 0])
-    for members in np.split(events, starts[1:]):
-        if len(members) >= least:
-            call = int(top[members[0]])
-            sums = groups[(int(calls.name[call]), *gpu.name[members].tolist())]
-            for k, value in enumerate((1, int(gpu.dur[members].sum()), int(calls.end[call] - calls.ts[call]))):
-                sums[k] += value
+    begin = np.flatnonzero(np.diff(top[events], prepend=-1))
+    long = np.diff(begin, append=len(events)) >= least
+    call, kernels = top[events[begin]][long], gpu.name[events].astype(np.int32).tobytes()
+    device = np.add.reduceat(gpu.dur[events], begin)[long] if len(begin) else call
+    ends = 4 * begin[long], 4 * np.append(begin, len(events))[1:][long]
+    groups: defaultdict[tuple[int, bytes], list[int]] = defaultdict(lambda: [0, 0, 0])
+    columns = (calls.name[call], *ends, device, calls.end[call] - calls.ts[call])
+    for op, start, end, on_device, on_host in zip(*(column.tolist() for column in columns), strict=True):
+        sums = groups[op, kernels[start:end]]
+        for k, value in enumerate((1, on_device, on_host)):
+            sums[k] += value
     rows = [
-        KernelSequence(trace.names[op], tuple(trace.names[code] for code in kernels), *sums)
-        for (op, *kernels), sums in groups.items()
+        KernelSequence(trace.names[op], tuple(trace.names[code] for code in np.frombuffer(text, np.int32)), *sums)
+        for (op, text), sums in groups.items()
     ]
     return Table(KernelSequence, sorted(rows, key=lambda row: (-row.count, -row.gpu_ns, row.op, row.kernels)))

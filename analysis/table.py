@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from ..trace.brief import brief
@@ -98,6 +99,7 @@ class Row(Suggests):
     __repr__ = brief
 
     @classmethod
+    @cache
     def names(cls) -> list[str]:
         """Names of the columns of JSON, CSV and data frames."""
         return [field.name for field in fields(cls) if field.name not in cls.left_out] + [*cls.derived]  # type: ignore[arg-type]

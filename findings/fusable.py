@@ -123,10 +123,11 @@ class _Shapes:
         return np.array([*found, False], np.bool_)[self.of]
 
 
-def casts(items: WorkItems, item: int) -> bool:
-    """Whether an item reads and writes tensors of different types."""
-    signature = items.signature(item)
-    return signature is not None and len({tensor.dtype for tensor in signature.tensors if tensor.dtype}) > 1
+def casts(items: WorkItems) -> npt.NDArray[np.bool_]:
+    """Which items read and write tensors of different types."""
+    signatures = items.trace.signatures
+    found = [len({tensor.dtype for tensor in signature.tensors if tensor.dtype}) > 1 for signature in signatures]
+    return np.array([*found, False], np.bool_)[items.signature_code]
 
 
 def fusable_chains(case: Case) -> tuple[tuple[FusableChain, ...], ...]:
@@ -140,8 +141,7 @@ def _chains(case: Case, rank: int) -> tuple[FusableChain, ...]:
     fits = np.isin(items.kind, _FUSES) & ~in_attention(case, rank)
     fits &= ~np.isin(phase, (ACCUMULATION, GRADIENT_COMMUNICATION))
     fits[[at for loop in operator_loops(case)[rank] for at in loop.items]] = False
-    for item in np.flatnonzero(fits & (items.kind == COPY_WORK) & (phase != OPTIMIZER)).tolist():
-        fits[item] = casts(items, item)  # another layout is a finding of its own
+    fits &= casts(items) | (items.kind != COPY_WORK) | (phase == OPTIMIZER)  # another layout is a finding of its own
     found: list[FusableChain] = []
     chain: list[int] = []
     before = np.cumsum(~shapes.on_numbers)  # items that work on more than numbers
@@ -172,13 +172,15 @@ _LONGEST = 64
 """Items of a chain at most: compilers split larger ones, too."""
 
 
-def _priced(items: WorkItems, shapes: _Shapes, chain: Sequence[int]) -> list[FusableChain]:
+def _priced(items: WorkItems, shapes: _Shapes, chain: list[int]) -> list[FusableChain]:
     """The chain with what one kernel would take: its time by the bytes that remain, and no less than its longest
     reduction; without bytes as long as its longest operator."""
-    kinds, ns = items.kind[list(chain)], items.ns[list(chain)]
-    if len(chain) < 2 or not np.any(kinds == POINTWISE_WORK):
+    if len(chain) < 2:
         return []
-    of = shapes.of[list(chain)]
+    kinds, ns = items.kind[chain], items.ns[chain]
+    if not np.any(kinds == POINTWISE_WORK):
+        return []
+    of = shapes.of[chain]
     moved = [shapes.moved[at] if at >= 0 else 0 for at in of.tolist()]
     if not all(moved):
         return [FusableChain(tuple(chain), float(ns.max()), 0)]

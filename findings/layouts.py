@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from ..trace.columns import matching
 from ..trace.conventions import MAX_NAME
@@ -112,11 +113,11 @@ class Copies:
         counted = in_attention(case, rank)
         counted[[at for chain in fusable_chains(case)[rank] for at in chain.items]] = True
         wanted = (items.kind == COPY_WORK) & ~counted & ~np.isin(phase, (OPTIMIZER, GRADIENT_COMMUNICATION))
-        found = [at for at in np.flatnonzero(wanted & (items.call >= 0)).tolist() if _copies_much(items, at)]
+        found = np.flatnonzero(wanted & (items.call >= 0) & _copies_much(items)).tolist()
         ns = items.time(found) if found else 0
         if ns < _LEAST_COPIES * items.total_ns or not ns:
             return
-        cast = [at for at in found if casts(items, at)]
+        cast = [at for at, yes in zip(found, casts(items)[found].tolist(), strict=True) if yes]
         around: dict[str, list[int]] = {}
         for at in found:
             around.setdefault(_outer_name(items, at), []).append(at)
@@ -147,12 +148,12 @@ class Copies:
         yield of.candidate(candidate, (Intervention("remove op:aten::copy_", items.all_rows(found)),), 0.3, 1.25)
 
 
-def _copies_much(items: WorkItems, item: int) -> bool:
-    signature = items.signature(item)
-    sizes = [tensor.nbytes for tensor in signature.tensors] if signature is not None else []
-    if not sizes or None in sizes:
-        return bool(items.ns[item] >= _LEAST_COPY_NS)
-    return max(size for size in sizes if size is not None) >= _LEAST_COPY_BYTES
+def _copies_much(items: WorkItems) -> npt.NDArray[np.bool_]:
+    """Which items have a large tensor; where sizes are not known, which take long."""
+    sizes = [[tensor.nbytes for tensor in signature.tensors] for signature in items.trace.signatures]
+    known = np.array([bool(each) and None not in each for each in sizes] + [False])[items.signature_code]
+    large = [any(size is not None and size >= _LEAST_COPY_BYTES for size in each) for each in sizes]
+    return np.where(known, np.array([*large, False])[items.signature_code], items.ns >= _LEAST_COPY_NS)
 
 
 def _outer_name(items: WorkItems, item: int) -> str:

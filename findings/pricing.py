@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ..replaying.graph_changes import Change
 from ..replaying.graph_replay import Replay, replay
-from ..replaying.replay_graph import ReplayGraph
 from ..replaying.replay_summary import REFUSED
-from ..replaying.whatif import apply_what_if, parse_what_if
+from ..replaying.whatif import find_change, parse_what_if
 from ..trace.errors import UsageError
 from .case import Case
 from .finding import Candidate, Finding, Gain
@@ -59,12 +59,20 @@ def gain_of(case: Case, candidates: Sequence[Candidate], *, least_ns: float = 0)
     Args:
         least_ns: a gain that is far below is not wanted more exactly.
     """
+    changes = list[Change]()
     try:
-        changed = replay(changed_graph(case, case.graph, candidates), case.constants)
+        graph = case.graph
+        for made in (made for candidate in candidates for made in candidate.interventions):
+            change = find_change(
+                graph, parse_what_if(made.what_if), case.constants, lambda: case.row_bounds, rows=made.rows
+            )
+            graph = change(graph)
+            changes.append(change)
+        changed = replay(graph, case.constants)
         recorded = max(case.makespan_ns - changed.makespan_ns, 0)
         gains = [] if case.unrecorded and case.untraced_step is not None else [recorded]
         if not gains or recorded >= least_ns / 2:
-            gains += [_gain_on(case, base, candidates) for base in case.unrecorded]
+            gains += [_gain_on(case, base, changes) for base in case.unrecorded]
     except UsageError:
         return None
     error, unexplained = case.base_error.makespan, changed.unexplained.share
@@ -76,23 +84,13 @@ def gain_of(case: Case, candidates: Sequence[Candidate], *, least_ns: float = 0)
     return Gain(likely, round(low), most, error, unexplained, None if likely == recorded else recorded)
 
 
-def _gain_on(case: Case, base: Replay, candidates: Sequence[Candidate]) -> int:
+def _gain_on(case: Case, base: Replay, changes: Sequence[Change]) -> int:
     """What the changes gain on another timeline: that share of the recorded makespan, ns."""
-    other = replay(changed_graph(case, base.graph, candidates), case.constants)
+    graph = base.graph
+    for change in changes:
+        graph = change(graph)
+    other = replay(graph, case.constants)
     return round(max(base.makespan_ns - other.makespan_ns, 0) / max(base.makespan_ns, 1) * case.makespan_ns)
-
-
-def changed_graph(case: Case, graph: ReplayGraph, candidates: Sequence[Candidate]) -> ReplayGraph:
-    """A graph with the changes of some candidates.
-
-    Raises:
-        UsageError: a change is not understood, or touches nothing.
-    """
-    for candidate in candidates:
-        for change in candidate.interventions:
-            what_if = parse_what_if(change.what_if)
-            graph = apply_what_if(graph, what_if, case.constants, lambda: case.row_bounds, rows=change.rows)
-    return graph
 
 
 def _order(finding: Finding) -> tuple[float, float, str, str]:

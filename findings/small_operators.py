@@ -151,15 +151,13 @@ class _Independence:
             return False
         uses, of_storage = self._by_use
         calls = self._items.call[list(members)]
+        begin, end = np.searchsorted(uses, calls), np.searchsorted(uses, calls + 1)
         made: dict[int, int] = {}
-        for number, call in enumerate(calls.tolist()):
-            begin, end = np.searchsorted(uses, [call, call + 1])
+        for number, (call, first, last) in enumerate(zip(calls.tolist(), begin.tolist(), end.tolist(), strict=True)):
             in_place = self._items.name(members[number]).endswith("_")
-            used = Counter(of_storage[begin:end].tolist())
-            for storage, times in used.items():
-                if self._held.bytes[storage] <= _NUMBER_BYTES:
-                    continue
-                turn = number // period
+            turn, used = number // period, of_storage[first:last]
+            used = used[self._held.bytes[used] > _NUMBER_BYTES]
+            for storage, times in Counter(used.tolist()).items():
                 writes = (in_place and times > 1) or int(self._held.call[storage]) == call  # given, and given back
                 if storage in made and made[storage] != turn:
                     return False

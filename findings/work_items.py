@@ -159,13 +159,17 @@ class WorkItems:
         """Of each item whether its operator was given numbers only, as tensors: what operators do with a Python
         number."""
         scalar = np.append([_is_scalar(signature) for signature in self.trace.signatures], False).astype(np.bool_)
-        found: npt.NDArray[np.bool_] = scalar[np.append(self.calls.signature, -1)[self.call]]
+        found: npt.NDArray[np.bool_] = scalar[self.signature_code]
         return found
+
+    @cached_property
+    def signature_code(self) -> npt.NDArray[np.int32]:
+        """Of each item the code of what its operator was called with, −1 where that is not recorded."""
+        return np.append(self.calls.signature, np.int32(-1))[self.call]
 
     def signature(self, item: int) -> Signature | None:
         """What the operator was called with, None where that is not recorded."""
-        call = int(self.call[item])
-        code = int(self.calls.signature[call]) if call >= 0 else -1
+        code = int(self.signature_code[item])
         return self.trace.signatures[code] if code >= 0 else None
 
     def product(self, item: int) -> Product | None:

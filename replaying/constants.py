@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ..trace.brief import brief
 from ..trace.columns import IntColumn, median
 from ..trace.errors import UsageError
-from .replay_graph import EVENT, LAUNCH, LINK_KINDS, QUEUE, STREAM, SYNC, ReplayGraph
+from .replay_graph import EVENT, GONE, LAUNCH, LINK_KINDS, NEVER, QUEUE, STREAM, SYNC, ReplayGraph
 
 SYNC_RETURN_NS = 10_000
 """A waiting call returns at most so long after what it waited for; more is an unknown wait. A GPU event that starts
@@ -90,7 +90,7 @@ def of_ranks(constants: Constants | Sequence[Constants]) -> tuple[Constants, ...
 
 
 def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants]) -> IntColumn:
-    """int64 ns, one entry an edge: the lag, capped by the constant of its kind."""
+    """int64 ns, one entry an edge: the lag, capped by the constant of its kind; `NEVER` of those that are GONE."""
     edges, ranks = graph.edges, of_ranks(constants)
     if len(ranks) != len(graph.traces):
         raise UsageError(f"constants of {len(ranks)} ranks for a graph of {len(graph.traces)}")
@@ -101,6 +101,7 @@ def counted_lags(graph: ReplayGraph, constants: Constants | Sequence[Constants])
     lag, at = edges.lag.copy(), np.flatnonzero(edges.capped)
     rank = graph.rank_of_row[np.maximum(graph.row[edges.target[at]], 0)]
     lag[at] = np.minimum(lag[at], limit[rank, edges.kind[at]])
+    lag[edges.kind == GONE] = NEVER
     return lag
 
 

@@ -1,20 +1,23 @@
-"""Changes of a replay graph: other times, rows removed, waits dropped, work launched at once, fused or overlapped."""
+"""Changes of a replay graph: other times, rows removed, waits dropped, work launched at once, fused or overlapped.
+
+Each is found in a graph, and can then be made in any that has the same edges with other lags.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from ..trace.columns import IntColumn, distinct, distinct_rows
+from ..trace.columns import IntColumn, distinct_rows, mask_at, run_starts
 from ..trace.intervals import Span
 from ..trace.kinds import GPU, OPTIMIZER
 from ..trace.origin import origin_of_rows
 from .constants import Constants, of_ranks
 from .meant_rows import Rows, step_of_row
 from .replay_graph import (
-    COMM,
     DURATION,
     EVENT,
     HANDOFF,
@@ -28,10 +31,12 @@ from .replay_graph import (
     ReplayGraph,
 )
 
+Change = Callable[[ReplayGraph], ReplayGraph]
+
 
 def scale(
     graph: ReplayGraph, rows: Rows, factor: float, *, gaps: bool | Rows = False, during: Span | None = None
-) -> ReplayGraph:
+) -> Change:
     """Multiply the times of some rows: host work of calls, time on the device of GPU events, communications.
 
     Args:
@@ -41,42 +46,50 @@ def scale(
             (bool, one entry a row), or all of the ranks that have some of the rows (True).
         during: host work is meant only where it ends in this time, ns as in `ReplayGraph.measured`.
     """
-    edges = graph.edges
-    owned = np.flatnonzero(edges.owner >= 0)
-    owner, kind = edges.owner[owned], edges.kind[owned]
+    edges, kind = graph.edges, graph.edges.kind
     beside = graph.column("kind") == GPU
-    beside[owner[kind != HOST]] = True  # collectives on the host are not its work
+    beside[edges.owner[(kind != HOST) & (edges.owner >= 0)]] = True  # collectives on the host are not its work
     host = rows & ~beside
-    mine = host | (rows & beside & ~host.any())
-    which = np.zeros(len(edges), np.bool_)
-    which[owned] = mine[owner] & ((kind == HOST) | (kind == DURATION) | (kind == COMM))
+    mine = np.append(host | (rows & beside & ~host.any()), False)
+    which = mine[edges.owner]
     if gaps is not False:
-        target = graph.row[edges.target]
-        before = np.isin(graph.rank_of_row, distinct(graph.rank_of_row[rows])) if gaps is True else gaps
-        loose = (edges.owner < 0) & np.isin(edges.kind, (HOST, HANDOFF)) & (target >= 0)
-        which |= loose & before[np.maximum(target, 0)]
+        before = of_their_ranks(graph, rows) if gaps is True else gaps
+        loose = (edges.owner < 0) & ((kind == HOST) | (kind == HANDOFF))
+        which |= loose & np.append(before, False)[graph.row[edges.target]]
     if during is not None:
         when = graph.measured[edges.target]
-        which &= (edges.kind != HOST) & (edges.kind != HANDOFF) | ((when > during.start) & (when <= during.end))
-    return graph.scaled(which, factor)
+        which &= (kind != HOST) & (kind != HANDOFF) | ((when > during.start) & (when <= during.end))
+    at = np.flatnonzero(which)
+    return lambda graph: graph.scaled(at, factor)
 
 
-def remove(graph: ReplayGraph, rows: Rows) -> ReplayGraph:
+def of_their_ranks(graph: ReplayGraph, rows: Rows) -> Rows:
+    """All rows of the ranks that have some of the rows."""
+    found: Rows = mask_at(len(graph.traces), graph.rank_of_row[rows])[graph.rank_of_row]
+    return found
+
+
+def remove(graph: ReplayGraph, rows: Rows) -> Change:
     """Take some rows away: they take no time, neither do their launches, and calls among them wait for nothing. What is
     around them stays in order."""
-    target = graph.row[graph.edges.target]
-    waits = np.isin(graph.edges.kind, (SYNC, QUEUE, UNKNOWN)) & (target >= 0) & rows[np.maximum(target, 0)]
-    graph = replace(graph, edges=graph.edges.take(~waits))
+    owned = np.flatnonzero(np.append(rows, False)[graph.edges.owner])
+    before = _edges_before(graph, rows, LAUNCH, STREAM)
+    waits = _edges_before(graph, rows, SYNC, QUEUE, UNKNOWN)
+    nothing = np.append(owned, before)
+    return lambda graph: graph.scaled(nothing, 0.0).without(waits)
+
+
+def _edges_before(graph: ReplayGraph, rows: Rows, *kinds: int) -> IntColumn:
+    """int64, the edges of some kinds that lead to some rows."""
     edges = graph.edges
-    target = graph.row[edges.target]
-    owned = (edges.owner >= 0) & rows[np.maximum(edges.owner, 0)]
-    before = (target >= 0) & rows[np.maximum(target, 0)] & np.isin(edges.kind, (LAUNCH, STREAM))
-    return graph.scaled(owned | before, 0.0)
+    at = np.flatnonzero(np.any([edges.kind == kind for kind in kinds], axis=0))
+    found: IntColumn = at[np.append(rows, False)[graph.row[edges.target[at]]]]
+    return found
 
 
 def set_latency(
     graph: ReplayGraph, kind: int, latency_ns: int, constants: Constants | Sequence[Constants], on: Rows
-) -> ReplayGraph:
+) -> Change:
     """Give launches (LAUNCH) or queued GPU events (STREAM) another latency.
 
     Those that counted the fitted constant count `latency_ns`; those that were shorter remain so in proportion.
@@ -84,74 +97,75 @@ def set_latency(
     Args:
         on: bool, one entry a row: only before these.
     """
-    edges, ranks = graph.edges, of_ranks(constants)
-    row = np.maximum(graph.row[edges.target], 0)
-    cap = np.array([of.caps()[kind] for of in ranks], np.int64)[graph.rank_of_row[row]]
-    which = (edges.kind == kind) & edges.capped & on[row]
-    counted = np.minimum(edges.lag, cap)
-    share = np.where(cap > 0, counted / np.maximum(cap, 1), 1.0)
-    lag = np.where(which, np.rint(share * latency_ns).astype(np.int64), edges.lag)
-    return replace(graph, edges=replace(edges, lag=lag, capped=edges.capped & ~which))
+    at = _edges_before(graph, on, kind)
+    at = at[graph.edges.capped[at]]
+    caps = np.array([of.caps()[kind] for of in of_ranks(constants)], np.int64)
+    cap = caps[graph.rank_of_row[graph.row[graph.edges.target[at]]]]
+
+    def change(graph: ReplayGraph) -> ReplayGraph:
+        lag, capped = graph.edges.lag.copy(), graph.edges.capped.copy()
+        share = np.where(cap > 0, np.minimum(lag[at], cap) / np.maximum(cap, 1), 1.0)
+        lag[at], capped[at] = np.rint(share * latency_ns).astype(np.int64), False
+        return replace(graph, edges=replace(graph.edges, lag=lag, capped=capped))
+
+    return change
 
 
-def without_queue(graph: ReplayGraph, on: Rows) -> ReplayGraph:
+def without_queue(graph: ReplayGraph, on: Rows) -> Change:
     """Let none of some calls (bool, one entry a row) wait for the launch queue."""
-    edges = graph.edges
-    waits = (edges.kind == QUEUE) & on[np.maximum(graph.row[edges.target], 0)]
-    return replace(graph, edges=edges.take(~waits), queue_limit=None)
+    waits = _edges_before(graph, on, QUEUE)
+    return lambda graph: replace(graph.without(waits), queue_limit=None)
 
 
-def to_bound(graph: ReplayGraph, rows: Rows, share: float, bounds: IntColumn) -> ReplayGraph:
+def to_bound(graph: ReplayGraph, rows: Rows, share: float, bounds: IntColumn) -> Change:
     """Let GPU events take what their FLOPs or bytes take at a share of the device's peaks, and none longer than it did.
 
     Args:
         share: above 0; 1 is the peak.
         bounds: int64 ns, one entry a row: what it takes at the peaks; −1 where that is not known (it stays as it is).
     """
-    edges, owner = graph.edges, np.maximum(graph.edges.owner, 0)
-    which = (edges.kind == DURATION) & (edges.owner >= 0) & (rows & (bounds >= 0))[owner]
-    lag = np.where(which, np.minimum(edges.lag, np.rint(bounds[owner] / share)), edges.lag)
-    return graph.with_latencies(lag)
+    known = np.append(rows & (bounds >= 0), False)
+    at = np.flatnonzero((graph.edges.kind == DURATION) & known[graph.edges.owner])
+    least = np.rint(bounds[graph.edges.owner[at]] / share)
+
+    def change(graph: ReplayGraph) -> ReplayGraph:
+        lag = graph.edges.lag.copy()
+        lag[at] = np.minimum(lag[at], least)
+        return graph.with_latencies(lag)
+
+    return change
 
 
-def without_waits(graph: ReplayGraph, rows: Rows) -> ReplayGraph:
+def without_waits(graph: ReplayGraph, rows: Rows) -> Change:
     """Let calls wait for nothing that is on a device or unknown; they keep the time that they take by themselves."""
-    edges = graph.edges
-    target = graph.row[edges.target]
-    waits = np.isin(edges.kind, (SYNC, UNKNOWN)) & (target >= 0) & rows[np.maximum(target, 0)]
-    return replace(graph, edges=edges.take(~waits))
+    waits = _edges_before(graph, rows, SYNC, UNKNOWN)
+    return lambda graph: graph.without(waits)
 
 
-def without_launch_gaps(graph: ReplayGraph, rows: Rows) -> ReplayGraph:
+def without_launch_gaps(graph: ReplayGraph, rows: Rows) -> Change:
     """Launch GPU events of each step at once, as a captured graph does: with the first one of them on each stream.
 
     The others follow by their streams and by the events that these wait for. On the threads that launch them there is
     no host work from the first to the last of these launches; waits remain.
     """
     edges = graph.edges
-    target = np.maximum(graph.row[edges.target], 0)
-    launches = np.flatnonzero((edges.kind == LAUNCH) & (graph.row[edges.target] >= 0) & rows[target])
+    launches = _edges_before(graph, rows, LAUNCH)
     if not len(launches):
-        return graph
+        return lambda graph: graph
     step = _steps(graph)
-    lane = [graph.rank_of_row, graph.column("stream_lane"), step]
-    event, call = target[launches], graph.row[edges.source[launches]]
-    order = np.lexsort((graph.measured[edges.target[launches]], *(column[event] for column in lane)))
-    keys = np.stack([column[event[order]] for column in lane])
-    follows = np.zeros(len(order), np.bool_)
-    follows[1:] = (keys[:, 1:] == keys[:, :-1]).all(axis=0)
-    kept = np.ones(len(edges), np.bool_)
-    kept[launches[order[follows]]] = False
-    called = call[call >= 0]
-    kept &= ~((edges.kind == QUEUE) & np.isin(graph.row[edges.target], called))
-    within = _between_launches(graph, called, step[event[call >= 0]])
-    lag = np.where(within, 0, edges.lag)
-    return replace(graph, edges=replace(edges, lag=lag).take(kept))
+    event, call = graph.row[edges.target[launches]], graph.row[edges.source[launches]]
+    lane = [column[event] for column in (graph.rank_of_row, graph.column("stream_lane"), step)]
+    order = np.lexsort((graph.measured[edges.target[launches]], *lane))
+    follows = ~run_starts(*(column[order] for column in lane))
+    within = _between_launches(graph, call[call >= 0], step[event[call >= 0]])
+    queued = _edges_before(graph, mask_at(len(rows), call[call >= 0]), QUEUE)
+    gone = np.append(launches[order[follows]], queued)
+    return lambda graph: graph.scaled(within, 0.0).without(gone)
 
 
-def _between_launches(graph: ReplayGraph, call: IntColumn, step: IntColumn) -> Rows:
-    """Edges of host work on a thread from the start of the first of some launching calls in a step to the end of the
-    last one; the first call itself is left out."""
+def _between_launches(graph: ReplayGraph, call: IntColumn, step: IntColumn) -> IntColumn:
+    """int64, edges of host work on a thread from the start of the first of some launching calls in a step to the end of
+    the last one; the first call itself is left out."""
     edges = graph.edges
     thread = graph.column("thread")
     rows, lane = distinct_rows(graph.rank_of_row[call], thread[call], step)
@@ -159,38 +173,35 @@ def _between_launches(graph: ReplayGraph, call: IntColumn, step: IntColumn) -> R
     first, last = np.full(len(rows), np.iinfo(np.int64).max), np.zeros(len(rows), np.int64)
     np.minimum.at(first, lane, graph.measured[graph.end[call]])
     np.maximum.at(last, lane, graph.measured[graph.end[call]])
-    at = np.flatnonzero(((edges.kind == HOST) | (edges.kind == HANDOFF)) & (graph.row[edges.target] >= 0))
+    at = _edges_before(graph, np.ones(len(graph.start), np.bool_), HOST, HANDOFF)
     row, when = graph.row[edges.target[at]], graph.measured[edges.target[at]]
-    found = np.zeros(len(edges), np.bool_)
+    found = np.zeros(len(at), np.bool_)
     order = np.lexsort((first, lanes[1], lanes[0]))  # the spans of a thread do not overlap: steps follow each other
     for rank, of_thread in distinct_rows(*lanes[:2])[0].tolist():
         mine = order[(lanes[0, order] == rank) & (lanes[1, order] == of_thread)]
         here = (graph.rank_of_row[row] == rank) & (thread[row] == of_thread)
         span = np.searchsorted(first[mine], when[here], side="left") - 1
         inside = (span >= 0) & (when[here] <= last[mine][np.maximum(span, 0)])
-        found[at[here][inside]] = True
-    return found
+        found[np.flatnonzero(here)[inside]] = True
+    return at[found]
 
 
-def fused(graph: ReplayGraph, rows: Rows, factor: float = 1.0) -> ReplayGraph:
+def fused(graph: ReplayGraph, rows: Rows, factor: float = 1.0) -> Change:
     """Make one GPU event of those that follow each other on a stream in a step; it takes `factor` times their time.
 
     The later ones are not launched: neither is there a gap before them, nor host work of calls that launch nothing
     else. An event without such a neighbour stays as it is.
     """
     edges = graph.edges
-    target, source = np.maximum(graph.row[edges.target], 0), np.maximum(graph.row[edges.source], 0)
-    step = _steps(graph)
-    follows = (edges.kind == STREAM) & rows[target] & rows[source] & (step[target] == step[source])
-    later, grouped = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
-    later[target[follows]] = True
-    grouped[target[follows]] = grouped[source[follows]] = True
-    owner = np.maximum(edges.owner, 0)
-    work = (edges.kind == DURATION) & (edges.owner >= 0) & grouped[owner]
-    gone = follows | ((edges.kind == HOST) & (edges.owner >= 0) & _launching_only(graph, later)[owner])
-    lag = np.where(work, np.rint(edges.lag * factor), np.where(gone, 0, edges.lag))
-    changed = graph.with_latencies(lag).edges
-    return replace(graph, edges=changed.take(~((edges.kind == LAUNCH) & later[target])))
+    step, follows = _steps(graph), _edges_before(graph, rows, STREAM)
+    source, target = graph.row[edges.source[follows]], graph.row[edges.target[follows]]
+    near = (source >= 0) & rows[source] & (step[target] == step[source])
+    follows, source, target = follows[near], source[near], target[near]
+    later, grouped = mask_at(len(rows), target), mask_at(len(rows), np.append(source, target))
+    work = np.flatnonzero((edges.kind == DURATION) & np.append(grouped, False)[edges.owner])
+    calls = np.flatnonzero((edges.kind == HOST) & np.append(_launching_only(graph, later), False)[edges.owner])
+    nothing, gone = np.append(follows, calls), _edges_before(graph, later, LAUNCH)
+    return lambda graph: graph.scaled(work, factor).scaled(nothing, 0.0).without(gone)
 
 
 def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
@@ -213,13 +224,17 @@ def _launching_only(graph: ReplayGraph, events: Rows) -> Rows:
     return only
 
 
-def overlapped(graph: ReplayGraph, rows: Rows) -> ReplayGraph:
+def overlapped(rows: Rows) -> Change:
     """Let GPU events run beside all others of their step, until the optimizer.
 
     What follows one on its stream follows what was before it, and no event of another stream waits for it. The
     optimizer, later steps and calls that wait for its stream wait for it. That is what such work can bring at best:
     whether others need its results sooner a trace does not always say.
     """
+    return partial(_overlapped, rows)
+
+
+def _overlapped(rows: Rows, graph: ReplayGraph) -> ReplayGraph:
     edges = graph.edges
     target, source = graph.row[edges.target], graph.row[edges.source]
     step, needs = _steps(graph), np.concatenate([origin_of_rows(of).phase == OPTIMIZER for of in graph.traces])

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.communications import comm_rows
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, mask_at
 from ..trace.conventions import KERNEL_CATEGORIES
 from ..trace.errors import UsageError
 from ..trace.kinds import CPU, GPU, PHASES
@@ -65,7 +65,7 @@ def select(graph: ReplayGraph, target: str, name: str = "", *, exact: bool = Fal
         category = np.array([category in categories for category in trace.categories], np.bool_)[trace.category]
         # communications whose metadata is known, and those on the host
         rows = comm_rows(trace)
-        communicates = np.isin(np.arange(len(trace)), [*trace.comm, *rows[trace.kind[rows] != GPU].tolist()])
+        communicates = mask_at(len(trace), [*trace.comm, *rows[trace.kind[rows] != GPU].tolist()])
         of_kind = {
             "gpu": trace.kind == GPU, "cpu": trace.kind != GPU, "op": trace.kind == CPU, "call": trace.kind != GPU,
             "stream": (trace.kind == GPU) & (trace.stream == stream),
@@ -142,6 +142,10 @@ def _coded(codes: npt.NDArray[np.integer], wanted: list[bool]) -> Rows:
 
 def step_of_row(trace: Trace) -> IntColumn:
     """int64, of each row the ordinal of the step that it is called or launched in, −1 for none."""
+    return trace.once(_step_of_row)
+
+
+def _step_of_row(trace: Trace) -> IntColumn:
     found, steps, gpu, runtime = np.full(len(trace), -1, np.int64), trace.steps, trace.gpu, trace.runtime
     if not len(steps):
         return found

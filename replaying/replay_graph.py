@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.brief import brief
-from ..trace.columns import IntColumn, inverse_positions
+from ..trace.columns import IntColumn, distinct, inverse_positions, run_starts, scatter
 from ..trace.conventions import MAX_NS
 from ..trace.errors import UsageError
 from ..trace.index import Row
@@ -23,8 +23,8 @@ from ..trace.old_names import old_name_of
 from ..trace.topological_order import issue_order
 from ..trace.trace import Trace
 
-HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, QUEUE, COMM, ORDER, PIN, UNKNOWN = range(12)
-"""Values of `Edges.kind`."""
+HOST, DURATION, LAUNCH, STREAM, EVENT, SYNC, HANDOFF, QUEUE, COMM, ORDER, PIN, UNKNOWN, GONE = range(13)
+"""Values of `Edges.kind`; GONE of what a change has taken away, which counts for nothing and is on no path."""
 LINK_KINDS = (
     "host work", "GPU work", "launch latency", "stream gap", "event wait", "synchronisation", "thread handoff",
     "launch queue", "collective", "order", "window",
@@ -96,7 +96,11 @@ class Edges:
 _COLUMNS = ("source", "target", "lag", "kind", "owner", "capped")
 
 
-_EARLIEST = -(1 << 62)
+NEVER = -MAX_NS
+"""The lag of an edge that does not count: nothing comes so early."""
+_TOO_LONG = "these changes make the timeline longer than 146 years"
+_SHORT_SPAN = 24
+"""Of spans of so few heads each is visited by itself."""
 
 
 class Runs:
@@ -133,31 +137,100 @@ class Runs:
         self._base, self._joining = base, edge[~follows]
         self._joined = source[self._joining]
         self._joined_run = self._run[self._joined]
-        self._from, self._to = base[self._joined_run].tolist(), run[~follows].tolist()
-        self._begin = np.where(into_run > 0, _EARLIEST, 0)
+        self._joins = _Joins(base[self._joined_run], run[~follows], len(base))
+        self._length = np.diff(self._head, append=points)
 
     def longest(self, lag: IntColumn) -> IntColumn:
         """int64 ns, the longest path to each point.
 
         Args:
-            lag: int64 ns, one entry an edge.
+            lag: int64 ns, one entry an edge; `NEVER` of one that does not count.
         """
         after = np.zeros(len(self._run), np.int64)
         after[self._point] = lag[self._edge]
         np.cumsum(after, out=after)
-        after -= after[self._head][self._run]
+        after -= np.repeat(after[self._head], self._length)
         beyond = np.zeros(len(self._head), np.int64)
         beyond[self._follower] = lag[self._following] + after[self._followed]
         for followers, followed in self._rounds:
             beyond[followers] += beyond[followed]
         least = lag[self._joining] + after[self._joined] + beyond[self._joined_run]
-        time = self._begin.tolist()
-        for source, target, ns in zip(self._from, self._to, least.tolist(), strict=True):
+        after += np.repeat(self._joins.times(least)[self._base] + beyond, self._length)
+        return after
+
+
+class _Joins:
+    """Heads with several edges. Each has a main edge, that from the highest head, and is in a span of heads that follow
+    each other by these, while the other edges come from heads of spans before: their times are a running maximum, less
+    what the main edges add up to. As a stream's are, between two waits of the host for it.
+    """
+
+    def __init__(self, source: IntColumn, target: IntColumn, heads: int) -> None:
+        """
+        Args:
+            source, target: int64, of each edge, sorted by target. What is no target is at 0.
+        """
+        self._source, self._target, self._heads = source, target, heads
+        first = np.flatnonzero(run_starts(target))
+        head, numbers = target[first], np.arange(len(first))
+        join = np.repeat(numbers, np.diff(first, append=len(target)))
+        before = inverse_positions(heads, head)[source]
+        highest = np.maximum.reduceat(before, first) if len(first) else first
+        from_highest = np.flatnonzero((before == highest[join]) & (before >= 0))[::-1]
+        main = scatter(len(first), join[from_highest], from_highest)
+        heir = scatter(len(first) + 1, highest[::-1], numbers[::-1])
+        main[heir[highest] != numbers] = -1  # of several that follow a head the first one is in its span
+        beside = np.ones(len(source), np.bool_)
+        beside[main[main >= 0]] = False
+        side = np.flatnonzero(beside)
+        needed = np.maximum.reduceat(before[side], np.flatnonzero(run_starts(join[side]))) if len(first) else first
+        follows_main = np.where(main >= 0, highest, -1).tolist()
+        window, chain, begin = list[int](), list[int](), 0
+        for at, (latest, follows) in enumerate(zip(needed.tolist(), follows_main, strict=True)):
+            begin = at if latest >= begin else begin
+            window.append(begin)
+            chain.append(chain[follows] if follows >= 0 else at)
+        order = np.lexsort((chain, window))
+        side = side[np.argsort(inverse_positions(len(order), order)[join[side]], kind="stable")]
+        self._head, self._main, self._side, self._side_source = head[order], main[order], side, source[side]
+        self._first_side = np.append(np.flatnonzero(run_starts(join[side])), len(side))
+        self._begin = np.flatnonzero(run_starts(np.array(window)[order], np.array(chain)[order]))
+
+    def times(self, least: IntColumn) -> IntColumn:
+        """int64 ns, of each head the longest path.
+
+        Args:
+            least: int64 ns, of each edge by how much its target comes later.
+        """
+        step, ends, first_side = least[self._main], least[self._side], self._first_side
+        begin = distinct(np.append(self._begin, np.flatnonzero((step < NEVER // 2) & (self._main >= 0))))
+        if len(begin) * _SHORT_SPAN > len(step):
+            return self._one_by_one(least)
+        time = np.zeros(self._heads, np.int64)
+        previous = np.where(self._main[begin] >= 0, self._source[self._main[begin]], -1)
+        end = np.append(begin, len(step))[1:]
+        spans = (column.tolist() for column in (begin, end, first_side[begin], first_side[end], previous))
+        for a, b, side, until, source in zip(*spans, strict=True):
+            found = time[self._side_source[side:until]] + ends[side:until]
+            if until - side > b - a:
+                found = np.maximum.reduceat(found, first_side[a:b] - side)
+            if source >= 0:
+                found[0] = max(found[0], time[source] + step[a])
+            if b - a > 1:
+                along = np.cumsum(step[a + 1 : b])
+                found[1:] -= along
+                np.maximum.accumulate(found, out=found)
+                found[1:] += along
+            time[self._head[a:b]] = found
+        return time
+
+    def _one_by_one(self, least: IntColumn) -> IntColumn:
+        time = scatter(self._heads, self._target, np.int64(NEVER), 0).tolist()
+        for source, target, ns in zip(self._source.tolist(), self._target.tolist(), least.tolist(), strict=True):
             at = time[source] + ns
             if at > time[target]:
                 time[target] = at
-        found: IntColumn = (np.array(time, np.int64)[self._base] + beyond)[self._run] + after
-        return found
+        return np.array(time, np.int64)
 
 
 _LEAST_BESIDE_NS, _SLOWEST = 2_000_000, 3.0
@@ -313,7 +386,7 @@ class ReplayGraph:
             UsageError: lags of over 146 years together, which int64 ns cannot hold.
         """
         if np.abs(lag).sum(dtype=np.float64) >= MAX_NS:
-            raise UsageError("these changes make the timeline longer than 146 years")
+            raise UsageError(_TOO_LONG)
         return self._alike(replace(self, edges=replace(self.edges, lag=np.asarray(lag, np.int64))))
 
     def of_trace(self, trace: Trace) -> ReplayGraph:
@@ -341,11 +414,27 @@ class ReplayGraph:
         share = np.where(base > 0, edges.lag / np.maximum(base, 1), 1 / np.maximum(parts, 1))
         return self.with_latencies(np.where(wanted >= 0, np.rint(share * wanted), edges.lag))
 
-    def scaled(self, which: npt.NDArray[np.bool_], factor: float) -> ReplayGraph:
-        """The same graph with the lags of some edges (bool, one entry an edge) multiplied."""
-        lag, at = self.edges.lag.astype(np.float64), np.flatnonzero(which)  # in which no time overflows
-        lag[at] = np.rint(lag[at] * factor)
-        return self.with_latencies(lag)
+    def scaled(self, edges: npt.NDArray[np.bool_] | IntColumn, factor: float) -> ReplayGraph:
+        """The same graph with the lags of some edges (bool, one entry an edge, or positions) multiplied."""
+        lag, changed = self.edges.lag.copy(), np.rint(self.edges.lag[edges] * factor)  # in which no time overflows
+        lag[edges] = 0
+        if factor > 1 and np.abs(lag).sum(dtype=np.float64) + np.abs(changed).sum() >= MAX_NS:
+            raise UsageError(_TOO_LONG)
+        lag[edges] = changed
+        return self._alike(replace(self, edges=replace(self.edges, lag=lag)))
+
+    def without(self, edges: IntColumn) -> ReplayGraph:
+        """The graph without some edges (positions). They are marked as GONE, so that `runs` holds, where each of their
+        targets keeps another one."""
+        kind = self.edges.kind.copy()
+        kind[edges] = GONE
+        marked = replace(self.edges, kind=kind, capped=self.edges.capped & (kind != GONE))
+        target = distinct(self.edges.target[edges])
+        first, last = (np.searchsorted(self.edges.target, target, side) for side in ("left", "right"))
+        before = np.concatenate([[0], np.cumsum(kind != GONE)])
+        if self.shared is None and np.all(before[last] > before[first]):
+            return self._alike(replace(self, edges=marked))
+        return replace(self, edges=marked.take(kind != GONE))
 
 
 def renumbered(graph: ReplayGraph, order: IntColumn) -> ReplayGraph:

@@ -8,14 +8,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..trace.columns import IntColumn, distinct
+from ..trace.columns import IntColumn, mask_at
 from ..trace.conventions import NS_PER_UNIT
 from ..trace.errors import UsageError
 from ..trace.intervals import Span
 from ..trace.selection import parse_window
 from .constants import Constants
 from .graph_changes import (
+    Change,
     fused,
+    of_their_ranks,
     overlapped,
     remove,
     scale,
@@ -155,17 +157,17 @@ def apply_what_ifs(
     graph: ReplayGraph, what_ifs: Sequence[WhatIf], constants: Constants | Sequence[Constants],
     bounds: Bounds | None = None,
 ) -> ReplayGraph:  # fmt: skip
-    """Apply changes one after the other; see `apply_what_if`."""
+    """Apply changes one after the other; see `find_change`."""
     for what_if in what_ifs:
-        graph = apply_what_if(graph, what_if, constants, bounds)
+        graph = find_change(graph, what_if, constants, bounds)(graph)
     return graph
 
 
-def apply_what_if(
+def find_change(
     graph: ReplayGraph, what_if: WhatIf, constants: Constants | Sequence[Constants], bounds: Bounds | None = None, *,
     rows: IntColumn | None = None,
-) -> ReplayGraph:  # fmt: skip
-    """Apply a change.
+) -> Change:  # fmt: skip
+    """What makes a change in a graph, and in any that has the same edges with other lags.
 
     Args:
         constants: of the one rank, or of each rank of a coupled graph.
@@ -181,8 +183,7 @@ def apply_what_if(
         for part in what_if.within:
             meant &= rows_within(graph, part)
     else:
-        meant = np.zeros(len(graph.start), np.bool_)
-        meant[rows] = True
+        meant = mask_at(len(graph.start), rows)
     within = meant
     if what_if.action == "queue":
         return without_queue(graph, meant)
@@ -195,14 +196,13 @@ def apply_what_if(
     if what_if.action == "scale":
         windows = [parse_window(part.value) for part in what_if.within if part.key == "window"]
         during = Span(max(one.start for one in windows), min(one.end for one in windows)) if windows else None
-        of_ranks = np.isin(graph.rank_of_row, distinct(graph.rank_of_row[meant]))
-        gaps = within & of_ranks if what_if.target == "cpu" else False
+        gaps = within & of_their_ranks(graph, meant) if what_if.target == "cpu" else False
         return scale(graph, meant, what_if.value, gaps=gaps, during=during)
-    return _changed(graph, what_if, meant, bounds)
+    return _change_of_rows(graph, what_if, meant, bounds)
 
 
-def _changed(graph: ReplayGraph, what_if: WhatIf, meant: Rows, bounds: Bounds | None) -> ReplayGraph:
-    """The graph with an action on some rows."""
+def _change_of_rows(graph: ReplayGraph, what_if: WhatIf, meant: Rows, bounds: Bounds | None) -> Change:
+    """An action on some rows."""
     match what_if.action:
         case "remove":
             return remove(graph, meant)
@@ -213,7 +213,7 @@ def _changed(graph: ReplayGraph, what_if: WhatIf, meant: Rows, bounds: Bounds | 
         case "fuse":
             return fused(graph, meant, what_if.value)
         case "overlap":
-            return overlapped(graph, meant)
+            return overlapped(meant)
         case "bound":
             known = None if bounds is None else bounds()
             if known is None or not np.any(known[meant] >= 0):

@@ -405,6 +405,10 @@ class RowOrigin(NamedTuple):
 
 def origin_of_rows(trace: Trace) -> RowOrigin:
     """Origins of calls, GPU events and runtime calls; a runtime call has those of the call around it."""
+    return trace.once(_origin_of_rows)
+
+
+def _origin_of_rows(trace: Trace) -> RowOrigin:
     origin = trace.origin
     entry = _by_row(trace, origin.entry, origin.gpu_entry, -1)
     runtime, own = trace.runtime.source, trace.stacks.first_entry(trace.runtime.source)

@@ -181,7 +181,7 @@ class _FolderReader:
     def signatures(self) -> list[bytes]:
         """The texts of inputs and outputs, by code."""
         table = self._table(SIGNATURES)
-        return list(table.column("text").cast(self.arrow.binary()).to_pylist())
+        return _bytes(table.column("text"), self.arrow.binary())
 
     def _table(self, table: str) -> Any:
         content = self._content(table)
@@ -249,7 +249,7 @@ class _FolderReader:
             names=loose.column("name").to_pylist(), categories=loose.column("category").to_pylist(),
             ts=_numbers(loose, "ts_ns"), dur=_numbers(loose, "dur_ns"),
             reason=_codes(loose.column("reason"), REASONS).astype(np.int8),
-            args=loose.column("args").cast(self.arrow.binary()).to_pylist(), **columns,
+            args=_bytes(loose.column("args"), self.arrow.binary()), **columns,
         )  # fmt: skip
 
     def _captured(self, device: Any) -> dict[int, CapturedBy]:
@@ -410,6 +410,11 @@ def _values(chunk: Any, none: int | None) -> npt.NDArray[Any]:
 
 def _bits(buffer: Any) -> npt.NDArray[np.uint8]:
     return np.unpackbits(np.frombuffer(buffer, np.uint8), bitorder="little")
+
+
+def _bytes(column: Any, binary: Any) -> list[bytes]:
+    """The texts of a column, undecoded; as a view of type `binary`, since `cast` imports the compute functions."""
+    return [text for chunk in column.chunks for text in chunk.view(binary).to_pylist()]
 
 
 def _codes(column: Any, values: Sequence[str]) -> npt.NDArray[np.int64]:

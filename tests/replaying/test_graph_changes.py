@@ -69,7 +69,7 @@ def test_work_that_is_launched_at_once_follows_by_its_stream() -> None:
     assert before["kernel04"] == 430 and start["kernel00"] == before["kernel00"]
     assert [start[f"kernel0{k}"] - start["kernel00"] for k in range(5)] == [0, 10, 20, 30, 40]
     assert start["kernel10"] - start["kernel04"] >= 100  # the pause between the steps remains
-    edges = without_launch_gaps(graph, np.ones(len(graph.start), np.bool_)).edges
+    edges = without_launch_gaps(graph, np.ones(len(graph.start), np.bool_))(graph).edges
     assert np.count_nonzero(edges.kind == LAUNCH) == 2
 
 
@@ -131,7 +131,7 @@ def test_a_share_of_the_bound_never_slows_down() -> None:
     rows = np.flatnonzero(graph.trace.kind == 1)
     bounds = np.full(len(graph.start), -1, np.int64)
     bounds[rows] = [3_000, 9_000, 0, -1, 5_000]
-    durations = to_bound(graph, np.ones(len(bounds), np.bool_), 0.5, bounds).durations[rows]
+    durations = to_bound(graph, np.ones(len(bounds), np.bool_), 0.5, bounds)(graph).durations[rows]
     assert durations.tolist() == [6_000, 10_000, 0, 10_000, 10_000]
     with pytest.raises(UsageError, match="no bound of these events is known"):
         after(graph, "kernel*bound/0.5")

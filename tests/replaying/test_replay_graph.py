@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from unittest.mock import patch
 
 import numpy as np
 import pytest
+from etplus.replaying import replay_graph
 from etplus.replaying.constants import Constants, counted_lags
 from etplus.replaying.graph_replay import predicted_traces, relative_error, replay
 from etplus.replaying.replay_graph import (
     HOST,
     LAUNCH,
+    NEVER,
     STREAM,
     UNKNOWN,
     Edges,
@@ -43,9 +46,9 @@ def test_edges_are_columns() -> None:
     assert Edges.of(HOST, one.source, one.target, one.lag, capped=True).capped.all()
 
 
-@given(st.randoms(use_true_random=False))
-def test_longest_paths_against_a_loop_over_all_edges(random: Random) -> None:
-    """Runs, chains of followers and joins in any order; the same runs with other lags."""
+@given(st.randoms(use_true_random=False), st.sampled_from([0, 1000]))
+def test_longest_paths_against_a_loop_over_all_edges(random: Random, short: int) -> None:
+    """Runs, chains of followers and joins in any order; the same runs with other lags, and without some edges."""
     points = random.randint(1, 40)
     pairs = sorted({
         (target, random.choice((target - 1, random.randrange(target))))
@@ -53,13 +56,17 @@ def test_longest_paths_against_a_loop_over_all_edges(random: Random) -> None:
     })  # fmt: skip
     target, source = np.array(pairs, np.int64).reshape(-1, 2).T
     runs = Runs(Edges.of(HOST, source, target, target), points)
-    for _ in range(2):
+    for _ in range(3):
         lag = np.array([random.randint(-5, 20) for _ in pairs], np.int64)
+        kept = [next(iter(np.flatnonzero(target == point)), -1) for point in range(points)]
+        gone = [edge for edge in range(len(pairs)) if edge not in kept and random.random() < 0.4]
         expected = [0] * points
         for point in range(points):
-            mine = np.flatnonzero(target == point)
+            mine = set(np.flatnonzero(target == point).tolist()) - set(gone)
             expected[point] = max((expected[source[edge]] + int(lag[edge]) for edge in mine), default=0)
-        assert runs.longest(lag).tolist() == expected
+        lag[gone] = NEVER
+        with patch.object(replay_graph, "_SHORT_SPAN", short):
+            assert runs.longest(lag).tolist() == expected
 
 
 def test_an_order_in_which_edges_lead_forward() -> None:

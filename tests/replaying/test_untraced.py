@@ -9,7 +9,7 @@ from etplus import build_graph, fit_constants, link, replay
 from etplus.findings.case import Case
 from etplus.findings.find import find_findings
 from etplus.replaying.untraced import untraced_answer, without_recording_replays
-from etplus.replaying.whatif import apply_what_if, parse_what_if
+from etplus.replaying.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.step_annotations import untraced_step
 from etplus.trace.trace import Trace
 
@@ -66,7 +66,7 @@ def test_a_changed_step_takes_as_long_as_it_did_without_a_profiler(trace: Trace)
     graph = build_graph(trace)
     constants = [fit_constants(graph)]
     change = parse_what_if("kernel:name~gemm*0.1635")
-    found = untraced_answer(replay(graph, constants), constants, lambda of: apply_what_if(of, change, constants))
+    found = untraced_answer(replay(graph, constants), constants, lambda of: apply_what_ifs(of, [change], constants))
     assert found is not None and found.measured_ns == pytest.approx(MEASURED_STEP_NS, rel=0.05)
     assert found.low_ns == pytest.approx(1_360_453, rel=0.1) and found.high_ns == pytest.approx(1_360_453, rel=0.1)
 

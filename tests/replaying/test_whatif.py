@@ -154,11 +154,11 @@ def changed(graph: ReplayGraph, other: ReplayGraph) -> dict[int, int]:
 
 def test_which_edges_are_scaled() -> None:
     graph = by_hand()
-    assert changed(graph, scale(graph, rows_of(graph, "call"), 2)) == {1: 40}
-    assert changed(graph, scale(graph, rows_of(graph, "call"), 2, gaps=True)) == {0: 20, 1: 40, 9: 200}
-    assert changed(graph, scale(graph, rows_of(graph, "kernel"), 0.5)) == {4: 25, 10: 55}
-    assert changed(graph, scale(graph, rows_of(graph, "kernel", "cudaLaunchKernel"), 0.5)) == {2: 15}
-    assert changed(graph, scale(graph, rows_of(graph), 0.5)) == {}
+    assert changed(graph, scale(graph, rows_of(graph, "call"), 2)(graph)) == {1: 40}
+    assert changed(graph, scale(graph, rows_of(graph, "call"), 2, gaps=True)(graph)) == {0: 20, 1: 40, 9: 200}
+    assert changed(graph, scale(graph, rows_of(graph, "kernel"), 0.5)(graph)) == {4: 25, 10: 55}
+    assert changed(graph, scale(graph, rows_of(graph, "kernel", "cudaLaunchKernel"), 0.5)(graph)) == {2: 15}
+    assert changed(graph, scale(graph, rows_of(graph), 0.5)(graph)) == {}
 
 
 def test_which_edges_are_removed() -> None:
@@ -166,7 +166,7 @@ def test_which_edges_are_removed() -> None:
     graph = by_hand()
 
     def left(*names: str) -> list[tuple[int, int]]:
-        edges = remove(graph, rows_of(graph, *names)).edges
+        edges = remove(graph, rows_of(graph, *names))(graph).edges
         return list(zip((edges.target - 1).tolist(), edges.lag.tolist(), strict=True))
 
     whole = [(k, 10 * (k + 1)) for k in range(13)]
@@ -186,16 +186,16 @@ def test_latencies_and_queues_of_some_rows() -> None:
     graph = by_hand()
     everything = rows_of(graph, "call", "sub", "kernel", "cudaLaunchKernel")
     for cap, wanted in ((40, 8), (20, 8), (80, 4), (0, 8), (1, 8)):
-        other = set_latency(graph, LAUNCH, 8, Constants(cap, 0), everything)
+        other = set_latency(graph, LAUNCH, 8, Constants(cap, 0), everything)(graph)
         assert changed(graph, other) == {3: wanted}
         assert np.flatnonzero(~other.edges.capped).tolist() == [3]
-    assert changed(graph, set_latency(graph, STREAM, 6, [Constants(0, 120)], everything)) == {5: 3}
-    assert changed(graph, set_latency(graph, STREAM, 6, [Constants(0, 120)], rows_of(graph, "call"))) == {}
+    assert changed(graph, set_latency(graph, STREAM, 6, [Constants(0, 120)], everything)(graph)) == {5: 3}
+    assert changed(graph, set_latency(graph, STREAM, 6, [Constants(0, 120)], rows_of(graph, "call"))(graph)) == {}
     own = replace(graph, edges=replace(graph.edges, capped=graph.edges.capped & False))
-    assert changed(own, set_latency(own, LAUNCH, 8, Constants(40, 0), everything)) == {}
-    free = without_queue(graph, rows_of(graph, "cudaLaunchKernel"))
+    assert changed(own, set_latency(own, LAUNCH, 8, Constants(40, 0), everything)(own)) == {}
+    free = without_queue(graph, rows_of(graph, "cudaLaunchKernel"))(graph)
     assert free.queue_limit is None and (free.edges.target - 1).tolist() == [k for k in range(13) if k != 7]
-    assert len(without_queue(graph, rows_of(graph, "call")).edges) == 13
+    assert len(without_queue(graph, rows_of(graph, "call"))(graph).edges) == 13
 
 
 def test_rows_of_a_second_rank() -> None:
@@ -208,10 +208,10 @@ def test_rows_of_a_second_rank() -> None:
         graph.traces * 2, points, *(np.tile(of, 2) for of in (graph.start, graph.end)), graph.measured, edges
     )
     everything = np.ones(2 * rows, np.bool_)
-    assert changed(two, set_latency(two, LAUNCH, 8, [Constants(40, 0), Constants(80, 0)], everything)) == {3: 4}
+    assert changed(two, set_latency(two, LAUNCH, 8, [Constants(40, 0), Constants(80, 0)], everything)(two)) == {3: 4}
     second = np.arange(2 * rows) >= rows
-    assert changed(two, scale(two, second, 2, gaps=True)) == {}
-    assert set(changed(two, scale(two, ~second, 2, gaps=True))) >= {0, 9}
+    assert changed(two, scale(two, second, 2, gaps=True)(two)) == {}
+    assert set(changed(two, scale(two, ~second, 2, gaps=True)(two))) >= {0, 9}
     assert np.flatnonzero(select(two, "op", "call")).tolist() == [
         k + by for by in (0, rows) for k in np.flatnonzero(rows_of(graph, "call", "sub", "cudaLaunchKernel", "kernel"))
     ]  # fmt: skip
@@ -266,8 +266,8 @@ def test_gaps_are_not_the_work_of_row_0() -> None:
     edges = replace(graph.edges, owner=to_front(graph.edges.owner))
     other = replace(graph, row=to_front(graph.row), edges=edges)
     none = rows_of(graph) | (np.arange(len(graph.start)) == len(graph.start) - 1)
-    assert set(changed(other, scale(other, none, 2, gaps=True))) >= {0, 9}
-    assert 1 not in changed(other, scale(other, none, 2, gaps=True))
+    assert set(changed(other, scale(other, none, 2, gaps=True)(other))) >= {0, 9}
+    assert 1 not in changed(other, scale(other, none, 2, gaps=True)(other))
     chosen = np.arange(len(graph.start)) == 0
-    left = remove(other, chosen).edges
+    left = remove(other, chosen)(other).edges
     assert 7 not in left.target and left.lag[left.target == 2].tolist() == [0] and len(left) == 12
