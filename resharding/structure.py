@@ -27,7 +27,7 @@ from .items import Shard
 from .layout import Layout
 from .passes import split_step
 from .step_calls import COMMUNICATES, Call, check_eager, read_step, step_window, tensor_values, walked
-from .weights import ACCUMULATE, Buffer, Parameter, Weights, find_buffers, find_weights, unreached_weights
+from .weights import ACCUMULATE, Buffer, Parameter, Weights, find_buffers, find_weights, relate_gathered, unreached_weights
 from .wraps import (
     CallRange,
     RecordedWrap,
@@ -261,6 +261,8 @@ def read_model(
     parts, index = _place_in_data_parallel(trace, layout)
     part = Shard(parts, index, flat=False) if gathered else None
     weights = find_weights(recorded.steps, shapes, forward, gathered, part)
+    if gathered:
+        relate_gathered(weights, (call for part in passes for side in part for call in side), shapes)
     extents = shapes.extents
     extents.fix(extent for parameter in weights.parameters for extent in parameter.shape)
     batches = _batches(shapes, [part for part, _ in passes])

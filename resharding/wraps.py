@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -144,7 +145,7 @@ def repeated_blocks(
 
 def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights) -> bool:
     """Whether blocks may be others: a part has all that a block has twice, or blocks are single layers, before or
-    behind which are several of the same kind and of other sizes."""
+    behind which are several of the same kind and of other sizes, or one with the same calls behind it."""
     uses = [at for at, call in enumerate(forward) if any(True for one in call.walk() for _ in weights.taken(one))]
     inside = [Counter(forward[at].name for at in uses if block.begin <= at < block.end) for block in blocks]
     least = min(inside, key=Counter.total, default=Counter[str]())
@@ -154,7 +155,13 @@ def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights:
         return True
     alike = [at for at in uses if forward[at].name in least]
     sides = sum(at < blocks[0].begin for at in alike), sum(at >= blocks[-1].end for at in alike)
-    return least.total() == 1 and max(sides) > 1
+    calls = [at for at, call in enumerate(forward) if call.name not in VIEWS]
+    names = [forward[at].name for at in calls]
+    first, last = bisect_left(calls, blocks[0].begin), bisect_left(calls, blocks[-1].end)
+    begin, end = first - bisect_left(calls, blocks[0].end), last - bisect_left(calls, blocks[-1].begin)
+    beside = names[max(first + begin, 0) : first] == names[first : first - begin]
+    beside |= names[last : last + end] == names[last - end : last]
+    return least.total() == 1 and (max(sides) > 1 or beside)
 
 
 def _with_views(forward: Sequence[Call], begin: int, weights: Weights) -> int:
@@ -168,7 +175,8 @@ def _of_other_sizes(
     found: Sequence[CallRange], forward: Sequence[Call], weights: Weights, alive: Sequence[int]
 ) -> list[CallRange]:
     """Parts between two activations, outside of repeated blocks, that call all that a block does, but for one call at
-    its edge; of a single layer around a residual. Such as a block that changes the number of channels."""
+    its edge; of a single layer around a residual. Such as a block that changes the number of channels. Between blocks
+    also all that is there, where it has as many calls with parameters of each kind as a block."""
     if not found:
         return []
     uses = [any(True for one in call.walk() for _ in weights.taken(one)) for call in forward]
@@ -176,6 +184,10 @@ def _of_other_sizes(
     calls = Counter(call.name for call in forward[found[0].begin : found[0].end] if call.name not in VIEWS)
     more, edges = list[CallRange](), [0, *(edge for block in found for edge in block), len(forward)]
     for begin, end in zip(edges[::2], edges[1::2], strict=True):
+        inside = 0 < begin < end < len(forward) and wanted.total() > 1
+        if inside and wanted == Counter(forward[at].name for at in range(begin, end) if uses[at]):
+            more.append(CallRange(begin, end))
+            continue
         first = begin
         for at in range(begin, end):
             if alive[at] == 1 or at == end - 1:

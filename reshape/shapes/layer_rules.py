@@ -24,9 +24,14 @@ def _norm(call: OpCall, extents: Extents) -> None:
         return
     data = [shape for shape in tensors if len(shape) == rank]
     broadcast(data, extents)
+    channels = data[0][1 if batched else -1]
+    for shape in call.temporaries if call.name.startswith("native_batch_norm") else ():
+        sizes = extents.sizes(shape)
+        if len(shape) > 1 and sizes[-1] == extents.value[channels] and sizes != extents.sizes(data[0]):
+            extents.fix(shape)  # sums of each thread
     for shape in tensors:
-        if len(shape) == 1 and extents.value[shape[0]] == extents.value[data[0][1 if batched else -1]]:
-            extents.same(shape[0], data[0][1 if batched else -1])
+        if len(shape) == 1 and extents.value[shape[0]] == extents.value[channels]:
+            extents.same(shape[0], channels)
             extents.fix(shape)
         elif len(shape) < rank and not batched:
             extents.fix(shape)
