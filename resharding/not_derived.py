@@ -153,6 +153,10 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
         yield row("tokens of experts", "they depend on values, and all ranks are taken to route as the recorded "
                   "one: say so with --routing recorded, or give --routing uniform",
                   len(derivation.experts.layers))  # fmt: skip
+    if derivation.experts.layers and (layout.tp > 1 or (layout.ep > 1 and layout.pp > 1)):
+        beside = "with tensor parallelism" if layout.tp > 1 else "divided within a pipeline"
+        yield row("experts", f"routed ones {beside} were not compared with a recording",
+                  len(derivation.experts.layers))  # fmt: skip
     if model.unmatched and layout.dp > 1 and derivation.recorded.dp == 1:
         yield row("gradients", "no parameter is known for them", model.unmatched)
     lost = [parameter for parameter in model.parameters if not parameter.accumulates]

@@ -121,14 +121,16 @@ def repeated_blocks(
     found: list[CallRange] = []
     least = [0.0]
     before = np.array([1, *(alive[at] for at in work[:-1])], np.int64)
+    most = np.array([1, *(max(alive[left:right]) for left, right in pairwise(work))], np.int64)
 
     def search(begin: int, end: int) -> None:
-        best = _best(tokens[begin:end], elements[begin:end], before[begin:end], least[0], taken_first[begin:end])
+        part = slice(begin, end)
+        best = _best(tokens[part], elements[part], (before[part], most[part]), least[0], taken_first[part])
         if best is None:
             return
         first, count, period = best
         part = slice(begin + first, begin + first + period)
-        inner = _best(tokens[part], elements[part], before[part], least[0], taken_first[part])
+        inner = _best(tokens[part], elements[part], (before[part], most[part]), least[0], taken_first[part])
         if inner is not None and inner[1] * inner[2] == period:  # two towers, of which the other's result stays alive
             count, period = count * inner[1], inner[2]
         block = float(elements[begin + first : begin + first + count * period].sum()) / count
@@ -235,13 +237,17 @@ def in_module_order(
 
 
 def _best(
-    tokens: npt.NDArray[np.int64], elements: npt.NDArray[np.int64], before: npt.NDArray[np.int64], least: float,
-    numbers: Sequence[Sequence[int]],
+    tokens: npt.NDArray[np.int64], elements: npt.NDArray[np.int64],
+    alive: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], least: float, numbers: Sequence[Sequence[int]],
 ) -> tuple[int, int, int] | None:  # fmt: skip
     """First call, number and length of the blocks that repeat the most elements.
 
     Between blocks no more is alive than before the first one: parts of a residual block are none.
+
+    Args:
+        alive: activations behind the call before each, and the most up to it, with views between.
     """
+    before, most = alive
     found: tuple[tuple[int, int], tuple[int, int, int]] | None = None
     for period in _periods(tokens, elements):
         for begin, end in _runs(tokens[:-period] == tokens[period:]):
@@ -254,7 +260,7 @@ def _best(
             first = min(starts, key=lambda at: (pieces[at], int(inside[at].sum()) + int(before[at]), -at))
             parts = elements[first : first + count * period].reshape(count, period).sum(1)
             covered = int(parts.sum())
-            if parts[0] <= 0 or parts[-1] <= 0 or covered / count < least or inside[first].max() > before[first]:
+            if parts[0] <= 0 or parts[-1] <= 0 or covered / count < least or inside[first].max() > most[first]:
                 continue
             key = covered, -period
             if found is None or key > found[0]:

@@ -274,7 +274,7 @@ class _Walk:
         held = self._by_id.get(tensor.id)
         if (
             held is not None
-            and call.name != _TRANSPOSES
+            and not (call.name == _TRANSPOSES and held.shape == call.arguments[0].tensors[0])
             and held.tensor.sizes == tensor.sizes
             and (held.time >= call.time or any(tensor.id in outer.taken for outer in self._around(row)))
         ):

@@ -173,6 +173,8 @@ def _attention(call: OpCall, extents: Extents) -> None:
     if "_for_cpu" in call.name:  # a block of the scores for each thread, whatever the batch
         scratch = (shape for shape in call.temporaries if len(shape) < 3 or 0 in extents.sizes(shape))
         extents.follow((extent for shape in scratch for extent in shape), (*query[2:], *key[2:], value[3]))
+    if extents.value[query[1]] == extents.value[key[1]] and len(extents.leaves(key[1:2])) > 1:  # repeated
+        extents.follow((key[1], value[1]), query[1:2])
     product("bhse,bgte,bgtd->")(OpCall(call.name, call.arguments[first:], ()), extents)
     output, scores = (*query[:3], value[3]), (*query[:3], key[2])
     results = (query, key, value) if first else (output,)

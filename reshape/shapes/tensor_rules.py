@@ -53,6 +53,15 @@ def _view(call: OpCall, extents: Extents) -> None:
         extents.view(before, after)
 
 
+def _as_complex(call: OpCall, extents: Extents) -> None:
+    """`view_as_complex`, whose last extent are the two parts of a number, and `view_as_real` the other way round."""
+    before, after = call.tensor(0), call.result()
+    if before is not None and after is not None:
+        shorter, longer = sorted((before, after), key=len)
+        equal(shorter, longer[:-1], extents)
+        extents.fix(longer[-1:])
+
+
 def _permuted(call: OpCall, order: Sequence[int], extents: Extents) -> None:
     before, after = call.tensor(0), call.result()
     if before is not None and after is not None and len(order) == len(before) == len(after):
@@ -326,12 +335,13 @@ _LIKE_POINTWISE = (
     " subtract threshold hardshrink softshrink rrelu_with_noise celu selu hardswish_backward hardsigmoid_backward"
     " mish_backward _foreach_add _foreach_mul _foreach_div _foreach_sub _foreach_addcmul _foreach_addcdiv"
     " _foreach_sqrt _foreach_zero _foreach_neg _foreach_lerp expand_as type_as nccl:all_reduce nccl:broadcast"
-    " c10d::allreduce c10d::broadcast"
+    " c10d::allreduce c10d::broadcast real imag conj _conj complex polar angle"
 )
 TENSOR_RULES: dict[str, Rule] = table(
     {
         f"{POINTWISE} {_LIKE_POINTWISE}": _pointwise,
         "view reshape _unsafe_view _reshape_alias flatten unflatten squeeze unsqueeze ravel": _view,
+        "view_as_complex view_as_real": _as_complex,
         "transpose t swapaxes swapdims": _transpose,
         "permute numpy_T": _permute,
         "sort argsort": _sort,
