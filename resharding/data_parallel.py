@@ -70,10 +70,13 @@ def without_sink(calls: Sequence[Call]) -> list[Call]:
 
 
 def broadcasts(buffers: Sequence[Buffer]) -> list[tuple[str, int, list[tuple[int, ...]]]]:
-    """By type: name and bytes of an element and the sizes of the buffers that are broadcast together, as
-    `dist._broadcast_coalesced` orders them (torch/csrc/distributed/c10d/comm.cpp)."""
+    """By type: name and bytes of an element and the sizes of the buffers that are broadcast together, in the order of
+    the first buffer of each type, as `dist._broadcast_coalesced` has them (torch/csrc/distributed/c10d/comm.cpp)."""
     found: dict[tuple[str, int], list[tuple[int, ...]]] = {}
-    for buffer in buffers:
-        found.setdefault((buffer.dtype, buffer.itemsize), []).append((prod(buffer.sizes),))
-    ordered = sorted(found.items(), key=lambda item: "float" not in item[0][0])  # counters follow what they count
-    return [(dtype, size, sizes) for (dtype, size), sizes in ordered]
+    first: dict[tuple[str, int], int] = {}
+    for at, buffer in enumerate(buffers):
+        key = buffer.dtype, buffer.itemsize
+        found.setdefault(key, []).append((prod(buffer.sizes),))
+        counts = buffer.written and not buffer.sizes  # a module has its counter behind what it counts the changes of
+        first[key] = min(first.get(key, 2 * len(buffers)), at + len(buffers) * counts)
+    return [(dtype, size, found[dtype, size]) for dtype, size in sorted(found, key=lambda key: first[key])]

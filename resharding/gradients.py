@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from ..reshape.shapes.extents import Extents
+from ..reshape.shapes.terms import match
 from .step_calls import Call, tensor_values
 from .weights import Parameter, accumulations, gradients_of
 from .wraps import RecordedWrap
@@ -36,6 +37,8 @@ def assign_gradients(model: Model, gathered: Sequence[RecordedWrap] = ()) -> int
             owner = _by_memory(call, known, model.extents) or _reduced(call, gathered, model)
             if owner is not None and owner.number not in taken:
                 taken[owner.number] = unit.ready[call.row] = owner
+                for shape in (shape for inner in call.walk() for shape in inner.input_shapes):
+                    match(shape, owner.shape, model.extents)
         for unit in one.units:
             mine = [call for of, call in calls if of is unit and call.row not in unit.ready and not of_samples(call)]
             if mine:

@@ -53,7 +53,7 @@ def new_extents(model: Model, divided: Mapping[int, int], batch: Mapping[int, in
     } | moved  # fmt: skip
     likely = in_proportion(extents, known)
     used = {root for call in model.calls() for shape in call.shapes for root in extents.leaves(shape)}
-    stay = _beside_batch(model, moved)
+    stay = _beside_batch(model, moved) | _as_others(model, known, likely)
     unknown = frozenset(
         root for root in used if root not in known and root not in sums and root not in divided and root not in stay
     )
@@ -63,6 +63,15 @@ def new_extents(model: Model, divided: Mapping[int, int], batch: Mapping[int, in
     )  # fmt: skip
     changed |= {root: new for root, new in likely.items() if root in unknown or root in of_data}
     return NewExtents(changed | dict(divided), unknown | of_data, of_data)
+
+
+def _as_others(model: Model, known: Mapping[int, int], likely: Mapping[int, int]) -> set[int]:
+    """Classes that follow nothing, such as a mask's that is made of a number: with the value of others that stay, and
+    of none that change."""
+    value = model.extents.value
+    sizes = {value[root] for root, new in known.items() if new == value[root]}
+    sizes -= {value[root] for root, new in known.items() if new != value[root]}
+    return {root for root, size in enumerate(value) if root not in known and root not in likely and size in sizes}
 
 
 def _beside_batch(model: Model, moved: Mapping[int, int]) -> set[int]:

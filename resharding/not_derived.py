@@ -153,6 +153,10 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
         yield row("tokens of experts", "they depend on values, and all ranks are taken to route as the recorded "
                   "one: say so with --routing recorded, or give --routing uniform",
                   len(derivation.experts.layers))  # fmt: skip
+    if derivation.experts.layers and (layout.tp > 1 or (layout.ep > 1 and layout.pp > 1)):
+        beside = "with tensor parallelism" if layout.tp > 1 else "divided within a pipeline"
+        yield row("experts", f"routed ones {beside} were not compared with a recording",
+                  len(derivation.experts.layers))  # fmt: skip
     if model.unmatched and layout.dp > 1 and derivation.recorded.dp == 1:
         yield row("gradients", "no parameter is known for them", model.unmatched)
     lost = [parameter for parameter in model.parameters if not parameter.accumulates]
@@ -213,9 +217,11 @@ def _of_recorded_calls(derivation: Derivation) -> Iterator[NotDerived]:
         sparse = {call.row for call in model.calls() if call.name.startswith("aten::_sparse_coo_tensor")}
         if sparse and model.trains:
             yield row("gradients", "sparse ones, whose elements depend on values", len(sparse))
-        compiled = [call for call in model.calls() if call.name.startswith(_COMPILED)]
-        if compiled and (layout.zero == 3 or (model.buffers and not model.own_buffers)):
-            yield row("compiled regions", "what is a parameter or buffer in them is not recorded", len(compiled))
+    compiled = [call for call in model.calls() if call.name.startswith(_COMPILED)]
+    if compiled and layout.dp > 1 and (
+        (layout.zero == 3 and not model.wraps) or (model.buffers and not model.own_buffers)
+    ):
+        yield row("compiled regions", "what is a parameter or buffer in them is not recorded", len(compiled))
     divided = (layout.zero and layout.dp > 1) or layout.tp > 1
     whole = [call for step, _ in model.optimizer for call in step.walk() if _reduces(call)] if divided else []
     if whole:
@@ -235,12 +241,20 @@ def _reduces(call: Call) -> bool:
 
 
 def _unplaced(derivation: Derivation) -> bool:
-    """Frozen weights may not be in the units of FSDP that have them, or a unit but the root has no others."""
-    if derivation.layout.pp > 1 or derivation.model.weights.evidence != "optimizer":
+    """Frozen weights may not be in the units of FSDP that have them, or be another model's, which runs without
+    autograd; or a unit but the root has no others."""
+    model = derivation.model
+    if derivation.layout.pp > 1 or model.weights.evidence != "optimizer":
         return True
     wraps, wanted = [wrap for wrap in derivation.wraps if not wrap.root], derivation.layout.fsdp_wrap or ""
-    known = {one.number for one in derivation.model.parameters}
-    return wanted == "each" or wanted.isdecimal() or any(known.isdisjoint(wrap.parameters) for wrap in wraps)
+    known = {one.number for one in model.parameters}
+    if wanted == "each" or wanted.isdecimal() or any(known.isdisjoint(wrap.parameters) for wrap in wraps):
+        return True
+    differentiated = {
+        one.number for part in (*(unit.forward for unit in model.units), model.loss_forward) for call in walked(part)
+        if call.sequence >= 0 for one in model.weights.read(call)
+    }  # fmt: skip
+    return not model.wraps and not differentiated.issuperset(one.number for one in model.weights.frozen)
 
 
 def _run_again(derivation: Derivation) -> set[str]:

@@ -545,31 +545,34 @@ class _Rank:
 
     def _without_gradient(self) -> list[Wrap]:
         """The units that take data alone, without a gradient of it: FSDP learns that their backward is over at the end
-        of the whole backward, after the root's (`_root_post_backward_final_callback` in
+        of the whole backward, after the root's, in the order of modules (`_root_post_backward_final_callback` in
         torch/distributed/fsdp/_fully_shard/_fsdp_state.py)."""
         data = (call for unit in self.units for call in unit.backward if call.row not in unit.ready)
         if self.at.pp or not self.wraps or any(ACCUMULATE in call.name for call in data):
             return []
         made: dict[int, Wrap | None] = {}  # by storage of what depends on parameters the unit that made it
         takes = set[Wrap]()
-        for unit in self.units:
-            wrap = next((w for w in self.wraps if not w.root and w.units[0] <= unit.number <= w.units[1]), None)
-            for call in unit.forward:
-                given, new = (
-                    {value[1] for value in tensor_values(call.record.get(side))} for side in ("inputs", "outputs")
-                )
-                of_others = [storage for storage in given if storage in made]
-                if wrap is not None and any(made[storage] is not wrap for storage in of_others):
-                    takes.add(wrap)
-                new -= given if call.name in VIEWS else set()
-                if of_others or any(True for inner in call.walk() for _ in self.model.weights.taken(inner)):
-                    made |= {storage: made.get(storage, wrap) if storage in of_others else wrap for storage in new}
-                else:
-                    made = {storage: of for storage, of in made.items() if storage not in new}
+        calls = [call for unit in self.units for call in unit.forward]
+        read = [{p.number for inner in call.walk() for p in self.model.weights.taken(inner)} for call in calls]
+        within: dict[int, Wrap] = {}  # by place: of a unit's calls those up to the last one with its parameters
+        for wrap in self.wraps:
+            uses = [at for at, numbers in enumerate(read) if not numbers.isdisjoint(wrap.parameters)]
+            within |= dict.fromkeys(range(uses[0], uses[-1] + 1) if uses and not wrap.root else (), wrap)
+        for at, call in enumerate(calls):
+            wrap_here = within.get(at)
+            given, new = ({value[1] for value in tensor_values(call.record.get(side))} for side in ("inputs", "outputs"))
+            of_others = [storage for storage in given if storage in made]
+            if wrap_here is not None and any(made[storage] is not wrap_here for storage in of_others):
+                takes.add(wrap_here)
+            new -= given if call.name in VIEWS else set()
+            if of_others or read[at]:
+                made |= {storage: made.get(storage, wrap_here) if storage in of_others else wrap_here for storage in new}
+            else:
+                made = {storage: of for storage, of in made.items() if storage not in new}
         found = [wrap for wrap in self.wraps if not wrap.root]
         if self.of.recorded.tp > 1:  # what ranks have reduced is another tensor
             found = found[:1]
-        return [wrap for wrap in found if wrap not in takes]
+        return sorted((wrap for wrap in found if wrap not in takes), key=lambda wrap: wrap.parameters)
 
     def _unit_backward(self, unit: Unit, microbatch: int) -> Iterator[Item]:
         known = {parameter for one in self.units for parameter in one.ready.values()}

@@ -27,7 +27,7 @@ from .items import Shard
 from .layout import Layout
 from .passes import split_step
 from .step_calls import COMMUNICATES, Call, check_eager, read_step, step_window, tensor_values, walked
-from .weights import ACCUMULATE, Buffer, Parameter, Weights, find_buffers, find_weights, unreached_weights
+from .weights import ACCUMULATE, Buffer, Parameter, Weights, find_buffers, find_weights, relate_gathered, unreached_weights
 from .wraps import (
     CallRange,
     RecordedWrap,
@@ -261,6 +261,8 @@ def read_model(
     parts, index = _place_in_data_parallel(trace, layout)
     part = Shard(parts, index, flat=False) if gathered else None
     weights = find_weights(recorded.steps, shapes, forward, gathered, part)
+    if gathered:
+        relate_gathered(weights, (call for part in passes for side in part for call in side), shapes)
     extents = shapes.extents
     extents.fix(extent for parameter in weights.parameters for extent in parameter.shape)
     batches = _batches(shapes, [part for part, _ in passes])
@@ -415,15 +417,24 @@ def _batches(shapes: Shapes, passes: Sequence[Sequence[Call]]) -> list[int]:
         for other in ranked[1:]:  # of another given tensor
             if other in firsts and not any({ranked[0], other} <= outer for outer in together):
                 shapes.extents.same(ranked[0], other)
-        found.append(_part_of(shapes.extents.root(ranked[0]), shapes))
+        found.append(_part_of(shapes.extents.root(ranked[0]), shapes, firsts))
     return [batch if batch < 0 else shapes.extents.root(batch) for batch in found]
 
 
-def _part_of(batch: int, shapes: Shapes) -> int:
+def _part_of(batch: int, shapes: Shapes, firsts: Set[int]) -> int:
     """A batch, or what each of several equal ones has that were put together, such as both sides of pairs; where it is
-    divided again into as many, those have it, too."""
+    divided again into as many, those have it, too.
+
+    Args:
+        firsts: first extents of given tensors.
+    """
     extents = shapes.extents
     sums = [parts for whole, parts in extents.sums if whole == batch]
+    for parts in sums:
+        if len(set(extents.sizes(parts))) == 1 and firsts.issuperset(parts):
+            for part in parts:
+                extents.same(parts[0], part)
+    sums = [extents.roots(parts) for parts in sums]
     joined = next((parts for parts in sums if len(set(parts)) == 1), None)
     if joined is None:
         return batch
@@ -478,6 +489,7 @@ def _alive(trace: Trace, forward: Sequence[Call], weights: Weights) -> Iterator[
     alias = _aliases(trace)
     made_in: dict[int, list[int]] = {}  # by storage the last activation that was made there
     lives: dict[int, list[int]] = {}
+    memory: dict[int, int] = {}  # by number the storage
     ended: list[list[int]] = []
     begin = next((at for at, call in enumerate(forward) if _takes(call, weights)), 0)
     for value in list(tensor_values(forward[begin].record.get("inputs")))[:1] if forward else ():
@@ -493,18 +505,21 @@ def _alive(trace: Trace, forward: Sequence[Call], weights: Weights) -> Iterator[
                 if number not in lives and number not in outside and made_in.get(value[1], [])[1:] == value[2:4]:
                     number = alias[value[0]] = made_in[value[1]][0]
                 taken.add(number)
-                if number in lives:
-                    lives[number][1] = place
-                else:
+                if number not in lives:
                     outside.add(number)
+                elif number != value[0] or memory.get(number, value[1]) == value[1]:
+                    lives[number][1] = place
             for value in tensor_values(inner.record.get("outputs")):
                 number = alias.get(value[0], value[0])
                 known = number in taken or (number in lives and lives[number][0] == place)
-                if place >= begin and not known and number not in outside and weights.of(value) is None:
+                if weights.of(value) is not None:
+                    ended += [lives.pop(number)] if number in lives else []
+                elif place >= begin and not (known or number in outside):
                     ended += [lives[number]] if number in lives else []
                     lives[number] = [place, place]
                     if value[1] not in storages:
                         made_in[value[1]] = [number, *value[2:4]]
+                memory[number] = value[1]
     change = [0] * len(forward)
     for first, last in (*ended, *lives.values()):
         if last > first:

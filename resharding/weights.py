@@ -8,7 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..reshape.shapes.followed_calls import Shapes
-from ..reshape.shapes.terms import Shape
+from ..reshape.shapes.terms import Shape, match
 from ..trace.brief import brief
 from ..trace.dtypes import itemsize
 from .items import Shard
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .wraps import RecordedWrap
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
+_BATCH_NORM = "aten::batch_norm"
 _FLOATS = ("float", "double", "half", "bfloat")
 Evidence = Literal["optimizer", "shapes", "use"]
 
@@ -232,6 +233,15 @@ def _of_shards(
             for inner in call.walk():
                 make_whole(inner, owner, found, shapes)
     return found
+
+
+def relate_gathered(weights: Weights, calls: Iterable[Call], shapes: Shapes) -> None:
+    """Where FSDP gathers again what it had freed a parameter has other memory: its extents are those of before."""
+    for call in walked(calls):
+        for given in given_tensors(call):
+            known = weights.by_number.get(given.number)
+            if known is not None:
+                match(known.shape, given.shape, shapes.extents)
 
 
 def _first(child: Call) -> Iterator[GivenTensor]:
@@ -459,13 +469,18 @@ def find_buffers(
         number for call in walked(forward)
         for number in set(call.tensor_ids("outputs")) - set(call.tensor_ids("inputs"))
     }  # fmt: skip
-    recorded = {shapes.extents.value[root] for root in batch}
-    recorded.add(sum(shapes.extents.value[root] for root in batch))
+    value = shapes.extents.value
+    recorded = {value[root] for root in batch}
+    recorded.add(sum(value[root] for root in batch))
+    data = [source.shape for source in shapes.sources if source.data]
+    known = shapes.extents.solve({root: 2 * value[root] for root in batch}, data)
     for storage, given in ((storage, one) for storage, some in outside_tensors(forward).items() for one in some):
         sizes = tuple(shapes.extents.sizes(given.shape))
         if storage in weights.by_storage or given.number in weights.by_number or given.number in made:
             continue
-        of_samples = not batch.isdisjoint(shapes.extents.leaves(given.shape)) or (sizes[:1] and sizes[0] in recorded)
+        stays = all(known.get(root) == value[root] for root in shapes.extents.leaves(given.shape[:1]))
+        alike = bool(sizes) and sizes[0] in recorded and not stays
+        of_samples = alike or not batch.isdisjoint(shapes.extents.leaves(given.shape))
         if storage in written or (sizes and not of_samples):
             if storage in of_layers and storage not in written:
                 frozen.append(Parameter(
@@ -474,7 +489,15 @@ def find_buffers(
                 ))  # fmt: skip
             else:
                 found.append(Buffer(sizes, given.dtype, given.itemsize, storage in written))
-    return found, frozen
+    return [*found, *_counters(forward)], frozen
+
+
+def _counters(forward: Sequence[Call]) -> list[Buffer]:
+    """The counters of batch norms in evaluation, which take their statistics, and not the counter that the module has
+    beside them (`num_batches_tracked`)."""
+    norms = [call.record.get("inputs", {}).get("values", []) for call in walked(forward) if call.name == _BATCH_NORM]
+    evaluated = {tensor[1] for values in norms if values[5:6] == [False] for tensor in tensor_values(values[3:4])}
+    return [Buffer((), "int64", 8, written=True)] * len(evaluated)
 
 
 def unreached_weights(passes: Sequence[tuple[Sequence[Call], Sequence[Call]]], weights: Weights) -> set[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -120,14 +121,16 @@ def repeated_blocks(
     found: list[CallRange] = []
     least = [0.0]
     before = np.array([1, *(alive[at] for at in work[:-1])], np.int64)
+    most = np.array([1, *(max(alive[left:right]) for left, right in pairwise(work))], np.int64)
 
     def search(begin: int, end: int) -> None:
-        best = _best(tokens[begin:end], elements[begin:end], before[begin:end], least[0], taken_first[begin:end])
+        part = slice(begin, end)
+        best = _best(tokens[part], elements[part], (before[part], most[part]), least[0], taken_first[part])
         if best is None:
             return
         first, count, period = best
         part = slice(begin + first, begin + first + period)
-        inner = _best(tokens[part], elements[part], before[part], least[0], taken_first[part])
+        inner = _best(tokens[part], elements[part], (before[part], most[part]), least[0], taken_first[part])
         if inner is not None and inner[1] * inner[2] == period:  # two towers, of which the other's result stays alive
             count, period = count * inner[1], inner[2]
         block = float(elements[begin + first : begin + first + count * period].sum()) / count
@@ -144,7 +147,7 @@ def repeated_blocks(
 
 def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights: Weights) -> bool:
     """Whether blocks may be others: a part has all that a block has twice, or blocks are single layers, before or
-    behind which are several of the same kind and of other sizes."""
+    behind which are several of the same kind and of other sizes, or one with the same calls behind it."""
     uses = [at for at, call in enumerate(forward) if any(True for one in call.walk() for _ in weights.taken(one))]
     inside = [Counter(forward[at].name for at in uses if block.begin <= at < block.end) for block in blocks]
     least = min(inside, key=Counter.total, default=Counter[str]())
@@ -154,7 +157,13 @@ def unsure_blocks(forward: Sequence[Call], blocks: Sequence[CallRange], weights:
         return True
     alike = [at for at in uses if forward[at].name in least]
     sides = sum(at < blocks[0].begin for at in alike), sum(at >= blocks[-1].end for at in alike)
-    return least.total() == 1 and max(sides) > 1
+    calls = [at for at, call in enumerate(forward) if call.name not in VIEWS]
+    names = [forward[at].name for at in calls]
+    first, last = bisect_left(calls, blocks[0].begin), bisect_left(calls, blocks[-1].end)
+    begin, end = first - bisect_left(calls, blocks[0].end), last - bisect_left(calls, blocks[-1].begin)
+    beside = names[max(first + begin, 0) : first] == names[first : first - begin]
+    beside |= names[last : last + end] == names[last - end : last]
+    return least.total() == 1 and (max(sides) > 1 or beside)
 
 
 def _with_views(forward: Sequence[Call], begin: int, weights: Weights) -> int:
@@ -168,7 +177,8 @@ def _of_other_sizes(
     found: Sequence[CallRange], forward: Sequence[Call], weights: Weights, alive: Sequence[int]
 ) -> list[CallRange]:
     """Parts between two activations, outside of repeated blocks, that call all that a block does, but for one call at
-    its edge; of a single layer around a residual. Such as a block that changes the number of channels."""
+    its edge; of a single layer around a residual. Such as a block that changes the number of channels. Between blocks
+    also all that is there, where it has as many calls with parameters of each kind as a block."""
     if not found:
         return []
     uses = [any(True for one in call.walk() for _ in weights.taken(one)) for call in forward]
@@ -176,6 +186,10 @@ def _of_other_sizes(
     calls = Counter(call.name for call in forward[found[0].begin : found[0].end] if call.name not in VIEWS)
     more, edges = list[CallRange](), [0, *(edge for block in found for edge in block), len(forward)]
     for begin, end in zip(edges[::2], edges[1::2], strict=True):
+        inside = 0 < begin < end < len(forward) and wanted.total() > 1
+        if inside and wanted == Counter(forward[at].name for at in range(begin, end) if uses[at]):
+            more.append(CallRange(begin, end))
+            continue
         first = begin
         for at in range(begin, end):
             if alive[at] == 1 or at == end - 1:
@@ -223,13 +237,17 @@ def in_module_order(
 
 
 def _best(
-    tokens: npt.NDArray[np.int64], elements: npt.NDArray[np.int64], before: npt.NDArray[np.int64], least: float,
-    numbers: Sequence[Sequence[int]],
+    tokens: npt.NDArray[np.int64], elements: npt.NDArray[np.int64],
+    alive: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], least: float, numbers: Sequence[Sequence[int]],
 ) -> tuple[int, int, int] | None:  # fmt: skip
     """First call, number and length of the blocks that repeat the most elements.
 
     Between blocks no more is alive than before the first one: parts of a residual block are none.
+
+    Args:
+        alive: activations behind the call before each, and the most up to it, with views between.
     """
+    before, most = alive
     found: tuple[tuple[int, int], tuple[int, int, int]] | None = None
     for period in _periods(tokens, elements):
         for begin, end in _runs(tokens[:-period] == tokens[period:]):
@@ -242,7 +260,7 @@ def _best(
             first = min(starts, key=lambda at: (pieces[at], int(inside[at].sum()) + int(before[at]), -at))
             parts = elements[first : first + count * period].reshape(count, period).sum(1)
             covered = int(parts.sum())
-            if parts[0] <= 0 or parts[-1] <= 0 or covered / count < least or inside[first].max() > before[first]:
+            if parts[0] <= 0 or parts[-1] <= 0 or covered / count < least or inside[first].max() > most[first]:
                 continue
             key = covered, -period
             if found is None or key > found[0]:

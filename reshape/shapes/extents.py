@@ -196,7 +196,7 @@ class Extents:
         solver.run()
         periods = {self.value[root] for root in changed}
         solver.keep(extent for extent in self.numbers if all(self.value[extent] % period for period in periods))
-        following = {self.root(extent) for some, _ in self._follows for extent in some}
+        following = {root for some, basis in self.following for root in some if root not in basis}
         solver.keep(
             extent for extent, value in enumerate(self.value)
             if self.root(extent) == extent and extent not in following and all(value % period for period in periods)

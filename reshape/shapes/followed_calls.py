@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ...schemas.execution_trace.arguments import CallRecord, DecodedSide, call_records
 from ...trace.index import Positions, Row, as_positions
@@ -30,6 +31,8 @@ _REDUCTIONS = "c10d::allreduce", "c10d::reduce", "c10d::_reduce_scatter"
 """Collectives that, where gradients are accumulated, are those of data-parallel training."""
 _DIVIDES = "FSDP::"
 """Beginnings of the names of FSDP2's annotations."""
+_TRANSPOSES = "transpose_"
+"""Gives a tensor its extents in another order, which may have the values of those before."""
 LOADER = "DataLoader"
 """In the name of what PyTorch marks the making of a batch with."""
 
@@ -86,12 +89,13 @@ class Shapes:
 
 def shapes_of(trace: Trace) -> Shapes:
     """Follow the tensors of a trace through its calls and relate their extents by what the operators do."""
-    walk = _Walk(trace)
+    callers = _callers(trace)
+    walk = _Walk(trace, callers.tolist())
     rows = np.flatnonzero(trace.kind == CPU)
     order = as_positions(rows[np.argsort(trace.id[rows], kind="stable")])  # ids follow the order of starts
     records = call_records(trace, order)
     open_records: dict[Row, CallRecord] = {}  # of the calls that have begun and not ended
-    for row, begins in _events(trace, order):
+    for row, begins in _events(callers, order):
         if begins:
             open_records[row] = next(records)
             walk.begin(row, open_records[row])
@@ -100,11 +104,25 @@ def shapes_of(trace: Trace) -> Shapes:
     return walk.shapes
 
 
-def _events(trace: Trace, rows: Positions[int, Row]) -> Iterator[tuple[Row, bool]]:
+def _callers(trace: Trace) -> npt.NDArray[np.int64]:
+    """Of each row that of its caller, −1 for none. An ET may have a call below one that had ended before it began; then
+    it is that one's caller."""
+    calls, above = trace.calls, trace.parent_row
+    begin, end = np.zeros(len(trace) + 1, np.int64), np.full(len(trace) + 1, np.iinfo(np.int64).max)
+    begin[calls.source], end[calls.source] = calls.ts, calls.end
+    found = np.array(above, np.int64)
+    while True:
+        ended = np.flatnonzero((found >= 0) & (end[found] <= begin[:-1]) & (end[found] < end[:-1]))
+        if not len(ended):
+            return found
+        found[ended] = above[found[ended]]
+
+
+def _events(callers: npt.NDArray[np.int64], rows: Positions[int, Row]) -> Iterator[tuple[Row, bool]]:
     """Rows of CPU nodes as they begin and end, callees within their callers."""
-    place = np.full(len(trace) + 1, -1, np.int64)
+    place = np.full(len(callers) + 1, -1, np.int64)
     place[rows] = np.arange(len(rows))
-    above = place[trace.parent_row[rows]].tolist()  # −1 for none: the last entry
+    above = place[callers[rows]].tolist()  # −1 for none: the last entry
     last = list(range(len(rows)))
     for at in range(len(rows) - 1, -1, -1):
         if 0 <= above[at] < at:
@@ -158,9 +176,9 @@ class _Walk:
     """Tensors by identity. Storage alone does not identify one: memory that an operator takes unrecorded may have been
     that of another tensor of the same shape."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, callers: Sequence[int]) -> None:
         self.shapes = Shapes()
-        self._trace = trace
+        self._trace, self._callers = trace, callers
         self._extents = self.shapes.extents
         self._by_id: dict[int, _Held] = {}
         self._open: dict[int, _Open] = {}
@@ -170,7 +188,7 @@ class _Walk:
         """The inputs of a call are what they were where they were seen last, or come from outside."""
         self._time += 1
         name = self._trace.name_of(row).removeprefix("aten::")
-        above = self._open.get(int(self._trace.parent_row[row]))
+        above = self._open.get(Row(self._callers[row]))
         backward = name.startswith(_BACKWARD) or (above is not None and above.backward)
         if above is None or name.startswith(_BACKWARD):  # backward nests in hooks, and where it computes again
             gathers, parameters = name == _ACCUMULATION, False
@@ -213,7 +231,7 @@ class _Walk:
         self.shapes.results[row] = tuple(results)
         flat = tuple(shape for result in results for shape in result if shape is not None)
         made = [shape for shape in call.temporaries if shape not in flat]
-        above = self._open.get(int(self._trace.parent_row[row]))
+        above = self._open.get(Row(self._callers[row]))
         if above is not None:
             above.temporaries += [*made, *(flat if call.name in FREE_SIZED else ())]
         if call.parameters:
@@ -256,6 +274,7 @@ class _Walk:
         held = self._by_id.get(tensor.id)
         if (
             held is not None
+            and not (call.name == _TRANSPOSES and held.shape == call.arguments[0].tensors[0])
             and held.tensor.sizes == tensor.sizes
             and (held.time >= call.time or any(tensor.id in outer.taken for outer in self._around(row)))
         ):
@@ -273,7 +292,7 @@ class _Walk:
 
     def _around(self, row: int) -> Iterator[_Open]:
         """The calls around a row, whose inputs are still there."""
-        while (call := self._open.get(row := int(self._trace.parent_row[row]))) is not None:
+        while (call := self._open.get(row := Row(self._callers[row]))) is not None:
             yield call
 
     def _new(self, tensor: _Tensor) -> Shape:

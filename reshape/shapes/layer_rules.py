@@ -24,9 +24,14 @@ def _norm(call: OpCall, extents: Extents) -> None:
         return
     data = [shape for shape in tensors if len(shape) == rank]
     broadcast(data, extents)
+    channels = data[0][1 if batched else -1]
+    for shape in call.temporaries if call.name.startswith("native_batch_norm") else ():
+        sizes = extents.sizes(shape)
+        if len(shape) > 1 and sizes[-1] == extents.value[channels] and sizes != extents.sizes(data[0]):
+            extents.fix(shape)  # sums of each thread
     for shape in tensors:
-        if len(shape) == 1 and extents.value[shape[0]] == extents.value[data[0][1 if batched else -1]]:
-            extents.same(shape[0], data[0][1 if batched else -1])
+        if len(shape) == 1 and extents.value[shape[0]] == extents.value[channels]:
+            extents.same(shape[0], channels)
             extents.fix(shape)
         elif len(shape) < rank and not batched:
             extents.fix(shape)
@@ -168,6 +173,8 @@ def _attention(call: OpCall, extents: Extents) -> None:
     if "_for_cpu" in call.name:  # a block of the scores for each thread, whatever the batch
         scratch = (shape for shape in call.temporaries if len(shape) < 3 or 0 in extents.sizes(shape))
         extents.follow((extent for shape in scratch for extent in shape), (*query[2:], *key[2:], value[3]))
+    if extents.value[query[1]] == extents.value[key[1]] and len(extents.leaves(key[1:2])) > 1:  # repeated
+        extents.follow((key[1], value[1]), query[1:2])
     product("bhse,bgte,bgtd->")(OpCall(call.name, call.arguments[first:], ()), extents)
     output, scores = (*query[:3], value[3]), (*query[:3], key[2])
     results = (query, key, value) if first else (output,)

@@ -53,6 +53,15 @@ def _view(call: OpCall, extents: Extents) -> None:
         extents.view(before, after)
 
 
+def _as_complex(call: OpCall, extents: Extents) -> None:
+    """`view_as_complex`, whose last extent are the two parts of a number, and `view_as_real` the other way round."""
+    before, after = call.tensor(0), call.result()
+    if before is not None and after is not None:
+        shorter, longer = sorted((before, after), key=len)
+        equal(shorter, longer[:-1], extents)
+        extents.fix(longer[-1:])
+
+
 def _permuted(call: OpCall, order: Sequence[int], extents: Extents) -> None:
     before, after = call.tensor(0), call.result()
     if before is not None and after is not None and len(order) == len(before) == len(after):
@@ -159,6 +168,21 @@ def _expand(call: OpCall, extents: Extents) -> None:
         extents.number(new for new, size in zip(after, old, strict=True) if size == 1)
 
 
+def _pad(call: OpCall, extents: Extents) -> None:
+    """(tensor, how many before and behind, of the last extent first, …); fewer than none are taken away."""
+    before, after, counts = call.tensor(0), call.result(), call.value(1)
+    if before is None or after is None or not isinstance(counts, list):
+        return
+    more = [sum(counts[at : at + 2]) for at in range(0, len(counts), 2)] + [0] * len(before)
+    for left, right, count in zip(reversed(before), reversed(after), more, strict=False):
+        if count:
+            beside = extents.new(abs(count))
+            extents.fix([beside])
+            extents.sum_of(*((right, (left, beside)) if count > 0 else (left, (right, beside))))
+        else:
+            extents.same(left, right)
+
+
 def _repeat(call: OpCall, extents: Extents) -> None:
     before, after = call.tensor(0), call.result()
     if before is None or after is None:
@@ -169,6 +193,22 @@ def _repeat(call: OpCall, extents: Extents) -> None:
             times = extents.new(extents.value[extent] // extents.value[old])
             extents.fix([times])
             extents.view([times, old], [extent])
+    for shape in call.temporaries:
+        match(shape, after, extents)
+
+
+def _unfold(call: OpCall, extents: Extents) -> None:
+    """Windows (tensor, dim, size, step) as a last extent; those of a repeated tensor follow each other."""
+    before, after, size = call.tensor(0), call.result(), call.value(2)
+    if not before or after is None or len(after) != len(before) + 1:
+        return
+    at = int(call.value(1)) % len(before)
+    equal(_others(before, at), _others(after[:-1], at), extents)
+    extents.fix(after[-1:])
+    if size == call.value(3) and extents.value[before[at]] % size == 0:
+        extents.view([before[at]], [after[at], after[-1]])
+    else:
+        extents.follow([after[at]], [before[at]])
 
 
 def _reduce(call: OpCall, extents: Extents) -> None:
@@ -295,12 +335,13 @@ _LIKE_POINTWISE = (
     " subtract threshold hardshrink softshrink rrelu_with_noise celu selu hardswish_backward hardsigmoid_backward"
     " mish_backward _foreach_add _foreach_mul _foreach_div _foreach_sub _foreach_addcmul _foreach_addcdiv"
     " _foreach_sqrt _foreach_zero _foreach_neg _foreach_lerp expand_as type_as nccl:all_reduce nccl:broadcast"
-    " c10d::allreduce c10d::broadcast"
+    " c10d::allreduce c10d::broadcast real imag conj _conj complex polar angle"
 )
 TENSOR_RULES: dict[str, Rule] = table(
     {
         f"{POINTWISE} {_LIKE_POINTWISE}": _pointwise,
         "view reshape _unsafe_view _reshape_alias flatten unflatten squeeze unsqueeze ravel": _view,
+        "view_as_complex view_as_real": _as_complex,
         "transpose t swapaxes swapdims": _transpose,
         "permute numpy_T": _permute,
         "sort argsort": _sort,
@@ -311,6 +352,8 @@ TENSOR_RULES: dict[str, Rule] = table(
         "stack": _stack,
         "expand": _expand,
         "repeat tile": _repeat,
+        "unfold": _unfold,
+        "pad constant_pad_nd reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d": _pad,
         "sum mean amax amin max.dim max min argmax argmin prod logsumexp var std var_mean std_mean any all norm"
         " linalg_vector_norm nansum median count_nonzero": _reduce,
         "mm _int_mm": _matmul("mk,kn->mn"),

@@ -209,7 +209,7 @@ def test_gradients_by_memory_come_before_their_shapes(made: Made) -> None:
 
 def test_buffers_are_written_or_have_no_sample(made: Made) -> None:
     """Not the data, whose first extent is the batch, nor results; a counter without extents is one if it is written."""
-    shapes: Any = SimpleNamespace(extents=made.extents)
+    shapes: Any = SimpleNamespace(extents=made.extents, sources=[])
     forward = [
         made.call("aten::add_", [(60, "")], [(60, "")]),
         made.call("aten::batch_norm", [(1, "na"), (21, "a"), (22, "a"), (61, "a"), (62, "a")], [(2, "na")]),
