@@ -11,7 +11,7 @@ import pytest
 from etplus.analysis.devices import Device, known_devices
 from etplus.predict.costs.measured_tasks import MeasuredTask
 from etplus.predict.costs.task import Task
-from etplus.predict.fitting import Part, step_ratios, fit, fit_parts, measured_ns, measured_steps, prepare, self_time
+from etplus.predict.fitting import Part, fit, fit_parts, measured_ns, measured_steps, prepare, self_time, step_ratios
 from etplus.predict.model_file import EndToEndError, FittedModel, _fits_columns, read_model, write_model
 from etplus.replaying.edge_latencies import iterations_of
 from etplus.replaying.graph_building import build_graph
