@@ -323,16 +323,16 @@ def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntCol
     lane = np.zeros(len(trace), np.int64)
     finish = np.maximum(trace.finish, trace.ts + _LEAST_NS)
     order, before = trace.lane_order(track, rows, nested=True)
-    lanes: list[list[int]] = []
+    ts, ends, lanes = trace.ts.tolist(), finish.tolist(), list[list[int]]()
     for row, first in zip(order.tolist(), (before < 0).tolist(), strict=True):
         if first:
             lanes = []
-        fitting = next((k for k, of in enumerate(lanes) if _fits(trace, finish, of, row)), len(lanes))
+        fitting = next((k for k, of in enumerate(lanes) if _fits(trace, ts, ends, of, row)), len(lanes))
         if fitting == len(lanes):
             lanes.append([])
         lanes[fitting].append(row)
         lane[row] = fitting
-    return track, lane, finish
+    return track, lane, np.array(ends, np.int64)
 
 
 def _kineto_threads(trace: Trace, lane: IntColumn, spare: IntColumn) -> tuple[IntColumn, IntColumn]:
@@ -356,18 +356,18 @@ def _number(raw: msgspec.Raw | None) -> int | None:
     return int(text) if text.isdigit() and len(text) < 19 else None
 
 
-def _fits(trace: Trace, finish: IntColumn, open_rows: list[int], row: int) -> bool:
-    """Whether a row nests in or follows the open ones of a lane; those that have ended are closed."""
-    while open_rows and finish[open_rows[-1]] <= trace.ts[row]:
+def _fits(trace: Trace, ts: list[int], finish: list[int], open_rows: list[int], row: int) -> bool:
+    """Whether a row nests in or follows the open ones of a lane; those that have ended are closed.
+
+    Args:
+        ts, finish: of each row; where one ends late by no more than clocks do, its end is moved.
+    """
+    while open_rows and finish[open_rows[-1]] <= ts[row]:
         open_rows.pop()
     while open_rows and finish[open_rows[-1]] < finish[row]:
         last = open_rows[-1]
-        if (
-            trace.kind[row] == GPU
-            or finish[last] - trace.ts[row] > _OVERLAP_NS
-            or trace.ts[row] - trace.ts[last] < _LEAST_NS
-        ):
+        if trace.kind[row] == GPU or finish[last] - ts[row] > _OVERLAP_NS or ts[row] - ts[last] < _LEAST_NS:
             return False
-        finish[last] = trace.ts[row]
+        finish[last] = ts[row]
         open_rows.pop()
     return True

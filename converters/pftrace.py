@@ -13,16 +13,17 @@ import numpy as np
 import orjson
 
 from ..analysis.counters import Counter, counters
-from ..schemas.kineto.event_form import arguments, category, decoded
+from ..schemas.execution_trace.arguments import inputs_key
+from ..schemas.kineto.event_form import category, given_args, number_args, recorded_args
 from ..schemas.perfetto.packet_bytes import field_tags
 from ..schemas.perfetto.packets import CATEGORIES, COMPUTE, protos
 from ..schemas.text.files import open_output
 from ..schemas.wire_format import delimited_field, varint_bytes
 from ..trace.columns import distinct, lists_by
-from ..trace.conventions import EDGE_KINDS
+from ..trace.conventions import ANNOTATION_SCOPE, EDGE_KINDS
 from ..trace.index import Row
-from ..trace.kinds import GPU
-from ..trace.trace import Trace
+from ..trace.kinds import CPU, GPU
+from ..trace.trace import Record, Trace
 from .chrome import RankTimeline, timed_traces
 from .exporter import Conversion
 
@@ -39,6 +40,7 @@ _RANK = 1 << 32
 _SHOWN = frozenset({EDGE_KINDS.index("launch"), EDGE_KINDS.index("graph")})
 _LONGEST_KEPT, _ANNOTATIONS_KEPT = 4096, 100_000
 """Encoded lists are kept up to this size each, and this many of them."""
+_LONGEST_VARINT = 10
 _SCALARS = ((bool, "bool_value"), (int, "int_value"), (float, "double_value"), (str, "string_value"))
 
 _WRITTEN = ("TracePacket", "TrackEvent", "DebugAnnotation", "GpuRenderStageEvent", "GpuRenderStageEvent.ExtraData")
@@ -83,14 +85,19 @@ class _Writer:
     process: RankTimeline
     flows: int = 0
     iids: dict[tuple[str, str], int] = field(default_factory=dict)
-    heads: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    heads: dict[str, tuple[int, list[bytes]]] = field(default_factory=dict)
+    names: dict[tuple[int, int, int], tuple[bytes, bytes]] = field(default_factory=dict)
+    tracks: dict[int, bytes] = field(default_factory=dict)
     annotations: dict[tuple[int, bytes | str], bytes] = field(default_factory=dict)
+    inputs: dict[tuple[bytes | None, bool], bytes] = field(default_factory=dict)
+    extras: dict[tuple[str, int | str], bytes] = field(default_factory=dict)
     fresh: Any = None
     """Names that the next packet of `_put_bytes` defines."""
 
     def __post_init__(self) -> None:
         self.packet_tags, self.event_tags, self.note_tags, self.stage_tags, self.extra_tags = map(field_tags, _WRITTEN)
         self.frame = field_tags("Trace")["packet"]
+        self.stamp, self.of_event = self.packet_tags["timestamp"], self.packet_tags["track_event"]
         self.sequence = self.packet_tags["trusted_packet_sequence_id"] + varint_bytes(self.process.rank + 1)
         self.needed = self.packet_tags["sequence_flags"] + varint_bytes(_NEEDED)
         self.begin, self.end, self.instant, self.counter = (
@@ -113,15 +120,14 @@ class _Writer:
         opened: dict[int, list[int]] = {}  # by track the ends of the slices that are open
         starts = trace.ts[rows].tolist()
         for row, ts, record in zip(rows.tolist(), starts, trace.records(rows), strict=True):
-            args = arguments(trace, row, record)
             if trace.kind[row] == GPU:
-                self._stage(row, ts, decoded(args))
+                self._stage(row, ts, record)
                 continue
             track = self._uuid(row)
             waiting = opened.setdefault(track, [])
             self._close(track, waiting, ts)
             waiting.append(int(finish[row]))
-            self._slice(row, ts, track, args)
+            self._slice(row, ts, track, record)
         for track, waiting in opened.items():
             self._close(track, waiting, None)
         for number, counter in enumerate(counters(self.trace)):
@@ -135,17 +141,17 @@ class _Writer:
 
     def _put_bytes(self, ts: int, event: bytes = b"", stage: bytes = b"") -> None:
         """Write a packet of one track event or render stage, with the names that are new in it."""
-        tags = self.packet_tags
-        packet = tags["timestamp"] + varint_bytes(self.base_ns + ts) + self.sequence
+        packet = self.stamp + varint_bytes(self.base_ns + ts) + self.sequence
         if event:
-            packet += delimited_field(tags["track_event"], event)
+            packet += self.of_event + varint_bytes(len(event)) + event
         if self.fresh is not None:
-            packet += delimited_field(tags["interned_data"], self.fresh.SerializeToString(deterministic=True))
+            names = self.fresh.SerializeToString(deterministic=True)
+            packet += delimited_field(self.packet_tags["interned_data"], names)
             self.fresh = None
         packet += self.needed
         if stage:
-            packet += delimited_field(tags["gpu_render_stage_event"], stage)
-        self.file.write(delimited_field(self.frame, packet))
+            packet += delimited_field(self.packet_tags["gpu_render_stage_event"], stage)
+        self.file.write(self.frame + varint_bytes(len(packet)) + packet)
 
     def _iid(self, kind: str, name: str, **more: Any) -> int:
         """The id of an interned name, which the next packet defines if it is new."""
@@ -215,28 +221,60 @@ class _Writer:
         row = int(np.flatnonzero(self.trace.stream_lane == lane)[0])
         return f"GPU {self._gpu(row)} stream {self.trace.stream[row]}"
 
-    def _slice(self, row: int, ts: int, track: int, args: dict[str, Any]) -> None:
-        tags, trace = self.event_tags, self.trace
-        event = tags["category_iids"] + varint_bytes(self._iid("event_categories", category(trace, Row(row))))
-        name = varint_bytes(self._iid("event_names", trace.name_of(Row(row))))
-        for key, value in args.items():
-            head = self.heads.get(key) or self._head_of(key)
-            if type(value) is int and -(2**63) <= value < 2**63:
-                number = varint_bytes(value)
-                event += tags["debug_annotations"] + varint_bytes(len(head[1]) + len(number)) + head[1] + number
-            else:
-                event += self._annotation(head[0], value)
-        event += self.begin + tags["name_iid"] + name + tags["track_uuid"] + varint_bytes(track)
+    def _slice(self, row: int, ts: int, track: int, record: Record) -> None:
+        trace, name = self.trace, int(self.trace.name[row])
+        key = int(trace.kind[row]), int(trace.scope[row]), name
+        known = self.names.get(key) or self._names_of(row, key)
+        before, after = number_args(trace, row)
+        event = known[0] + self._numbers(before) + self._inputs(row, record) + self._numbers(after)
+        event += known[1] + self._track(track)
         for target in self.launched.get(row, ()):
-            event += tags["flow_ids"] + self._event_id(target).to_bytes(8, "little")
+            event += self.event_tags["flow_ids"] + self._event_id(target).to_bytes(8, "little")
         self._put_bytes(ts, event)
 
-    def _head_of(self, name: str) -> tuple[int, bytes]:
-        """Id of an argument's name, and what its debug annotation begins with if it is an integer."""
-        iid = self._iid("debug_annotation_names", name)
-        tags = self.note_tags
-        self.heads[name] = iid, tags["name_iid"] + varint_bytes(iid) + tags["int_value"]
-        return self.heads[name]
+    def _names_of(self, row: int, key: tuple[int, int, int]) -> tuple[bytes, bytes]:
+        """The fields of a slice for its category, and for its type and name; the same for rows of one key."""
+        tags = self.event_tags
+        kind = varint_bytes(self._iid("event_categories", category(self.trace, Row(row))))
+        name = varint_bytes(self._iid("event_names", self.trace.name_of(Row(row))))
+        self.names[key] = tags["category_iids"] + kind, self.begin + tags["name_iid"] + name
+        return self.names[key]
+
+    def _track(self, track: int) -> bytes:
+        known = self.tracks.get(track)
+        if known is None:
+            known = self.tracks[track] = self.event_tags["track_uuid"] + varint_bytes(track)
+        return known
+
+    def _numbers(self, args: dict[str, int]) -> bytes:
+        found = b""
+        for key, value in args.items():
+            number = varint_bytes(value)
+            found += self._head_of(key)[1][len(number)] + number
+        return found
+
+    def _inputs(self, row: int, record: Record) -> bytes:
+        """What a call was given, as debug annotations. Most calls are given the same as others, but for the ids of
+        tensors: encoded once."""
+        key = inputs_key(record) if self.trace.kind[row] == CPU else b""
+        place = key, bool(self.trace.scope[row] == ANNOTATION_SCOPE)
+        known = self.inputs.get(place)
+        if known is None:
+            args = given_args(self.trace, row, record).items()
+            known = b"".join([self._annotation(self._head_of(name)[0], value) for name, value in args])
+            if key is not None and len(known) <= _LONGEST_KEPT and len(self.inputs) < _ANNOTATIONS_KEPT:
+                self.inputs[place] = known
+        return known
+
+    def _head_of(self, name: str) -> tuple[int, list[bytes]]:
+        """Id of an argument's name, and by length of an integer what comes before it in its debug annotation."""
+        known = self.heads.get(name)
+        if known is None:
+            iid, tags = self._iid("debug_annotation_names", name), self.note_tags
+            head = tags["name_iid"] + varint_bytes(iid) + tags["int_value"]
+            sizes = (varint_bytes(len(head) + size) for size in range(_LONGEST_VARINT + 1))
+            known = self.heads[name] = iid, [self.event_tags["debug_annotations"] + size + head for size in sizes]
+        return known
 
     def _annotation(self, name_iid: int, value: Any) -> bytes:
         """A debug annotation as a field of a track event. Texts and lists, such as shapes, repeat: they are encoded
@@ -254,9 +292,9 @@ class _Writer:
     def _close(self, track: int, waiting: list[int], until: int | None) -> None:
         """End the slices of a track that have ended by a time, all of them by None; `waiting` are their ends."""
         while waiting and (until is None or waiting[-1] <= until):
-            self._put_bytes(waiting.pop(), self.end + self.event_tags["track_uuid"] + varint_bytes(track))
+            self._put_bytes(waiting.pop(), self.end + self._track(track))
 
-    def _stage(self, row: int, ts: int, args: dict[str, Any]) -> None:
+    def _stage(self, row: int, ts: int, record: Record) -> None:
         trace, tags = self.trace, self.stage_tags
         kind = _STAGES.get(trace.categories[trace.category[row]], "Kernel")
         lane = f"[{max(int(trace.stream[row]), 0):03d}] stream {trace.stream[row]}"
@@ -269,27 +307,33 @@ class _Writer:
         )  # fmt: skip
         stage = tags["event_id"] + varint_bytes(self._event_id(row)) + tags["duration"]
         stage += varint_bytes(int(trace.dur[row])) + tags["context"] + varint_bytes(1)
-        stage += b"".join(self._extra(name, value) for name, value in args.items())
+        before, after = number_args(trace, row)
+        given = recorded_args(record, {"External id", *before})
+        args: dict[str, int | str] = {**before, **given, **after}
+        stage += b"".join([self._extra(name, value) for name, value in args.items()])
         self._put_bytes(ts, stage=stage + b"".join(tags[name] + varint_bytes(number) for name, number in numbers))
         if row in self.has_launch:
             self._arrival(row, ts)
 
-    def _extra(self, name: str, value: Any) -> bytes:
-        text = value.encode() if isinstance(value, str) else orjson.dumps(value)
-        content = delimited_field(self.extra_tags["name"], _FIELDS.get(name, name).encode())
-        content += delimited_field(self.extra_tags["value"], text)
-        return delimited_field(self.stage_tags["extra_data"], content)
+    def _extra(self, name: str, value: int | str) -> bytes:
+        """An argument, a number or a text of JSON, which many events have with the same value."""
+        key = name, value
+        known = self.extras.get(key)
+        if known is None:
+            plain = orjson.loads(value) if isinstance(value, str) else value
+            text = plain.encode() if isinstance(plain, str) else orjson.dumps(plain)
+            content = delimited_field(self.extra_tags["name"], _FIELDS.get(name, name).encode())
+            content += delimited_field(self.extra_tags["value"], text)
+            known = delimited_field(self.stage_tags["extra_data"], content)
+            if len(known) <= _LONGEST_KEPT and len(self.extras) < _ANNOTATIONS_KEPT:
+                self.extras[key] = known
+        return known
 
     def _arrival(self, row: int, ts: int) -> None:
         """Where the flow of a GPU event's launch ends."""
-        tags, track = self.event_tags, self._stream_uuid(int(self.trace.stream_lane[row]))
+        tags, track = self.event_tags, self._track(self._stream_uuid(int(self.trace.stream_lane[row])))
         event = self.instant + tags["name_iid"] + varint_bytes(self._iid("event_names", self.trace.name_of(Row(row))))
-        event += (
-            tags["track_uuid"]
-            + varint_bytes(track)
-            + tags["terminating_flow_ids"]
-            + self._event_id(row).to_bytes(8, "little")
-        )
+        event += track + tags["terminating_flow_ids"] + self._event_id(row).to_bytes(8, "little")
         self.flows += 1
         self._put_bytes(ts, event)
 

@@ -76,7 +76,7 @@ class _Shapes:
 
     def __init__(self, items: WorkItems) -> None:
         calls = items.calls
-        self.items = items
+        self.items, self.reduces = items, np.isin(items.kind, _REDUCES)
         self.of = np.full(len(items), -1, np.int64)
         self.read: list[frozenset[tuple[int, ...]]] = []
         self.written: list[tuple[int, ...] | None] = []
@@ -186,7 +186,7 @@ def _priced(items: WorkItems, shapes: _Shapes, chain: list[int]) -> list[Fusable
         return [FusableChain(tuple(chain), float(ns.max()), 0)]
     saved = sum(2 * shapes.written_bytes[at] for at in of[:-1].tolist())
     saved = min(saved, sum(moved) - shapes.written_bytes[of[-1]])
-    least = float(ns[np.isin(kinds, _REDUCES)].max(initial=0))
+    least = float(ns[shapes.reduces[chain]].max(initial=0))
     fused = max(float(ns.sum()) * (1 - saved / sum(moved)), least)
     return [FusableChain(tuple(chain), fused, saved)]
 

@@ -65,10 +65,11 @@ class LayoutConversions:
         ns = int(gpu.dur[changed].sum())
         if ns < _LEAST_LAYOUT * items.total_ns or not ns:
             return
-        names = Counter(
-            shortened(kernel_label(trace.names[code]), _LONGEST_NAME) for code in gpu.name[changed].tolist()
-        )
-        full = sorted({trace.names[code] for code in gpu.name[changed].tolist()})
+        codes = Counter(gpu.name[changed].tolist())
+        names = Counter[str]()
+        for code, count in codes.items():
+            names[shortened(kernel_label(trace.names[code]), _LONGEST_NAME)] += count
+        full = sorted({trace.names[code] for code in codes})
         wanted = f"from device where name in ({', '.join(map(quoted, full))})"
         rows = gpu.source[changed]
         rows = rows[rows >= 0]

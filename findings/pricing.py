@@ -59,29 +59,33 @@ def gain_of(case: Case, candidates: Sequence[Candidate], *, least_ns: float = 0)
     Args:
         least_ns: a gain that is far below is not wanted more exactly.
     """
-    changes = list[Change]()
     try:
-        graph = case.graph
-        for made in (made for candidate in candidates for made in candidate.interventions):
-            change = find_change(
-                graph, parse_what_if(made.what_if), case.constants, lambda: case.row_bounds, rows=made.rows
-            )
-            graph = change(graph)
-            changes.append(change)
-        changed = replay(graph, case.constants)
-        recorded = max(case.makespan_ns - changed.makespan_ns, 0)
+        changes, changed_ns, unexplained = _replayed(case, candidates)
+        recorded = max(case.makespan_ns - changed_ns, 0)
         gains = [] if case.unrecorded and case.untraced_step is not None else [recorded]
         if not gains or recorded >= least_ns / 2:
             gains += [_gain_on(case, base, changes) for base in case.unrecorded]
     except UsageError:
         return None
-    error, unexplained = case.base_error.makespan, changed.unexplained.share
+    error = case.base_error.makespan
     off = min(abs(error) + unexplained, 1.0)
     likely = sum(gains) // len(gains)
     low = min(gains) * min(of.low for of in candidates) * (1 - off)
     high = max(gains) * max(of.high for of in candidates) * (1 + off)
     most = min(round(high), max(case.makespan_ns, likely))
     return Gain(likely, round(low), most, error, unexplained, None if likely == recorded else recorded)
+
+
+def _replayed(case: Case, candidates: Sequence[Candidate]) -> tuple[list[Change], int, float]:
+    """The changes of some candidates, each found in the graph with those before it; and of the replay with all of them
+    the makespan and the share that nothing explains."""
+    graph, changes = case.graph, list[Change]()
+    for made in (made for candidate in candidates for made in candidate.interventions):
+        what_if = parse_what_if(made.what_if)
+        changes.append(find_change(graph, what_if, case.constants, lambda: case.row_bounds, rows=made.rows))
+        graph = changes[-1](graph)
+    changed = replay(graph, case.constants)
+    return changes, changed.makespan_ns, changed.unexplained.share
 
 
 def _gain_on(case: Case, base: Replay, changes: Sequence[Change]) -> int:

@@ -90,7 +90,7 @@ class Replay(Suggests):
         """int64 ns after the beginning of the window, when each trace row ends; −1 for rows without a time."""
         return np.where(self.graph.end >= 0, self.time[self.graph.end], -1)
 
-    @property
+    @cached_property
     def makespan_ns(self) -> int:
         """From the first start to the last end."""
         return int(self.time.max() - self.time[1:].min())

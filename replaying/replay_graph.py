@@ -118,25 +118,25 @@ class Runs:
         first = np.cumsum(into) - into
         single = np.flatnonzero(into == 1)
         single = single[source[first[single]] == single - 1]
-        self._point, self._edge = single, first[single]
+        self._points, self._point, self._edge = points, single, first[single]
         is_head = np.ones(points, np.bool_)
         is_head[single] = False
-        self._head, self._run = np.flatnonzero(is_head), np.cumsum(is_head) - 1
+        self._head, run_of = np.flatnonzero(is_head), np.cumsum(is_head) - 1
         into_run = into[self._head]
         edge = np.flatnonzero(is_head[target])
-        run = self._run[target[edge]]
+        run = run_of[target[edge]]
         follows = into_run[run] == 1
         self._follower, self._following = run[follows], edge[follows]
         self._followed = source[self._following]
         self._rounds: list[tuple[IntColumn, IntColumn]] = []
         base, left = np.arange(len(self._head)), self._follower
-        base[left] = self._run[self._followed]
+        base[left] = run_of[self._followed]
         while len(left := left[base[base[left]] != base[left]]):
             self._rounds.append((left, base[left]))
             base[left] = base[base[left]]
         self._base, self._joining = base, edge[~follows]
         self._joined = source[self._joining]
-        self._joined_run = self._run[self._joined]
+        self._joined_run = run_of[self._joined]
         self._joins = _Joins(base[self._joined_run], run[~follows], len(base))
         self._length = np.diff(self._head, append=points)
 
@@ -146,7 +146,7 @@ class Runs:
         Args:
             lag: int64 ns, one entry an edge; `NEVER` of one that does not count.
         """
-        after = np.zeros(len(self._run), np.int64)
+        after = np.zeros(self._points, np.int64)
         after[self._point] = lag[self._edge]
         np.cumsum(after, out=after)
         after -= np.repeat(after[self._head], self._length)

@@ -66,31 +66,45 @@ def arguments(trace: Trace, row: int, record: Record) -> dict[str, Any]:
 
     "External id" is an op's node id, for a call or GPU event that of the op that made it; "id" is the row's own.
     """
+    before, after = number_args(trace, row)
+    if trace.kind[row] == GPU:
+        given = {name: orjson.Fragment(text) for name, text in recorded_args(record, {"External id", *before}).items()}
+        return {**before, **given, **after}
+    return {**before, **given_args(trace, row, record), **after}
+
+
+def number_args(trace: Trace, row: int) -> tuple[dict[str, int], dict[str, int]]:
+    """The numbers among the arguments: those before the recorded ones, and those after them."""
     kind, own = trace.kind[row], int(trace.id[row])
     caller = trace.parent_row[row]
     maker = int(trace.id[caller]) if caller >= 0 else 0
-    more = {"id": own, "dur_ns": int(trace.dur[row])}
+    after = {"id": own, "dur_ns": int(trace.dur[row])}
     if kind == GPU:
         places = {key: int(getattr(trace, key)[row]) for key in ("device", "stream", "correlation")}
-        known = {key: value for key, value in places.items() if value >= 0}
-        return {"External id": maker, **known, **_given(record, {"External id", *known}), **more}
+        return {"External id": maker, **{key: value for key, value in places.items() if value >= 0}}, after
     if kind == RUNTIME:
-        return {"External id": maker, "correlation": int(trace.correlation[row]), **more}
-    args: dict[str, Any] = {"External id": own, "Record function id": int(trace.rf_id[row])}
+        return {"External id": maker, "correlation": int(trace.correlation[row])}, after
+    before = {"External id": own, "Record function id": int(trace.rf_id[row])}
     if trace.seq_id[row] >= 0:
-        args |= {"Sequence number": int(trace.seq_id[row]), "Fwd thread id": int(trace.fw_tid[row])}
-    inputs = input_args(arguments_in(record).inputs.decoded(), from_et=trace.outputs_recorded)
-    if trace.scope[row] != ANNOTATION_SCOPE or inputs.get("Input Dims"):
-        args |= inputs
-    return {**args, **more}
+        before |= {"Sequence number": int(trace.seq_id[row]), "Fwd thread id": int(trace.fw_tid[row])}
+    return before, after
 
 
-def _given(record: Record, without: set[str]) -> dict[str, Any]:
+def given_args(trace: Trace, row: int, record: Record) -> dict[str, Any]:
+    """The arguments that say what a call was given, {} where that is not recorded."""
+    if trace.kind[row] == RUNTIME:
+        return {}
+    found = input_args(arguments_in(record).inputs.decoded(), from_et=trace.outputs_recorded)
+    return found if trace.scope[row] != ANNOTATION_SCOPE or found.get("Input Dims") else {}
+
+
+def recorded_args(record: Record, without: Collection[str]) -> dict[str, str]:
+    """The arguments of a GPU event as texts of JSON, but for some; none where they cannot be read."""
     try:
         given = _decode(record["args"])
     except (KeyError, *UNREADABLE):
         return {}
-    return {k: orjson.Fragment(bytes(v).decode("utf-8", "replace")) for k, v in given.items() if k not in without}
+    return {name: bytes(value).decode("utf-8", "replace") for name, value in given.items() if name not in without}
 
 
 def decoded(args: dict[str, Any]) -> dict[str, Any]:

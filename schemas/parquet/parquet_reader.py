@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.build import GIVEN_COLUMNS, TraceBuilder
-from ...trace.columns import IntColumn, StringTable, run_starts
+from ...trace.columns import IntColumn, StringTable, grouped
 from ...trace.comm_kernels import Comm
 from ...trace.errors import UNREADABLE, TraceFormatError, UsageError
 from ...trace.frames import library
@@ -283,11 +283,11 @@ class _Text:
         first = np.searchsorted(self._begin, begin, side="right") - 1
         last = np.searchsorted(self._begin, np.maximum(end - 1, begin), side="right") - 1
         begin, end = begin - self._begin[first], end - self._begin[first]
-        heads = np.flatnonzero(run_starts(first, last)) if len(first) else np.zeros(0, np.int64)
-        found: list[bytes] = []
-        for at, until in zip(heads.tolist(), [*heads[1:].tolist(), len(first)], strict=False):
-            text = b"".join(map(self._piece, range(first[at], last[at] + 1)))
-            found += [text[b:e] for b, e in zip(begin[at:until].tolist(), end[at:until].tolist(), strict=True)]
+        found = [b""] * len(first)
+        for (piece, until), at in grouped(first, last):  # rows in order of time are in many pieces by turns
+            text = b"".join(map(self._piece, range(piece, until + 1)))
+            for row, b, e in zip(at.tolist(), begin[at].tolist(), end[at].tolist(), strict=True):
+                found[row] = text[b:e]
         return found
 
     def pieces(self) -> Iterator[bytes]:
