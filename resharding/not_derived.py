@@ -282,14 +282,17 @@ def _users(derivation: Derivation, parameter: object) -> set[int]:
 
 
 def assumptions(derivation: Derivation) -> list[str]:
-    """What one recorded rank does not show and data parallelism depends on, a line each."""
+    """What the recording does not show and data parallelism depends on, a line each."""
     model, layout = derivation.model, derivation.layout
-    if layout.dp == 1 or derivation.recorded.dp > 1 or not model.trains:
+    shown = model.wraps if layout.zero == 3 else model.own_buffers  # recorded with FSDP, or DDP
+    if layout.dp == 1 or shown or not model.trains:
         return []
-    if derivation.finds_unused:
-        return ["every parameter is used in the step; DistributedDataParallel copies what the loss takes"]
     if layout.zero < 3:
-        return ["every parameter is used in the step; DistributedDataParallel without find_unused_parameters"]
+        options = "copies what the loss takes" if derivation.finds_unused else "without find_unused_parameters"
+        found = [f"every parameter is used in the step; DistributedDataParallel {options}"]
+        if layout.broadcast_buffers is not False:
+            found.append(f"buffers are what forward takes and no optimizer changes: {len(derivation.buffers)}")
+        return found
     found = ["every parameter is used in the step (FSDP gathers others, too); reshard_after_forward is not changed"]
     if layout.reshard_after_forward is not None:
         found = [found[0].partition(";")[0]]
@@ -325,7 +328,8 @@ def doubts(job: Resharded) -> list[str]:
             f"the recorded layout derived from itself lacks {proof.missing.total():,} and adds "
             f"{proof.extra.total():,} of {proof.operators:,} operators ({proof.share:.1%} of the time)"
         )
-    if proof.other_communications:
+    of_fsdp = proof.gathers and job.derivation.layout.zero < 3 and bool(job.derivation.model.wraps)
+    if proof.other_communications and not of_fsdp:
         found.append(
             "the recorded layout derived from itself has other communication: " + proof.other_communications[0]
         )

@@ -129,7 +129,8 @@ class SelfProof:
         missing, extra: operators, with the sizes of what they take, that are recorded and not derived, or derived and
             not recorded. share: of the step's time that is in missing ones.
         in_order: the operators come in the recorded order.
-        other_communications: recorded and derived ones that differ, in words.
+        other_communications: recorded and derived ones that differ, in words. gathers: these are only when FSDP gathers
+            parameters, which other layouts do not.
         ranks: the recorded ranks. different: of those that differ, how many operators and communications do.
     """
 
@@ -140,6 +141,7 @@ class SelfProof:
     share: float = 0.0
     in_order: bool = True
     other_communications: tuple[str, ...] = ()
+    gathers: bool = False
     ranks: tuple[int, ...] = (0,)
     different: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -185,6 +187,7 @@ def prove_all(derivation: Derivation, sizes: ResizedCalls, ranks: Sequence[Recor
         sum((proof.missing for proof in found), Counter[_Work]()),
         sum((proof.extra for proof in found), Counter[_Work]()),
         max(proof.share for proof in found), all(proof.in_order for proof in found), tuple(others),
+        all(proof.gathers for proof in found if proof.other_communications),
         tuple(one.rank for one in ranks), {k: v for proof in found for k, v in proof.different.items()},
     )  # fmt: skip
 
@@ -224,9 +227,10 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     # Older recordings have no calls that issue communication: their kernels alone do not say what was issued.
     told = _compared(issued, comms) if issued or (trace.world_size or 1) == 1 or not len(trace.gpu) else ()
     same_order = [one for one in recorded if one[0] not in _ADDED] == [one for one in derived if one[0] not in _ADDED]
+    gathers = not _compared(*([one for one in side if one[0] != "all_gather"] for side in (issued, comms)))
     count = max(missing.total(), extra.total()), abs(len(issued) - len(comms)) or len(told)
     return SelfProof(
-        len(recorded), len(issued), missing, extra, lost / max(whole, 1), bool(missing or extra) or same_order, told,
+        len(recorded), len(issued), missing, extra, lost / max(whole, 1), bool(missing or extra) or same_order, told, gathers,
         (recorded_rank.rank,), {recorded_rank.rank: count} if missing or extra or told else {},
     )  # fmt: skip
 

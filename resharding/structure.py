@@ -605,7 +605,7 @@ def _relate_inner(model: Model) -> None:
 
     def visit(call: Call, known: Sequence[Shape]) -> None:
         for shape in call.shapes:
-            if len(shape) > 1 and any(extents.root(extent) in loose for extent in shape):
+            if len(shape) > 1 and shape not in known and any(extents.root(extent) in loose for extent in shape):
                 sizes = extents.sizes(shape)
                 for other in known:
                     if extents.sizes(other) == sizes:

@@ -321,7 +321,7 @@ class _Solver:
         if not missing:
             if any(self.changes(part) for part in parts):
                 self._set(whole, known)
-        elif whole in self.known and len(set(missing)) == 1 and self.known[whole] >= known:
-            rest = self.known[whole] - known
-            if rest % len(missing) == 0:
+        elif whole in self.known and self.known[whole] >= known:
+            rest, alike = self.known[whole] - known, {tuple(self._extents.leaves([part])) for part in missing}
+            if len(alike) == 1 and rest % len(missing) == 0:
                 self._set(missing[0], rest // len(missing))

@@ -203,8 +203,9 @@ class _Walk:
         arguments, given = list[Operand](), _arguments(record.inputs)
         taken = frozenset(tensor.id for tensors, _ in given for tensor in tensors if tensor is not None)
         forward = not (backward or parameters or (above is not None and above.basis))
+        within = None if backward or parameters or above is None or not above.basis else above.temporaries
         for position, (tensors, value) in enumerate(given):
-            found = [self._input(tensor, (name, position), forward) for tensor in tensors]
+            found = [self._input(tensor, (name, position), forward, within) for tensor in tensors]
             arguments.append(
                 Operand(tuple(found), value, tuple(tensor is not None and tensor.mask for tensor in tensors))
             )
@@ -256,13 +257,15 @@ class _Walk:
                 self.shapes.votes.append(outer)
                 self.shapes.voters.append(row)
 
-    def _input(self, tensor: _Tensor | None, use: tuple[str, int], forward: bool) -> Shape | None:
+    def _input(self, tensor: _Tensor | None, use: tuple[str, int], forward: bool, within: list[Shape] | None) -> Shape | None:
         if tensor is None:
             return None
         held = self._by_id.get(tensor.id)
         if held is None or held.tensor != tensor:
             shape = self._new(tensor)
             self.shapes.sources.append(Source(shape, (*use, tensor.sizes), forward))
+            if within is not None:  # made within a call that was not given it
+                within.append(shape)
         else:
             shape = held.shape
         self._hold(tensor, shape)

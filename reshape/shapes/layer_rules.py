@@ -28,7 +28,8 @@ def _norm(call: OpCall, extents: Extents) -> None:
     for shape in call.temporaries if call.name.startswith("native_batch_norm") else ():
         sizes = extents.sizes(shape)
         if len(shape) > 1 and sizes[-1] == extents.value[channels] and sizes != extents.sizes(data[0]):
-            extents.fix(shape)  # sums of each thread
+            extents.same(shape[-1], channels)  # sums of each thread
+            extents.fix(shape)
     for shape in tensors:
         if len(shape) == 1 and extents.value[shape[0]] == extents.value[channels]:
             extents.same(shape[0], channels)
