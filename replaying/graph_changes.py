@@ -20,6 +20,7 @@ from .meant_rows import Rows, step_of_row
 from .replay_graph import (
     DURATION,
     EVENT,
+    GONE,
     HANDOFF,
     HOST,
     LAUNCH,
@@ -235,7 +236,7 @@ def overlapped(rows: Rows) -> Change:
 
 
 def _overlapped(rows: Rows, graph: ReplayGraph) -> ReplayGraph:
-    edges = graph.edges
+    edges = graph.edges.take(graph.edges.kind != GONE)
     target, source = graph.row[edges.target], graph.row[edges.source]
     step, needs = _steps(graph), np.concatenate([origin_of_rows(of).phase == OPTIMIZER for of in graph.traces])
     on_device = graph.column("kind") == GPU

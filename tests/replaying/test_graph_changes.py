@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from etplus.analysis.event_bounds import event_bounds
 from etplus.replaying.graph_building import build_graph
 from etplus.replaying.graph_changes import to_bound, without_launch_gaps
 from etplus.replaying.meant_rows import Within, rows_within, step_of_row
-from etplus.replaying.replay_graph import LAUNCH, STREAM
+from etplus.replaying.replay_graph import GONE, LAUNCH, STREAM, SYNC
 from etplus.replaying.whatif import WhatIf, parse_what_if
 from etplus.trace.errors import UsageError
 from support import linked, shared_trace
@@ -40,6 +41,18 @@ def test_a_call_that_waits_no_more_lets_the_host_go_on(text: str) -> None:
     assert 20 < starts(result)["aten::next"] < 40
     assert starts(result)["relu"] >= ends(result)["gemm"] == ends(before)["gemm"]
     assert result.makespan_ns == ends(result)["relu"] * 1000
+
+
+def test_edges_that_go_leave_the_structure_where_their_targets_keep_others() -> None:
+    """As a graph without them: same times, also with other changes later; the last edge of a point is taken out."""
+    graph = waiting().graph()
+    runs, wait = graph.runs, np.flatnonzero(graph.edges.kind == SYNC)
+    marked, taken = graph.without(wait), replace(graph, edges=graph.edges.take(graph.edges.kind != SYNC))
+    assert marked.runs is runs and len(marked.edges) == len(graph.edges) and (marked.edges.kind == GONE).sum() == 1
+    for text in ("cpu*2", "overlap kernel:~gemm", "no launch gaps"):
+        assert np.array_equal(after(marked, text).time, after(taken, text).time)
+    last = graph.without(np.flatnonzero(graph.edges.target == graph.edges.target[wait]))
+    assert len(last.edges) < len(graph.edges) and not (last.edges.kind == GONE).any()
 
 
 def test_an_op_that_waits_for_nothing_cannot_wait_less() -> None:
