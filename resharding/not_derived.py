@@ -218,8 +218,10 @@ def _of_recorded_calls(derivation: Derivation) -> Iterator[NotDerived]:
         if sparse and model.trains:
             yield row("gradients", "sparse ones, whose elements depend on values", len(sparse))
     compiled = [call for call in model.calls() if call.name.startswith(_COMPILED)]
-    if compiled and layout.dp > 1 and (
-        (layout.zero == 3 and not model.wraps) or (model.buffers and not model.own_buffers)
+    if (
+        compiled
+        and layout.dp > 1
+        and ((layout.zero == 3 and not model.wraps) or (model.buffers and not model.own_buffers))
     ):
         yield row("compiled regions", "what is a parameter or buffer in them is not recorded", len(compiled))
     divided = (layout.zero and layout.dp > 1) or layout.tp > 1
