@@ -126,6 +126,15 @@ def test_products_of_the_same_factors_share_a_sum() -> None:
     assert (found[waves], found[sines]) == (4, 12)
 
 
+def test_parts_of_a_sum_that_stays_stay() -> None:
+    """All that changes grows, or all shrinks; where one grows and another shrinks the parts are open."""
+    extents, (n, m, query, key, value, all_) = made(4, 8, 16, 16, 16, 48)
+    extents.sum_of(all_, [query, key, value])
+    extents.fix([all_])
+    assert extents.solve({n: 2})[key] == 16 and extents.solve({n: 2, m: 4})[query] == 16
+    assert query not in extents.solve({n: 2, m: 16})
+
+
 def test_a_class_that_follows_itself_follows_nothing() -> None:
     extents, (n, length, other) = made(8, 12, 12)
     extents.follow([length], [length])
