@@ -187,6 +187,9 @@ def _communication(derivation: Derivation) -> Iterator[NotDerived]:
     if frozen and constants and not model.own_buffers and layout.dp > 1:
         yield row("buffers", "as there are frozen weights, these may be such, which FSDP gathers and DDP does not "
                   "broadcast", len(constants))  # fmt: skip
+    elif derivation.buffers and not model.own_buffers and layout.dp > 1 and layout.zero < 3 and _runs_apart(model):
+        yield row("buffers", "as there are frozen weights without autograd, these may be of another model, which DDP "
+                  "does not broadcast", len(derivation.buffers))  # fmt: skip
     if frozen and layout.zero == 3 and layout.dp > 1 and _unplaced(derivation):
         yield row("frozen weights", "FSDP gathers them with others, and it is not known with which", len(frozen))
     if model.unreached and layout.dp > 1 and derivation.recorded.dp == 1:
@@ -218,8 +221,10 @@ def _of_recorded_calls(derivation: Derivation) -> Iterator[NotDerived]:
         if sparse and model.trains:
             yield row("gradients", "sparse ones, whose elements depend on values", len(sparse))
     compiled = [call for call in model.calls() if call.name.startswith(_COMPILED)]
-    if compiled and layout.dp > 1 and (
-        (layout.zero == 3 and not model.wraps) or (model.buffers and not model.own_buffers)
+    if (
+        compiled
+        and layout.dp > 1
+        and ((layout.zero == 3 and not model.wraps) or (model.buffers and not model.own_buffers))
     ):
         yield row("compiled regions", "what is a parameter or buffer in them is not recorded", len(compiled))
     divided = (layout.zero and layout.dp > 1) or layout.tp > 1
@@ -250,11 +255,16 @@ def _unplaced(derivation: Derivation) -> bool:
     known = {one.number for one in model.parameters}
     if wanted == "each" or wanted.isdecimal() or any(known.isdisjoint(wrap.parameters) for wrap in wraps):
         return True
+    return not model.wraps and _runs_apart(model)
+
+
+def _runs_apart(model: Model) -> bool:
+    """Some frozen weights are taken without autograd alone: perhaps another model's, such as a teacher's."""
     differentiated = {
         one.number for part in (*(unit.forward for unit in model.units), model.loss_forward) for call in walked(part)
         if call.sequence >= 0 for one in model.weights.read(call)
     }  # fmt: skip
-    return not model.wraps and not differentiated.issuperset(one.number for one in model.weights.frozen)
+    return not differentiated.issuperset(one.number for one in model.weights.frozen)
 
 
 def _run_again(derivation: Derivation) -> set[str]:

@@ -230,8 +230,8 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     gathers = not _compared(*([one for one in side if one[0] != "all_gather"] for side in (issued, comms)))
     count = max(missing.total(), extra.total()), abs(len(issued) - len(comms)) or len(told)
     return SelfProof(
-        len(recorded), len(issued), missing, extra, lost / max(whole, 1), bool(missing or extra) or same_order, told, gathers,
-        (recorded_rank.rank,), {recorded_rank.rank: count} if missing or extra or told else {},
+        len(recorded), len(issued), missing, extra, lost / max(whole, 1), bool(missing or extra) or same_order, told,
+        gathers, (recorded_rank.rank,), {recorded_rank.rank: count} if missing or extra or told else {},
     )  # fmt: skip
 
 

@@ -550,25 +550,26 @@ class _Rank:
         data = (call for unit in self.units for call in unit.backward if call.row not in unit.ready)
         if self.at.pp or not self.wraps or any(ACCUMULATE in call.name for call in data):
             return []
-        made: dict[int, Wrap | None] = {}  # by storage of what depends on parameters the unit that made it
-        takes = set[Wrap]()
         calls = [call for unit in self.units for call in unit.forward]
         read = [{p.number for inner in call.walk() for p in self.model.weights.taken(inner)} for call in calls]
-        within: dict[int, Wrap] = {}  # by place: of a unit's calls those up to the last one with its parameters
+        of: dict[int, Wrap] = {}  # by place: the unit of the calls up to the last one with its parameters
         for wrap in self.wraps:
             uses = [at for at, numbers in enumerate(read) if not numbers.isdisjoint(wrap.parameters)]
-            within |= dict.fromkeys(range(uses[0], uses[-1] + 1) if uses and not wrap.root else (), wrap)
+            of |= dict.fromkeys(range(uses[0], uses[-1] + 1) if uses and not wrap.root else (), wrap)
+        made: dict[int, Wrap | None] = {}  # by storage of what depends on parameters the unit that made it
+        takes = set[Wrap | None]()
         for at, call in enumerate(calls):
-            wrap_here = within.get(at)
-            given, new = ({value[1] for value in tensor_values(call.record.get(side))} for side in ("inputs", "outputs"))
-            of_others = [storage for storage in given if storage in made]
-            if wrap_here is not None and any(made[storage] is not wrap_here for storage in of_others):
-                takes.add(wrap_here)
+            given, new = (
+                {value[1] for value in tensor_values(call.record.get(side))} for side in ("inputs", "outputs")
+            )
             new -= given if call.name in VIEWS else set()
+            of_others = given & made.keys()
+            if any(made[storage] is not of.get(at) for storage in of_others):
+                takes.add(of.get(at))
             if of_others or read[at]:
-                made |= {storage: made.get(storage, wrap_here) if storage in of_others else wrap_here for storage in new}
+                made |= {storage: made[storage] if storage in of_others else of.get(at) for storage in new}
             else:
-                made = {storage: of for storage, of in made.items() if storage not in new}
+                made = {storage: by for storage, by in made.items() if storage not in new}
         found = [wrap for wrap in self.wraps if not wrap.root]
         if self.of.recorded.tp > 1:  # what ranks have reduced is another tensor
             found = found[:1]

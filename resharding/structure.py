@@ -27,7 +27,16 @@ from .items import Shard
 from .layout import Layout
 from .passes import split_step
 from .step_calls import COMMUNICATES, Call, check_eager, read_step, step_window, tensor_values, walked
-from .weights import ACCUMULATE, Buffer, Parameter, Weights, find_buffers, find_weights, relate_gathered, unreached_weights
+from .weights import (
+    ACCUMULATE,
+    Buffer,
+    Parameter,
+    Weights,
+    find_buffers,
+    find_weights,
+    relate_gathered,
+    unreached_weights,
+)
 from .wraps import (
     CallRange,
     RecordedWrap,
@@ -431,7 +440,7 @@ def _part_of(batch: int, shapes: Shapes, firsts: Set[int]) -> int:
     extents = shapes.extents
     sums = [parts for whole, parts in extents.sums if whole == batch]
     for parts in sums:
-        if len(set(extents.sizes(parts))) == 1 and firsts.issuperset(parts):
+        if len(set(extents.sizes(parts))) == 1 and set(parts) <= firsts:
             for part in parts:
                 extents.same(parts[0], part)
     sums = [extents.roots(parts) for parts in sums]

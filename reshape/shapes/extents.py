@@ -246,6 +246,8 @@ class _Solver:
     def __init__(self, extents: Extents, changed: Mapping[int, int], kept: set[int], dead: frozenset[int]) -> None:
         self._extents, self._value = extents, extents.value
         self._products, self._sums, self._follows = extents.products, extents.sums, extents.following
+        ways = {value > self._value[root] for root, value in changed.items() if value != self._value[root]}
+        self._one_way = len(ways) < 2
         self.dead = extents.ambiguous(changed)
         self.known = {
             extent: value for extent, value in enumerate(self._value) if value < 2 and extents.root(extent) == extent
@@ -321,6 +323,8 @@ class _Solver:
         if not missing:
             if any(self.changes(part) for part in parts):
                 self._set(whole, known)
+        elif self._one_way and whole in self.known and not self.changes(whole):
+            self.keep(missing)  # all grow, or none does
         elif whole in self.known and self.known[whole] >= known:
             rest, alike = self.known[whole] - known, {tuple(self._extents.leaves([part])) for part in missing}
             if len(alike) == 1 and rest % len(missing) == 0:

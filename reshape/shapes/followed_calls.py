@@ -257,7 +257,9 @@ class _Walk:
                 self.shapes.votes.append(outer)
                 self.shapes.voters.append(row)
 
-    def _input(self, tensor: _Tensor | None, use: tuple[str, int], forward: bool, within: list[Shape] | None) -> Shape | None:
+    def _input(
+        self, tensor: _Tensor | None, use: tuple[str, int], forward: bool, within: list[Shape] | None
+    ) -> Shape | None:
         if tensor is None:
             return None
         held = self._by_id.get(tensor.id)

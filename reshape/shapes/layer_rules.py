@@ -88,6 +88,15 @@ def _pool(call: OpCall, extents: Extents) -> None:
         extents.follow(shape[-spatial:], data[0][-spatial:])
 
 
+def _shuffled(call: OpCall, extents: Extents) -> None:
+    """(batch, channels, space), in which channels become space or the other way round."""
+    before, after = call.tensor(0), call.result()
+    if before and after and len(before) == len(after):
+        extents.same(before[0], after[0])
+        extents.fix((before[1], after[1]))
+        extents.follow(after[2:], before[2:])
+
+
 def _loss(call: OpCall, extents: Extents) -> None:
     """Scores (batch, classes, …) and targets (batch, …), in any order among the arguments, forward and backward."""
     scores = max((shape for shape in call.inputs), key=len, default=())
@@ -247,7 +256,10 @@ LAYER_RULES: dict[str, Rule] = table(
         "max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool1d"
         " avg_pool2d avg_pool2d_backward avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d _adaptive_avg_pool2d"
         " _adaptive_avg_pool2d_backward adaptive_max_pool2d mkldnn_max_pool2d mkldnn_max_pool2d_backward"
-        " upsample_nearest2d upsample_bilinear2d upsample_nearest2d_backward upsample_bilinear2d_backward": _pool,
+        " upsample_nearest2d upsample_bilinear2d upsample_nearest2d_backward upsample_bilinear2d_backward"
+        " max_pool3d_with_indices max_pool3d_with_indices_backward avg_pool3d_backward adaptive_avg_pool3d"
+        " _adaptive_avg_pool3d _adaptive_avg_pool3d_backward upsample_bicubic2d upsample_bicubic2d_backward": _pool,
+        "pixel_shuffle pixel_unshuffle": _shuffled,
         "nll_loss nll_loss_nd nll_loss_forward nll_loss_backward nll_loss2d nll_loss2d_forward nll_loss2d_backward"
         " cross_entropy_loss": _loss,
         "fbgemm::split_embedding_codegen_lookup_adagrad_function fbgemm::split_embedding_codegen_lookup_sgd_function"

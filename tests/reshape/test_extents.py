@@ -116,6 +116,32 @@ def test_multiples_of_what_changes_are_unknown() -> None:
     assert extents.solve({twice: 12}) == {twice: 12, a: 3, other: 7, zero: 0}
 
 
+def test_products_of_the_same_factors_share_a_sum() -> None:
+    """Sines and cosines of each coordinate beside the coordinates, of a size that does not change."""
+    extents, (n, point, waves, sines, cosines, whole) = made(4, 3, 4, 12, 12, 27)
+    extents.view([point, waves], [sines])
+    extents.view([point, waves], [cosines])
+    extents.sum_of(whole, [point, sines, cosines])
+    found = extents.solve({n: 2}, kept=[point, whole])
+    assert (found[waves], found[sines]) == (4, 12)
+
+
+def test_parts_of_a_sum_that_stays_stay() -> None:
+    """All that changes grows, or all shrinks; where one grows and another shrinks the parts are open."""
+    extents, (n, m, query, key, value, all_) = made(4, 8, 16, 16, 16, 48)
+    extents.sum_of(all_, [query, key, value])
+    extents.fix([all_])
+    assert extents.solve({n: 2})[key] == 16 and extents.solve({n: 2, m: 4})[query] == 16
+    assert query not in extents.solve({n: 2, m: 16})
+
+
+def test_a_class_that_follows_itself_follows_nothing() -> None:
+    extents, (n, length, other) = made(8, 12, 12)
+    extents.follow([length], [length])
+    extents.follow([other], [n])
+    assert extents.solve({n: 4}) == {n: 4, length: 12}
+
+
 def test_a_contradiction_leaves_both_open() -> None:
     extents, (a, b, c, whole) = made(2, 3, 5, 6)
     extents.view([a, b], [whole])

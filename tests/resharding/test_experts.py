@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -114,6 +115,15 @@ def test_routing_that_is_not_stated_is_a_doubt() -> None:
     assert any("extents that are not derived" in doubt for doubt in _derive("capacity", Layout(dp=2, batch=8)).doubts)
     assert not _derive("grouped", Layout(dp=2)).doubts
     assert not _derive("grouped", Layout(dp=2, batch=8, routing="recorded")).doubts
+
+
+def test_what_was_not_compared_is_a_doubt() -> None:
+    for style in _STYLES:
+        assert any("routed ones with tensor parallelism" in doubt for doubt in _derive(style, Layout(tp=2)).doubts)
+    job = _derive("loop", Layout(dp=2, ep=2, batch=8, routing="recorded"))
+    derivation = replace(job.derivation, plan=replace(job.derivation.plan, stages=(0, 1)))
+    piped = replace(job, derivation=replace(derivation, layout=replace(job.layout, pp=2)))
+    assert any("routed ones divided within a pipeline" in doubt for doubt in piped.doubts)
 
 
 def test_counts_that_no_call_shows_are_not_taken_as_recorded() -> None:

@@ -171,6 +171,7 @@ def test_communication_that_is_not_known(made: Made) -> None:
     assert len(assumptions(fsdp)) == 2 and [line.split()[0] for line in assumptions(ddp)] == ["every", "buffers"]
     model.own_buffers = True  # recorded with DistributedDataParallel
     assert assumptions(ddp) == []
+    model.own_buffers = False
     numbers[71].accumulates = False
     assert told(ddp) == [("gradients", 1)]
     model.weights.frozen, model.buffers = [parameter(made, 2, "h")], [Buffer((4,), "float32", 4, False)]

@@ -23,7 +23,7 @@ from etplus.resharding.structure import (
     _used,
     contracted,
 )
-from etplus.resharding.weights import ACCUMULATE, Weights
+from etplus.resharding.weights import ACCUMULATE, Region, Weights
 from etplus.trace.errors import UsageError
 from made_calls import Made, made_model, parameter
 
@@ -74,6 +74,34 @@ def test_what_is_alive(made: Made, no_aliases: None) -> None:
         made.call("aten::add", [(1, "na"), (2, "nb")]),
     ]
     assert list(_alive(trace, late, Weights(by_number=weights))) == [1, 2, 0]
+
+
+def test_numbers_are_given_again(made: Made, no_aliases: None) -> None:
+    """To a tensor from outside in other memory, and to a view of a parameter: the activation before it is gone."""
+    weights = {21: parameter(made, 0, "ba"), 23: parameter(made, 1, "db"), 3: parameter(made, 1, "db")}
+    calls = [
+        made.call("aten::linear", [(1, "na"), (21, "ba")], [(2, "nb")], made.call("aten::mean", [], [(3, "n")])),
+        made.call("aten::add_", [(2, "nb")], [(2, "nb")]), made.call("aten::relu", [(2, "nb")], [(4, "nb")]),
+    ]  # fmt: skip
+    calls[1].record["inputs"]["values"][0][1] = calls[1].record["outputs"]["values"][0][1] = 777
+    trace: Any = None
+    of = Weights(by_number={21: weights[21]})
+    assert list(_alive(trace, calls[:2], of)) == [0, 0]
+    again = made.call("aten::t", [(23, "db")], [(3, "bd")])
+    again.record["outputs"]["values"][0][1] = 123
+    of = Weights(by_number={21: weights[21]}, by_storage={123: [Region(0, 99, weights[23])]})
+    uses = made.call("aten::mm", [(4, "nb"), (3, "bd")], [(5, "nd")])
+    uses.record["inputs"]["values"][1][1] = 123
+    assert list(_alive(trace, [calls[0], calls[2], again, uses], of)) == [1, 1, 1, 0]
+
+
+def test_both_sides_of_pairs_are_a_batch_each(made: Made) -> None:
+    made.of["m"], made.of["w"] = made.extents.new(8), made.extents.new(16)
+    made.extents.sum_of(made.of["w"], made.shape("nm"))
+    sources = [SimpleNamespace(shape=made.shape(one), data=True) for one in ("na", "ma")]
+    shapes: Any = SimpleNamespace(extents=made.extents, sources=sources, votes=[made.shape("w")], voters=[0], mixed=[])
+    (batch,) = _batches(shapes, [[]])
+    assert {batch} == set(made.extents.roots(made.shape("nm")))
 
 
 def test_results_of_communication_are_what_they_were_made_of(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:

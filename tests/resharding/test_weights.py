@@ -6,11 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from etplus.resharding.data_parallel import broadcasts
 from etplus.resharding.gradients import assign_gradients
 from etplus.resharding.items import Shard
 from etplus.resharding.structure import Unit
 from etplus.resharding.weights import (
     ACCUMULATE,
+    Buffer,
     Region,
     Weights,
     _by_shapes,
@@ -23,6 +25,7 @@ from etplus.resharding.weights import (
     given_tensors,
     gradients_of,
     make_whole,
+    relate_gathered,
 )
 from made_calls import Made, made_model, parameter
 
@@ -223,6 +226,44 @@ def test_buffers_are_written_or_have_no_sample(made: Made) -> None:
     assert [(one.number, one.shape, one.storage) for one in frozen] == [(0, made.shape("ca"), 166)]
     weights.freeze(frozen)
     assert list(weights.read(forward[-1])) == frozen and not list(weights.taken(forward[-1]))
+
+
+def test_a_constant_with_the_number_of_samples_is_a_buffer_if_it_stays(made: Made) -> None:
+    """Where what it is made of shows that it is no batch: here an extent of a parameter is twice as long."""
+    made.of["k"], made.of["w"] = made.extents.new(8), made.extents.new(16)
+    shapes: Any = SimpleNamespace(extents=made.extents, sources=[])
+    forward = [made.call("aten::mul", [(2, "n"), (60, "k")], [(3, "nk")])]
+    assert find_buffers(Weights(), forward, {made.of["n"]}, shapes) == ([], [])
+    made.extents.sum_of(made.of["w"], [made.of["k"], made.of["k"]])
+    made.extents.fix([made.of["w"]])
+    (buffer,), _ = find_buffers(Weights(), forward, {made.of["n"]}, shapes)
+    assert buffer.sizes == (8,)
+
+
+def test_batch_norms_in_evaluation_have_counters_that_no_call_takes(made: Made) -> None:
+    shapes: Any = SimpleNamespace(extents=made.extents, sources=[])
+    norm = made.call("aten::batch_norm", [(1, "na"), (21, "a"), (22, "a"), (61, "a"), (62, "a")], [(2, "na")])
+    weights = Weights(by_storage=regions({121: parameter(made, 0, "a"), 122: parameter(made, 1, "a")}))
+    for training, sizes in ((True, [(3,), (3,)]), (False, [(3,), (3,), ()])):
+        norm.record["inputs"]["values"][5:] = [training]
+        found, _ = find_buffers(weights, [norm, norm], {made.of["n"]}, shapes)
+        assert [one.sizes for one in found] == sizes
+
+
+def test_buffers_are_broadcast_in_the_order_of_each_types_first() -> None:
+    """Counters do not count: a module has them behind its statistics."""
+    counter, mean = Buffer((), "int64", 8, written=True), Buffer((4,), "float32", 4, written=True)
+    index, mask = Buffer((9, 9), "int64", 8, written=False), Buffer((9,), "float32", 4, written=False)
+    assert broadcasts([counter, mean, mean]) == [("float32", 4, [(4,), (4,)]), ("int64", 8, [(1,)])]
+    assert broadcasts([index, counter, mask]) == [("int64", 8, [(81,), (1,)]), ("float32", 4, [(9,)])]
+
+
+def test_what_is_gathered_again_has_the_extents_of_its_parameter(made: Made) -> None:
+    known, sizes = parameter(made, 0, "ba"), [made.extents.new(size) for size in (4, 3)]
+    made.of["x"], made.of["y"] = sizes
+    again = made.call("aten::t", [(50, "xy")])
+    relate_gathered(Weights(by_number={50: known}), [again], SimpleNamespace(extents=made.extents))  # type: ignore[arg-type]
+    assert made.extents.roots(again.input_shapes[0]) == made.extents.roots(known.shape)
 
 
 def test_parts_of_parameters_become_whole(made: Made) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from etplus.resharding.structure import Unit
 from etplus.resharding.weights import Weights
-from etplus.resharding.wraps import Wrap, boundaries, chosen_wraps, repeated_blocks
+from etplus.resharding.wraps import CallRange, Wrap, boundaries, chosen_wraps, repeated_blocks, unsure_blocks
 from etplus.trace.errors import UsageError
 from made_calls import Made, made_model, parameter
 
@@ -48,6 +49,36 @@ def test_blocks_that_repeat(made: Made) -> None:
     assert blocks(made, "e", "h") == [] == blocks(made, "e") == blocks(made, "+", "+")
     encoder_decoder = blocks(made, "e", "abc", "abc", "e", "abcd", "abcd", "h")
     assert encoder_decoder == [(1, 4), (4, 7), (8, 12), (12, 16)]
+
+
+def test_a_block_of_other_sizes_between_others(made: Made) -> None:
+    """Without a residual, such as one that changes the number of channels: as many calls of each kind as a block."""
+    for middle, edges in ((("n", "p", "q"), [1, 5, 9, 12, 16, 20]), (("n", "p", "m"), [1, 5, 9])):
+        forward, weights, sizes, alive = chain(made, "e", "npq+", "npq+", *middle, "npq+", "npq+", "h")
+        sizes |= {number: sizes[number] + (20 if number < 10 else 40) for number in range(7, 16)}
+        found = [tuple(block) for block in repeated_blocks(forward, weights, alive, sizes)]
+        assert found[: len(edges) - 1] == list(pairwise(edges)) and len(found) == (5 if "q" in middle else 4)
+
+
+def test_views_between_blocks_keep_data_alive(made: Made) -> None:
+    """A slice of a constant before the first block, which all blocks take, is alive between them, too."""
+    forward, weights, sizes, alive = chain(made, "e", "np+", "np+", "np+", "h")
+    alive = [1, *(count + 1 for count in alive[1:-1]), 0]
+    assert repeated_blocks(forward, weights, alive, sizes) == []
+    slice_ = made.call("aten::slice", [(9, "n")], [(8, "n")])
+    found = repeated_blocks([forward[0], slice_, *forward[1:]], weights, [1, 2, *alive[1:]], sizes)
+    assert [tuple(block) for block in found] == [(2, 5), (5, 8), (8, 11)]
+
+
+def test_single_layers_with_an_activation_may_be_blocks_of_other_sizes(made: Made) -> None:
+    """One with the same calls before them may be a block or the root's; without an activation it is the root's."""
+    for layers, unsure in ((("a+", "b+", "b+", "b+"), True), (("a", "b+", "b+", "b+"), False)):
+        forward, weights, _, _ = chain(made, *layers)
+        for call in forward:
+            call.name = "aten::relu" if call.name == "aten::add" else "aten::linear"
+        edges = list(range(len(layers[0]), len(forward) + 1, 2))
+        found = [CallRange(left, right) for left, right in pairwise(edges)]
+        assert unsure_blocks(forward, found, weights) is unsure
 
 
 def test_blocks_of_parameters_side_by_side(made: Made) -> None:
