@@ -254,7 +254,7 @@ def arguments_in(record: Mapping[str, msgspec.Raw]) -> Arguments:
 def inputs_key(record: Mapping[str, msgspec.Raw]) -> bytes | None:
     """What is the same for nodes whose inputs differ in nothing but the ids of their tensors; None where that is not
     certain."""
-    text = b"".join([bytes(record[key]) for key in _INPUT_KEYS if key in record])
+    text = b"\0".join([bytes(record.get(key, b"")) for key in _INPUT_KEYS])
     key, count = _TENSOR_VALUE.subn(b"T", text)
     return key if not count or (count == text.count(b"Tensor(") and not _LISTED_TEXTS.search(text)) else None
 
