@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -176,6 +177,8 @@ def test_communication_that_is_not_known(made: Made) -> None:
     assert told(ddp) == [("gradients", 1)]
     model.weights.frozen, model.buffers = [parameter(made, 2, "h")], [Buffer((4,), "float32", 4, False)]
     assert told(ddp) == [("buffers", 1), ("gradients", 1)]
+    model.buffers = [Buffer((4,), "float32", 4, written=True)]  # of a teacher, which runs without autograd
+    assert told(replace(ddp)) == [("buffers", 1), ("gradients", 1)]
 
 
 def comm(kind: Any, dimension: str, shape: tuple[int, ...], peer: int = -1) -> CommOp:
