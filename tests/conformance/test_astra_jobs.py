@@ -120,8 +120,8 @@ def sent_unasked(graph: ReplayGraph) -> ReplayGraph:
 @pytest.mark.parametrize("name", ["/100", "latency x100"])
 @pytest.mark.parametrize("job", ["parallel/block.fsdp4", "parallel/block.tp4", "network/tp/100mbit"])
 def test_data_that_nobody_asked_for(job: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where replay and ASTRA-sim differ most, both are within 1% once the replay sends as ASTRA-sim does. What work loses
-    beside transfers is left out, of both."""
+    """Where replay and ASTRA-sim differ most, both are within 1% once the replay sends as ASTRA-sim does. What work
+    loses beside transfers is left out, of both."""
     monkeypatch.setattr(SharedTransfers, "slowdown", 1.0)
     traces, prefix = converted.__wrapped__(job, tmp_path)
     gbps, latency_us = NETWORKS[name]
