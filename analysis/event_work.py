@@ -139,7 +139,7 @@ def work_of_events(trace: Trace) -> Work:
 
 
 def _give_whole(
-    trace: Trace, work: Work, groups: _Groups, caller: IntColumn, count: IntColumn, size: IntColumn
+    trace: Trace, work: Work, groups: _EventGroups, caller: IntColumn, count: IntColumn, size: IntColumn
 ) -> None:
     """Give the first event of groups, where it does all that a call does, all of the call's work."""
     event, call = groups.first[groups.whole], groups.call[groups.whole]
@@ -341,7 +341,7 @@ def _innermost(parent: IntColumn, chosen: Mask) -> Mask:
     return chosen & ~outer
 
 
-class _Groups(NamedTuple):
+class _EventGroups(NamedTuple):
     """GPU events by call: those of a captured call by replay, those of a repetition apart; in each group those named
     like a main kernel first, of them the longest.
 
@@ -388,7 +388,7 @@ def _parts(trace: Trace) -> IntColumn:
     return found
 
 
-def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask, parts: IntColumn) -> _Groups:
+def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask, parts: IntColumn) -> _EventGroups:
     """Some events by call.
 
     Args:
@@ -402,7 +402,7 @@ def _groups(trace: Trace, call: IntColumn, events: IntColumn, named: Mask, parts
     own, name = call[events[begin]], trace.gpu.name[events]
     alike = np.concatenate([[0], np.cumsum(name == np.repeat(name[begin], end - begin))])
     whole = (parts[own] == 1) & (alike[end] - alike[begin] == 1) | (parts[own] > 0) & (end - begin == 1)
-    return _Groups(events, begin, end, own, whole)
+    return _EventGroups(events, begin, end, own, whole)
 
 
 def _main(trace: Trace, events: IntColumn, op: str, named: Mask) -> list[IntColumn]:

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 import numpy as np
-import orjson
 
 from ..analysis.counters import Counter, counters
 from ..schemas.execution_trace.arguments import inputs_key
-from ..schemas.kineto.event_form import category, given_args, number_args, recorded_args
+from ..schemas.kineto.event_form import category, given_args, number_args, recorded_args, shown_text
 from ..schemas.perfetto.packet_bytes import field_tags
 from ..schemas.perfetto.packets import CATEGORIES, COMPUTE, protos
 from ..schemas.text.files import open_output
@@ -320,8 +319,7 @@ class _Writer:
         key = name, value
         known = self.extras.get(key)
         if known is None:
-            plain = orjson.loads(value) if isinstance(value, str) else value
-            text = plain.encode() if isinstance(plain, str) else orjson.dumps(plain)
+            text = shown_text(value) if isinstance(value, str) else b"%d" % value
             content = delimited_field(self.extra_tags["name"], _FIELDS.get(name, name).encode())
             content += delimited_field(self.extra_tags["value"], text)
             known = delimited_field(self.stage_tags["extra_data"], content)

@@ -109,14 +109,14 @@ def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator
     host = graph.edges.kind == HOST
     less, more = (answer(graph.scaled(host, factor)) for factor in (1 - spread, 1 + spread))
     yield less, more, f"the host's work {spread:.0%} less or more, {why}"
+    there = on_network(graph, network)
     if (shared := graph.shared) is not None:
+        pace = 1 if there.shared is None else there.shared.pace or 1
         taken, plain = shared.beside
         if shared.slowdown > 1:
             beside = [(plain + round((taken - plain) * by), plain) for by in (0.6, 1.4)]
-            there = on_network(graph, network).shared
-            assert there is not None
             reason = (
-                f"work beside transfers takes {there.pace or 1:.2f} times as long ({shared.slowdown:.2f} as recorded), "
+                f"work beside transfers takes {pace:.2f} times as long ({shared.slowdown:.2f} as recorded), "
                 "give or take two fifths of the excess"
             )
         else:
@@ -124,7 +124,7 @@ def _alternatives(graph: ReplayGraph, network: Network, answer: Any) -> Iterator
             reason = "work beside transfers takes up to twice as long, which this job does not show"
         less, more = (answer(replace(graph, shared=replace(shared, beside=of))) for of in beside)
         yield less, more, reason
-    if (device := on_network(graph, network).device) is not None:
+    if (device := there.device) is not None:
         taken, plain = device.beside
         if device.slowdown > 1:
             parts = [(taken, taken - round((taken - plain) * by)) for by in (0.6, 1.4)]

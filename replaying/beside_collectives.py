@@ -12,12 +12,12 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn
 from ..trace.index import Row
 from ..trace.intervals import union
 from ..trace.kinds import GPU
-from ..trace.trace import Trace
-from .beside_transfers import grouped, time_beside, time_within
+from .beside_transfers import alike_work, signature_of_rows, time_beside, time_within
 from .replay_graph import DURATION, ReplayGraph, SharedDevice
 from .shared_links import shared_times
 
@@ -37,9 +37,10 @@ def beside_collectives(graph: ReplayGraph, collectives: IntColumn) -> ReplayGrap
     if not len(rows):
         return graph
     device = graph.device or SharedDevice(rows)
-    kernels, covered = _covered(graph, device, graph.measured)
+    kernels = _kernels(graph, device)
+    covered = _covered(graph, device, kernels, graph.measured)
     if graph.device is None:
-        device = SharedDevice(rows, time_beside(grouped(_kernel_times(graph, kernels, covered))))
+        device = SharedDevice(rows, time_beside(alike_work(_kernel_times(graph, kernels, covered))))
     if device.slowdown == 1:
         return replace(graph, device=device)
     lag = graph.edges.lag.copy()
@@ -58,11 +59,10 @@ def times_beside_collectives(graph: ReplayGraph, lag: IntColumn) -> tuple[IntCol
     """
     device, counted = graph.device, lag
     assert device is not None
-    lost = 1 - 1 / device.slowdown
+    lost, kernels = 1 - 1 / device.slowdown, _kernels(graph, device)
     for _ in range(_ROUNDS):
         time, counted = times_of(graph, counted)
-        kernels, covered = _covered(graph, device, time)
-        share = np.minimum(covered / np.maximum(counted[kernels], 1), 1)
+        share = np.minimum(_covered(graph, device, kernels, time) / np.maximum(counted[kernels], 1), 1)
         counted = lag.copy()
         counted[kernels] = np.rint(lag[kernels] / (1 - share * lost)).astype(np.int64)
     return times_of(graph, counted)
@@ -73,45 +73,37 @@ def times_of(graph: ReplayGraph, lag: IntColumn) -> tuple[IntColumn, IntColumn]:
     return shared_times(graph, lag) if graph.shared is not None else (graph.runs.longest(lag), lag)
 
 
-def _covered(graph: ReplayGraph, device: SharedDevice, time: IntColumn) -> tuple[IntColumn, npt.NDArray[np.float64]]:
-    """Positions of the edges that are kernels, copies and fills, and for how long of each, ns, a collective of its rank
-    runs at some times of points."""
+def _kernels(graph: ReplayGraph, device: SharedDevice) -> IntColumn:
+    """Positions of the edges that are kernels, copies and fills."""
     edges = graph.edges
     other = np.ones(len(graph.start), np.bool_)
     other[device.rows] = False
     work = np.flatnonzero((edges.kind == DURATION) & (edges.owner >= 0))
-    work = work[other[edges.owner[work]] & (graph.column("kind")[edges.owner[work]] == GPU)]
+    found: IntColumn = work[(other & (graph.column("kind") == GPU))[edges.owner[work]]]
+    return found
+
+
+def _covered(graph: ReplayGraph, device: SharedDevice, kernels: IntColumn, time: IntColumn) -> npt.NDArray[np.float64]:
+    """For how long of each kernel, ns, a collective of its rank runs at some times of points."""
+    edges = graph.edges
     later = graph.rank_of_row * (int(time.max()) + 1)  # ranks one after the other: none meets another's collectives
     windows = union(*(time[of[device.rows]] + later[device.rows] for of in (graph.start, graph.end)))
-    begin, end = (time[of[work]] + later[edges.owner[work]] for of in (edges.source, edges.target))
-    return work, time_within(windows, end) - time_within(windows, begin)
+    begin, end = (time[of[kernels]] + later[edges.owner[kernels]] for of in (edges.source, edges.target))
+    return time_within(windows, end) - time_within(windows, begin)
 
 
 def _kernel_times(
     graph: ReplayGraph, kernels: IntColumn, covered: npt.NDArray[np.float64]
 ) -> Iterator[tuple[Hashable, int, int]]:
-    """See `grouped`."""
+    """See `alike_work`."""
     owner, took = graph.edges.owner[kernels], graph.edges.lag[kernels]
     order = np.argsort(owner)
     parts = np.split(order, np.searchsorted(owner[order], graph.first_row[1:-1]))
     for first, trace, mine in zip(graph.first_row.tolist(), graph.traces, parts, strict=False):
-        shapes = _shapes_above(trace)
-        for at in mine.tolist():
-            row = int(owner[at]) - first
-            if shapes[row] >= 0:
-                key = trace.name_of(Row(row)), trace.signatures[int(shapes[row])].label
+        signature = signature_of_rows(trace)
+        rows = owner[mine] - first
+        above = nearest(rows, trace.parent_row, signature >= 0)
+        for at, row, operator in zip(mine.tolist(), rows.tolist(), above.tolist(), strict=True):
+            if operator >= 0:
+                key = trace.name_of(Row(row)), trace.signatures[int(signature[operator])].label
                 yield key, int(took[at]), round(float(covered[at]))
-
-
-def _shapes_above(trace: Trace) -> IntColumn:
-    """int64 by row, number of the signature of the innermost operator above it, itself included; −1 for none."""
-    found = np.full(len(trace), -1, np.int64)
-    found[trace.calls.source] = trace.calls.signature
-    at = np.flatnonzero(found < 0)
-    above = trace.parent_row[at]
-    while len(at := at[above >= 0]):
-        above = above[above >= 0]
-        found[at] = found[above]
-        left = found[at] < 0
-        at, above = at[left], trace.parent_row[above[left]]
-    return found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -31,7 +32,7 @@ Alike = tuple[list[int], list[tuple[int, int]]]
 how long of it a transfer was under way."""
 
 
-def grouped(times: Iterable[tuple[Hashable, int, int]]) -> list[Alike]:
+def alike_work(times: Iterable[tuple[Hashable, int, int]]) -> list[Alike]:
     """Times of work, grouped by what it does.
 
     Args:
@@ -74,9 +75,23 @@ def unevenness(graph: ReplayGraph) -> tuple[float, float]:
     return low, high
 
 
+def with_time_beside(graph: ReplayGraph) -> ReplayGraph:
+    """The graph with what its operators took beside transfers, if there are any (`SharedTransfers.beside`)."""
+    if (shared := graph.shared) is None:
+        return graph
+    return replace(graph, shared=replace(shared, beside=time_beside(alike_operators(graph))))
+
+
+def signature_of_rows(trace: Trace) -> IntColumn:
+    """int64, the code of each row's own signature, −1 for none."""
+    found = np.full(len(trace), -1, np.int64)
+    found[trace.calls.source] = trace.calls.signature
+    return found
+
+
 def alike_operators(graph: ReplayGraph) -> list[Alike]:
     """Operators of the host with the same name and shapes."""
-    return grouped(_operator_times(graph))
+    return alike_work(_operator_times(graph))
 
 
 def _operator_times(graph: ReplayGraph) -> Iterator[tuple[Hashable, int, int]]:
@@ -86,8 +101,7 @@ def _operator_times(graph: ReplayGraph) -> Iterator[tuple[Hashable, int, int]]:
     owner, count = edges.owner[work], len(graph.start)
     took, over = sums(owner, edges.lag[work], count), sums(owner, _covered(graph, work)[0], count)
     for first, trace in zip(graph.first_row.tolist(), graph.traces, strict=False):
-        signature = np.full(len(trace), -1, np.int64)
-        signature[trace.calls.source] = trace.calls.signature
+        signature = signature_of_rows(trace)
         known = (took[first : first + len(trace)] > 0) & (signature >= 0)
         known &= ~matching(trace.name, trace.names, WAIT.fullmatch)
         for row in np.flatnonzero(known).tolist():

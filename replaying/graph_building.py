@@ -20,7 +20,7 @@ from ..trace.host_waits import COPY, MAX_SKEW_NS, ROUNDING_NS, SYNCHRONIZE, name
 from ..trace.host_waits import blocking_copies as copies_that_block
 from ..trace.kinds import GPU, RUNTIME
 from ..trace.trace import Trace
-from .beside_transfers import alike_operators, time_beside
+from .beside_transfers import with_time_beside
 from .constants import SYNC_RETURN_NS, Constants, counted_lags, fit_constants
 from .graph_events import GraphEvents
 from .host_backends import host_collectives, with_settled_ends
@@ -405,9 +405,7 @@ def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
     notes = [f"{guessed} {waits_between} inferred from calls, tensors or times"] if guessed else []
     graph = ordered_graph(points, edges, queue.limit, [*polling, *backend, *unbound, *notes])
     graph = with_unknown_waits(replace(graph, shared=shared))
-    if shared is None:
-        return graph
-    return replace(graph, shared=replace(shared, beside=time_beside(alike_operators(graph))))
+    return with_time_beside(graph)
 
 
 def ordered_graph(points: GraphEvents, edges: Edges, queue_limit: int | None, notes: Sequence[str]) -> ReplayGraph:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ..schemas.communications import UNKNOWN, comm_rows
 from ..trace.columns import IntColumn, lists_by
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
-from .beside_transfers import alike_operators, time_beside
+from .beside_transfers import with_time_beside
 from .replay_graph import COMM, DURATION, HANDOFF, Edges, ReplayGraph, SharedTransfers, renumbered, topological
 from .shared_links import share_alone
 
@@ -103,10 +103,8 @@ def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     own_notes = [f"{trace.file}: {note}" for trace, graph in zip(traces, graphs, strict=True) for note in graph.notes]
     notes = (*joined.notes, *own_notes)
     shared = _shared(graphs, rendezvous, first_row, met_at)
-    graph = renumbered(ReplayGraph(tuple(traces), row, start, end, measured, edges, None, notes, shared), order)
-    if shared is None:
-        return graph
-    return replace(graph, shared=replace(shared, beside=time_beside(alike_operators(graph))))
+    graph = ReplayGraph(tuple(traces), row, start, end, measured, edges, None, notes, shared)
+    return with_time_beside(renumbered(graph, order))
 
 
 def _shared(

@@ -168,7 +168,7 @@ class _Joins:
     def __init__(self, source: IntColumn, target: IntColumn, heads: int) -> None:
         """
         Args:
-            source, target: int64, of each edge, sorted by target. What is no target is at 0.
+            source, target: int64, of each edge, sorted by target. Heads that no edge leads to are at 0.
         """
         self._source, self._target, self._heads = source, target, heads
         first = np.flatnonzero(run_starts(target))

@@ -225,13 +225,13 @@ def prove(derivation: Derivation, sizes: ResizedCalls, recorded_rank: RecordedRa
     lost = _time_of(missing, calls, recorded, own)
     issued = _recorded_comms(recorded_rank)
     # Older recordings have no calls that issue communication: their kernels alone do not say what was issued.
-    told = _compared(issued, comms) if issued or (trace.world_size or 1) == 1 or not len(trace.gpu) else ()
+    others = _compared(issued, comms) if issued or (trace.world_size or 1) == 1 or not len(trace.gpu) else ()
     same_order = [one for one in recorded if one[0] not in _ADDED] == [one for one in derived if one[0] not in _ADDED]
     gathers = not _compared(*([one for one in side if one[0] != "all_gather"] for side in (issued, comms)))
-    count = max(missing.total(), extra.total()), abs(len(issued) - len(comms)) or len(told)
+    count = max(missing.total(), extra.total()), abs(len(issued) - len(comms)) or len(others)
     return SelfProof(
-        len(recorded), len(issued), missing, extra, lost / max(whole, 1), bool(missing or extra) or same_order, told,
-        gathers, (recorded_rank.rank,), {recorded_rank.rank: count} if missing or extra or told else {},
+        len(recorded), len(issued), missing, extra, lost / max(whole, 1), bool(missing or extra) or same_order, others,
+        gathers, (recorded_rank.rank,), {recorded_rank.rank: count} if missing or extra or others else {},
     )  # fmt: skip
 
 

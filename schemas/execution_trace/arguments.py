@@ -200,7 +200,7 @@ _decode_any = msgspec.json.Decoder(_AnyNode).decode
 _NODE_KEYS = tuple(key for key in _AnyNode.__struct_fields__ if key.startswith(("input", "output")))
 _INPUT_KEYS = tuple(key for key in _NODE_KEYS if key.startswith("input"))
 _TENSOR_VALUE = re.compile(rb'\[\d+, ?\d+, ?\d+, ?\d+, ?\d+, ?"[a-z]+(?::\d+)?"\]')
-"""See `tensor_uses`."""
+"""A tensor among the values: ids of it and of its storage, offset, elements, bytes of one, and device."""
 _LISTED_TEXTS = re.compile(rb"\[[^]]*(?:String|Device)")
 """A list that has the form of a tensor, but is none, would have such a type."""
 _decode_side = msgspec.json.Decoder(UndecodedSide).decode

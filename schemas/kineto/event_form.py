@@ -107,6 +107,17 @@ def recorded_args(record: Record, without: Collection[str]) -> dict[str, str]:
     return {name: bytes(value).decode("utf-8", "replace") for name, value in given.items() if name not in without}
 
 
+def shown_text(argument: str) -> bytes:
+    """A text of JSON as viewers show it: a string without its quotes, other values without blanks.
+
+    Example:
+        >>> shown_text('"float"'), shown_text("[1, 2]")
+        (b'float', b'[1,2]')
+    """
+    value = orjson.loads(argument)
+    return value.encode() if isinstance(value, str) else orjson.dumps(value)
+
+
 def decoded(args: dict[str, Any]) -> dict[str, Any]:
     """Arguments, of which some may be texts of JSON, as values alone.
 

@@ -165,20 +165,20 @@ def test_communication_that_is_not_known(made: Made) -> None:
     model = made_model(made, units, trace=trace, weights=weights, blocks=wraps)
     fsdp, ddp = (Derivation(model, Plan((), ()), Layout(dp=2, zero=zero), Layout()) for zero in (3, 0))
 
-    def told(derivation: Derivation) -> list[tuple[str, int]]:
+    def listed(derivation: Derivation) -> list[tuple[str, int]]:
         return [(row.what, row.count) for row in not_derived(derivation)]
 
-    assert told(fsdp) == [("units of FSDP", 1)] and told(ddp) == []
+    assert listed(fsdp) == [("units of FSDP", 1)] and listed(ddp) == []
     assert len(assumptions(fsdp)) == 2 and [line.split()[0] for line in assumptions(ddp)] == ["every", "buffers"]
     model.own_buffers = True  # recorded with DistributedDataParallel
     assert assumptions(ddp) == []
     model.own_buffers = False
     numbers[71].accumulates = False
-    assert told(ddp) == [("gradients", 1)]
+    assert listed(ddp) == [("gradients", 1)]
     model.weights.frozen, model.buffers = [parameter(made, 2, "h")], [Buffer((4,), "float32", 4, False)]
-    assert told(ddp) == [("buffers", 1), ("gradients", 1)]
+    assert listed(ddp) == [("buffers", 1), ("gradients", 1)]
     model.buffers = [Buffer((4,), "float32", 4, written=True)]  # of a teacher, which runs without autograd
-    assert told(replace(ddp)) == [("buffers", 1), ("gradients", 1)]
+    assert listed(replace(ddp)) == [("buffers", 1), ("gradients", 1)]
 
 
 def comm(kind: Any, dimension: str, shape: tuple[int, ...], peer: int = -1) -> CommOp:

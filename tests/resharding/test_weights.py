@@ -229,7 +229,7 @@ def test_buffers_are_written_or_have_no_sample(made: Made) -> None:
 
 
 def test_a_constant_with_the_number_of_samples_is_a_buffer_if_it_stays(made: Made) -> None:
-    """Where what it is made of shows that it is no batch: here an extent of a parameter is twice as long."""
+    """Where its origin shows that it is not a batch: here an extent of a parameter is twice as long."""
     made.of["k"], made.of["w"] = made.extents.new(8), made.extents.new(16)
     shapes: Any = SimpleNamespace(extents=made.extents, sources=[])
     forward = [made.call("aten::mul", [(2, "n"), (60, "k")], [(3, "nk")])]
