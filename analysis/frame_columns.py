@@ -96,19 +96,21 @@ class _Events:
         return [table[code] if code >= 0 else None for code in codes[self.work.call[self.at]].tolist()]
 
     @cached_property
-    def dimensions(self) -> list[tuple[str | None, str | None]]:
+    def dimensions(self) -> list[tuple[str | None, ...]]:
         """Grid and block as texts."""
         trace, (source,) = self.trace, (self.source,)
         args: list[bytes] = [b""] * len(source)
         rows = np.flatnonzero(source >= 0)
-        for at, record in zip(rows.tolist(), trace.records(source[rows]), strict=True):
-            args[at] = bytes(record.get("args", b""))
+        which, texts = trace.texts.launch_args(source[rows])
+        for at, code in zip(rows.tolist(), which.tolist(), strict=True):
+            args[at] = texts[code]
         if len(rows) < len(source):
             loose = counted_events(trace)  # in the order in which they are in the table
             ordinal = np.cumsum(self.gpu.source < 0) - 1
             for at in np.flatnonzero(source < 0).tolist():
                 args[at] = trace.unattached.args[loose[ordinal[self.at[at]]]]
-        return [(_extents(found.grid), _extents(found.block)) for found in map(launch_args, args)]
+        sizes = {text: tuple(map(_extents, launch_args(text).dimensions)) for text in set(args)}
+        return [sizes[text] for text in args]
 
     @cached_property
     def queue(self) -> Nullable:

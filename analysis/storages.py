@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +16,6 @@ from ..trace.tables import OP
 from ..trace.trace import Trace
 
 _RESIZES = re.compile(r"aten::_?resize\w*_")
-_ROWS = 1 << 15
-"""Rows whose texts are in memory at a time."""
 _ROUNDED = 512
 """PyTorch's allocators of devices other than the CPU give multiples of so many bytes
 (kMinBlockSize in c10/core/AllocatorConfig.h)."""
@@ -70,9 +67,8 @@ def storages_of(trace: Trace) -> Storages:
     """
     calls = trace.calls
     ops = np.flatnonzero(calls.kind == OP) if trace.outputs_recorded else np.zeros(0, np.int64)
-    rows = calls.source[ops]
-    blocks = (rows[at : at + _ROWS] for at in range(0, len(rows), _ROWS))
-    tensors = tensor_uses(chain.from_iterable(map(trace.texts.tensor_texts, blocks)))
+    which, texts = trace.texts.tensor_texts(calls.source[ops])
+    tensors = tensor_uses(texts, which)
     call, tensor, origin = _uses(trace, ops[tensors.node], tensors)
     new = run_starts(tensors.storage[tensor])
     new[1:] |= origin[1:] & ~origin[:-1]

@@ -37,7 +37,8 @@ class TensorLists:
         calls = events if len(events) else np.flatnonzero((trace.kind == CPU) & trace.timed)
         owner = np.where(trace.kind[calls] == GPU, trace.parent_row[calls], calls)
         known = distinct(owner[owner >= 0])
-        uses = tensor_uses(trace.texts.tensor_texts(known))
+        which, texts = trace.texts.tensor_texts(known)
+        uses = tensor_uses(texts, which)
         kept = [k for k in range(len(uses.node)) if (uses.device(k) == _HOST) != bool(len(events))]
         if not kept:
             raise UsageError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..analysis.event_relations import RELATIONS, relations_of
 from ..analysis.event_work import Work
 from ..replaying.critical import CriticalChain
-from ..schemas.kineto.event_args import ArgsReader, arg_value
+from ..schemas.kineto.event_args import LAUNCH_ARGS, launch_of
 from ..trace.captured import CapturedOp
 from ..trace.columns import IntColumn, StringTable, distinct, distinct_rows
 from ..trace.conventions import UNATTACHED_REASONS
@@ -224,15 +224,9 @@ def _covered(busy: Intervals, times: npt.NDArray[np.float64]) -> npt.NDArray[np.
     return np.interp(times, edges, before) if len(edges) else np.zeros(len(times))
 
 
-LAUNCH_ARGS = (
-    "grid", "block", "context", "registers per thread", "shared memory", "blocks per SM", "warps per SM",
-    "est. achieved occupancy %",
-)  # fmt: skip
-"""What the page shows of the arguments that Kineto writes on device events."""
 _LOCAL = frozenset({"id", "correlation", "kineto_event"})
 """Columns whose neighbours are alike."""
 _AT, _OTHER = "at", "other"
-_BATCH = 65_536
 
 Columns = dict[str, npt.NDArray[np.integer]]
 
@@ -321,7 +315,7 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
     texts = {
         "categories": trace.categories,
         "dtypes": work.dtypes,
-        "configs": [dict(zip(LAUNCH_ARGS, map(arg_value, config), strict=True)) for config in configs],
+        "configs": [dict.fromkeys(LAUNCH_ARGS) | msgspec.json.decode(config) for config in configs],
         "comms": [msgspec.to_builtins(gpu.comm[event]) for event in comms],
         "captured": [{key: getattr(op, key) for key in shown} for op in ops],
         "repeated": operators,
@@ -393,26 +387,14 @@ def _links(fields: list[Field], starts: IntColumn, own: IntColumn, other: IntCol
     return {"count": np.diff(bounds), "data": data}
 
 
-_read_launch_args = ArgsReader(LAUNCH_ARGS).read
-
-
-def _launch_configs(trace: Trace, unattached: IntColumn) -> tuple[IntColumn, Sequence[tuple[bytes, ...]]]:
+def _launch_configs(trace: Trace, unattached: IntColumn) -> tuple[IntColumn, list[bytes]]:
     """Code of the launch arguments of each GPU event, −1 where none are recorded; and the arguments by code."""
     row, table = trace.gpu.source, StringTable()
-
-    def codes(texts: Iterable[bytes]) -> IntColumn:
-        keys = [_read_launch_args(text) for text in texts]
-        found = table.codes(keys).astype(np.int64)
-        found[[not any(key) for key in keys]] = -1
-        return found
-
-    found = np.full(len(row), -1, np.int64)
-    attached = np.flatnonzero(row >= 0)
-    for at in range(0, len(attached), _BATCH):  # in batches, since the texts are decoded for this only
-        part = attached[at : at + _BATCH]
-        found[part] = codes(trace.texts.texts(row[part]))
-    found[row < 0] = codes(b'{"args": %b}' % trace.unattached.args[at] for at in unattached.tolist())
-    return found, table.values
+    which, texts = trace.texts.launch_args(row[row >= 0])
+    found = np.empty(len(row), np.int64)
+    found[row >= 0] = table.codes(list(texts))[which]
+    found[row < 0] = table.codes([launch_of(b'{"args": %b}' % trace.unattached.args[at]) for at in unattached.tolist()])
+    return np.where(found == table.code(b"{}"), -1, found), table.values
 
 
 def _texts(trace: Trace) -> dict[str, Any]:

@@ -240,19 +240,23 @@ def nearest(start: IntColumn, parent: IntColumn, good: npt.NDArray[np.bool_]) ->
 
     A few callers are walked up; from deeper ones everything jumps twice as far each time: n log(depth).
     """
-    at: IntColumn = start.copy()
-    active = np.flatnonzero(at >= 0)
+    at: IntColumn = np.full(len(start), -1, np.int64)
+    active = np.flatnonzero(start >= 0)
+    here: IntColumn = start[active]
     for _ in range(_WALKED):
-        active = active[~good[at[active]]]
+        found = good[here]
+        at[active[found]] = here[found]
+        left = ~found
+        active, here = active[left], parent[here[left]]
+        left = here >= 0
+        active, here = active[left], here[left]
         if not len(active):
             return at
-        at[active] = parent[at[active]]
-        active = active[at[active] >= 0]
     above = np.where(good, np.arange(len(parent)), parent)
-    left = np.arange(len(parent))
-    while len(left):
-        left = left[above[left] >= 0]
-        left = left[~good[above[left]]]
-        above[left] = above[above[left]]
-    at[active] = above[at[active]]
+    open_ones = np.arange(len(parent))
+    while len(open_ones):
+        open_ones = open_ones[above[open_ones] >= 0]
+        open_ones = open_ones[~good[above[open_ones]]]
+        above[open_ones] = above[above[open_ones]]
+    at[active] = above[here]
     return at

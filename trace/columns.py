@@ -146,18 +146,53 @@ def among(values: IntColumn, others: npt.NDArray[np.integer]) -> npt.NDArray[np.
 def distinct_rows(*columns: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
     """The distinct rows of some columns of one length, ascending, int64 (k, columns); and of each row which one it is.
 
-    What `np.unique(axis=0)` does, at a tenth of the cost where the rows can be packed into one number each.
+    What `np.unique(axis=0)` does, in linear time where the columns have few values, and at a tenth of the cost where
+    the rows can be packed into one number each.
+
+    Example:
+        >>> rows, which = distinct_rows(np.array([3, 1, 3]), np.array([0, 5, 0]))
+        >>> rows.tolist(), which.tolist()
+        ([[1, 5], [3, 0]], [1, 0, 1])
     """
-    packed, room = np.zeros(len(columns[0]), np.int64), 1
+    packed, room, spans = np.zeros(len(columns[0]), np.int64), 1, list[tuple[int, int]]()
     for column in columns:
         least, most = (int(column.min()), int(column.max())) if len(column) else (0, 0)
+        spans.append((least, most - least + 1))
         room *= most - least + 1
         if room >= 2**62:
             rows, inverse = np.unique(np.stack(columns, axis=1).astype(np.int64), axis=0, return_inverse=True)
             return rows, inverse.reshape(-1)
         packed = packed * (most - least + 1) + (column - least)
-    _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
-    return np.stack([column[first] for column in columns], axis=1).astype(np.int64), inverse.reshape(-1)
+    found, which = _numbered(packed, room)
+    rows = np.empty((len(found), len(columns)), np.int64)
+    for at, (least, size) in reversed(list(enumerate(spans))):
+        found, rows[:, at] = np.divmod(found, size)
+        rows[:, at] += least
+    return rows, which
+
+
+def _numbered(values: IntColumn, room: int) -> tuple[IntColumn, IntColumn]:
+    """The distinct values, ascending, and of each value which one it is; they are from 0 to below `room`."""
+    if room <= _SPARSE * len(values):
+        there = mask_at(room, values)
+        return np.flatnonzero(there), (np.cumsum(there) - 1)[values]
+    order = np.argsort(values)
+    first = run_starts(values[order])
+    which = np.empty(len(values), np.int64)
+    which[order] = np.cumsum(first) - 1
+    return values[order[first]], which
+
+
+def first_seen(codes: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
+    """The distinct values in the order in which they first occur, int64; and of each value which one it is.
+
+    Example:
+        >>> [column.tolist() for column in first_seen(np.array([7, 3, 7]))]
+        [[7, 3], [0, 1, 0]]
+    """
+    found, which = distinct_rows(codes)
+    order = np.argsort(positions(which, np.arange(len(found))))
+    return found[order, 0], inverse_positions(len(order), order)[which]
 
 
 def grouped(*keys: npt.NDArray[np.integer]) -> Iterator[tuple[tuple[int, ...], IntColumn]]:

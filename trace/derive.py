@@ -70,9 +70,8 @@ def _calls(
     signature = np.full(len(rows), -1, np.int32)
     ops = np.flatnonzero(kind == OP)
     wanted = matching(trace.name[rows[ops]], trace.names, numbers_matter)
-    signature[ops] = signatures.codes(
-        trace.texts.tensor_texts(rows[ops]), wanted.tolist(), outputs_recorded=trace.outputs_recorded
-    )
+    which, texts = trace.texts.tensor_texts(rows[ops])
+    signature[ops] = signatures.codes(texts, wanted, which, outputs_recorded=trace.outputs_recorded)
     return Calls(
         trace.name[rows], as_column(kind), caller[rows], trace.thread[rows], trace.ts[rows], trace.finish[rows],
         as_column(signature), rows,

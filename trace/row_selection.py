@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -122,8 +122,11 @@ class _SomeRecords(RecordStore):
     def texts(self, rows: IntColumn) -> list[bytes]:
         return self.whole.texts(self.rows[rows])
 
-    def tensor_texts(self, rows: IntColumn) -> list[bytes]:
+    def tensor_texts(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
         return self.whole.tensor_texts(self.rows[rows])
+
+    def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
+        return self.whole.launch_args(self.rows[rows])
 
     def signature_table(self) -> SignatureTable:
         return self.whole.signature_table()

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .brief import brief
+from .columns import IntColumn
 from .dtypes import itemsize
 
 _T = TypeVar("_T")
@@ -184,13 +185,16 @@ class SignatureTable:
         self.values = []
 
     def codes(
-        self, texts: Sequence[bytes], wants_values: Sequence[bool], *, outputs_recorded: bool = True
-    ) -> npt.NDArray[np.int32]:
-        """Codes of the signatures in the texts of nodes (see `RecordStore.tensor_texts`), −1 where nothing is recorded.
+        self, texts: Sequence[bytes], wants_values: npt.ArrayLike, which: IntColumn | None = None, *,
+        outputs_recorded: bool = True,
+    ) -> npt.NDArray[np.int32]:  # fmt: skip
+        """Codes of the signatures of nodes, −1 where nothing is recorded.
 
         Args:
+            texts, which: of each node which of some texts it has (see `RecordStore.tensor_texts`); by default each has
+                its own.
             wants_values: whether numbers matter, and are not to be left out.
             outputs_recorded: without outputs, a node returns none. Else it was made of a Kineto event: its outputs are
                 unknown, and so are its inputs if it has none.
         """
-        return np.full(len(texts), -1, np.int32)
+        return np.full(len(texts if which is None else which), -1, np.int32)

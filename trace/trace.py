@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 import numpy as np
@@ -49,6 +49,28 @@ Record = dict[str, msgspec.Raw]
 _NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
 
 
+@dataclass(frozen=True)
+class LazyTexts(Sequence[bytes]):
+    """Texts that are made when they are taken: a slice at a time, so that not all are in memory.
+
+    Attributes:
+        make: makes those of some of the rows.
+    """
+
+    make: Callable[[IntColumn], list[bytes]]
+    rows: IntColumn
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[bytes]: ...
+    def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
+        return self.make(self.rows[at]) if isinstance(at, slice) else self.make(self.rows[[at]])[0]
+
+
 class RecordStore:
     """The JSON texts of rows, as the ET+ file has them. This one is of rows without texts, which cannot be written."""
 
@@ -56,13 +78,18 @@ class RecordStore:
         """The JSON objects of rows (int64, any order), braces included."""
         return [b"{}"] * len(rows)
 
-    def tensor_texts(self, rows: IntColumn) -> list[bytes]:
+    def tensor_texts(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
         """Of ET nodes (rows, any order) JSON objects with at least the inputs and outputs of `texts`, but for the
-        strides of outputs.
+        strides of outputs: of each row which text it has, int64, and the texts.
 
-        Where many are equal they are one object.
+        What is known to be equal is one text.
         """
-        return self.texts(rows)
+        return np.arange(len(rows)), LazyTexts(self.texts, rows)
+
+    def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
+        """Of device events (rows, any order) JSON objects with what Kineto writes of the launch: of each row which text
+        it has, int64, and the texts."""
+        return np.zeros(len(rows), np.int64), [b"{}"]
 
     def signature_table(self) -> SignatureTable:
         """An empty table that decodes `tensor_texts`."""

@@ -6,7 +6,7 @@ import os
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from ... import __version__
-from ...trace.columns import IntColumn, distinct_rows, positions
+from ...trace.columns import IntColumn, StringTable, distinct_rows, positions
 from ...trace.comm_kernels import Comm
 from ...trace.conventions import EDGE_KINDS, MAX_DURATION_NS, MAX_NS
 from ...trace.errors import UNREADABLE, TraceFormatError
@@ -129,16 +129,17 @@ class _ChakraRecords(TextRecords):
         """The JSON objects of rows, braces included."""
         return [_encode(self.form.record(node, values_of(node.attr))) for node in self._nodes(rows)]
 
-    def tensor_texts(self, rows: IntColumn) -> list[bytes]:
+    def tensor_texts(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
         """The inputs and outputs alone, with the strides of inputs."""
         if not self.form.ours:
-            return self.texts(rows)
-        known: dict[bytes, bytes] = {}
+            return super().tensor_texts(rows)
+        known = StringTable()
         strides = "input_strides"
         nodes = ((node, {attr.name: attr.string_val for attr in node.attr if attr.name == strides})
                  for node in self._nodes(rows))  # fmt: skip
         texts = (_encode(self.form.tensors(node, values)) for node, values in nodes)
-        return [known.setdefault(text, text) for text in texts]
+        which = known.codes(list(texts))
+        return which.astype(np.int64), known.values
 
     def chunks(self) -> Iterator[bytes]:
         """The text of the whole file, a node at a time."""

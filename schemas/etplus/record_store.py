@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,14 +12,16 @@ import numpy as np
 import orjson
 
 from ...trace.build import GIVEN_COLUMNS
-from ...trace.columns import IntColumn
+from ...trace.columns import IntColumn, StringTable
 from ...trace.trace import Record, RecordStore
 from ..execution_trace.arguments import Signatures
-from ..kineto.event_args import comm_of, size_of_copy
+from ..kineto.event_args import comm_of, launch_of, size_of_copy
 from ..text.files import open_output
 
 _RECORDS = 4096
 """Texts that are fetched at once."""
+_LAUNCHES = 65_536
+"""Rows of device events, in order of time, that share pieces of a stored text."""
 decode_record = msgspec.json.Decoder(Record).decode
 
 
@@ -76,6 +78,13 @@ class TextRecords(RecordStore):
         """The `bytes` of copies and memsets, −1 where they are not recorded."""
         sizes = (size_of_copy(bytes(record.get("args", b""))) for record in self.records(rows))
         return np.fromiter(sizes, np.int64, len(rows))
+
+    def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
+        """What Kineto writes of the launch of device events (LAUNCH_ARGS): of each row which of the texts."""
+        table = StringTable()
+        blocks = (self.texts(rows[at : at + _LAUNCHES]) for at in range(0, len(rows), _LAUNCHES))
+        parts = [table.codes(list(map(launch_of, texts))) for texts in blocks]
+        return np.concatenate([np.zeros(0, np.int64), *parts]), table.values
 
     args_size, args_comm = staticmethod(size_of_copy), staticmethod(comm_of)
 

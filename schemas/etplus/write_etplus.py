@@ -18,7 +18,7 @@ import orjson
 
 from ...trace.brief import brief
 from ...trace.captured import CapturedGraphs
-from ...trace.columns import IntColumn, StringTable, scatter
+from ...trace.columns import IntColumn, StringTable, distinct_rows, scatter
 from ...trace.comm_kernels import Comm
 from ...trace.conventions import EDGE_KINDS, GPU_ANNOTATION_CATEGORY, PYTHON_CATEGORY, UNATTACHED_REASONS
 from ...trace.counterparts import Counterparts
@@ -27,7 +27,7 @@ from ...trace.generated import GeneratedKernels
 from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME
 from ...trace.stacks import Stacks
 from ...trace.tables import MemoryEvents, UnattachedEvents
-from ...trace.trace import Record, Trace
+from ...trace.trace import LazyTexts, Record, Trace
 from ..execution_trace.arguments import ET_ATTRIBUTES, listed_attributes, tensor_members
 from ..execution_trace.read_et import NodeTexts
 from ..kineto.read_kineto import EventRecords
@@ -169,11 +169,10 @@ class LinkedRecords(TextRecords):
         texts: list[bytes] = result.tolist()
         return texts
 
-    def tensor_texts(self, rows: IntColumn) -> list[bytes]:
+    def tensor_texts(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
         """What the ET says of nodes, without what linking adds."""
-        wanted, back = np.unique(self.rows.node_of(rows), return_inverse=True)
-        texts = self.nodes.tensors_of(wanted)
-        return [texts[at] for at in back.reshape(-1).tolist()]
+        wanted, which = distinct_rows(self.rows.node_of(rows))
+        return which, LazyTexts(self.nodes.tensors_of, wanted[:, 0])
 
     def other_events(self) -> Iterator[tuple[int, bytes]]:
         """Those of the Kineto trace, outside the ET's window, too."""

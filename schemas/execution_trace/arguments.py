@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ...trace.columns import IntColumn
+from ...trace.columns import IntColumn, first_seen
 from ...trace.dtypes import standard_dtype
 from ...trace.errors import UNREADABLE
 from ...trace.tensors import Argument, Signature, SignatureTable, Tensor
@@ -342,16 +342,18 @@ class Signatures(SignatureTable):
     _arguments: dict[tuple[str, str], Argument] = field(default_factory=dict)
 
     def codes(
-        self, texts: Sequence[bytes], wants_values: Sequence[bool], *, outputs_recorded: bool = True
-    ) -> npt.NDArray[np.int32]:
+        self, texts: Sequence[bytes], wants_values: npt.ArrayLike, which: IntColumn | None = None, *,
+        outputs_recorded: bool = True,
+    ) -> npt.NDArray[np.int32]:  # fmt: skip
         """See `SignatureTable`."""
-        each = list(zip(map(id, texts), wants_values, strict=True))  # one object for many equal texts
-        distinct = dict(zip(each, texts, strict=True))
-        keys = _keys(list(distinct.values()), [wanted for _, wanted in distinct])
+        which = np.arange(len(texts)) if which is None else which
+        pairs, of_node = first_seen(2 * which + np.asarray(wants_values, np.bool_))
+        every = texts[:]
+        keys = _keys((every[pair // 2] for pair in pairs.tolist()), (pairs % 2).tolist())
         if not outputs_recorded:
             keys = ((*key[:2], b"", b"", *key[4:]) if key[0] not in (b"", _NOTHING) else (b"",) for key in keys)
-        codes = dict(zip(distinct, map(self._code, keys), strict=True))
-        return np.fromiter(map(codes.__getitem__, each), np.int32, len(texts))
+        found: npt.NDArray[np.int32] = np.fromiter(map(self._code, keys), np.int32, len(pairs))[of_node]
+        return found
 
     def _code(self, key: _Key) -> int:
         code = self._codes.get(key)
@@ -376,7 +378,7 @@ class Signatures(SignatureTable):
         return known
 
 
-def _keys(texts: Sequence[bytes], wants_values: Sequence[bool]) -> Iterator[_Key]:
+def _keys(texts: Iterable[bytes], wants_values: Sequence[int]) -> Iterator[_Key]:
     for found, wanted in zip(map(undecoded_arguments, texts), wants_values, strict=True):
         if found is None:
             yield (b"",)

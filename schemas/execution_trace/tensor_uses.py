@@ -7,8 +7,7 @@ A tensor is `[tensor id, storage id, offset, numel, itemsize, device]`, offset a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from itertools import count, islice
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,12 +58,12 @@ class TensorUses(NamedTuple):
         return self.devices[int(self.device_code[tensor])]
 
 
-def tensor_uses(records: Iterable[bytes]) -> TensorUses:
+def tensor_uses(records: Sequence[bytes], which: IntColumn | None = None) -> TensorUses:
     """All tensors with a storage and at least one element in the inputs and outputs of nodes.
 
     Args:
-        records: texts of ET nodes, taken in blocks, so that memory does not grow with their number. Of a block in which
-            most are the same objects as others each object is searched once, and known in the blocks after it.
+        records: texts of ET nodes, taken in blocks.
+        which: int64, of each node which of the texts it has; by default each has its own.
 
     Example:
         >>> values = b'"inputs": {"values": []}, "outputs": {"values": [[7, 8, 0, 24, 8, "cpu"]]}'
@@ -72,30 +71,21 @@ def tensor_uses(records: Iterable[bytes]) -> TensorUses:
         >>> found.storage.tolist(), found.end.tolist(), found.device(0)
         ([8], [192], 'cpu')
     """
-    left, codes = iter(records), dict[str, int]()
-    parts, which = [_uses_in([], codes)], [np.zeros(0, np.int64)]
-    known, kept, searched = dict[int, int](), list[bytes](), 0  # places of those that are kept, so that ids stay theirs
-    while block := list(islice(left, _RECORDS)):
-        ids = list(map(id, block))
-        fresh = {number: record for number, record in zip(ids, block, strict=True) if number not in known}
-        node, *columns = _uses_in(list(fresh.values()), codes)
-        parts.append((node + searched, *columns))
-        place = known | dict(zip(fresh, count(searched), strict=False))
-        which.append(np.fromiter(map(place.__getitem__, ids), np.int64, len(ids)))
-        searched += len(fresh)
-        if 2 * len(fresh) <= len(block):
-            known = place
-            kept += fresh.values()
+    codes = dict[str, int]()
+    parts = [_uses_in([], codes)]
+    for at in range(0, len(records), _RECORDS):
+        node, *columns = _uses_in(records[at : at + _RECORDS], codes)
+        parts.append((node + at, *columns))
     node, *columns = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return TensorUses(*_repeated(node, columns, searched, np.concatenate(which)), list(codes))  # type: ignore[call-arg, arg-type]
+    if which is not None:
+        node, *columns = _repeated(node, columns, len(records), which)
+    return TensorUses(node, *columns, list(codes))  # type: ignore[call-arg, arg-type]
 
 
 def _repeated(
     node: IntColumn, columns: Sequence[npt.NDArray[Any]], searched: int, which: IntColumn
 ) -> tuple[npt.NDArray[Any], ...]:
     """The uses of so many records, by record, as those of other records, each of which is one of them."""
-    if len(which) == searched:
-        return node, *columns
     uses = np.bincount(node, minlength=searched)
     first, size = (np.cumsum(uses) - uses)[which], uses[which]
     at = np.arange(size.sum()) + np.repeat(first - (np.cumsum(size) - size), size)

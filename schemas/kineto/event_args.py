@@ -6,6 +6,7 @@ Argument names are those that PyTorch's profiler writes: on NCCL and RCCL kernel
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -131,24 +132,30 @@ def launch_sizes(trace: Trace) -> IntColumn:
         True
     """
     gpu = trace.gpu
-    sizes = np.zeros((len(gpu), 2), np.int64)
     known = np.flatnonzero(gpu.source >= 0)
-    for event, record in zip(known.tolist(), trace.records(gpu.source[known]), strict=True):
-        grid, block = launch_args(bytes(record.get("args", b""))).dimensions
-        blocks, threads = (max(size[0], 0) * max(size[1], 0) * max(size[2], 0) for size in (grid, block))
-        if not threads or not 0 < blocks * threads < 2**62:
-            continue
-        if _in_work_items(trace, event) and all(g % b == 0 for g, b in zip(grid, block, strict=True)):
-            blocks //= threads
-        sizes[event] = blocks, threads
+    which, texts = trace.texts.launch_args(gpu.source[known])
+    of_text = np.array([_sizes(*launch_args(text).dimensions) for text in texts], np.int64).reshape(-1, 3)
+    in_items = np.zeros(len(gpu), np.bool_)
+    waves = [number for number, of in trace.properties.items() if of.get("warpSize") == _WAVEFRONT]
+    for event in known[np.isin(gpu.device[known], waves)].tolist():
+        in_items[event] = _in_work_items(trace, event)
+    sizes = np.zeros((len(gpu), 2), np.int64)
+    sizes[known, 0] = np.where(in_items[known], of_text[which, 1], of_text[which, 0])
+    sizes[known, 1] = of_text[which, 2]
     return sizes
 
 
+def _sizes(grid: _Grid, block: _Grid) -> tuple[int, int, int]:
+    """Blocks of a grid, those of it where it may be in work items, and threads of a block; 0 where not recorded."""
+    blocks, threads = (math.prod(max(size, 0) for size in of) for of in (grid, block))
+    if not threads or not 0 < blocks * threads < 2**62:
+        return 0, 0, 0
+    whole = all(g % b == 0 for g, b in zip(grid, block, strict=True))
+    return blocks, blocks // threads if whole else blocks, threads
+
+
 def _in_work_items(trace: Trace, event: int) -> bool:
-    """Whether the grid of a GPU event may count work items, not blocks."""
-    properties = trace.properties.get(int(trace.gpu.device[event])) or {}
-    if properties.get("warpSize") != _WAVEFRONT:
-        return False
+    """Whether the grid of a GPU event, of a device that may have it so, counts work items, not blocks."""
     call = int(trace.gpu.runtime[event])
     if call >= 0:
         return "ExtModuleLaunch" in trace.names[trace.runtime.name[call]]
@@ -196,6 +203,13 @@ def comm_of(args: bytes, kernel: str) -> Comm:
     return Comm(**known, bytes=size * elements if size and elements is not None else None)
 
 
+LAUNCH_ARGS = (
+    "grid", "block", "context", "registers per thread", "shared memory", "blocks per SM", "warps per SM",
+    "est. achieved occupancy %",
+)  # fmt: skip
+"""What Kineto writes of the launch on device events; "shared memory" is of a block."""
+
+
 class ArgsReader:
     """Reads the arguments of some names in records, undecoded."""
 
@@ -216,6 +230,20 @@ class ArgsReader:
         except UNREADABLE:
             return self._none
         return tuple(map(bytes, msgspec.structs.astuple(args)))
+
+
+_read_launch = ArgsReader(LAUNCH_ARGS).read
+
+
+def launch_of(record: bytes) -> bytes:
+    """The LAUNCH_ARGS in the record of a device event, as an object.
+
+    Example:
+        >>> launch_of(b'{"name": "gemm", "args": {"stream": 7, "grid": [8, 1, 1]}}')
+        b'{"grid": [8, 1, 1]}'
+    """
+    found = zip(LAUNCH_ARGS, _read_launch(record), strict=True)
+    return b"{%b}" % b", ".join([b'"%b": %b' % (name.encode(), value) for name, value in found if value])
 
 
 def arg_value(text: bytes) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.build import ROW_COLUMNS
-from ...trace.columns import IntColumn, RowColumn, inverse_positions, scatter
+from ...trace.columns import IntColumn, RowColumn, StringTable, first_seen, inverse_positions, scatter
 from ...trace.conventions import COPY_CATEGORIES
 from ...trace.frames import library
 from ...trace.kinds import CPU, GPU, LINK_NAMES
@@ -88,17 +88,11 @@ class ArrowTables:
     @cached_property
     def _signature_codes(self) -> tuple[IntColumn, list[bytes]]:
         """Of each CPU row a code of its inputs and outputs, and their texts by code."""
-        codes: dict[bytes, int] = {}
-        of_text: dict[int, int] = {}  # equal texts are often one object
-        texts = self.trace.texts.tensor_texts(np.flatnonzero(self.trace.kind == CPU))
-        found = np.empty(len(texts), np.int64)
-        for i, text in enumerate(texts):
-            code = of_text.get(id(text))
-            if code is None:
-                members = b"{%b}" % tensor_members(text, flat=self.trace.flat)
-                code = of_text[id(text)] = codes.setdefault(members, len(codes))
-            found[i] = code
-        return found, list(codes)
+        which, texts = self.trace.texts.tensor_texts(np.flatnonzero(self.trace.kind == CPU))
+        seen, which = first_seen(which)
+        every, table = texts[:], StringTable()
+        members = [b"{%b}" % tensor_members(every[at], flat=self.trace.flat) for at in seen.tolist()]
+        return table.codes(members).astype(np.int64)[which], table.values
 
     def _signatures(self) -> dict[str, Any]:
         texts = self._signature_codes[1]
@@ -121,6 +115,8 @@ class ArrowTables:
         attached = {**columns, "bytes": self._sizes(rows), **self._launched(rows)}
         attached["reason"] = self._coded(np.zeros(len(rows), np.int8), REASONS)
         attached["args"] = arrow.nulls(len(rows), arrow.string())
+        which, texts = trace.texts.launch_args(rows)
+        attached["launch_args"] = self._coded(which, [text.decode() for text in texts])
         loose = self._unattached()
         if len(trace.counterparts):
             attached |= self._counterparts(*trace.counterparts.links.of(rows))

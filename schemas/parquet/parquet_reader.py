@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.build import GIVEN_COLUMNS, TraceBuilder
-from ...trace.columns import IntColumn, StringTable, grouped
+from ...trace.columns import IntColumn, StringTable, distinct_rows, first_seen, grouped, scatter
 from ...trace.comm_kernels import Comm
 from ...trace.errors import UNREADABLE, TraceFormatError, UsageError
 from ...trace.frames import library
@@ -164,7 +164,9 @@ class _FolderReader:
             raise ValueError
         sizes = np.full(meta.rows, -1, np.int64)
         sizes[_numbers(device, "row")] = _numbers(device, "bytes", -1)
-        texts = StoredRecords(_Text(self), spans[0], spans[0] + spans[1], codes, self.signatures, sizes)
+        texts = StoredRecords(
+            _Text(self), spans[0], spans[0] + spans[1], codes, self.signatures, sizes, *self._launches(device)
+        )  # fmt: skip
         header = _Header(texts.text, meta.header)
         captured = read_captured(self.name, header, self._captured(device))
         ids = builder.column("id")
@@ -176,6 +178,14 @@ class _FolderReader:
             unattached=self._unattached(loose), memory=self._memory(), captured=captured,
             stacks=stacks, generated=generated, counterparts=counterparts, notes=tuple(meta.notes),
         )  # fmt: skip
+
+    def _launches(self, device: Any) -> tuple[IntColumn, list[bytes]] | tuple[()]:
+        """Of each row which launch arguments it has, −1 without any, and these; () in folders of older versions."""
+        if "launch_args" not in device.column_names:
+            return ()
+        table = StringTable()
+        which = _codes(device.column("launch_args"), table)
+        return scatter(self.meta.rows, _numbers(device, "row"), which), [text.encode() for text in table.values]
 
     @cached_property
     def signatures(self) -> list[bytes]:
@@ -344,6 +354,8 @@ class StoredRecords(TextRecords):
     Attributes:
         code: int64, of each row its signature, −1 for none. signatures: texts by code.
         sizes: int64, of each row the size of a copy, −1 for none.
+        launch: int64, of each row its launch arguments, −1 for none; None where they are in the texts only.
+        launches: texts by code.
     """
 
     text: _Text
@@ -352,18 +364,28 @@ class StoredRecords(TextRecords):
     code: IntColumn
     signatures: Sequence[bytes]
     sizes: IntColumn
+    launch: IntColumn | None = None
+    launches: Sequence[bytes] = ()
 
     def texts(self, rows: IntColumn) -> list[bytes]:
         """The JSON objects of rows, braces included."""
         return self.text.parts(self.start[rows], self.end[rows])
 
-    def tensor_texts(self, rows: IntColumn) -> list[bytes]:
+    def tensor_texts(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
         """The inputs and outputs of ET nodes."""
-        return [self.signatures[code] if code >= 0 else b"{}" for code in self.code[rows].tolist()]
+        used, which = distinct_rows(self.code[rows])
+        return which, [self.signatures[code] if code >= 0 else b"{}" for code in used[:, 0].tolist()]
 
     def copy_sizes(self, rows: IntColumn) -> IntColumn:
         """The `bytes` of copies and memsets, −1 where they are not recorded."""
         return self.sizes[rows]
+
+    def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
+        """What Kineto writes of the launch of device events."""
+        if self.launch is None:
+            return super().launch_args(rows)
+        seen, which = first_seen(self.launch[rows])
+        return which, [self.launches[code] if code >= 0 else b"{}" for code in seen.tolist()]
 
     def chunks(self) -> Iterator[bytes]:
         """The file's text."""
@@ -417,12 +439,13 @@ def _bytes(column: Any, binary: Any) -> list[bytes]:
     return [text for chunk in column.chunks for text in chunk.view(binary).to_pylist()]
 
 
-def _codes(column: Any, values: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Codes of a column of texts into a list of distinct ones."""
-    known = {value: code for code, value in enumerate(values)}
+def _codes(column: Any, values: Sequence[str] | StringTable) -> npt.NDArray[np.int64]:
+    """Codes of a column of texts into a list of distinct ones, which has them all, or into a table."""
+    known = {} if isinstance(values, StringTable) else {value: code for code, value in enumerate(values)}
     parts = [np.zeros(0, np.int64)]
     for part in column.chunks:
         coded = part if hasattr(part, "dictionary") else part.dictionary_encode()
-        codes = np.array([known[text] for text in coded.dictionary.to_pylist()], np.int64)
-        parts.append(codes[_values(coded.indices, None)] if len(coded) else parts[0])
+        texts = coded.dictionary.to_pylist()
+        codes = values.codes(texts) if isinstance(values, StringTable) else np.array([known[text] for text in texts])
+        parts.append(codes.astype(np.int64)[_values(coded.indices, None)] if len(coded) else parts[0])
     return np.concatenate(parts)

@@ -69,6 +69,7 @@ ABOUT = {
     "reason": "why no operator is known to have launched the event",
     "bytes": "size of a copy or memset",
     "args": "Kineto's arguments of an event without a row, JSON",
+    "launch_args": "grid, block and so on, as Kineto writes them, JSON",
     "signature": "code of its inputs and outputs in the table signatures",
     "sync_dep": "ids of the GPU events that the call waits for",
     "captured_op": "captured call that launched the event when its graph was captured",
