@@ -16,7 +16,7 @@ from ..analysis.flops import Product, product, returned
 from ..analysis.operator_outputs import COMPARISONS, POINTWISE, REDUCTIONS, plain_name
 from ..trace.brief import brief
 from ..trace.call_tree import nearest
-from ..trace.columns import IntColumn, distinct, distinct_rows, grouped, matching, run_starts
+from ..trace.columns import IntColumn, distinct, distinct_rows, grouped, largest, matching, run_starts
 from ..trace.conventions import MAX_NAME
 from ..trace.intervals import sums
 from ..trace.kernel_kinds import GPU_KINDS, gpu_kind
@@ -138,7 +138,7 @@ class WorkItems:
         gpu, calls = self.trace.gpu, self.trace.calls
         ns = (gpu.dur if self.on_device else calls.end - calls.ts)[self.event]
         item = np.repeat(np.arange(len(self)), np.diff(self.first))
-        longest = np.lexsort((-ns, item))[self.first[:-1]]
+        longest = largest(item, ns, len(self))
         return (gpu.name if self.on_device else calls.name)[self.event[longest]]
 
     def kernel(self, item: int) -> str:

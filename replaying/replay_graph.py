@@ -88,8 +88,10 @@ class Edges:
 
     def take(self, which: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Edges:
         """Some of the edges."""
-        if which.dtype == np.bool_ and which.all():
-            return self
+        if which.dtype == np.bool_:
+            if which.all():
+                return self
+            which = np.flatnonzero(which)
         return Edges(*(getattr(self, name)[which] for name in _COLUMNS))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..analysis.modules import module_class
 from ..replaying.critical import CriticalChain
-from ..trace.columns import IntColumn, StringTable, distinct_rows, run_starts
+from ..trace.columns import IntColumn, StringTable, distinct_rows, largest, run_starts
 from ..trace.conventions import BETWEEN
 from ..trace.intervals import sums
 from ..trace.origin import origin_of_rows
@@ -68,7 +68,7 @@ class PathTable:
         keys, inverse = distinct_rows(*(column[chosen] for column in self._keys))
         total = sums(inverse, ns, len(keys))
         count = np.bincount(inverse[run_starts(inverse)], minlength=len(keys))
-        first = np.lexsort((-ns, inverse))[np.searchsorted(np.sort(inverse), np.arange(len(keys)))]
+        first = largest(inverse, ns, len(keys))
         order = np.argsort(-total, kind="stable")
         rows = [
             self._row(keys[key].tolist(), int(chosen[first[key]])) | {"ns": int(total[key]), "count": int(count[key])}

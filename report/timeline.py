@@ -14,7 +14,7 @@ from ..analysis.breakdown import BreakdownRow
 from ..analysis.event_relations import event_of_rows
 from ..replaying.critical import CriticalChain
 from ..trace.call_tree import depths, nesting
-from ..trace.columns import IntColumn, distinct, run_starts
+from ..trace.columns import IntColumn, distinct, largest, run_starts
 from ..trace.intervals import sums
 from ..trace.kernel_kinds import gpu_kind
 from ..trace.trace import Trace
@@ -78,7 +78,7 @@ def condense(lane: IntColumn, depth: IntColumn, ts: IntColumn, dur: IntColumn, b
         whole = _starts(lane, depth, ts, dur, resolution)
     starts = np.flatnonzero(whole)
     block = np.cumsum(whole) - 1
-    longest = np.lexsort((-dur, block))[starts]
+    longest = largest(block, dur, len(starts))
     return DrawnBlocks(
         lane[starts], depth[starts], ts[starts], np.maximum.reduceat(ts + dur, starts) - ts[starts],
         order[longest], np.diff(np.append(starts, len(ts))), np.add.reduceat(dur, starts), resolution,

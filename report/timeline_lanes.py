@@ -15,7 +15,7 @@ from ..analysis.event_work import Work
 from ..replaying.critical import CriticalChain
 from ..schemas.kineto.event_args import LAUNCH_ARGS, launch_of
 from ..trace.captured import CapturedOp
-from ..trace.columns import IntColumn, StringTable, distinct, distinct_rows
+from ..trace.columns import IntColumn, StringTable, distinct, distinct_rows, largest
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.errors import ConvertError
 from ..trace.index import as_column
@@ -175,7 +175,7 @@ def _found(rows: _EventRows) -> list[dict[str, int]]:
     keys, inverse = distinct_rows(rows.name, rows.kind)
     total = sums(inverse, rows.dur, len(keys))
     count = np.bincount(inverse)
-    longest = np.lexsort((-rows.dur, inverse))[np.cumsum(count) - count]
+    longest = largest(inverse, rows.dur, len(keys))
     listed = np.argsort(-total, kind="stable")[:_NAMES_LISTED]
     return [
         {
@@ -199,8 +199,8 @@ def _places(trace: Trace) -> list[dict[str, Any]]:
         at = np.flatnonzero(codes >= 0)
         dur = (of.end - of.ts)[at]
         count, total = np.bincount(codes[at], minlength=len(names)), sums(codes[at], dur, len(names))
-        longest = at[np.lexsort((-dur, codes[at]))][np.cumsum(count[count > 0]) - count[count > 0]]
-        for code, event in zip(np.flatnonzero(count).tolist(), longest.tolist(), strict=True):
+        longest = at[largest(codes[at], dur, len(names))]
+        for code, event in ((code, int(longest[code])) for code in np.flatnonzero(count).tolist()):
             found.append({
                 "text": names[code], "what": what, "count": int(count[code]), "total": int(total[code]),
                 "ts": int(of.ts[event]) - trace.span.start, "dur": int(of.end[event] - of.ts[event]),

@@ -119,9 +119,12 @@ def place_calls(
 
 def levels(parent: IntColumn) -> list[IntColumn]:
     """Positions by depth, the roots first. Parents are smaller than their children."""
+    if not len(parent):
+        return []
     depth = depths(parent)
-    order = np.argsort(depth, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(depth))[:-1]) if len(parent) else []
+    deepest = int(depth.max())
+    order = np.argsort(depth.astype(np.min_scalar_type(deepest)), kind="stable")  # small numbers in linear time
+    return np.split(order, np.cumsum(np.bincount(depth))[:-1])
 
 
 def depths(parent: IntColumn) -> IntColumn:

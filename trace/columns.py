@@ -81,8 +81,10 @@ def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         >>> run_starts(np.array([3, 3, 5, 3]), np.array([1, 1, 1, 1])).tolist()
         [True, False, True, True]
     """
-    first = np.ones(len(columns[0]), np.bool_)
-    first[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    first = np.zeros(len(columns[0]), np.bool_)
+    first[:1] = True
+    for column in columns:
+        first[1:] |= column[1:] != column[:-1]
     return first
 
 
@@ -205,6 +207,22 @@ def grouped(*keys: npt.NDArray[np.integer]) -> Iterator[tuple[tuple[int, ...], I
     found, inverse = distinct_rows(*keys)
     members = np.split(np.argsort(inverse, kind="stable"), np.cumsum(np.bincount(inverse))[:-1])
     yield from zip(map(tuple, found.tolist()), members, strict=False)  # np.split makes one part of nothing
+
+
+def largest(group: IntColumn, values: IntColumn, groups: int) -> IntColumn:
+    """Of each of some groups the position of its largest value, the first of equal ones, int64; −1 without any.
+
+    Args:
+        group: int64, of each value its group, from 0.
+
+    Example:
+        >>> largest(np.array([0, 2, 0, 2]), np.array([5, 7, 6, 7]), 3).tolist()
+        [2, -1, 1]
+    """
+    most = np.full(groups, np.iinfo(np.int64).min)
+    np.maximum.at(most, group, values)
+    at = np.flatnonzero(values == most[group])[::-1]  # the first one is written last
+    return scatter(groups, group[at], at)
 
 
 def lists_by(keys: Iterable[int], values: Iterable[int]) -> dict[int, list[int]]:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .captured import CapturedGraphs, CaptureLinks
-from .columns import IntColumn
+from .columns import IntColumn, inverse_positions
 from .comm_kernels import Comm
 from .counterparts import CounterpartLinks, Counterparts
 from .errors import UsageError
@@ -30,7 +30,7 @@ Mask = npt.NDArray[np.bool_]
 
 def new_places(kept: Mask) -> IntColumn:
     """Of each row its position among those kept, −1 for the others; one entry more, −1, for row −1."""
-    return np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
+    return inverse_positions(len(kept) + 1, np.flatnonzero(kept))
 
 
 def with_rows(trace: Trace, chosen: Mask, loose: Mask, tables: Tables, selection: Selection) -> Trace:
