@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, median
+from ..trace.columns import IntColumn, first_places, median, run_starts
 from ..trace.errors import ConvertError
 from ..trace.host_waits import COPY, MAX_SKEW_NS, ROUNDING_NS, SYNCHRONIZE, named
 from ..trace.host_waits import blocking_copies as copies_that_block
@@ -80,7 +80,7 @@ def find_queue(points: GraphEvents) -> LaunchQueue:
     """
     trace, gpu = points.trace, points.gpu
     launched = gpu[points.launcher[gpu] >= 0]
-    call, first = np.unique(points.launcher[launched], return_index=True)  # of a graph launch the first event
+    call, first = first_places(points.launcher[launched])  # of a graph launch the first event
     calls = trace.kind[call] == RUNTIME
     call, work = call[calls], launched[first[calls]]
     duration = trace.dur[call]
@@ -150,7 +150,7 @@ def with_submissions(
     submitted = points.start.copy()
     launched = points.launcher[points.gpu] >= 0
     gpu, before = points.gpu[launched], points.before[launched]
-    call, first = np.unique(points.launcher[gpu], return_index=True)
+    call, first = first_places(points.launcher[gpu])
     gpu, before = gpu[first], before[first]
     early = np.zeros(len(trace), np.int64)
     early[call] = np.minimum(trace.dur[call] - queue.typical_ns, trace.ts[gpu] - trace.ts[call])
@@ -335,7 +335,7 @@ def with_unknown_waits(graph: ReplayGraph) -> ReplayGraph:
     if not late.any():
         return graph
     binding = np.flatnonzero(late[edges.target] & (came == ready[edges.target]))
-    binding = binding[np.unique(edges.target[binding], return_index=True)[1]]  # of several the lowest source
+    binding = binding[run_starts(edges.target[binding])]  # of several the lowest source
     source, target = edges.source[binding], edges.target[binding]
     waits = Edges.of(UNKNOWN, source, target, graph.measured[target] - graph.measured[source])
     shorter, capped = (late[edges.target] & (edges.kind == kind) for kind in (HOST, LAUNCH))

@@ -358,9 +358,8 @@ def _other_work(trace: Trace, of_row: IntColumn, count: int) -> npt.NDArray[np.f
     |count − median count|, over the sum of the medians. Runtime calls do not count: an allocator calls when it must."""
     which = (of_row >= 0) & (trace.scope != ANNOTATION_SCOPE)
     rows = np.flatnonzero(which & np.isin(trace.kind, (CPU, GPU)))
-    name = np.unique(trace.name[rows], return_inverse=True)[1].reshape(-1)
-    keys, counts = np.unique(name * count + of_row[rows], return_counts=True)
-    name, iteration = keys // count, keys % count
+    keys, which = distinct_rows(distinct_rows(trace.name[rows])[1], of_row[rows])
+    (name, iteration), counts = keys.T, np.bincount(which, minlength=len(keys))
     usual = _median_counts(name, counts, count)
     present = np.abs(counts - usual[name]) - usual[name]  # a name that is missing differs by its usual count
     differs: npt.NDArray[np.float64] = np.bincount(iteration, weights=present, minlength=count) + usual.sum()

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ..schemas.communications import backend_rows, comm_rows
 from ..trace.call_tree import depths, nesting
-from ..trace.columns import IntColumn, distinct, mask_at, matching, without
+from ..trace.columns import IntColumn, distinct, distinct_rows, first_places, mask_at, matching, without
 from ..trace.conventions import ANNOTATION_SCOPE
 from ..trace.host_waits import LONG_PAUSE_NS
 from ..trace.index import as_column
@@ -44,7 +44,7 @@ def without_polling(trace: Trace) -> tuple[Trace, list[str]]:
     of host work they would last as long as the trace, whatever is changed.
     """
     rows = np.flatnonzero(trace.timed & (trace.kind != GPU) & (trace.scope != ANNOTATION_SCOPE))
-    lane = np.unique(trace.thread[rows], return_inverse=True)[1].reshape(-1)
+    lane = distinct_rows(trace.thread[rows])[1]
     beside, query = (
         matching(trace.name[rows], trace.names, pattern.search) & (trace.kind[rows] == RUNTIME)
         for pattern in (_BESIDE_QUERY, _QUERY)
@@ -172,7 +172,7 @@ def _bursts(points: GraphEvents, chains: Edges) -> tuple[IntColumn, IntColumn, I
     first, within = work.first_in(block, begin[of], until[of])
     of, block, first = of[within], block[within], first[within]
     latest = np.lexsort((block, -work.end[block], of))
-    found, best = np.unique(of[latest], return_index=True)
+    found, best = first_places(of[latest])
     block, first = block[latest][best], first[latest][best]
     begun = chains.into(len(points.row))[points.start[work.first_row[first]]]
     fresh = (chains.kind[begun] == HOST) & (chains.lag[begun] > LONG_PAUSE_NS)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .captured import CapturedGraphs
-from .columns import IntColumn, RowColumn, StringTable, int_column, matching, positions
+from .columns import IntColumn, RowColumn, StringTable, distinct_rows, int_column, matching, positions
 from .comm_kernels import Comm
 from .conventions import EDGE_KINDS, MAX_NS, STRUCTURAL
 from .counterparts import Counterparts
@@ -232,8 +232,8 @@ def threads_of_rows(
     thread = np.where(kind == GPU, -1, tid)
     runtime = np.flatnonzero(kind == RUNTIME)
     below = parent_row[runtime] >= 0
-    pairs = np.stack([codes[below], thread[parent_row[runtime][below]]], axis=1)
-    threads, first, count = np.unique(pairs, axis=0, return_index=True, return_counts=True)
+    threads, which = distinct_rows(codes[below], thread[parent_row[runtime][below]])
+    first, count = positions(which, np.arange(len(threads))), np.bincount(which, minlength=len(threads))
     own = itertools.count(-2, -1)
     known = np.empty(len(tids), np.int64)
     for code, value in enumerate(tids):

@@ -185,6 +185,18 @@ def _numbered(values: IntColumn, room: int) -> tuple[IntColumn, IntColumn]:
     return values[order[first]], which
 
 
+def first_places(values: npt.NDArray[_Scalar]) -> tuple[npt.NDArray[_Scalar], IntColumn]:
+    """The distinct values, ascending, and where each first occurs, int64.
+
+    Example:
+        >>> [column.tolist() for column in first_places(np.array([7, 3, 7]))]
+        [[3, 7], [1, 0]]
+    """
+    order = np.argsort(values, kind="stable")
+    first = order[run_starts(values[order])]
+    return values[first], first
+
+
 def first_seen(codes: npt.NDArray[np.integer]) -> tuple[IntColumn, IntColumn]:
     """The distinct values in the order in which they first occur, int64; and of each value which one it is.
 

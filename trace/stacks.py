@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .brief import brief
-from .columns import IntColumn, distinct_rows, inverse_positions
+from .columns import IntColumn, distinct_rows, first_seen, inverse_positions
 from .index import Positions, Row, as_positions
 from .printable import shortened
 
@@ -310,8 +310,7 @@ def stacks_of_tree(
         columns.append(distinct)
         known += len(distinct)
     above, code, called = np.concatenate(columns).T
-    used, first = np.unique(code, return_index=True)
-    order = used[np.argsort(first, kind="stable")]  # names that are used, as they come
+    order, _ = first_seen(code)  # names that are used, as they come
     of_name = inverse_positions(len(names), order)
     return Stacks(
         [names[at] for at in order.tolist()], above.copy(), of_name[code].astype(np.int32), called.astype(np.int32),
