@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.execution_trace.tensor_uses import MAX_STORAGE, TensorUses, tensor_uses
 from ..trace.brief import brief
 from ..trace.columns import IntColumn, among, matching, run_starts
 from ..trace.index import CallIndex, Positions, as_positions
 from ..trace.tables import OP
+from ..trace.tensors import MAX_STORAGE, TensorUses
 from ..trace.trace import Trace
 
 _RESIZES = re.compile(r"aten::_?resize\w*_")
@@ -67,8 +67,7 @@ def storages_of(trace: Trace) -> Storages:
     """
     calls = trace.calls
     ops = np.flatnonzero(calls.kind == OP) if trace.outputs_recorded else np.zeros(0, np.int64)
-    which, texts = trace.texts.tensor_texts(calls.source[ops])
-    tensors = tensor_uses(texts, which)
+    tensors = trace.texts.tensor_uses(calls.source[ops])
     call, tensor, origin = _uses(trace, ops[tensors.node], tensors)
     new = run_starts(tensors.storage[tensor])
     new[1:] |= origin[1:] & ~origin[:-1]

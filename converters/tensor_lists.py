@@ -12,7 +12,6 @@ from __future__ import annotations
 import numpy as np
 
 from ..schemas.chakra.attributes import attribute, encoded
-from ..schemas.execution_trace.tensor_uses import tensor_uses
 from ..trace.columns import distinct
 from ..trace.errors import UsageError
 from ..trace.kinds import CPU, GPU
@@ -37,8 +36,7 @@ class TensorLists:
         calls = events if len(events) else np.flatnonzero((trace.kind == CPU) & trace.timed)
         owner = np.where(trace.kind[calls] == GPU, trace.parent_row[calls], calls)
         known = distinct(owner[owner >= 0])
-        which, texts = trace.texts.tensor_texts(known)
-        uses = tensor_uses(texts, which)
+        uses = trace.texts.tensor_uses(known)
         kept = [k for k in range(len(uses.node)) if (uses.device(k) == _HOST) != bool(len(events))]
         if not kept:
             raise UsageError(

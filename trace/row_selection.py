@@ -19,7 +19,7 @@ from .generated import GeneratedKernels
 from .index import as_positions
 from .stacks import Stacks
 from .tables import Tables
-from .tensors import SignatureTable
+from .tensors import SignatureTable, TensorUses
 from .trace import Record, RecordStore, Trace
 
 if TYPE_CHECKING:
@@ -124,6 +124,9 @@ class _SomeRecords(RecordStore):
 
     def tensor_texts(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
         return self.whole.tensor_texts(self.rows[rows])
+
+    def tensor_uses(self, rows: IntColumn) -> TensorUses:
+        return self.whole.tensor_uses(self.rows[rows])
 
     def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
         return self.whole.launch_args(self.rows[rows])

@@ -172,6 +172,52 @@ def once(find: Callable[[str, Signature], _T]) -> Callable[[str, Signature], _T]
     return found
 
 
+MAX_STORAGE = 2**31
+"""Storage ids are below this: ids count objects."""
+
+
+class TensorUses(NamedTuple):
+    """Tensors of some calls, one entry for each time that one is given or given back.
+
+    Attributes:
+        node: int64, which of the nodes asked for.
+        output: bool, given back.
+        argument: int64, which of the node's inputs (or outputs) it is or is in.
+        storage: int64, storage id, 1 to MAX_STORAGE − 1.
+        begin, end: int64, its bytes in the storage, as if it were contiguous; at least one.
+        device_code: int32, into `devices`. devices: as in `str(torch.device)`.
+    """
+
+    node: IntColumn
+    output: npt.NDArray[np.bool_]
+    argument: IntColumn
+    storage: IntColumn
+    begin: IntColumn
+    end: IntColumn
+    device_code: npt.NDArray[np.int32]
+    devices: Sequence[str]
+
+    @staticmethod
+    def none() -> TensorUses:
+        """Of nodes without tensors."""
+        none = np.zeros(0, np.int64)
+        return TensorUses(none, none.astype(np.bool_), none, none, none, none, none.astype(np.int32), ())
+
+    def device(self, tensor: int) -> str:
+        """The device of one of them, as in `str(torch.device)`."""
+        return self.devices[int(self.device_code[tensor])]
+
+    def of(self, which: IntColumn) -> TensorUses:
+        """Those of other nodes, each of which is one of the nodes here (int64)."""
+        uses = np.bincount(self.node, minlength=int(which.max(initial=-1)) + 1)
+        first, size = (np.cumsum(uses) - uses)[which], uses[which]
+        at = np.arange(size.sum()) + np.repeat(first - (np.cumsum(size) - size), size)
+        return TensorUses(
+            np.repeat(np.arange(len(which)), size), self.output[at], self.argument[at], self.storage[at],
+            self.begin[at], self.end[at], self.device_code[at], self.devices,
+        )  # fmt: skip
+
+
 class SignatureTable:
     """Interned signatures, decoded by the reader of the format: equal texts once. This one is for texts without any.
 

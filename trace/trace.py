@@ -34,7 +34,7 @@ from .link_report import LinkReport
 from .stacks import SourceTable, Stacks, own_by
 from .steps import Steps, find_marks
 from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, MemoryEvents, RuntimeCalls, Tables, UnattachedEvents
-from .tensors import Signature, SignatureTable
+from .tensors import Signature, SignatureTable, TensorUses
 from .views import DeviceEvents, Ops
 
 _Derived = TypeVar("_Derived")
@@ -85,6 +85,10 @@ class RecordStore:
         What is known to be equal is one text.
         """
         return np.arange(len(rows)), LazyTexts(self.texts, rows)
+
+    def tensor_uses(self, rows: IntColumn) -> TensorUses:
+        """The tensors in the inputs and outputs of ET nodes (rows, any order), by position in `rows`."""
+        return TensorUses.none()
 
     def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
         """Of device events (rows, any order) JSON objects with what Kineto writes of the launch: of each row which text

@@ -13,8 +13,10 @@ import orjson
 
 from ...trace.build import GIVEN_COLUMNS
 from ...trace.columns import IntColumn, StringTable
+from ...trace.tensors import TensorUses
 from ...trace.trace import Record, RecordStore
 from ..execution_trace.arguments import Signatures
+from ..execution_trace.tensor_uses import tensor_uses
 from ..kineto.event_args import comm_of, launch_of, size_of_copy
 from ..text.files import open_output
 
@@ -78,6 +80,11 @@ class TextRecords(RecordStore):
         """The `bytes` of copies and memsets, −1 where they are not recorded."""
         sizes = (size_of_copy(bytes(record.get("args", b""))) for record in self.records(rows))
         return np.fromiter(sizes, np.int64, len(rows))
+
+    def tensor_uses(self, rows: IntColumn) -> TensorUses:
+        """The tensors in the inputs and outputs of ET nodes."""
+        which, texts = self.tensor_texts(rows)
+        return tensor_uses(texts).of(which)
 
     def launch_args(self, rows: IntColumn) -> tuple[IntColumn, Sequence[bytes]]:
         """What Kineto writes of the launch of device events (LAUNCH_ARGS): of each row which of the texts."""

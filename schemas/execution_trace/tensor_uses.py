@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...trace.columns import IntColumn, distinct
+from ...trace.tensors import MAX_STORAGE, TensorUses
 from .arguments import Arguments, undecoded_arguments
 
-MAX_STORAGE = 2**31
-"""Storage ids are below this: ids count objects."""
 _MAX_ITEMSIZE = 999
 _RECORDS = 1 << 15
 """Records searched at a time."""
@@ -32,38 +31,11 @@ _TENSOR = (_OPEN, *[_COMMA] * 5, _QUOTE, _QUOTE, _CLOSE)
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 
 
-class TensorUses(NamedTuple):
-    """Tensors of some calls, one entry for each time that one is given or given back.
-
-    Attributes:
-        node: int64, which of the nodes asked for.
-        output: bool, given back.
-        argument: int64, which of the node's inputs (or outputs) it is or is in.
-        storage: int64, storage id, 1 to MAX_STORAGE − 1.
-        begin, end: int64, its bytes in the storage, as if it were contiguous; at least one.
-        device_code: int32, into `devices`. devices: as in `str(torch.device)`.
-    """
-
-    node: IntColumn
-    output: npt.NDArray[np.bool_]
-    argument: IntColumn
-    storage: IntColumn
-    begin: IntColumn
-    end: IntColumn
-    device_code: npt.NDArray[np.int32]
-    devices: Sequence[str]
-
-    def device(self, tensor: int) -> str:
-        """The device of one of them, as in `str(torch.device)`."""
-        return self.devices[int(self.device_code[tensor])]
-
-
-def tensor_uses(records: Sequence[bytes], which: IntColumn | None = None) -> TensorUses:
+def tensor_uses(records: Sequence[bytes]) -> TensorUses:
     """All tensors with a storage and at least one element in the inputs and outputs of nodes.
 
     Args:
         records: texts of ET nodes, taken in blocks.
-        which: int64, of each node which of the texts it has; by default each has its own.
 
     Example:
         >>> values = b'"inputs": {"values": []}, "outputs": {"values": [[7, 8, 0, 24, 8, "cpu"]]}'
@@ -76,20 +48,8 @@ def tensor_uses(records: Sequence[bytes], which: IntColumn | None = None) -> Ten
     for at in range(0, len(records), _RECORDS):
         node, *columns = _uses_in(records[at : at + _RECORDS], codes)
         parts.append((node + at, *columns))
-    node, *columns = (np.concatenate(column) for column in zip(*parts, strict=True))
-    if which is not None:
-        node, *columns = _repeated(node, columns, len(records), which)
-    return TensorUses(node, *columns, list(codes))  # type: ignore[call-arg, arg-type]
-
-
-def _repeated(
-    node: IntColumn, columns: Sequence[npt.NDArray[Any]], searched: int, which: IntColumn
-) -> tuple[npt.NDArray[Any], ...]:
-    """The uses of so many records, by record, as those of other records, each of which is one of them."""
-    uses = np.bincount(node, minlength=searched)
-    first, size = (np.cumsum(uses) - uses)[which], uses[which]
-    at = np.arange(size.sum()) + np.repeat(first - (np.cumsum(size) - size), size)
-    return np.repeat(np.arange(len(which)), size), *(column[at] for column in columns)
+    found = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return TensorUses(*found, list(codes))  # type: ignore[call-arg, arg-type]
 
 
 def _uses_in(records: Sequence[bytes], codes: dict[str, int]) -> tuple[npt.NDArray[Any], ...]:

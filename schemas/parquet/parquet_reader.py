@@ -22,12 +22,14 @@ from ...trace.frames import library
 from ...trace.index import as_column, as_positions
 from ...trace.kinds import LINK_NAMES, UNLINKED
 from ...trace.tables import MemoryEvents, UnattachedEvents
+from ...trace.tensors import TensorUses
 from ...trace.trace import Trace
 from ..etplus.captured_graphs import CapturedBy, read_captured
 from ..etplus.counterpart_links import Counterpart, read_counterparts
 from ..etplus.generated_kernels import read_generated
 from ..etplus.python_stacks import read_stacks
 from ..etplus.record_store import TextRecords
+from ..execution_trace.tensor_uses import tensor_uses
 from ..text.gc_control import gc_disabled
 from ..text.transaction import protect
 from .stored_folder import META, StoredRank, stored_ranks
@@ -375,6 +377,16 @@ class StoredRecords(TextRecords):
         """The inputs and outputs of ET nodes."""
         used, which = distinct_rows(self.code[rows])
         return which, [self.signatures[code] if code >= 0 else b"{}" for code in used[:, 0].tolist()]
+
+    @cached_property
+    def _uses(self) -> TensorUses:
+        """The tensors of each signature, and last of a node without one: parts of a trace need not look again."""
+        return tensor_uses([*self.signatures, b"{}"])
+
+    def tensor_uses(self, rows: IntColumn) -> TensorUses:
+        """The tensors in the inputs and outputs of ET nodes."""
+        code = self.code[rows]
+        return self._uses.of(np.where(code >= 0, code, len(self.signatures)))
 
     def copy_sizes(self, rows: IntColumn) -> IntColumn:
         """The `bytes` of copies and memsets, −1 where they are not recorded."""

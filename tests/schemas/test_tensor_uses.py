@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
-from etplus.schemas.execution_trace.tensor_uses import MAX_STORAGE, TensorUses, tensor_uses
+from etplus.schemas.execution_trace.tensor_uses import tensor_uses
+from etplus.trace.tensors import MAX_STORAGE, TensorUses
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,8 +98,8 @@ def test_what_is_found_is_what_decoding_finds(nodes: list[tuple[list[Any], list[
 
 
 @given(st.lists(st.integers(0, 3), max_size=12))
-def test_records_that_are_one_object_count_each_time(picks: list[int]) -> None:
+def test_nodes_with_equal_texts_have_the_tensors_of_one(picks: list[int]) -> None:
     tensor = [[7, 1, 0, 4, 4, "cpu"], [8, 2, 1, 3, 8, "cuda:0"], [9, 3, 0, 0, 4, "cpu"]]
     known = [node([], []), node(tensor, []), node(tensor[:1], tensor[1:]), node([], tensor[:2])]
-    apart = [bytes(bytearray(known[k])) for k in picks]
-    assert rows(tensor_uses([known[k] for k in picks])) == rows(tensor_uses(apart))
+    found = tensor_uses(known).of(np.array(picks, np.int64))
+    assert rows(found) == rows(tensor_uses([known[k] for k in picks]))
