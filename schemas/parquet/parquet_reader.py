@@ -187,7 +187,7 @@ class _FolderReader:
             return ()
         table = StringTable()
         which = _codes(device.column("launch_args"), table)
-        return scatter(self.meta.rows, _numbers(device, "row"), which), [text.encode() for text in table.values]
+        return scatter(self.meta.rows, _numbers(device, "row"), which), list(map(str.encode, table.values))
 
     @cached_property
     def signatures(self) -> list[bytes]:

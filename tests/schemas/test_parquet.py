@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,36 @@ def assert_round_trip(trace: Trace, folder: Path) -> None:
     assert_same(found.tables, from_text.tables)
     rows = np.random.default_rng(1).permutation(len(found))[:200]
     assert found.texts.texts(rows) == from_text.texts.texts(rows)
+    assert_same_answers(found, from_text)
+
+
+def assert_same_answers(found: Trace, expected: Trace) -> None:
+    """What stores of texts find in them."""
+    rows = expected.gpu.source[expected.gpu.source >= 0][::-1]
+    (which, texts), (wanted, known) = (trace.texts.launch_args(rows) for trace in (found, expected))
+    assert which.tolist() == wanted.tolist() and list(texts) == list(known)
+    calls = expected.calls.source[::-1]
+    found_uses, known_uses = (trace.texts.tensor_uses(calls) for trace in (found, expected))
+    for column, known_column in zip(found_uses[:-2], known_uses[:-2], strict=True):
+        assert_same(column, known_column)
+    assert all(found_uses.device(at) == known_uses.device(at) for at in range(len(known_uses.node)))
+
+
+def test_folders_of_older_versions_have_launch_arguments_in_the_texts_only(tmp_path: Path) -> None:
+    trace, folder = linked("pairs/gpu_shaped_from_cpu"), tmp_path / "x.parquet"
+    write_parquet(trace, folder)
+    assert any(b"grid" in text for text in load(folder).texts.launch_args(trace.gpu.source)[1])
+    changed(folder, "device", lambda table: table.drop_columns(["launch_args"]))
+    assert_same_answers(load(folder), trace)
+
+
+def changed(folder: Path, table: str, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Write a table anew, with the digest of the file that has it."""
+    path, meta = folder / f"{table}.parquet", folder / "trace.json"
+    pq.write_table(change(pq.read_table(path)), path)
+    described = orjson.loads(meta.read_bytes())
+    described["digests"][table] = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+    meta.write_bytes(orjson.dumps(described))
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -183,19 +213,18 @@ def test_a_broken_description_is_refused(change: dict[str, Any], problem: str, s
         ("calls", "signature", 2**40), ("calls", "text_at", 2**40), ("calls", "text_size", 1e300),
         ("calls", "ts_ns", 0.5), ("device", "dur_ns", "long"), ("communications", "row", 2**40),
         ("communications", "dtype", 7), ("communications", "seq", "x"), ("device", "text_at", -1),
+        ("device", "launch_args", 7),
     ],
 )  # fmt: skip
 def test_a_table_that_another_program_wrote_is_refused(table: str, column: str, value: Any, tmp_path: Path) -> None:
     """Values of another type or out of range, with the digest of the file that has them."""
     folder = tmp_path / "x.parquet"
     write_parquet(linked("pairs/gpu_shaped_from_cpu"), folder)
-    path, meta = folder / f"{table}.parquet", folder / "trace.json"
-    found = pq.read_table(path)
-    at = found.column_names.index(column)
-    pq.write_table(found.set_column(at, column, pa.array([value] * len(found))), path)
-    described = orjson.loads(meta.read_bytes())
-    described["digests"][table] = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
-    meta.write_bytes(orjson.dumps(described))
+
+    def broken(found: pa.Table) -> pa.Table:
+        return found.set_column(found.column_names.index(column), column, pa.array([value] * len(found)))
+
+    changed(folder, table, broken)
     with pytest.raises(TraceFormatError, match="its tables do not fit together") as caught:
         load(folder)
     assert "\n" not in str(caught.value)
