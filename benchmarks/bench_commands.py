@@ -119,7 +119,7 @@ def odd_shapes(count: int, name_bytes: int) -> Iterator[tuple[str, list[dict[str
 def measure_odd(runs: int) -> dict[str, float]:
     """Exponents of growth of `report` over traces of odd shapes, start-up taken off; printed as they come."""
     found: dict[str, float] = {}
-    sizes = ((16, 16), (1_000, 1_000_000), (4_000, 4_000_000))
+    sizes = ((16, 16), (2_000, 1_000_000), (16_000, 8_000_000))
     print(f"\n{'odd shapes, report, CPU s':28}" + "".join(f"{count:>10,}" for count, _ in sizes) + f"{'exponent':>10}")
     with tempfile.TemporaryDirectory() as folder:
         source, page = Path(folder) / "k.json", Path(folder) / "page.html"
@@ -130,7 +130,7 @@ def measure_odd(runs: int) -> dict[str, float]:
                 command = [*_ETPLUS, "report", str(source), "-o", str(page)]
                 seconds.setdefault(shape, []).append(min(cost(command, dict(os.environ)).cpu for _ in range(runs)))
         for shape, (start, small, large) in seconds.items():
-            found[shape] = math.log(max(large - start, 0.01) / max(small - start, 0.01)) / math.log(4)
+            found[shape] = math.log(max(large - start, 0.01) / max(small - start, 0.01)) / math.log(8)
             print(f"{shape:28}{start:10.2f}{small:10.2f}{large:10.2f}{found[shape]:10.2f}", flush=True)
     return found
 
