@@ -26,6 +26,8 @@ IN_MEMORY = "<bytes>"  # what a trace that is read from memory is called in mess
 LAUNCH = "cudaLaunchKernel"
 LAUNCH_NS = 5_000
 """What a launch takes on the host."""
+_ELEMENTS = 4096
+"""Elements of a list that are objects in memory at a time."""
 _NO_ARGUMENTS: dict[str, Any] = {"values": [], "shapes": [], "types": []}
 Arguments = dict[str, Any] | orjson.Fragment | None
 """Inputs or outputs of a node, as in an ET, or as its JSON; None for none at all."""
@@ -236,7 +238,26 @@ class _EditedRecords(TextRecords):
 
     def chunks(self) -> Iterator[bytes]:
         """The file's text."""
-        document = self.source.to_dict() | {"etplus": self.summary}
-        for row, comm in self.comms.items():
-            document["nodes"][row]["comm"] = comm
-        yield orjson.dumps(document)
+        root = msgspec.json.decode(b"".join(self.source.chunks()), type=Record)
+        root["etplus"] = msgspec.Raw(orjson.dumps(self.summary))
+        for at, (key, value) in enumerate(root.items()):
+            yield b"%b%b:" % (b"," if at else b"{", orjson.dumps(key))
+            if memoryview(value)[0] == ord("["):
+                yield from _list_of(value, self.comms if key == "nodes" else {})
+            else:
+                yield orjson.dumps(orjson.loads(memoryview(value)))
+        yield b"}"
+
+
+def _list_of(value: msgspec.Raw, comms: Mapping[int, dict[str, Any]]) -> Iterator[bytes]:
+    """The text of a list, a few elements of which are objects in memory; some of them, by position, with other
+    communications."""
+    elements = msgspec.json.decode(value, type=list[msgspec.Raw])
+    yield b"["
+    for begin in range(0, len(elements), _ELEMENTS):
+        found = orjson.loads(b"[%b]" % b",".join(elements[begin : begin + _ELEMENTS]))
+        for at in range(begin, begin + len(found)):
+            if at in comms:
+                found[at - begin] |= {"comm": comms[at]}
+        yield (b"," if begin else b"") + orjson.dumps(found)[1:-1]
+    yield b"]"
