@@ -102,22 +102,11 @@ def run(arguments: argparse.Namespace) -> int:
 
         return write_summary(arguments, inputs, csv_folder)
     _check_baseline(arguments, len(inputs))
-    is_workbook = arguments.output is not None and arguments.output.lower().endswith(".xlsx")
-    if is_workbook:
-        library("xlsxwriter")  # before anything is read
-    own = own_devices(arguments)
-    event_ns = round(arguments.cpu_event_overhead * 1000)
-    if plots_folder is not None:
-        require_matplotlib()
-    texts: list[str] = []
-    numbers: list[Any] = []
-    files: list[str] = []
-    tables: dict[str, list[dict[str, Any]]] = {}
-    rows: list[OverheadRows] = []
-    found: Difference | None = None
+    output = _Output(arguments, csv_folder, plots_folder, several=len(inputs) > 1)
     analysed = partial(
-        analyse, own_devices=own, event_ns=event_ns, consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay,
-        annotation=arguments.annotation, by_shape=arguments.by_shape, batch_size=arguments.batch_size,
+        analyse, own_devices=own_devices(arguments), event_ns=output.event_ns, annotation=arguments.annotation,
+        consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay, by_shape=arguments.by_shape,
+        batch_size=arguments.batch_size,
     )  # fmt: skip
     with_captures = captures_linker(arguments)
 
@@ -127,43 +116,10 @@ def run(arguments: argparse.Namespace) -> int:
     for given, trace in zip(inputs, map(chosen, map(with_captures, read_inputs(inputs))), strict=True):
         warn_of_damage([trace])
         analysis = analysed(trace)
-        rows.append(analysis.overhead_rows)
-        files.append(trace.file)
-        texts.append(text_of(analysis, terminal_width(), top=arguments.top, by_shape=arguments.by_shape))
-        found_here = find_findings(Case([trace], analyses=[analysis], shells=[shell_of(given, arguments)]))
-        texts.append(found_here.to_text(terminal_width()))
-        if arguments.json is not None:
-            numbers.append(json_of(analysis) | {"findings": found_here.to_dict()})
-        if csv_folder is not None or is_workbook:
-            _gather(tables, analysis)
+        output.add(analysis, shell_of(given, arguments))
         if arguments.baseline is not None:
-            from ..analysis.trace_diff import diff_text, difference
-
-            baseline = analysed(chosen(read_input(arguments.baseline)))
-            found = difference(baseline, analysis, by_shape=arguments.by_shape)
-            texts.append(diff_text(found, terminal_width(), arguments.top))
-        if plots_folder is not None:
-            stem = Path(trace.file).name.split(".json")[0] + "." if len(inputs) > 1 else ""
-            write_plots(analysis, plots_folder, stem, arguments.plot_format)
-    pooled = summarise(pool(rows), event_ns, files)
-    if arguments.overheads is not None:
-        with open_output(arguments.overheads) as out:
-            out.write(msgspec.json.format(msgspec.json.encode(pooled), indent=1) + b"\n")
-    if csv_folder is not None:
-        write_csv(tables, csv_folder)
-    if len(inputs) > 1:
-        texts.append(f"all {len(inputs)} traces\n\n" + overheads_text(pooled, terminal_width(), arguments.top))
-    plain = {"traces": numbers, "overheads": msgspec.to_builtins(pooled)}
-    if found is not None:
-        from ..analysis.trace_diff import json_of_difference
-
-        plain["difference"] = json_of_difference(found)
-    if is_workbook:
-        write_workbook(tables, arguments.output)
-        write_json(arguments.json, plain)
-    else:
-        write_tables(arguments, "\n\n".join(texts), plain)
-    return report_regressions(found, arguments.fail_over) if found is not None else 0
+            output.compare(analysed(chosen(read_input(arguments.baseline))), analysis)
+    return output.write()
 
 
 def _check_baseline(arguments: argparse.Namespace, inputs: int) -> None:
@@ -177,16 +133,92 @@ def _check_baseline(arguments: argparse.Namespace, inputs: int) -> None:
         raise UsageError(f"--baseline compares one trace, {inputs} were given; use `etplus diff` for each")
 
 
-def _gather(tables: dict[str, list[dict[str, Any]]], analysis: Analysis) -> None:
-    for name, found in tables_of(analysis).items():
-        tables.setdefault(name, []).extend({"file": analysis.trace.file} | row for row in found)
-    overheads = msgspec.to_builtins(analysis.overheads)
-    by_type = {"t1": {"": overheads["t1"]}, **{kind: overheads[kind] for kind in ("t2", "t3", "t4", "t5")}}
-    tables.setdefault("overheads", []).extend(
-        {"file": analysis.trace.file, "type": kind, "key": key, **statistic}
-        for kind, statistics in by_type.items()
-        for key, statistic in statistics.items()
-    )
+class _Output:
+    """What is said of the traces, one after the other: of their analyses only texts and rows are kept.
+
+    Args:
+        several: whether there are several traces.
+
+    Raises:
+        UsageError: a package is missing that is needed for it.
+    """
+
+    def __init__(
+        self, arguments: argparse.Namespace, csv_folder: Path | None, plots_folder: Path | None, *, several: bool
+    ) -> None:
+        self.event_ns = round(arguments.cpu_event_overhead * 1000)
+        self._arguments, self._csv_folder, self._plots_folder = arguments, csv_folder, plots_folder
+        self._several, self._width = several, terminal_width()
+        self._is_workbook = arguments.output is not None and arguments.output.lower().endswith(".xlsx")
+        if self._is_workbook:
+            library("xlsxwriter")  # before anything is read
+        if plots_folder is not None:
+            require_matplotlib()
+        self._texts: list[str] = []
+        self._numbers: list[dict[str, Any]] = []
+        self._tables: dict[str, list[dict[str, Any]]] = {}
+        self._files: list[str] = []
+        self._overheads: list[OverheadRows] = []
+        self._difference: Difference | None = None
+
+    def add(self, analysis: Analysis, shell: str) -> None:
+        """Say what there is of a trace; `shell` names it in a command line."""
+        arguments, file = self._arguments, analysis.trace.file
+        self._files.append(file)
+        self._overheads.append(analysis.overhead_rows)
+        self._texts.append(text_of(analysis, self._width, top=arguments.top, by_shape=arguments.by_shape))
+        found = find_findings(Case([analysis.trace], analyses=[analysis], shells=[shell]))
+        self._texts.append(found.to_text(self._width))
+        if arguments.json is not None:
+            self._numbers.append(json_of(analysis) | {"findings": found.to_dict()})
+        if self._csv_folder is not None or self._is_workbook:
+            self._add_rows(analysis)
+        if self._plots_folder is not None:
+            stem = Path(file).name.split(".json")[0] + "." if self._several else ""
+            write_plots(analysis, self._plots_folder, stem, arguments.plot_format)
+
+    def _add_rows(self, analysis: Analysis) -> None:
+        file = analysis.trace.file
+        for name, found in tables_of(analysis).items():
+            self._tables.setdefault(name, []).extend({"file": file} | row for row in found)
+        overheads = msgspec.to_builtins(analysis.overheads)
+        by_type = {"t1": {"": overheads["t1"]}, **{kind: overheads[kind] for kind in ("t2", "t3", "t4", "t5")}}
+        self._tables.setdefault("overheads", []).extend(
+            {"file": file, "type": kind, "key": key, **statistic}
+            for kind, statistics in by_type.items()
+            for key, statistic in statistics.items()
+        )
+
+    def compare(self, baseline: Analysis, analysis: Analysis) -> None:
+        """Say how a trace differs from another one."""
+        from ..analysis.trace_diff import diff_text, difference
+
+        self._difference = difference(baseline, analysis, by_shape=self._arguments.by_shape)
+        self._texts.append(diff_text(self._difference, self._width, self._arguments.top))
+
+    def write(self) -> int:
+        """Write what was asked for, print; returns the exit status."""
+        arguments, found = self._arguments, self._difference
+        pooled = summarise(pool(self._overheads), self.event_ns, self._files)
+        if arguments.overheads is not None:
+            with open_output(arguments.overheads) as out:
+                out.write(msgspec.json.format(msgspec.json.encode(pooled), indent=1) + b"\n")
+        if self._csv_folder is not None:
+            write_csv(self._tables, self._csv_folder)
+        if self._several:
+            of_all = overheads_text(pooled, self._width, arguments.top)
+            self._texts.append(f"all {len(self._files)} traces\n\n{of_all}")
+        plain = {"traces": self._numbers, "overheads": msgspec.to_builtins(pooled)}
+        if found is not None:
+            from ..analysis.trace_diff import json_of_difference
+
+            plain["difference"] = json_of_difference(found)
+        if self._is_workbook:
+            write_workbook(self._tables, arguments.output)
+            write_json(arguments.json, plain)
+        else:
+            write_tables(arguments, "\n\n".join(self._texts), plain)
+        return report_regressions(found, arguments.fail_over) if found is not None else 0
 
 
 def _microseconds(text: str) -> float:
