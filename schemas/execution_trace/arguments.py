@@ -198,11 +198,6 @@ _decode_usual = msgspec.json.Decoder(_UsualCall).decode
 _decode_later = msgspec.json.Decoder(_LaterNode).decode
 _decode_any = msgspec.json.Decoder(_AnyNode).decode
 _NODE_KEYS = tuple(key for key in _AnyNode.__struct_fields__ if key.startswith(("input", "output")))
-_INPUT_KEYS = tuple(key for key in _NODE_KEYS if key.startswith("input"))
-_TENSOR_VALUE = re.compile(rb'\[\d+, ?\d+, ?\d+, ?\d+, ?\d+, ?"[a-z]+(?::\d+)?"\]')
-"""A tensor among the values: ids of it and of its storage, offset, elements, bytes of one, and device."""
-_LISTED_TEXTS = re.compile(rb"\[[^]]*(?:String|Device)")
-"""A list that has the form of a tensor, but is none, would have such a type."""
 _decode_side = msgspec.json.Decoder(UndecodedSide).decode
 decode_whole_sides = msgspec.json.Decoder(WholeSides).decode
 
@@ -249,14 +244,6 @@ def decode_call(text: bytes) -> CallRecord:
 def arguments_in(record: Mapping[str, msgspec.Raw]) -> Arguments:
     """The arguments in a node whose members are undecoded."""
     return _AnyNode(**{key: record[key] for key in _NODE_KEYS if key in record}).arguments
-
-
-def inputs_key(record: Mapping[str, msgspec.Raw]) -> bytes | None:
-    """What is the same for nodes whose inputs differ in nothing but the ids of their tensors; None where that is not
-    certain."""
-    text = b"\0".join([bytes(record.get(key, b"")) for key in _INPUT_KEYS])
-    key, count = _TENSOR_VALUE.subn(b"T", text)
-    return key if not count or (count == text.count(b"Tensor(") and not _LISTED_TEXTS.search(text)) else None
 
 
 def call_records(trace: Trace, rows: IntColumn) -> Iterator[CallRecord]:
