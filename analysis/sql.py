@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..schemas.parquet import read_parquet, stored_ranks
 from ..schemas.parquet.arrow_tables import ArrowTables
 from ..schemas.parquet.parquet_reader import check_table, read_meta
@@ -16,7 +18,7 @@ from ..schemas.parquet.stored_folder import META
 from ..schemas.parquet.stored_tables import VIEWS, Place
 from ..trace.brief import brief
 from ..trace.errors import UsageError
-from ..trace.frames import library
+from ..trace.frames import arrow_numbers, library
 from ..trace.text_tables import render, terminal_width
 from ..trace.trace import Trace
 
@@ -193,8 +195,7 @@ class SqlTables:
                 yield (rank if rank is not None else trace.rank or 0), trace
 
     def _ranked(self, table: Any, rank: int) -> Any:
-        numbers = self._arrow.array([rank], self._arrow.int64()).take(self._arrow.array([0] * len(table), "int64"))
-        return table.append_column("rank", numbers)
+        return table.append_column("rank", arrow_numbers(np.full(len(table), rank)))
 
     def _dataset(self, folder: Path, view: str, ranks: Collection[int] | None) -> Any:
         """The files of a table."""

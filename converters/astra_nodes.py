@@ -17,7 +17,6 @@ from ..schemas.chakra.encode import (
     NAME,
     TYPE,
     Block,
-    byte_rows,
     dependency_rows,
     field_cells,
     messages,
@@ -25,6 +24,7 @@ from ..schemas.chakra.encode import (
 )
 from ..schemas.chakra.et_def_pb2 import GlobalMetadata
 from ..schemas.chakra.stream import write_blocks
+from ..schemas.wire_format import byte_rows
 from ..trace.columns import IntColumn
 from ..trace.index import Row
 from ..trace.kinds import GPU

@@ -25,8 +25,6 @@ from ..schemas.chakra.encode import (
     START,
     TYPE,
     Block,
-    Cells,
-    byte_rows,
     dependency_rows,
     field_cells,
     io_info,
@@ -40,6 +38,7 @@ from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import comm_rows
 from ..schemas.execution_trace.arguments import ET_ATTRIBUTES, FLAT_TENSORS
 from ..schemas.text.secrets import mask
+from ..schemas.wire_format import Cells, byte_rows
 from ..trace.captured import CapturedGraphs
 from ..trace.columns import IntColumn, distinct
 from ..trace.conventions import COPY_CATEGORIES

@@ -156,11 +156,11 @@ class RankTimeline:
         leaving, arriving = (lists_by(rows, range(len(rows))) for rows in self.flows.T.tolist())
         begun, late = set[int](), []
         modules, others = self._others()
-        for row, record in zip(self.rows.tolist(), self.trace.records(self.rows), strict=True):
+        for row, args in zip(self.rows.tolist(), arguments(self.trace, self.rows), strict=True):
             ts = int(self.trace.ts[row])
             while others and (others[-1][0], -others[-1][1]) <= (ts, -int(self.trace.dur[row])):
                 yield others.pop()[2]
-            yield self._slice(row, record, modules.get(int(self.trace.kineto_event[row])))
+            yield self._slice(row, args, modules.get(int(self.trace.kineto_event[row])))
             for flow in leaving.get(row, ()):
                 begun.add(flow)
                 yield self._flow(flow, row, ts, "s")
@@ -221,10 +221,9 @@ class RankTimeline:
             pid = self.rank if not self.alone else program if counter.device < 0 else counter.device
             yield from counter_events(counter, pid, self.zero)
 
-    def _slice(self, row: Row, record: dict[str, msgspec.Raw], made_of: OtherEvent | None) -> dict[str, Any]:
+    def _slice(self, row: Row, args: dict[str, Any], made_of: OtherEvent | None) -> dict[str, Any]:
         trace = self.trace
         ts = int(trace.ts[row])
-        args = arguments(trace, row, record)
         if made_of is not None:
             args = {**decoded(made_of.written).get("args", {}), **args}
         return {

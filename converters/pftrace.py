@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import marshal
-import struct
 from collections import Counter as Counts
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import IO, Any
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import chain, compress
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from ..analysis.counters import Counter, counters
-from ..schemas.execution_trace.arguments import inputs_key
-from ..schemas.kineto.event_form import category, given_args, number_args, recorded_args, shown_text
+from ..schemas.execution_trace.arguments import UndecodedSide, undecoded_arguments
+from ..schemas.kineto.event_form import (
+    Numbers,
+    by_row,
+    category,
+    given_args,
+    number_columns,
+    recorded_args,
+    shown_text,
+)
+from ..schemas.kineto.input_args import inputs_key
 from ..schemas.perfetto.packet_bytes import field_tags
 from ..schemas.perfetto.packets import CATEGORIES, COMPUTE, protos
 from ..schemas.text.files import open_output
-from ..schemas.wire_format import delimited_field, varint_bytes
-from ..trace.columns import distinct, lists_by
-from ..trace.conventions import ANNOTATION_SCOPE, EDGE_KINDS
+from ..schemas.wire_format import byte_rows, delimited_field, number_cells, varint_bytes
+from ..trace.columns import IntColumn, distinct, distinct_rows, lists_by, mask_at
+from ..trace.conventions import EDGE_KINDS
 from ..trace.index import Row
 from ..trace.kinds import CPU, GPU
-from ..trace.trace import Record, Trace
+from ..trace.trace import Trace
 from .chrome import RankTimeline, timed_traces
 from .exporter import Conversion
 
@@ -37,12 +47,14 @@ _INT32 = 0x7FFFFFFF
 _RANK = 1 << 32
 """Ids of different ranks are so far apart."""
 _SHOWN = frozenset({EDGE_KINDS.index("launch"), EDGE_KINDS.index("graph")})
-_LONGEST_KEPT, _ANNOTATIONS_KEPT = 4096, 100_000
-"""Encoded lists are kept up to this size each, and this many of them."""
-_LONGEST_VARINT = 10
+_ROWS = 8192
+"""Rows that are encoded at once."""
+_LONGEST_KEPT, _SHAPES_KEPT = 4096, 100_000
+"""Encoded inputs are kept up to this size each, and this many of them."""
+_Rows = TypeVar("_Rows", int, IntColumn)
 _SCALARS = ((bool, "bool_value"), (int, "int_value"), (float, "double_value"), (str, "string_value"))
 
-_WRITTEN = ("TracePacket", "TrackEvent", "DebugAnnotation", "GpuRenderStageEvent", "GpuRenderStageEvent.ExtraData")
+_WRITTEN = ("TracePacket", "TrackEvent", "DebugAnnotation", "GpuRenderStageEvent")
 """Messages that are written as bytes."""
 _TYPES = ("SLICE_BEGIN", "SLICE_END", "INSTANT", "COUNTER")
 _NO_FLOWS = "edges left out, which are neither launches nor dependencies within CUDA graphs"
@@ -76,61 +88,207 @@ def write_pftrace(traces: Mapping[int, Trace], path: str) -> Conversion:
     return Conversion((path,), nodes, Counts({_NO_FLOWS: left_out} if left_out else {}), notes)
 
 
-@dataclass
+class _Shape(NamedTuple):
+    """What slices or render stages of one form and with the same inputs have in common, encoded.
+
+    Attributes:
+        first: the category of a slice.
+        given: what a call was given as debug annotations; of a stage the device, queue and kind.
+        last: the name, of a slice with its type.
+    """
+
+    first: bytes
+    given: bytes
+    last: bytes
+
+
 class _Writer:
-    """Writes one rank as one sequence of packets; names are interned in the packet that has them first."""
+    """Writes one rank as one sequence of packets, thousands of rows at once; names are interned in the packet that has
+    them first."""
 
-    file: IO[bytes]
-    process: RankTimeline
-    flows: int = 0
-    iids: dict[tuple[str, str], int] = field(default_factory=dict)
-    heads: dict[str, tuple[int, list[bytes]]] = field(default_factory=dict)
-    names: dict[tuple[int, int, int], tuple[bytes, bytes]] = field(default_factory=dict)
-    tracks: dict[int, bytes] = field(default_factory=dict)
-    annotations: dict[tuple[int, bytes | str], bytes] = field(default_factory=dict)
-    inputs: dict[tuple[bytes | None, bool], bytes] = field(default_factory=dict)
-    extras: dict[tuple[str, int | str], bytes] = field(default_factory=dict)
-    fresh: Any = None
-    """Names that the next packet of `_put_bytes` defines."""
-
-    def __post_init__(self) -> None:
-        self.packet_tags, self.event_tags, self.note_tags, self.stage_tags, self.extra_tags = map(field_tags, _WRITTEN)
+    def __init__(self, file: IO[bytes], process: RankTimeline) -> None:
+        self.file, self.process, self.trace, self.rank = file, process, process.trace, process.rank
+        self.packet_tags, self.event_tags, self.note_tags, self.stage_tags = map(field_tags, _WRITTEN)
         self.frame = field_tags("Trace")["packet"]
-        self.stamp, self.of_event = self.packet_tags["timestamp"], self.packet_tags["track_event"]
-        self.sequence = self.packet_tags["trusted_packet_sequence_id"] + varint_bytes(self.process.rank + 1)
+        self.sequence = self.packet_tags["trusted_packet_sequence_id"] + varint_bytes(self.rank + 1)
         self.needed = self.packet_tags["sequence_flags"] + varint_bytes(_NEEDED)
         self.begin, self.end, self.instant, self.counter = (
             self.event_tags["type"] + varint_bytes(protos().TrackEvent.Type.Value(f"TYPE_{kind}")) for kind in _TYPES
         )
-        self.trace, self.rank = self.process.trace, self.process.rank
-        self.base_ns = self.trace.base_time_ns
-        launch, graph = (self.trace.edges_of(kind)[:, :2] for kind in ("launch", "graph"))
-        timed = self.trace.timed
-        launch = launch[timed[launch].all(axis=1) & (self.trace.kind[launch[:, 1]] == GPU)]
-        self.launched = lists_by(*launch.T.tolist())
-        self.awaited = lists_by(*graph.T[::-1].tolist())
-        self.has_launch = set(launch[:, 1].tolist())
+        self.iids: dict[tuple[str, str], int] = {}
+        self.fresh = protos().InternedData()  # names that the next packet defines
+        self.shapes: dict[tuple[Any, ...], _Shape] = {}
+        trace, rows = self.trace, process.rows
+        launch, graph = (trace.edges_of(kind)[:, :2] for kind in ("launch", "graph"))
+        launch = launch[trace.timed[launch].all(axis=1) & (trace.kind[launch[:, 1]] == GPU)]
+        self.launched, self.awaited = lists_by(*launch.T.tolist()), lists_by(*graph.T[::-1].tolist())
+        self.has_launch = mask_at(len(trace), launch[:, 1])
+        self.flows = int(np.count_nonzero(self.has_launch))
+        self.uuid = (self.rank + 1) * _RANK + (_RANK >> 2) + process.tid % (_RANK >> 2)
+        self.tracks = {uuid: self._track(uuid) for uuid in distinct(self.uuid[rows]).tolist()}
+        has_sequence = (trace.seq_id >= 0).astype(np.int8)
+        columns = (trace.kind, trace.scope, trace.name, has_sequence, trace.category, trace.device, trace.stream)
+        self.form = distinct_rows(*columns)[1]  # rows of one form differ in numbers and inputs alone
 
     def write(self) -> None:
         """Write all packets."""
         self._head()
-        trace, rows, finish = self.trace, self.process.rows, self.process.finish
         self._tracks()
-        opened: dict[int, list[int]] = {}  # by track the ends of the slices that are open
-        starts = trace.ts[rows].tolist()
-        for row, ts, record in zip(rows.tolist(), starts, trace.records(rows), strict=True):
-            if trace.kind[row] == GPU:
-                self._stage(row, ts, record)
-                continue
-            track = self._uuid(row)
-            waiting = opened.setdefault(track, [])
-            self._close(track, waiting, ts)
-            waiting.append(int(finish[row]))
-            self._slice(row, ts, track, record)
-        for track, waiting in opened.items():
-            self._close(track, waiting, None)
+        rows, ends = self.process.rows, self._ends()
+        for at in range(0, len(rows), _ROWS):
+            part = rows[at : at + _ROWS]
+            first, behind = np.searchsorted(ends[:, 0], [at, at + len(part)])
+            self._rows(part, ends[first:behind] - (at, 0, 0))
+        last = ends[np.searchsorted(ends[:, 0], len(rows)) :]
+        self._write(last[:, 1], self._end_packets(last))
         for number, counter in enumerate(counters(self.trace)):
             self._counter((self.rank + 1) * _RANK + 3 * (_RANK >> 2) + number, counter)
+
+    def _ends(self) -> IntColumn:
+        """The ends of slices in the order of the file, int64 (n, 3): the position of the row before which it is
+        written, time in ns, and track. A slice ends before the next one of its track that does not begin earlier, or
+        after all rows."""
+        rows = self.process.rows
+        host = np.flatnonzero(self.trace.kind[rows] != GPU)
+        columns = (values[rows[host]].tolist() for values in (self.trace.ts, self.process.finish, self.uuid))
+        ends, opened = list[tuple[int, int, int]](), dict[int, list[int]]()
+        for at, ts, finish, track in zip(host.tolist(), *columns, strict=True):
+            waiting = opened.setdefault(track, [])
+            while waiting and waiting[-1] <= ts:
+                ends.append((at, waiting.pop(), track))
+            waiting.append(finish)
+        for track, waiting in opened.items():
+            ends += ((len(rows), finish, track) for finish in reversed(waiting))
+        return np.array(ends, np.int64).reshape(-1, 3)
+
+    def _rows(self, rows: IntColumn, ends: IntColumn) -> None:
+        """Write the packets of some rows, and the ends of slices before them."""
+        gpu = self.trace.kind[rows] == GPU
+        shapes, names = self._shapes(rows, gpu)
+        packets = np.empty(len(rows), object)
+        for at, encode in ((~gpu, self._slices), (gpu, self._stages)):
+            packets[at] = encode(rows[at], list(compress(shapes, at.tolist())), list(compress(names, at.tolist())))
+        arriving = np.flatnonzero(gpu & self.has_launch[rows])
+        places = 3 * ends[:, 0], 3 * np.arange(len(rows)) + 1, 3 * arriving + 2
+        order = np.argsort(np.concatenate(places), kind="stable")
+        ts = np.concatenate([ends[:, 1], self.trace.ts[rows], self.trace.ts[rows[arriving]]])
+        made = [*self._end_packets(ends), *packets.tolist(), *map(self._arrival, rows[arriving].tolist())]
+        self._write(ts[order], [made[k] for k in order.tolist()])
+
+    def _write(self, ts: IntColumn, packets: Sequence[bytes]) -> None:
+        """Write packets, which are given without their times (ns)."""
+        everywhere, stamp = np.ones(len(ts), np.bool_), self.packet_tags["timestamp"]
+        stamps = number_cells(stamp, self.trace.base_time_ns + ts, everywhere, 0)
+        sizes = np.count_nonzero(stamps.used, axis=1) + np.fromiter(map(len, packets), np.int64, len(packets))
+        heads = byte_rows([number_cells(self.frame, sizes, everywhere, 0), stamps])
+        self.file.writelines(chain.from_iterable(zip(heads, packets, strict=True)))
+
+    def _event(self, event: bytes, names: bytes = b"") -> bytes:
+        """The packet of a track event, without its time; `names`: those that are new in it."""
+        return self.sequence + delimited_field(self.packet_tags["track_event"], event) + names + self.needed
+
+    def _shapes(self, rows: IntColumn, gpu: npt.NDArray[np.bool_]) -> tuple[list[_Shape], list[bytes]]:
+        """The shapes of rows, and the names that are new in each packet, encoded."""
+        ops = np.flatnonzero(self.trace.kind[rows] == CPU)
+        given = map(undecoded_arguments, self.trace.texts.tensor_texts(rows[ops]))
+        inputs = {at: found.inputs for at, found in zip(ops.tolist(), given, strict=True) if found is not None}
+        shapes, names = list[_Shape](), [b""] * len(rows)
+        for at, (row, form) in enumerate(zip(rows.tolist(), self.form[rows].tolist(), strict=True)):
+            key = form, inputs_key(inputs[at]) if at in inputs else None
+            shape = self.shapes.get(key)
+            if shape is None:
+                shape = self._stage_shape(row) if gpu[at] else self._slice_shape(row, inputs.get(at, UndecodedSide()))
+                if len(shape.given) <= _LONGEST_KEPT and len(self.shapes) < _SHAPES_KEPT:
+                    self.shapes[key] = shape
+                names[at] = self._new_names()
+            shapes.append(shape)
+        return shapes, names
+
+    def _new_names(self) -> bytes:
+        """The names since the last packet that defined some, encoded; none are left."""
+        names = self.fresh.SerializeToString(deterministic=True)
+        self.fresh.Clear()
+        return delimited_field(self.packet_tags["interned_data"], names) if names else b""
+
+    def _slice_shape(self, row: int, given: UndecodedSide) -> _Shape:
+        trace, tags = self.trace, self.event_tags
+        first = tags["category_iids"] + varint_bytes(self._iid("event_categories", category(trace, Row(row))))
+        last = self.begin + tags["name_iid"] + varint_bytes(self._iid("event_names", trace.name_of(Row(row))))
+        before, after = ([*next(by_row(those, 1))] for those in number_columns(trace, np.array([row])))
+        args = given_args(trace, row, given)
+        iids = {name: self._iid("debug_annotation_names", name) for name in (*before, *args, *after)}
+        notes = [_annotation(iids[name], marshal.dumps(value, 2)) for name, value in args.items()]
+        return _Shape(first, b"".join(notes), last)
+
+    def _stage_shape(self, row: int) -> _Shape:
+        trace, tags = self.trace, self.stage_tags
+        kind = _STAGES.get(trace.categories[trace.category[row]], "Kernel")
+        lane = f"[{max(int(trace.stream[row]), 0):03d}] stream {trace.stream[row]}"
+        stage_iid = self._iid("gpu_specifications", kind, category=COMPUTE * (kind == "Kernel"))
+        queue_iid = self._iid("gpu_specifications", lane)
+        numbers = {"gpu_id": self._gpu(row), "hw_queue_iid": queue_iid, "stage_iid": stage_iid}
+        name = varint_bytes(self._iid("event_names", trace.name_of(Row(row))))
+        given = b"".join([tags[field] + varint_bytes(number) for field, number in numbers.items()])
+        return _Shape(b"", given, tags["name_iid"] + name)
+
+    def _slices(self, rows: IntColumn, shapes: Sequence[_Shape], names: Sequence[bytes]) -> list[bytes]:
+        """Packets of slices."""
+        before, after = map(self._numbers, number_columns(self.trace, rows))
+        launched = ([self._flow_id(target) for target in self.launched.get(row, ())] for row in rows.tolist())
+        tag, tracks = self.event_tags["flow_ids"], map(self.tracks.__getitem__, self.uuid[rows].tolist())
+        flows = (b"".join([tag + flow for flow in those]) for those in launched)
+        return [
+            self._event(b"".join((shape.first, first, shape.given, last, shape.last, track, flow)), new)
+            for shape, new, first, last, track, flow in zip(shapes, names, before, after, tracks, flows, strict=True)
+        ]
+
+    def _numbers(self, columns: Numbers) -> list[bytes]:
+        """Numbers as debug annotations, one entry a row."""
+        tag, tags = self.event_tags["debug_annotations"], self.note_tags
+        cells = []
+        for name, (values, present) in columns.items():
+            if present.any():
+                iid = varint_bytes(self.iids["debug_annotation_names", name])
+                head = tag + b"\0" + tags["name_iid"] + iid + tags["int_value"]
+                cells.append(number_cells(head, values, present, len(tag)))
+        return byte_rows(cells) if cells else []
+
+    def _stages(self, rows: IntColumn, shapes: Sequence[_Shape], names: Sequence[bytes]) -> list[bytes]:
+        """Packets of render stages."""
+        trace, tags, everywhere = self.trace, self.stage_tags, np.ones(len(rows), np.bool_)
+        event_ids = number_cells(tags["event_id"], self._event_id(rows), everywhere, 0)
+        heads = byte_rows([event_ids, number_cells(tags["duration"], trace.dur[rows], everywhere, 0)])
+        numbers = (by_row(columns, len(rows)) for columns in number_columns(trace, rows))
+        context, waited, packets = tags["context"] + varint_bytes(1), tags["event_wait_ids"], []
+        columns = zip(rows.tolist(), trace.records(rows), shapes, names, heads, *numbers, strict=True)
+        for row, record, shape, new, head, before, after in columns:
+            args = {**before, **recorded_args(record, {"External id", *before}), **after}
+            extras = [_extra(name, value) for name, value in args.items()]
+            waits = [waited + varint_bytes(self._event_id(source)) for source in self.awaited.get(row, ())]
+            stage = b"".join((head, context, *extras, shape.given, *waits, shape.last))
+            field = delimited_field(self.packet_tags["gpu_render_stage_event"], stage)
+            packets.append(self.sequence + new + self.needed + field)
+        return packets
+
+    def _arrival(self, row: int) -> bytes:
+        """The packet where the flow of a GPU event's launch ends, above its stream."""
+        tags, name = self.event_tags, self._iid("event_names", self.trace.name_of(Row(row)))
+        track = self._track(self._stream_uuid(int(self.trace.stream_lane[row])))
+        flow = tags["terminating_flow_ids"] + self._flow_id(row)
+        return self._event(self.instant + tags["name_iid"] + varint_bytes(name) + track + flow)
+
+    def _end_packets(self, ends: IntColumn) -> list[bytes]:
+        packets = {uuid: self._event(self.end + track) for uuid, track in self.tracks.items()}
+        return [packets[uuid] for uuid in ends[:, 2].tolist()]
+
+    def _track(self, uuid: int) -> bytes:
+        return self.event_tags["track_uuid"] + varint_bytes(uuid)
+
+    def _flow_id(self, row: int) -> bytes:
+        return self._event_id(row).to_bytes(8, "little")
+
+    def _event_id(self, row: _Rows) -> _Rows:
+        return row + (self.rank * _RANK + 1)
 
     def _packet(self) -> Any:
         return protos().TracePacket(trusted_packet_sequence_id=self.rank + 1)
@@ -138,26 +296,11 @@ class _Writer:
     def _put(self, packet: Any) -> None:
         self.file.write(protos().Trace(packet=[packet]).SerializeToString(deterministic=True))
 
-    def _put_bytes(self, ts: int, event: bytes = b"", stage: bytes = b"") -> None:
-        """Write a packet of one track event or render stage, with the names that are new in it."""
-        packet = self.stamp + varint_bytes(self.base_ns + ts) + self.sequence
-        if event:
-            packet += self.of_event + varint_bytes(len(event)) + event
-        if self.fresh is not None:
-            names = self.fresh.SerializeToString(deterministic=True)
-            packet += delimited_field(self.packet_tags["interned_data"], names)
-            self.fresh = None
-        packet += self.needed
-        if stage:
-            packet += delimited_field(self.packet_tags["gpu_render_stage_event"], stage)
-        self.file.write(self.frame + varint_bytes(len(packet)) + packet)
-
     def _iid(self, kind: str, name: str, **more: Any) -> int:
         """The id of an interned name, which the next packet defines if it is new."""
         iid = self.iids.get((kind, name))
         if iid is None:
             iid = self.iids[kind, name] = len(self.iids) + 1
-            self.fresh = self.fresh or protos().InternedData()
             getattr(self.fresh, kind).add(iid=iid, name=name, **more)
         return iid
 
@@ -183,7 +326,7 @@ class _Writer:
         pairs = np.stack([process.pid[rows], process.tid[rows]], axis=1)
         for row in rows[np.unique(pairs, axis=0, return_index=True)[1]].tolist():
             packet = self._packet()
-            packet.track_descriptor.uuid = self._uuid(row)
+            packet.track_descriptor.uuid = int(self.uuid[row])
             packet.track_descriptor.parent_uuid = self._process_uuid(int(process.pid[row]))
             thread = packet.track_descriptor.thread
             thread.pid, thread.tid = int(process.pid[row]) & _INT32, int(process.tid[row]) & _INT32
@@ -199,14 +342,8 @@ class _Writer:
     def _process_uuid(self, pid: int) -> int:
         return (self.rank + 1) * _RANK + 1 + pid % (_RANK >> 2)
 
-    def _uuid(self, row: int) -> int:
-        return (self.rank + 1) * _RANK + (_RANK >> 2) + int(self.process.tid[row]) % (_RANK >> 2)
-
     def _stream_uuid(self, lane: int) -> int:
         return (self.rank + 1) * _RANK + (_RANK >> 1) + lane
-
-    def _event_id(self, row: int) -> int:
-        return self.rank * _RANK + row + 1
 
     def _gpu(self, row: int) -> int:
         return self._number(int(self.trace.device[row]))
@@ -220,131 +357,33 @@ class _Writer:
         row = int(np.flatnonzero(self.trace.stream_lane == lane)[0])
         return f"GPU {self._gpu(row)} stream {self.trace.stream[row]}"
 
-    def _slice(self, row: int, ts: int, track: int, record: Record) -> None:
-        trace, name = self.trace, int(self.trace.name[row])
-        key = int(trace.kind[row]), int(trace.scope[row]), name
-        known = self.names.get(key) or self._names_of(row, key)
-        before, after = number_args(trace, row)
-        event = known[0] + self._numbers(before) + self._inputs(row, record) + self._numbers(after)
-        event += known[1] + self._track(track)
-        for target in self.launched.get(row, ()):
-            event += self.event_tags["flow_ids"] + self._event_id(target).to_bytes(8, "little")
-        self._put_bytes(ts, event)
-
-    def _names_of(self, row: int, key: tuple[int, int, int]) -> tuple[bytes, bytes]:
-        """The fields of a slice for its category, and for its type and name; the same for rows of one key."""
-        tags = self.event_tags
-        kind = varint_bytes(self._iid("event_categories", category(self.trace, Row(row))))
-        name = varint_bytes(self._iid("event_names", self.trace.name_of(Row(row))))
-        self.names[key] = tags["category_iids"] + kind, self.begin + tags["name_iid"] + name
-        return self.names[key]
-
-    def _track(self, track: int) -> bytes:
-        known = self.tracks.get(track)
-        if known is None:
-            known = self.tracks[track] = self.event_tags["track_uuid"] + varint_bytes(track)
-        return known
-
-    def _numbers(self, args: dict[str, int]) -> bytes:
-        found = b""
-        for key, value in args.items():
-            number = varint_bytes(value)
-            found += self._head_of(key)[1][len(number)] + number
-        return found
-
-    def _inputs(self, row: int, record: Record) -> bytes:
-        """What a call was given, as debug annotations. Most calls are given the same as others, but for the ids of
-        tensors: encoded once."""
-        key = inputs_key(record) if self.trace.kind[row] == CPU else b""
-        place = key, bool(self.trace.scope[row] == ANNOTATION_SCOPE)
-        known = self.inputs.get(place)
-        if known is None:
-            args = given_args(self.trace, row, record).items()
-            known = b"".join([self._annotation(self._head_of(name)[0], value) for name, value in args])
-            if key is not None and len(known) <= _LONGEST_KEPT and len(self.inputs) < _ANNOTATIONS_KEPT:
-                self.inputs[place] = known
-        return known
-
-    def _head_of(self, name: str) -> tuple[int, list[bytes]]:
-        """Id of an argument's name, and by length of an integer what comes before it in its debug annotation."""
-        known = self.heads.get(name)
-        if known is None:
-            iid, tags = self._iid("debug_annotation_names", name), self.note_tags
-            head = tags["name_iid"] + varint_bytes(iid) + tags["int_value"]
-            sizes = (varint_bytes(len(head) + size) for size in range(_LONGEST_VARINT + 1))
-            known = self.heads[name] = iid, [self.event_tags["debug_annotations"] + size + head for size in sizes]
-        return known
-
-    def _annotation(self, name_iid: int, value: Any) -> bytes:
-        """A debug annotation as a field of a track event. Texts and lists, such as shapes, repeat: they are encoded
-        once."""
-        key = name_iid, value if isinstance(value, str) else marshal.dumps(value, 2)
-        known = self.annotations.get(key)
-        if known is None:
-            event = protos().TrackEvent()
-            _set(event.debug_annotations.add(name_iid=name_iid), value)
-            known = event.SerializeToString(deterministic=True)
-            if len(key[1]) <= _LONGEST_KEPT and len(self.annotations) < _ANNOTATIONS_KEPT:
-                self.annotations[key] = known
-        return known
-
-    def _close(self, track: int, waiting: list[int], until: int | None) -> None:
-        """End the slices of a track that have ended by a time, all of them by None; `waiting` are their ends."""
-        while waiting and (until is None or waiting[-1] <= until):
-            self._put_bytes(waiting.pop(), self.end + self._track(track))
-
-    def _stage(self, row: int, ts: int, record: Record) -> None:
-        trace, tags = self.trace, self.stage_tags
-        kind = _STAGES.get(trace.categories[trace.category[row]], "Kernel")
-        lane = f"[{max(int(trace.stream[row]), 0):03d}] stream {trace.stream[row]}"
-        stage_iid = self._iid("gpu_specifications", kind, category=COMPUTE * (kind == "Kernel"))
-        queue_iid = self._iid("gpu_specifications", lane)
-        numbers = (
-            ("gpu_id", self._gpu(row)), ("hw_queue_iid", queue_iid), ("stage_iid", stage_iid),
-            *(("event_wait_ids", self._event_id(source)) for source in self.awaited.get(row, ())),
-            ("name_iid", self._iid("event_names", trace.name_of(Row(row)))),
-        )  # fmt: skip
-        stage = tags["event_id"] + varint_bytes(self._event_id(row)) + tags["duration"]
-        stage += varint_bytes(int(trace.dur[row])) + tags["context"] + varint_bytes(1)
-        before, after = number_args(trace, row)
-        given = recorded_args(record, {"External id", *before})
-        args: dict[str, int | str] = {**before, **given, **after}
-        stage += b"".join([self._extra(name, value) for name, value in args.items()])
-        self._put_bytes(ts, stage=stage + b"".join(tags[name] + varint_bytes(number) for name, number in numbers))
-        if row in self.has_launch:
-            self._arrival(row, ts)
-
-    def _extra(self, name: str, value: int | str) -> bytes:
-        """An argument, a number or a text of JSON, which many events have with the same value."""
-        key = name, value
-        known = self.extras.get(key)
-        if known is None:
-            text = shown_text(value) if isinstance(value, str) else b"%d" % value
-            content = delimited_field(self.extra_tags["name"], _FIELDS.get(name, name).encode())
-            content += delimited_field(self.extra_tags["value"], text)
-            known = delimited_field(self.stage_tags["extra_data"], content)
-            if len(known) <= _LONGEST_KEPT and len(self.extras) < _ANNOTATIONS_KEPT:
-                self.extras[key] = known
-        return known
-
-    def _arrival(self, row: int, ts: int) -> None:
-        """Where the flow of a GPU event's launch ends."""
-        tags, track = self.event_tags, self._track(self._stream_uuid(int(self.trace.stream_lane[row])))
-        event = self.instant + tags["name_iid"] + varint_bytes(self._iid("event_names", self.trace.name_of(Row(row))))
-        event += track + tags["terminating_flow_ids"] + self._event_id(row).to_bytes(8, "little")
-        self.flows += 1
-        self._put_bytes(ts, event)
-
     def _counter(self, track: int, counter: Counter) -> None:
         packet = self._packet()
         packet.track_descriptor.uuid = track
         packet.track_descriptor.name = f"GPU {self._number(counter.device)} {counter.name}"
         packet.track_descriptor.counter.unit_name = counter.unit
         self._put(packet)
-        tags = self.event_tags
-        head = self.counter + tags["track_uuid"] + varint_bytes(track) + tags["double_counter_value"]
-        for at, value in zip(counter.ts.tolist(), counter.values.tolist(), strict=True):
-            self._put_bytes(at, head + struct.pack("<d", value))
+        head = self.counter + self._track(track) + self.event_tags["double_counter_value"]
+        data = np.asarray(counter.values, "<f8").tobytes()
+        self._write(counter.ts, [self._event(head + data[k : k + 8]) for k in range(0, len(data), 8)])
+
+
+@lru_cache(maxsize=1 << 14)
+def _annotation(name_iid: int, value: bytes) -> bytes:
+    """A debug annotation as a field of a track event. Its value is marshalled, since lists are no keys of the cache."""
+    event = protos().TrackEvent()
+    _set(event.debug_annotations.add(name_iid=name_iid), marshal.loads(value))
+    encoded: bytes = event.SerializeToString(deterministic=True)
+    return encoded
+
+
+@lru_cache(maxsize=1 << 14)
+def _extra(name: str, value: int | str) -> bytes:
+    """An argument of a render stage, a number or a text of JSON, which many events have with the same value."""
+    tags = field_tags("GpuRenderStageEvent.ExtraData")
+    text = shown_text(value) if isinstance(value, str) else b"%d" % value
+    content = delimited_field(tags["name"], _FIELDS.get(name, name).encode()) + delimited_field(tags["value"], text)
+    return delimited_field(field_tags("GpuRenderStageEvent")["extra_data"], content)
 
 
 def _set(annotation: Any, value: Any) -> None:

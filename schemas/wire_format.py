@@ -6,10 +6,27 @@ A field is a tag, then a varint, eight bytes, or a length and so many bytes
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..trace.columns import IntColumn
+
 _BITS = 14
 """Of a number that are written at once: two bytes of a varint."""
 _MASK, _MORE = (1 << _BITS) - 1, 1 << _BITS
 _UINT64 = (1 << 64) - 1
+VARINT, FIXED64, DELIMITED = 0, 1, 2
+"""Wire types."""
+_LEAST_TAG = 1 << 3
+"""No field has number 0; the lowest bits are the wire type."""
+_SIZES = np.array([0, 8, 0, -1, -1, 4, -1, -1])
+"""Bytes behind the tag by wire type, −1 for what is not read; varints and texts say it themselves."""
+_VARINT_BITS = 7
+_CONTINUED = 0x80
+"""Set in all bytes of a varint but the last."""
 
 
 class _Groups(dict[int, bytes]):
@@ -48,3 +65,139 @@ def delimited_field(tag: bytes, content: bytes) -> bytes:
         b'\\n\\x04gemm'
     """
     return tag + varint_bytes(len(content)) + content
+
+
+class Cells(NamedTuple):
+    """A field of n messages.
+
+    Attributes:
+        content: uint8 (n, width), the field's bytes, left-aligned or with gaps.
+        used: bool (n, width), which of them a message has.
+    """
+
+    content: npt.NDArray[np.uint8]
+    used: npt.NDArray[np.bool_]
+
+
+def varints(values: IntColumn) -> Cells:
+    """int64 values as varints; a negative one has the ten bytes of its 64-bit two's complement.
+
+    Example:
+        >>> byte_rows([varints(np.array([1, 300]))])
+        [b'\\x01', b'\\xac\\x02']
+    """
+    bits = np.ascontiguousarray(values, np.int64).view(np.uint64)
+    width = max(-(-int(bits.max(initial=0)).bit_length() // _VARINT_BITS), 1)
+    rest = bits[:, None] >> (_VARINT_BITS * np.arange(width, dtype=np.uint64))
+    used = rest > 0
+    used[:, 0] = True
+    content = (rest & np.uint64(_CONTINUED - 1)).astype(np.uint8)
+    content[:, :-1] |= used[:, 1:].astype(np.uint8) * np.uint8(_CONTINUED)
+    return Cells(content, used)
+
+
+def number_cells(head: bytes, values: IntColumn, present: npt.NDArray[np.bool_], length_at: int) -> Cells:
+    """A number behind constant bytes, the head of its field, where it is present; the byte at `length_at`, unless it is
+    0, becomes the number of bytes that follow it, at most 127."""
+    if not present.any():
+        return Cells(np.empty((len(present), 0), np.uint8), np.empty((len(present), 0), np.bool_))
+    number = varints(values)
+    content = np.empty((len(present), len(head) + number.content.shape[1]), np.uint8)
+    content[:, : len(head)] = np.frombuffer(head, np.uint8)
+    content[:, len(head) :] = number.content
+    if length_at:
+        content[:, length_at] = len(head) - length_at - 1 + np.count_nonzero(number.used, axis=1)
+    used = np.empty(content.shape, np.bool_)
+    used[:, : len(head)] = present[:, None]
+    used[:, len(head) :] = number.used & present[:, None]
+    return Cells(content, used)
+
+
+def byte_rows(cells: Sequence[Cells]) -> list[bytes]:
+    """The bytes of each message: those of its fields, one after the other."""
+    if not any(cell.content.size for cell in cells):
+        return [b""] * len(cells[0].content)
+    used = np.concatenate([cell.used for cell in cells], axis=1)
+    flat = np.concatenate([cell.content for cell in cells], axis=1)[used].tobytes()
+    return cut(flat, np.count_nonzero(used, axis=1))
+
+
+def cut(flat: bytes, sizes: npt.NDArray[Any]) -> list[bytes]:
+    """Consecutive parts of these sizes."""
+    ends = np.cumsum(sizes)
+    return [flat[a:b] for a, b in zip((ends - sizes).tolist(), ends.tolist(), strict=True)]
+
+
+class Fields(NamedTuple):
+    """A field of each of some messages.
+
+    Attributes:
+        message: int64, which of the messages. number, wire: int64, the field's number and wire type.
+        value: uint64, that of a varint. begin, end: int64, where the content behind the tag, or length, is.
+    """
+
+    message: IntColumn
+    number: IntColumn
+    wire: IntColumn
+    value: npt.NDArray[np.uint64]
+    begin: IntColumn
+    end: IntColumn
+
+
+def fields_of(data: npt.NDArray[np.uint8], starts: IntColumn, ends: IntColumn) -> Iterator[Fields]:
+    """The first field of each message, then the second of those that have one, and so on.
+
+    Args:
+        data: the messages, followed by ten bytes that are 0. starts, ends: int64, where each begins and ends.
+
+    Raises:
+        ValueError: a message does not consist of fields that are numbers, texts or messages.
+    """
+    message, at = np.arange(len(starts)), starts
+    while len(message):
+        tag, begin = read_varints(data, at)
+        value, behind = read_varints(data, begin)
+        wire = (tag & np.uint64(7)).astype(np.int64)
+        begin = np.where(wire == DELIMITED, behind, begin)
+        size = np.where(wire == DELIMITED, np.minimum(value, len(data)).astype(np.int64), _SIZES[wire])
+        end = np.where(wire == VARINT, behind, begin + size)
+        if np.any((end > ends[message]) | (size < 0) | (tag < _LEAST_TAG)):
+            raise ValueError("no message")
+        yield Fields(message, (tag >> np.uint64(3)).astype(np.int64), wire, value, begin, end)
+        more = end < ends[message]
+        message, at = message[more], end[more]
+
+
+def packed_varints(
+    data: npt.NDArray[np.uint8], begin: IntColumn, end: IntColumn
+) -> tuple[npt.NDArray[np.uint64], IntColumn]:
+    """The numbers in packed lists, and of each in which list it is.
+
+    Raises:
+        ValueError: a list does not end with a number.
+    """
+    if not np.all(data[end[end > begin] - 1] < _CONTINUED):
+        raise ValueError("no list of numbers")
+    sizes = end - begin
+    before = np.cumsum(sizes) - sizes
+    place = np.arange(int(sizes.sum())) + np.repeat(begin - before, sizes)
+    first = np.append(True, data[place[:-1]] < _CONTINUED)[: len(place)]
+    return read_varints(data, place[first])[0], np.repeat(np.arange(len(sizes)), sizes)[first]
+
+
+def read_varints(data: npt.NDArray[np.uint8], at: IntColumn) -> tuple[npt.NDArray[np.uint64], IntColumn]:
+    """The varints at some places, and the places behind them; no more than ten bytes of each are read.
+
+    Example:
+        >>> read_varints(np.array([1, 0xAC, 2], np.uint8), np.array([1, 0]))
+        (array([300,   1], dtype=uint64), array([3, 1]))
+    """
+    byte, ends = data[at], at + 1
+    values = (byte & (_CONTINUED - 1)).astype(np.uint64)
+    more, shift = np.flatnonzero(byte >= _CONTINUED), _VARINT_BITS
+    while len(more) and shift < 64:
+        byte = data[ends[more]]
+        values[more] |= (byte & (_CONTINUED - 1)).astype(np.uint64) << np.uint64(shift)
+        ends[more] += 1
+        more, shift = more[byte >= _CONTINUED], shift + _VARINT_BITS
+    return values, ends

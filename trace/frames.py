@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,10 @@ from .errors import UsageError
 
 if TYPE_CHECKING:
     from .trace import Trace
+
+
+_MOST_BYTES = 2**31 - 1
+"""Of the texts of an Arrow array."""
 
 
 class Nullable(NamedTuple):
@@ -53,8 +58,7 @@ def to_arrow(columns: Frame, about: Mapping[str, Mapping[str, str]] | None = Non
     """
     arrow = library("pyarrow")
     made = {
-        name: arrow.array(values.values, mask=values.missing) if isinstance(values, Nullable) else values
-        for name, values in columns.items()
+        name: arrow_numbers(*values) if isinstance(values, Nullable) else values for name, values in columns.items()
     }
     table = arrow.table(made)
     if about is None:
@@ -66,6 +70,77 @@ def to_arrow(columns: Frame, about: Mapping[str, Mapping[str, str]] | None = Non
         for field in table.schema
     ]
     return table.cast(arrow.schema(fields))
+
+
+def arrow_numbers(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = None) -> Any:
+    """Numbers or truth values as a `pyarrow.Array`, null where they are missing; UsageError without pyarrow.
+
+    Like the functions below it makes what `pyarrow.array` does, which imports pandas first: half the time of a query.
+
+    Example:
+        >>> arrow_numbers(np.array([3, -1]), np.array([False, True])).to_pylist()
+        [3, None]
+    """
+    kind = library("pyarrow").from_numpy_dtype(values.dtype)
+    data = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
+    return _arrow_array(kind, len(values), missing, [data])
+
+
+def arrow_integers(values: Sequence[int | None]) -> Any:
+    """Whole numbers of 64 bits or None as an Arrow array."""
+    return arrow_numbers(np.array([value or 0 for value in values], np.int64), _missing(values))
+
+
+def arrow_texts(values: Sequence[str | bytes | None]) -> Any:
+    """Texts, or UTF-8, as an Arrow array of strings.
+
+    Example:
+        >>> arrow_texts(["mm", None, b"add"]).to_pylist()
+        ['mm', None, 'add']
+    """
+    encoded = [text.encode() if isinstance(text, str) else text for text in values]
+    return arrow_bytes(encoded).cast(library("pyarrow").string())
+
+
+def arrow_bytes(values: Sequence[bytes | None]) -> Any:
+    """Bytes as an Arrow array; in several chunks where they take over 2 GB."""
+    arrow, ends = library("pyarrow"), _ends([value or b"" for value in values])
+    if ends[-1] > _MOST_BYTES:
+        return arrow.array(values, arrow.binary())
+    data = np.frombuffer(b"".join(filter(None, values)), np.uint8)
+    return _arrow_array(arrow.binary(), len(values), _missing(values), [ends.astype(np.int32), data])
+
+
+def arrow_lists(values: Sequence[Sequence[int] | None]) -> Any:
+    """Lists of whole numbers as an Arrow array.
+
+    Example:
+        >>> arrow_lists([[1, 2], None, []]).to_pylist()
+        [[1, 2], None, []]
+    """
+    arrow = library("pyarrow")
+    lists = [() if numbers is None else numbers for numbers in values]
+    ends = _ends(lists)
+    members = arrow_numbers(np.fromiter(chain.from_iterable(lists), np.int64, int(ends[-1])))
+    kind = arrow.list_(arrow.int64())
+    return _arrow_array(kind, len(lists), _missing(values), [ends.astype(np.int32)], children=[members])
+
+
+def _arrow_array(
+    kind: Any, count: int, missing: npt.NDArray[np.bool_] | None, buffers: list[npt.NDArray[Any]], **children: Any
+) -> Any:
+    arrow = library("pyarrow")
+    valid = [None if missing is None else arrow.py_buffer(np.packbits(~missing, bitorder="little"))]
+    return arrow.Array.from_buffers(kind, count, valid + [arrow.py_buffer(data) for data in buffers], **children)
+
+
+def _missing(values: Sequence[Any]) -> npt.NDArray[np.bool_]:
+    return np.fromiter((value is None for value in values), np.bool_, len(values))
+
+
+def _ends(values: Sequence[Any]) -> npt.NDArray[np.int64]:
+    """Where each value ends if one follows the other, behind 0."""
+    return np.append(0, np.cumsum(np.fromiter(map(len, values), np.int64, len(values))))
 
 
 def to_networkx(trace: Trace) -> Any:

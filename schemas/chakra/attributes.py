@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from ...trace.columns import IntColumn
 from ...trace.conventions import EDGE_KINDS
-from .encode import Cells, attribute_cells
+from ..wire_format import Cells
+from .encode import attribute_cells
 from .et_def_pb2 import AttributeProto, BoolList, CollectiveCommType, Int32List, Int64List, Node, StringList
 
 MEMBERS = {

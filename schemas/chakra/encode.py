@@ -16,16 +16,13 @@ import numpy.typing as npt
 
 from ...trace.columns import IntColumn
 from ...trace.errors import ConvertError
-from ..wire_format import varint_bytes
+from ..wire_format import Cells, cut, number_cells, varint_bytes, varints
 from .et_def_pb2 import AttributeProto, IOInfo, Node
 
 MAX_MESSAGE_BYTES = 16 << 20
 """Longest message that is read or written. A length beyond it is taken for damage, not for a request for
 memory: a hostile message can take some forty times its own size once it is parsed."""
 
-_BITS = 7
-_MORE = 0x80
-"""Set in all bytes of a varint but the last."""
 ID, TYPE, CTRL_DEPS = Node(id=1), Node(type="METADATA_NODE"), Node(ctrl_deps=[1])
 START, DURATION = Node(start_time_micros=1), Node(duration_micros=1)
 """Examples for `field_cells`."""
@@ -44,35 +41,6 @@ class Block(NamedTuple):
     data: bytes
 
 
-class Cells(NamedTuple):
-    """A field of n nodes.
-
-    Attributes:
-        content: uint8 (n, width), the field's bytes, left-aligned or with gaps.
-        used: bool (n, width), which of them a node has.
-    """
-
-    content: npt.NDArray[np.uint8]
-    used: npt.NDArray[np.bool_]
-
-
-def varints(values: IntColumn) -> Cells:
-    """int64 values as varints; a negative one has the ten bytes of its 64-bit two's complement.
-
-    Example:
-        >>> byte_rows([varints(np.array([1, 300]))])
-        [b'\\x01', b'\\xac\\x02']
-    """
-    bits = np.ascontiguousarray(values, np.int64).view(np.uint64)
-    width = max(-(-int(bits.max(initial=0)).bit_length() // _BITS), 1)
-    rest = bits[:, None] >> (_BITS * np.arange(width, dtype=np.uint64))
-    used = rest > 0
-    used[:, 0] = True
-    content = (rest & np.uint64(_MORE - 1)).astype(np.uint8)
-    content[:, :-1] |= used[:, 1:].astype(np.uint8) * np.uint8(_MORE)
-    return Cells(content, used)
-
-
 def field_cells(example: Node, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
     """A number in `Node`, or the only element of a list of numbers.
 
@@ -82,7 +50,7 @@ def field_cells(example: Node, values: IntColumn, present: npt.NDArray[np.bool_]
         present: which nodes have the field; by default those whose value is not 0.
     """
     head = example.SerializeToString()[:-1]
-    return _headed(head, values, values != 0 if present is None else present, len(head) - 1)
+    return number_cells(head, values, values != 0 if present is None else present, len(head) - 1)
 
 
 def attribute_cells(example: AttributeProto, values: IntColumn, present: npt.NDArray[np.bool_] | None = None) -> Cells:
@@ -95,32 +63,7 @@ def attribute_cells(example: AttributeProto, values: IntColumn, present: npt.NDA
     """
     head = _ATTRIBUTE + example.SerializeToString()[:-1]
     everywhere = np.ones(len(values), np.bool_)
-    return _headed(head, values, everywhere if present is None else present, len(_ATTRIBUTE) - 1)
-
-
-def _headed(head: bytes, values: IntColumn, present: npt.NDArray[np.bool_], length_at: int) -> Cells:
-    """A number behind constant bytes; the one at `length_at`, unless it is a tag alone (0), becomes the length."""
-    if not present.any():
-        return Cells(np.empty((len(present), 0), np.uint8), np.empty((len(present), 0), np.bool_))
-    number = varints(values)
-    content = np.empty((len(present), len(head) + number.content.shape[1]), np.uint8)
-    content[:, : len(head)] = np.frombuffer(head, np.uint8)
-    content[:, len(head) :] = number.content
-    if length_at:
-        content[:, length_at] = len(head) - length_at - 1 + np.count_nonzero(number.used, axis=1)
-    used = np.empty(content.shape, np.bool_)
-    used[:, : len(head)] = present[:, None]
-    used[:, len(head) :] = number.used & present[:, None]
-    return Cells(content, used)
-
-
-def byte_rows(cells: Sequence[Cells]) -> list[bytes]:
-    """The bytes of each node: those of its fields, one after the other."""
-    if not any(cell.content.size for cell in cells):
-        return [b""] * len(cells[0].content)
-    used = np.concatenate([cell.used for cell in cells], axis=1)
-    flat = np.concatenate([cell.content for cell in cells], axis=1)[used].tobytes()
-    return _cut(flat, np.count_nonzero(used, axis=1))
+    return number_cells(head, values, everywhere if present is None else present, len(_ATTRIBUTE) - 1)
 
 
 def dependency_rows(values: IntColumn, counts: IntColumn) -> list[bytes]:
@@ -133,13 +76,8 @@ def dependency_rows(values: IntColumn, counts: IntColumn) -> list[bytes]:
     number = varints(values)
     before = np.append(0, np.cumsum(np.count_nonzero(number.used, axis=1)))
     ends = np.cumsum(counts)
-    packed = _cut(number.content[number.used].tobytes(), before[ends] - before[ends - counts])
+    packed = cut(number.content[number.used].tobytes(), before[ends] - before[ends - counts])
     return [text_field(_DATA_DEPS, numbers) for numbers in packed]
-
-
-def _cut(flat: bytes, sizes: npt.NDArray[Any]) -> list[bytes]:
-    ends = np.cumsum(sizes)
-    return [flat[a:b] for a, b in zip((ends - sizes).tolist(), ends.tolist(), strict=True)]
 
 
 class _Lengths(dict[int, bytes]):

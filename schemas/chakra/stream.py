@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable, Iterable, Iterator
-from typing import IO, Any, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, Any, NamedTuple, cast
 
+import numpy as np
+import numpy.typing as npt
 import orjson
 from google.protobuf.message import DecodeError, Message
 from isal import igzip, isal_zlib
 
+from ...trace.columns import IntColumn, run_starts
 from ...trace.errors import ConvertError, TraceFormatError
 from ..text.files import open_output, shown_name
 from ..text.memory_limit import Expansion
 from ..text.sniff import GZIP_MAGIC, head_of, is_chakra, name_of_trace, refuse_foreign
 from ..text.transaction import protect
+from ..wire_format import DELIMITED, VARINT, fields_of, packed_varints
 from .encode import MAX_MESSAGE_BYTES, Block, delimited
 from .et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
 
-__all__ = ["MAX_MESSAGE_BYTES", "messages_of", "read_chakra", "read_encoded", "write_blocks", "write_chakra"]
+__all__ = [
+    "MAX_MESSAGE_BYTES", "messages_of", "node_heads", "parsed", "read_chakra", "read_encoded", "read_messages",
+    "write_blocks", "write_chakra",
+]  # fmt: skip
 
 _BLOCK = 1 << 20
 _REMEDY = "give a protobuf .et file"
-_MAX_VARINT_BYTES = 5
+_MAX_VARINT_BYTES, _LONGEST_VARINT = 5, 10
+_ID, _TYPE, _CTRL_DEPS, _DATA_DEPS, _MICROS = (
+    Node.DESCRIPTOR.fields_by_name[name].number for name in ("id", "type", "ctrl_deps", "data_deps", "duration_micros")
+)
 _open_gzip = cast("Callable[[IO[bytes], str], IO[bytes]]", igzip.open)
 _READ_ERRORS = (EOFError, OSError, cast("type[Exception]", isal_zlib.error))
 
@@ -45,11 +55,24 @@ def read_chakra(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[
 
 def read_encoded(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[tuple[Node, bytes]]]:
     """Like `read_chakra`, each node with its bytes."""
+    metadata, messages = read_messages(path)
+    return metadata, ((parsed(os.fspath(path), message), message.body) for message in messages)
+
+
+class MessageBytes(NamedTuple):
+    """The bytes of a message, and where in the file its length is, in words."""
+
+    place: str
+    body: bytes
+
+
+def read_messages(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[MessageBytes]]:
+    """Like `read_chakra`, the nodes not parsed yet; see `parsed` and `node_heads`."""
     name = os.fspath(path)
     head = head_of(path)
     refuse_foreign(shown_name(path), head)
     messages = _messages(name)
-    place, body = next(messages, ("", b""))
+    place, body = next(messages, MessageBytes("", b""))
     if not place:
         raise TraceFormatError(name, "", "the file is empty", "a Chakra trace has at least its metadata")
     metadata = GlobalMetadata()
@@ -58,16 +81,64 @@ def read_encoded(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator
         if (other := name_of_trace(head)) is not None and not is_chakra(head):
             raise TraceFormatError(name, "", f"this is {other}, not a Chakra trace", _REMEDY)
         raise TraceFormatError(name, place, "not a Chakra trace: the first message is not GlobalMetadata", _REMEDY)
-    return metadata, _nodes(name, messages)
+    return metadata, messages
 
 
-def _nodes(name: str, messages: Iterator[tuple[str, bytes]]) -> Iterator[tuple[Node, bytes]]:
-    for place, body in messages:
-        node = Node()
-        if not body or not _parse(node, body):
-            problem = f"{len(body)} bytes that are not a Chakra node"
-            raise TraceFormatError(name, place, problem, "the file is damaged, write or copy it again")
-        yield node, body
+def parsed(name: str, message: MessageBytes) -> Node:
+    """The node that a message of a file is.
+
+    Raises:
+        TraceFormatError: it is none.
+    """
+    node = Node()
+    if not message.body or not _parse(node, message.body):
+        problem = f"{len(message.body)} bytes that are not a Chakra node"
+        raise TraceFormatError(name, message.place, problem, "the file is damaged, write or copy it again")
+    return node
+
+
+class NodeHeads(NamedTuple):
+    """What nodes say of themselves but for names, tensors and attributes.
+
+    Attributes:
+        ids: uint64. kinds: int64, of NodeType. micros: uint64, how long each takes.
+        degrees: int64, how many dependencies each has. depends_on: uint64, those of one node after the other.
+    """
+
+    ids: npt.NDArray[np.uint64]
+    kinds: IntColumn
+    micros: npt.NDArray[np.uint64]
+    degrees: IntColumn
+    depends_on: npt.NDArray[np.uint64]
+
+
+def node_heads(bodies: Sequence[bytes]) -> NodeHeads | None:
+    """The heads of nodes, read at once; None if they have to be parsed one by one, since one may be no node, or lists
+    a dependency twice."""
+    sizes = np.fromiter(map(len, bodies), np.int64, len(bodies))
+    ends = np.cumsum(sizes)
+    data = np.frombuffer(b"".join((*bodies, bytes(_LONGEST_VARINT))), np.uint8)
+    numbers = {field: np.zeros(len(bodies), np.int64) for field in (_ID, _TYPE, _MICROS)}
+    dependencies = [np.zeros((3, 0), np.int64)]  # node, field and id
+    try:
+        for fields in fields_of(data, ends - sizes, ends):
+            for field, values in numbers.items():
+                own = (fields.number == field) & (fields.wire == VARINT)
+                values[fields.message[own]] = fields.value[own].view(np.int64)
+            own = (fields.number == _CTRL_DEPS) | (fields.number == _DATA_DEPS)
+            if not np.all(fields.wire[own] == DELIMITED):
+                return None
+            ids, of = packed_varints(data, fields.begin[own], fields.end[own])
+            dependencies.append(np.stack([fields.message[own][of], fields.number[own][of], ids.view(np.int64)]))
+    except ValueError:
+        return None
+    node, field, needed = np.concatenate(dependencies, axis=1)
+    order = np.lexsort((needed, field, node))
+    if not np.all(run_starts(node[order], field[order], needed[order])):
+        return None
+    degrees = np.bincount(node, minlength=len(bodies))
+    own_ids, kinds, micros = numbers.values()
+    return NodeHeads(own_ids.view(np.uint64), kinds, micros.view(np.uint64), degrees, needed[order].view(np.uint64))
 
 
 def messages_of(blocks: Iterable[Block]) -> Iterator[Node]:
@@ -88,8 +159,7 @@ def _parse(message: Message, body: bytes) -> bool:
     return True
 
 
-def _messages(name: str) -> Iterator[tuple[str, bytes]]:
-    """Place and bytes of every message."""
+def _messages(name: str) -> Iterator[MessageBytes]:
     protect(name)
     try:
         file = open(name, "rb")  # noqa: SIM115, PTH123 (closed below)
@@ -115,7 +185,7 @@ class _Watched:
         return data
 
 
-def _split(stream: IO[bytes], name: str, unit: str) -> Iterator[tuple[str, bytes]]:
+def _split(stream: IO[bytes], name: str, unit: str) -> Iterator[MessageBytes]:
     data, at, base = b"", 0, 0  # the next message begins at data[at], which is byte base + at of the stream
     while True:
         start, length = _length(data, at)
@@ -124,7 +194,7 @@ def _split(stream: IO[bytes], name: str, unit: str) -> Iterator[tuple[str, bytes
             problem = f"a message of more than {MAX_MESSAGE_BYTES} bytes"
             raise TraceFormatError(name, place, problem, "this is not a Chakra trace, or it is damaged")
         if length >= 0 and start + length <= len(data):
-            yield place, data[start : start + length]
+            yield MessageBytes(place, data[start : start + length])
             at = start + length
             continue
         more = _read(stream, max(_BLOCK, start + length - len(data)), name, f"byte {base + len(data)}{unit}")
@@ -140,10 +210,10 @@ def _split(stream: IO[bytes], name: str, unit: str) -> Iterator[tuple[str, bytes
 def _length(data: bytes, at: int) -> tuple[int, int]:
     """First byte after the varint at ``at`` and its value; the value is -1 if the data ends inside it."""
     value = 0
-    for index in range(at, min(at + _MAX_VARINT_BYTES, len(data))):
-        value |= (data[index] & 0x7F) << (7 * (index - at))
-        if data[index] < 0x80:
-            return index + 1, value
+    for index, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return at + index + 1, value
     return at, -1 if len(data) < at + _MAX_VARINT_BYTES else MAX_MESSAGE_BYTES + 1
 
 

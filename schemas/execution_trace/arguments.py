@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -198,11 +199,11 @@ _decode_usual = msgspec.json.Decoder(_UsualCall).decode
 _decode_later = msgspec.json.Decoder(_LaterNode).decode
 _decode_any = msgspec.json.Decoder(_AnyNode).decode
 _NODE_KEYS = tuple(key for key in _AnyNode.__struct_fields__ if key.startswith(("input", "output")))
-_INPUT_KEYS = tuple(key for key in _NODE_KEYS if key.startswith("input"))
-_TENSOR_VALUE = re.compile(rb'\[\d+, ?\d+, ?\d+, ?\d+, ?\d+, ?"[a-z]+(?::\d+)?"\]')
-"""A tensor among the values: ids of it and of its storage, offset, elements, bytes of one, and device."""
-_LISTED_TEXTS = re.compile(rb"\[[^]]*(?:String|Device)")
-"""A list that has the form of a tensor, but is none, would have such a type."""
+_MEMBERS = {
+    flat: (attrgetter(*keys), b", ".join(b'"%b": %%b' % key.encode() for key in keys), none)
+    for flat, keys, none in ((True, sum(FLAT_TENSORS.values(), ()), _EMPTY), (False, tuple(FLAT_TENSORS), _NO_OBJECT))
+}
+"""By whether a node is of schema 1.0.1: its inputs and outputs, their text, and the value of those that it lacks."""
 _decode_side = msgspec.json.Decoder(UndecodedSide).decode
 decode_whole_sides = msgspec.json.Decoder(WholeSides).decode
 
@@ -251,14 +252,6 @@ def arguments_in(record: Mapping[str, msgspec.Raw]) -> Arguments:
     return _AnyNode(**{key: record[key] for key in _NODE_KEYS if key in record}).arguments
 
 
-def inputs_key(record: Mapping[str, msgspec.Raw]) -> bytes | None:
-    """What is the same for nodes whose inputs differ in nothing but the ids of their tensors; None where that is not
-    certain."""
-    text = b"\0".join([bytes(record.get(key, b"")) for key in _INPUT_KEYS])
-    key, count = _TENSOR_VALUE.subn(b"T", text)
-    return key if not count or (count == text.count(b"Tensor(") and not _LISTED_TEXTS.search(text)) else None
-
-
 def call_records(trace: Trace, rows: IntColumn) -> Iterator[CallRecord]:
     """What nodes (rows of a trace, any order) say of their calls, decoded one by one."""
     for at in range(0, len(rows), _RECORDS):
@@ -303,9 +296,8 @@ def whole_sides(text: bytes) -> WholeSides:
 
 def tensor_members(text: bytes, *, flat: bool) -> bytes:
     """The members of a node that are its inputs and outputs, for a node with the same ones in the same layout."""
-    node = _decode_any(text)
-    keys, none = (sum(FLAT_TENSORS.values(), ()), _EMPTY) if flat else (tuple(FLAT_TENSORS), _NO_OBJECT)
-    return b", ".join(b'"%b": %b' % (key.encode(), getattr(node, key) or none) for key in keys)
+    values, form, none = _MEMBERS[flat]
+    return form % tuple([value or none for value in values(_decode_any(text))])
 
 
 def listed_attributes(given: Mapping[str, Any]) -> list[dict[str, Any]]:

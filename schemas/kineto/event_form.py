@@ -5,22 +5,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import orjson
 
-from ...trace.columns import distinct
+from ...trace.columns import IntColumn, distinct
 from ...trace.conventions import ANNOTATION_SCOPE, GPU_ANNOTATION_CATEGORY, MAX_NS, PYTHON_CATEGORY
 from ...trace.errors import UNREADABLE
 from ...trace.index import Row
 from ...trace.kinds import GPU, RUNTIME
 from ...trace.trace import Record, Trace
-from ..execution_trace.arguments import arguments_in
+from ..execution_trace.arguments import UndecodedSide, arguments_in
 from ..text.secrets import mask
 from .input_args import input_args
 from .kineto_decode import MODULE
@@ -30,6 +31,8 @@ _XPU = re.compile(r"ur[A-Z]|ze[A-Z]")
 _NAMES = {"schema_version": "schemaVersion", "device_properties": "deviceProperties",
           "distributed_info": "distributedInfo"}  # fmt: skip
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_ROWS = 4096
+"""Rows whose numbers are fetched at once."""
 
 
 def header(trace: Trace, zero: int) -> dict[str, Any]:
@@ -61,40 +64,62 @@ def category(trace: Trace, row: Row) -> str:
     return PYTHON_CATEGORY if is_module else "user_annotation"
 
 
-def arguments(trace: Trace, row: int, record: Record) -> dict[str, Any]:
-    """Kineto's `args` of a row: its own for GPU events, else those of its node.
+def arguments(trace: Trace, rows: IntColumn) -> Iterator[dict[str, Any]]:
+    """Kineto's `args` of rows (int64, any order): a GPU event's own, else those of its node.
 
     "External id" is an op's node id, for a call or GPU event that of the op that made it; "id" is the row's own.
     """
-    before, after = number_args(trace, row)
-    if trace.kind[row] == GPU:
-        given = {name: orjson.Fragment(text) for name, text in recorded_args(record, {"External id", *before}).items()}
-        return {**before, **given, **after}
-    return {**before, **given_args(trace, row, record), **after}
+    for at in range(0, len(rows), _ROWS):
+        part = rows[at : at + _ROWS]
+        numbers = (by_row(columns, len(part)) for columns in number_columns(trace, part))
+        for row, record, before, after in zip(part.tolist(), trace.records(part), *numbers, strict=True):
+            if trace.kind[row] == GPU:
+                given = recorded_args(record, {"External id", *before}).items()
+                yield {**before, **{name: orjson.Fragment(text) for name, text in given}, **after}
+            else:
+                yield {**before, **given_args(trace, row, arguments_in(record).inputs), **after}
 
 
-def number_args(trace: Trace, row: int) -> tuple[dict[str, int], dict[str, int]]:
-    """The numbers among the arguments: those before the recorded ones, and those after them."""
-    kind, own = trace.kind[row], int(trace.id[row])
-    caller = trace.parent_row[row]
-    maker = int(trace.id[caller]) if caller >= 0 else 0
-    after = {"id": own, "dur_ns": int(trace.dur[row])}
-    if kind == GPU:
-        places = {key: int(getattr(trace, key)[row]) for key in ("device", "stream", "correlation")}
-        return {"External id": maker, **{key: value for key, value in places.items() if value >= 0}}, after
-    if kind == RUNTIME:
-        return {"External id": maker, "correlation": int(trace.correlation[row])}, after
-    before = {"External id": own, "Record function id": int(trace.rf_id[row])}
-    if trace.seq_id[row] >= 0:
-        before |= {"Sequence number": int(trace.seq_id[row]), "Fwd thread id": int(trace.fw_tid[row])}
-    return before, after
+Numbers = dict[str, tuple[IntColumn, npt.NDArray[np.bool_]]]
+"""By name of an argument its values, int64, and which rows have it."""
 
 
-def given_args(trace: Trace, row: int, record: Record) -> dict[str, Any]:
+def number_columns(trace: Trace, rows: IntColumn) -> tuple[Numbers, Numbers]:
+    """The numbers among the arguments of rows: those before the recorded ones, and those after them."""
+    kind, own, caller = trace.kind[rows], trace.id[rows], trace.parent_row[rows]
+    every, gpu, runtime = np.ones(len(rows), np.bool_), kind == GPU, kind == RUNTIME
+    op = ~(gpu | runtime)
+    in_backward = op & (trace.seq_id[rows] >= 0)
+    maker = np.where(caller >= 0, trace.id[caller], 0)
+    before = {
+        "External id": (np.where(op, own, maker), every),
+        "Record function id": (trace.rf_id[rows], op),
+        "Sequence number": (trace.seq_id[rows], in_backward),
+        "Fwd thread id": (trace.fw_tid[rows], in_backward),
+    }
+    for name in ("device", "stream", "correlation"):
+        values = getattr(trace, name)[rows]
+        before[name] = values, (gpu & (values >= 0)) | (runtime & (name == "correlation"))
+    return before, {"id": (own, every), "dur_ns": (trace.dur[rows], every)}
+
+
+def by_row(columns: Numbers, count: int) -> Iterator[dict[str, int]]:
+    """The numbers that each of `count` rows has, by name.
+
+    Example:
+        >>> list(by_row({"stream": (np.array([7, -1]), np.array([True, False]))}, 2))
+        [{'stream': 7}, {}]
+    """
+    listed = [[(name, value) if there else None for value, there in zip(values.tolist(), present.tolist(), strict=True)]
+              for name, (values, present) in columns.items()]  # fmt: skip
+    return (dict(filter(None, row)) for row in zip(*listed, strict=True))
+
+
+def given_args(trace: Trace, row: int, inputs: UndecodedSide) -> dict[str, Any]:
     """The arguments that say what a call was given, {} where that is not recorded."""
     if trace.kind[row] == RUNTIME:
         return {}
-    found = input_args(arguments_in(record).inputs.decoded(), from_et=trace.outputs_recorded)
+    found = input_args(inputs.decoded(), from_et=trace.outputs_recorded)
     return found if trace.scope[row] != ANNOTATION_SCOPE or found.get("Input Dims") else {}
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from ...trace.dtypes import UNKNOWN_DTYPE
 from ...trace.errors import UNREADABLE
-from ..execution_trace.arguments import TENSOR_KEYS, DecodedSide
+from ..execution_trace.arguments import TENSOR_KEYS, DecodedSide, UndecodedSide
 
 _NOT_TENSORS = frozenset({"", "Scalar", "ScalarList"})
 """Values of `Input type` for what is not a tensor; "" for None and for what Kineto does not record."""
@@ -42,6 +43,7 @@ class _InputsEvent(msgspec.Struct, gc=False):
     args: _InputArgs = msgspec.field(default_factory=_InputArgs)
 
 
+_decode_values = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_event = msgspec.json.Decoder(_InputsEvent).decode
 
 
@@ -139,6 +141,23 @@ def input_args(given: DecodedSide, *, from_et: bool) -> dict[str, Any]:
     steps = {"Input Strides": strides} if strides is not None and len(strides) == len(shapes) else {}
     kinds = [_kind(kind, from_et=from_et) for kind in types]
     return {"Input Dims": shapes, "Input type": kinds, **steps, "Concrete Inputs": texts}
+
+
+def inputs_key(given: UndecodedSide) -> tuple[bytes | int, ...]:
+    """Equal for inputs of which `input_args` makes the same: tensors, whose values are ids, may have other ones."""
+    shapes, types, strides = bytes(given.shapes), bytes(given.types), bytes(given.strides)
+    try:
+        values = _decode_values(given.values)
+        shown = [bytes(values[k]) for k in _not_tensors(types)]
+    except (IndexError, *UNREADABLE):
+        return shapes, types, strides, bytes(given.values)
+    return shapes, types, strides, len(values), *shown
+
+
+@lru_cache(maxsize=1 << 12)
+def _not_tensors(types: bytes) -> list[int]:
+    """Positions of the arguments whose values `input_args` gives."""
+    return [k for k, kind in enumerate(msgspec.json.decode(types, type=list[str])) if "Tensor" not in kind]
 
 
 def _kind(of_et: str, *, from_et: bool) -> str:

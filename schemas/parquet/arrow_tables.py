@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ...trace.build import ROW_COLUMNS
 from ...trace.columns import IntColumn, RowColumn, StringTable, first_seen, inverse_positions, scatter
 from ...trace.conventions import COPY_CATEGORIES
-from ...trace.frames import library
+from ...trace.frames import arrow_integers, arrow_lists, arrow_numbers, arrow_texts, library
 from ...trace.kinds import CPU, GPU, LINK_NAMES
 from ...trace.trace import Trace
 from ...trace.views import origin_columns
@@ -76,11 +76,11 @@ class ArrowTables:
         trace, table, rows = self.trace, ROW_TABLES[kind], np.flatnonzero(self.trace.kind == kind)
         values = {name: getattr(trace, name)[rows] for name in STORED}
         more = [name for name in STORED if name not in COLUMNS[table] and np.any(values[name] != null_of(name))]
-        columns: dict[str, Any] = {"row": self._numbers(rows)}
+        columns: dict[str, Any] = {"row": arrow_numbers(rows)}
         columns |= {name: self._column(name, values[name]) for name in (*COLUMNS[table], *more)}
         if self._spans is not None:
             start, end = (of[rows] for of in self._spans)
-            columns |= {"text_at": self._numbers(start), "text_size": self._numbers(end - start)}
+            columns |= {"text_at": arrow_numbers(start), "text_size": arrow_numbers(end - start)}
         if kind == CPU:
             columns |= self._of_calls(rows)
         return self._of_device(rows, columns) if kind == GPU else columns
@@ -96,16 +96,16 @@ class ArrowTables:
 
     def _signatures(self) -> dict[str, Any]:
         texts = self._signature_codes[1]
-        return {"code": self._numbers(np.arange(len(texts))), "text": self._texts(texts)}
+        return {"code": arrow_numbers(np.arange(len(texts))), "text": arrow_texts(texts)}
 
     def _of_calls(self, rows: IntColumn) -> dict[str, Any]:
         """The signature, what they wait for, and the step."""
-        trace, arrow = self.trace, self._arrow
+        trace = self.trace
         waits = [trace.sync_dep.get(row) for row in rows.tolist()] if trace.sync_dep else [None] * len(rows)
         step = scatter(len(trace), trace.calls.source, trace.step_of_call)[rows]
         return {
-            "signature": self._numbers(self._signature_codes[0]),
-            "sync_dep": arrow.array(waits, arrow.list_(arrow.int64())), "step": self._numbers(step, step < 0),
+            "signature": arrow_numbers(self._signature_codes[0]),
+            "sync_dep": arrow_lists(waits), "step": arrow_numbers(step, step < 0),
         }  # fmt: skip
 
     def _of_device(self, rows: IntColumn, columns: dict[str, Any]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class ArrowTables:
         is_copy = np.array([category in COPY_CATEGORIES for category in trace.categories], np.bool_)
         copies = np.flatnonzero(is_copy[trace.category[rows]])
         sizes = scatter(len(rows), copies, trace.texts.copy_sizes(rows[copies]))
-        return self._numbers(sizes, sizes < 0)
+        return arrow_numbers(sizes, sizes < 0)
 
     def _launched(self, rows: IntColumn) -> dict[str, Any]:
         """When, in which step, and by which call each event was launched."""
@@ -145,48 +145,48 @@ class ArrowTables:
         at = np.where(at >= 0, at, _taken(trace.calls.ts, gpu.call))
         step = np.where(at >= 0, trace.step_of_event[own], -1)
         name, launch, ordinal = (scatter(len(trace), gpu.source, values)[rows] for values in (name, at, step))
-        at = self._arrow.array(inverse_positions(len(trace), gpu.source)[rows])
+        at = arrow_numbers(inverse_positions(len(trace), gpu.source)[rows])
         origin = trace.origin
         texts = origin_columns(trace, origin.gpu_phase[own], origin.gpu_module[own], origin.gpu_entry[own])
-        events = self._arrow.table(texts).take(at)
+        taken = {key: arrow_texts(values).take(at) for key, values in texts.items()}
         return {
             "op": self._coded(np.where(name < 0, len(trace.names), name), [*trace.names, ""]),
-            "launch": self._numbers(launch, launch < 0), "step": self._numbers(ordinal, ordinal < 0),
-            **{key: events.column(key).combine_chunks().dictionary_encode() for key in ("phase", "module", "source")},
+            "launch": arrow_numbers(launch, launch < 0), "step": arrow_numbers(ordinal, ordinal < 0),
+            **{key: values.dictionary_encode() for key, values in taken.items()},
         }  # fmt: skip
 
     def _unattached(self) -> dict[str, Any]:
-        events, arrow = self.trace.unattached, self._arrow
+        events = self.trace.unattached
         numbers = ("ts", "dur", "device", "stream", "correlation")
         columns = {name: self._column(name, getattr(events, name)) for name in numbers}
         for name, texts in (("name", events.names), ("category", events.categories)):
-            columns[name] = arrow.array(texts, arrow.string()).dictionary_encode()
-        return columns | {"reason": self._coded(events.reason, REASONS), "args": self._texts(events.args)}
+            columns[name] = arrow_texts(texts).dictionary_encode()
+        return columns | {"reason": self._coded(events.reason, REASONS), "args": arrow_texts(events.args)}
 
     def _captured(self, op: IntColumn, link: npt.NDArray[np.int8], replay: IntColumn) -> dict[str, Any]:
         return {
-            "captured_op": self._numbers(op, op < 0), "captured_link": self._coded(link, LINK_NAMES),
-            "captured_replay": self._numbers(replay, replay < 0),
+            "captured_op": arrow_numbers(op, op < 0), "captured_link": self._coded(link, LINK_NAMES),
+            "captured_replay": arrow_numbers(replay, replay < 0),
         }  # fmt: skip
 
     def _counterparts(self, row: IntColumn, same_module: npt.NDArray[np.bool_]) -> dict[str, Any]:
         ids = _taken(self.trace.id, row)
-        return {"counterpart": self._numbers(ids, row < 0), "same_module": self._numbers(same_module, row < 0)}
+        return {"counterpart": arrow_numbers(ids, row < 0), "same_module": arrow_numbers(same_module, row < 0)}
 
     def _edges(self) -> dict[str, Any]:
         (source, target, kind), ids = self.trace.edges.T, self.trace.id
         return {
-            "source": self._numbers(ids[source]), "target": self._numbers(ids[target]),
+            "source": arrow_numbers(ids[source]), "target": arrow_numbers(ids[target]),
             "kind": self._coded(kind, KINDS),
         }  # fmt: skip
 
     def _communications(self) -> dict[str, Any]:
-        rows, arrow = list(self.trace.comm), self._arrow
-        columns = {"row": self._numbers(np.array(rows, np.int64))}
+        rows = list(self.trace.comm)
+        columns = {"row": arrow_numbers(np.array(rows, np.int64))}
         for field in COMM_FIELDS:
-            kind = arrow.list_(arrow.int64()) if field in COMM_LISTS else arrow.int64()
             values = [getattr(self.trace.comm[row], field) for row in rows]
-            columns[field] = arrow.array(values, arrow.string() if field in COMM_TEXTS else kind)
+            make = arrow_lists if field in COMM_LISTS else arrow_texts if field in COMM_TEXTS else arrow_integers
+            columns[field] = make(values)
         return columns
 
     @cached_property
@@ -200,13 +200,13 @@ class ArrowTables:
         kinds, code = np.unique(found["kind"], return_inverse=True)
         names = [name for name, _ in groups]
         return {
-            "id": self._numbers(found["node"]),
+            "id": arrow_numbers(found["node"]),
             "collective": self._coded(code.reshape(-1), [kind_name(kind) for kind in kinds.tolist()]),
-            "group": self._arrow.array([names[group] for group in found["group"].tolist()], self._arrow.string()),
-            "group_number": self._numbers(found["group"]),
-            **{name: self._numbers(found[name], found[name] < 0) for name in ("bytes", "peer", "seq")},
-            "start": self._numbers(found["start"]), "end": self._numbers(found["end"]),
-            "on_host": self._numbers(found["on_host"] > 0),
+            "group": arrow_texts([names[group] for group in found["group"].tolist()]),
+            "group_number": arrow_numbers(found["group"]),
+            **{name: arrow_numbers(found[name], found[name] < 0) for name in ("bytes", "peer", "seq")},
+            "start": arrow_numbers(found["start"]), "end": arrow_numbers(found["end"]),
+            "on_host": arrow_numbers(found["on_host"] > 0),
         }  # fmt: skip
 
     def _rank_facts(self) -> dict[str, str]:
@@ -218,13 +218,13 @@ class ArrowTables:
 
     def _memory(self) -> dict[str, Any]:
         columns = {name: (getattr(self.trace.memory, name), column) for name, column in MEMORY.items()}
-        return {name: self._numbers(values, nulls(values, column)) for name, (values, column) in columns.items()}
+        return {name: arrow_numbers(values, nulls(values, column)) for name, (values, column) in columns.items()}
 
     def _steps(self) -> dict[str, Any]:
         steps = self.trace.steps
-        names = self._arrow.array(list(steps.names), self._arrow.string())
+        names = arrow_texts(steps.names)
         numbers = {"step": np.arange(len(steps)), "ts": steps.start, "dur": steps.end - steps.start}
-        return {"name": names, **{name: self._numbers(values) for name, values in numbers.items()}}
+        return {"name": names, **{name: arrow_numbers(values) for name, values in numbers.items()}}
 
     def _column(self, name: str, values: npt.NDArray[Any]) -> Any:
         """A column of rows: texts for codes, nulls for what is none."""
@@ -232,18 +232,11 @@ class ArrowTables:
         if texts is not None:
             return self._coded(values, texts)
         column: RowColumn | None = ROW_COLUMNS.get(name)
-        return self._numbers(values, nulls(values, column))
-
-    def _numbers(self, values: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None = None) -> Any:
-        return self._arrow.array(np.ascontiguousarray(values), mask=null)
-
-    def _texts(self, values: list[bytes]) -> Any:
-        return self._arrow.array(values, self._arrow.binary()).cast(self._arrow.string())
+        return arrow_numbers(values, nulls(values, column))
 
     def _coded(self, codes: npt.NDArray[np.integer], values: Any) -> Any:
         used, texts = texts_of(codes, values)
-        texts = self._arrow.array(texts, self._arrow.string())
-        return self._arrow.DictionaryArray.from_arrays(self._arrow.array(used, self._arrow.int32()), texts)
+        return self._arrow.DictionaryArray.from_arrays(arrow_numbers(used), arrow_texts(texts))
 
 
 def _taken(column: npt.NDArray[np.integer], at: IntColumn) -> IntColumn:

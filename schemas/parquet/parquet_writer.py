@@ -15,7 +15,7 @@ import orjson
 
 from ...trace.columns import IntColumn
 from ...trace.errors import ConvertError, UsageError
-from ...trace.frames import library
+from ...trace.frames import arrow_bytes, library
 from ...trace.trace import Trace
 from ..etplus.record_store import FileRecords, decode_record, offset_in
 from ..text.files import open_output
@@ -113,7 +113,7 @@ class _FolderWriter:
             for at in range(0, len(data), _CHUNK):
                 text = data[at : at + _CHUNK]
                 chunks.append((at, _digest(text)))
-                writer.write_table(self.arrow.table([self.arrow.array([text], self.arrow.binary())], schema=schema))
+                writer.write_table(self.arrow.table([arrow_bytes([text])], schema=schema))
         return chunks
 
     def _write_meta(self, data: bytes, chunks: list[tuple[int, str]]) -> None:

@@ -6,11 +6,8 @@ from functools import cache
 
 from google.protobuf.descriptor import FieldDescriptor as Field
 
-from ..wire_format import varint_bytes
+from ..wire_format import DELIMITED, FIXED64, VARINT, varint_bytes
 from .packets import protos
-
-_VARINT, _FIXED64, _DELIMITED = 0, 1, 2
-"""Wire types (https://protobuf.dev/programming-guides/encoding)."""
 
 
 @cache
@@ -26,7 +23,7 @@ def field_tags(message: str) -> dict[str, bytes]:
     found = protos()
     for name in message.split("."):
         found = getattr(found, name)
-    wire = dict.fromkeys((Field.TYPE_DOUBLE, Field.TYPE_FIXED64), _FIXED64)
-    wire |= dict.fromkeys((Field.TYPE_STRING, Field.TYPE_BYTES, Field.TYPE_MESSAGE), _DELIMITED)
+    wire = dict.fromkeys((Field.TYPE_DOUBLE, Field.TYPE_FIXED64), FIXED64)
+    wire |= dict.fromkeys((Field.TYPE_STRING, Field.TYPE_BYTES, Field.TYPE_MESSAGE), DELIMITED)
     fields = found.DESCRIPTOR.fields
-    return {field.name: varint_bytes(field.number << 3 | wire.get(field.type, _VARINT)) for field in fields}
+    return {field.name: varint_bytes(field.number << 3 | wire.get(field.type, VARINT)) for field in fields}

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from etplus.converters import pftrace
 from etplus.converters.pftrace import write_pftrace
 from etplus.linker import link
 from etplus.trace.kinds import GPU, RUNTIME
@@ -56,6 +57,14 @@ def test_packets_hold_every_slice_stage_and_launch(trace: Trace, tmp_path: Path)
         assert not stage.name_iid or stage.name_iid in interned["event_names"]
         assert not stage.stage_iid or {stage.stage_iid, stage.hw_queue_iid} <= interned["gpu_specifications"]
         assert {one.name_iid for one in event.debug_annotations} <= interned["debug_annotation_names"]
+
+
+def test_the_number_of_rows_that_are_encoded_at_once_changes_nothing(
+    trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once = written(trace, tmp_path).SerializeToString()
+    monkeypatch.setattr(pftrace, "_ROWS", max(len(trace) // 7, 1))
+    assert written(trace, tmp_path).SerializeToString() == at_once
 
 
 def test_slices_nest_on_each_track(trace: Trace, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from broken_sets import (
     write_with_network,
 )
 from etplus.cli import check as command
-from etplus.converters.preflight import check
+from etplus.converters.preflight import check, check_written
 from etplus.converters.preflight_findings import KINDS, PreflightReport, Profile
 from etplus.jobs.job_ranks import ONE_RANK
 from etplus.schemas.chakra import et_def_pb2 as pb
@@ -75,6 +75,19 @@ def test_a_defect_is_named_in_both_profiles(
         (problem,) = report.problems
         assert (problem.kind, problem.level) == (kind, "error")
         assert text in problem.text
+
+
+@pytest.mark.parametrize("spoil", [spoil for spoil, kind, *_ in (*HARD, *SIMULATOR_ONLY) if kind != "attribute-type"])
+def test_the_check_after_writing_finds_the_same(tmp_path: Path, spoil: Callable[[Ranks], None]) -> None:
+    """It reads many nodes at once, and does not look at attributes of nodes that compute."""
+    ranks = clean()
+    spoil(ranks)
+    prefix = write(tmp_path, ranks, GROUPS)
+    files = list(map(str, tmp_path.iterdir()))
+    for profile in ("chakra", "astra-sim"):
+        found = check_written(files, profile=profile)  # type: ignore[arg-type]
+        assert found is not None
+        assert found.counts == check(prefix, profile=profile).counts  # type: ignore[arg-type]
 
 
 def test_a_cycle_is_found_beside_duplicate_ids(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from etplus.schemas.etplus.record_store import TextRecords
@@ -16,7 +15,6 @@ from etplus.schemas.execution_trace.arguments import (
     Signatures,
     call_records,
     decode_call,
-    inputs_key,
     made_node,
     process_groups,
     tensor_members,
@@ -247,18 +245,3 @@ def test_records_of_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         found = call_records(trace, np.array([4, 2, 2, 0, 9]))
         assert [record.inputs.values for record in found] == [[4], [2], [2], [0], [9]]
     assert list(call_records(trace, np.zeros(0, np.int64))) == []
-
-
-def test_inputs_that_differ_in_ids_alone_have_one_key() -> None:
-    def key(values: str, types: str) -> bytes | None:
-        inputs = f'{{"values": {values}, "shapes": [[2], []], "types": {types}}}'
-        return inputs_key({"inputs": msgspec.Raw(inputs.encode())})
-
-    types = '["Tensor(float)", "Int"]'
-    first = key('[[7, 8, 0, 2, 4, "cuda:0"], 3]', types)
-    assert first is not None and first == key('[[9, 1, 4, 2, 4, "cuda:0"], 3]', types)
-    assert first != key('[[7, 8, 0, 2, 4, "cuda:0"], 4]', types)
-    assert first != key('[[7, 8, 0, 2, 4, "cuda:0"], 3]', '["Tensor(half)", "Int"]')
-    assert key('[[7, 8, 0, 2, 4, "x"], 3]', '["GenericList[Int,Int,Int,Int,Int,String]", "Int"]') is None
-    assert key('[[7, 8, 0, 2, 4, "x"], 3]', '["Tuple", "Int"]') is None
-    assert key('["", 3]', types) != key('["", 4]', types)

@@ -14,8 +14,8 @@ from etplus_files import cpu, etplus, gpu, runtime, step_by_hand
 
 def of(trace: Any, number: int) -> tuple[str, dict[str, Any]]:
     row = Row(int(np.flatnonzero(trace.id == number)[0]))
-    (record,) = trace.records(np.array([row]))
-    return category(trace, row), decoded(arguments(trace, row, record))
+    (args,) = arguments(trace, np.array([row]))
+    return category(trace, row), decoded(args)
 
 
 def test_categories_and_arguments_by_kind() -> None:

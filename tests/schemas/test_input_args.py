@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import msgspec
 import pytest
-from etplus.schemas.execution_trace.arguments import DecodedSide
-from etplus.schemas.kineto.input_args import NO_TENSORS, et_inputs, input_args, input_shapes, recorded_inputs
+from etplus.schemas.execution_trace.arguments import DecodedSide, UndecodedSide
+from etplus.schemas.kineto.input_args import (
+    NO_TENSORS,
+    et_inputs,
+    input_args,
+    input_shapes,
+    inputs_key,
+    recorded_inputs,
+)
 
 EVENT = {
     "args": {
@@ -90,3 +98,21 @@ def test_strides_that_do_not_fit_and_sides_that_are_not_whole() -> None:
     assert input_args(DecodedSide([1], [[]], ["Int"], None, False), from_et=True) == {}
     texts = input_args(side(["Double"] * 4, [1e10, -3.0, 0.1, "<None>"], [[]] * 4, None), from_et=True)
     assert texts["Concrete Inputs"] == ["10000000000", "-3.", "0.10000000000000001", ""]
+
+
+def test_inputs_that_differ_in_ids_of_tensors_alone_have_one_key() -> None:
+    """Of all inputs made of some values and types: those of one key are shown the same."""
+    values = ['[[7, 8, 0, 2, 4, "cuda:0"], 3]', '[[9, 1, 4, 2, 4, "cuda:0"], 3]', '[[7, 8, 0, 2, 4, "x"], 4]',
+              '["", 3]', "[3]", "3", "[[[7]], [3]]", ""]  # fmt: skip
+    types = ['["Tensor(float)", "Int"]', '["Tensor(half)", "Int"]', '["GenericList[Tensor(float)]", "Tuple"]',
+             '["GenericList[Int,String]", "Int"]', '["Tuple", "Int"]', '["Int"]', "[1, 2]"]  # fmt: skip
+    shown = dict[Any, dict[str, Any]]()
+    for given, kinds in product(values, types):
+        inputs = UndecodedSide(msgspec.Raw(given.encode()), msgspec.Raw(b"[[2], []]"), msgspec.Raw(kinds.encode()))
+        args = input_args(inputs.decoded(), from_et=True)
+        assert shown.setdefault(inputs_key(inputs), args) == args
+    one, other = (
+        UndecodedSide(msgspec.Raw(given.encode()), msgspec.Raw(b"[[2], []]"), msgspec.Raw(types[0].encode()))
+        for given in values[:2]
+    )
+    assert inputs_key(one) == inputs_key(other) and shown[inputs_key(one)]["Concrete Inputs"] == ["", "3"]

@@ -9,12 +9,22 @@ import sys
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
+import numpy as np
 import pytest
 from etplus.schemas.chakra.attributes import attribute
-from etplus.schemas.chakra.et_def_pb2 import COMM_COLL_NODE, COMP_NODE, GlobalMetadata, IOInfo, Node
-from etplus.schemas.chakra.stream import MAX_MESSAGE_BYTES, read_chakra, write_chakra
+from etplus.schemas.chakra.et_def_pb2 import (
+    COMM_COLL_NODE,
+    COMP_NODE,
+    AttributeProto,
+    GlobalMetadata,
+    IOInfo,
+    Node,
+)
+from etplus.schemas.chakra.stream import MAX_MESSAGE_BYTES, node_heads, read_chakra, write_chakra
 from etplus.trace.errors import ConvertError, TraceFormatError, UsageError
+from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 from support import examples
@@ -246,3 +256,56 @@ def test_arbitrary_bytes_raise_nothing_else(tmp_path_factory: pytest.TempPathFac
             whole(path)
         except TraceFormatError as error:
             assert str(path) in str(error)
+
+
+def any_node(random: Random) -> Node:
+    """With any of the fields, numbers of any size, and none of its dependencies twice."""
+
+    def number() -> int:
+        return random.choice([0, 1, 127, 128, 2**32, 2**63 - 1, 2**64 - 1, random.getrandbits(40)])
+
+    lists = (list({number() for _ in range(random.choice([0, 0, 1, 3, 40]))}) for _ in range(2))
+    node = Node(id=number(), type=random.randrange(1, 8), duration_micros=number())
+    node.data_deps[:], node.ctrl_deps[:] = lists
+    if random.random() < 0.5:
+        node.name, node.start_time_micros = "é" * random.randrange(200), number()
+        node.inputs.values = "[1]" * random.randrange(90)
+        node.attr.extend([AttributeProto(name="x", double_val=0.5), AttributeProto(name="y", fixed64_val=2)])
+    return node
+
+
+def test_heads_of_nodes_are_those_of_the_parsed_ones() -> None:
+    random = Random(1)
+    for count in (0, 1, 2, 300):
+        nodes = [any_node(random) for _ in range(count)]
+        heads = node_heads([node.SerializeToString() for node in nodes])
+        assert heads is not None
+        assert heads.ids.tolist() == [node.id for node in nodes]
+        assert heads.kinds.tolist() == [node.type for node in nodes]
+        assert heads.micros.tolist() == [node.duration_micros for node in nodes]
+        assert heads.degrees.tolist() == [len(node.data_deps) + len(node.ctrl_deps) for node in nodes]
+        ends = np.cumsum(heads.degrees)[:-1]
+        for node, those in zip(nodes, np.split(heads.depends_on, ends), strict=bool(count)):
+            assert sorted(those.tolist()) == sorted([*node.data_deps, *node.ctrl_deps])
+
+
+def test_nodes_that_are_none_or_wait_twice_have_to_be_parsed() -> None:
+    """Cut anywhere or with a byte exchanged, a node either has the heads that protobuf finds, or none."""
+    random = Random(2)
+    for _ in range(300):
+        good, body = any_node(random).SerializeToString(), any_node(random).SerializeToString()
+        at = random.randrange(len(body))
+        broken = random.choice([body[:at], body[:at] + bytes([random.randrange(256)]) + body[at + 1 :]])
+        heads, node = node_heads([good, broken]), Node()
+        try:
+            node.ParseFromString(broken)
+        except DecodeError:
+            continue
+        if heads is not None:
+            assert (heads.ids[1], heads.micros[1]) == (node.id, node.duration_micros)
+            assert heads.degrees[1] == len(node.data_deps) + len(node.ctrl_deps)
+    assert node_heads([Node(id=1, data_deps=[3, 2, 3]).SerializeToString()]) is None
+    assert node_heads([Node(id=1, data_deps=[3], ctrl_deps=[3]).SerializeToString()]) is not None
+    cut = [b"", b"\0\0", b"\x08", b"\x08\x80", b"\x2a\x05\x01", b"\x2a\x01\x80", b"\x0b\x0c", b"\x28\x01", b"\x5d\x01",
+           b"\x59\x01"]  # fmt: skip
+    assert [node_heads([body]) for body in cut] == [None] * len(cut)
