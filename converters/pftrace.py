@@ -190,14 +190,16 @@ class _Writer:
     def _shapes(self, rows: IntColumn, gpu: npt.NDArray[np.bool_]) -> tuple[list[_Shape], list[bytes]]:
         """The shapes of rows, and the names that are new in each packet, encoded."""
         ops = np.flatnonzero(self.trace.kind[rows] == CPU)
-        given = map(undecoded_arguments, self.trace.texts.tensor_texts(rows[ops]))
-        inputs = {at: found.inputs for at, found in zip(ops.tolist(), given, strict=True) if found is not None}
+        which, texts = self.trace.texts.tensor_texts(rows[ops])
+        given = [found and (found.inputs, inputs_key(found.inputs)) for found in map(undecoded_arguments, texts)]
+        inputs = {at: given[text] for at, text in zip(ops.tolist(), which.tolist(), strict=True)}
         shapes, names = list[_Shape](), [b""] * len(rows)
         for at, (row, form) in enumerate(zip(rows.tolist(), self.form[rows].tolist(), strict=True)):
-            key = form, inputs_key(inputs[at]) if at in inputs else None
+            side, inputs_code = inputs.get(at) or (UndecodedSide(), None)
+            key = form, inputs_code
             shape = self.shapes.get(key)
             if shape is None:
-                shape = self._stage_shape(row) if gpu[at] else self._slice_shape(row, inputs.get(at, UndecodedSide()))
+                shape = self._stage_shape(row) if gpu[at] else self._slice_shape(row, side)
                 if len(shape.given) <= _LONGEST_KEPT and len(self.shapes) < _SHAPES_KEPT:
                     self.shapes[key] = shape
                 names[at] = self._new_names()

@@ -63,6 +63,9 @@ class LazyTexts(Sequence[bytes]):
     def __len__(self) -> int:
         return len(self.rows)
 
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self[:])
+
     @overload
     def __getitem__(self, at: int) -> bytes: ...
     @overload

@@ -340,7 +340,7 @@ class Signatures(SignatureTable):
         """See `SignatureTable`."""
         which = np.arange(len(texts)) if which is None else which
         pairs, of_node = first_seen(2 * which + np.asarray(wants_values, np.bool_))
-        every = texts[:]
+        every = list(texts)
         keys = _keys((every[pair // 2] for pair in pairs.tolist()), (pairs % 2).tolist())
         if not outputs_recorded:
             keys = ((*key[:2], b"", b"", *key[4:]) if key[0] not in (b"", _NOTHING) else (b"",) for key in keys)

@@ -90,7 +90,7 @@ class ArrowTables:
         """Of each CPU row a code of its inputs and outputs, and their texts by code."""
         which, texts = self.trace.texts.tensor_texts(np.flatnonzero(self.trace.kind == CPU))
         seen, which = first_seen(which)
-        every, table = texts[:], StringTable()
+        every, table = list(texts), StringTable()
         members = [b"{%b}" % tensor_members(every[at], flat=self.trace.flat) for at in seen.tolist()]
         return table.codes(members).astype(np.int64)[which], table.values
 
