@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..analysis.event_relations import RELATIONS, relations_of
 from ..analysis.event_work import Work
 from ..replaying.critical import CriticalChain
-from ..schemas.kineto.event_args import LAUNCH_ARGS, launch_of
+from ..schemas.kineto.event_args import launch_of, launch_values
 from ..trace.captured import CapturedOp
 from ..trace.columns import IntColumn, StringTable, distinct, distinct_rows, largest
 from ..trace.conventions import UNATTACHED_REASONS
@@ -315,7 +315,7 @@ def _gpu_columns(trace: Trace, work: Work) -> tuple[Columns, dict[str, Any]]:
     texts = {
         "categories": trace.categories,
         "dtypes": work.dtypes,
-        "configs": [dict.fromkeys(LAUNCH_ARGS) | msgspec.json.decode(config) for config in configs],
+        "configs": list(map(launch_values, configs)),
         "comms": [msgspec.to_builtins(gpu.comm[event]) for event in comms],
         "captured": [{key: getattr(op, key) for key in shown} for op in ops],
         "repeated": operators,

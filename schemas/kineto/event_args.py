@@ -246,6 +246,12 @@ def launch_of(record: bytes) -> bytes:
     return b"{%b}" % b", ".join([b'"%b": %b' % (name.encode(), value) for name, value in found if value])
 
 
+def launch_values(text: bytes) -> dict[str, Any]:
+    """The LAUNCH_ARGS in such an object, None for those that it lacks."""
+    found: dict[str, Any] = dict.fromkeys(LAUNCH_ARGS) | msgspec.json.decode(text)
+    return found
+
+
 def arg_value(text: bytes) -> Any:
     """The value of an argument that was read undecoded, None where it lacks."""
     return msgspec.json.decode(text) if text else None
