@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -99,6 +99,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def _has_words(name: str, alias: str) -> bool:
     """Whether a name contains the alias as whole words: no "L4" in "L40S", no "B200" in "GB200"."""
+    if alias.lower() not in name.lower():  # no pattern is compiled for most of the table
+        return False
     return re.search(rf"(?<![a-z0-9]){re.escape(alias)}(?![a-z0-9])", name, re.IGNORECASE) is not None
 
 
@@ -115,7 +117,7 @@ class _DeviceTable(msgspec.Struct, forbid_unknown_fields=True):
 @cache
 def known_devices() -> tuple[Device, ...]:
     """The devices of the table that comes with etplus."""
-    return read_devices(files(__package__).joinpath("devices.json").read_bytes())
+    return read_devices(Path(__file__).with_name("devices.json").read_bytes())
 
 
 def read_devices(source: Source) -> tuple[Device, ...]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,9 @@ import numpy.typing as npt
 
 from ..schemas.chakra.attributes import MEMBERS, SIMULATED_COLLECTIVES
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType, Node, NodeType
-from ..schemas.chakra.stream import MessageBytes, node_heads, parsed, read_messages
+from ..schemas.chakra.stream import Messages, node_heads, read_messages
 from ..schemas.text.sniff import GZIP_MAGIC
-from ..trace.columns import mask_at, run_starts, scatter
+from ..trace.columns import among, mask_at, run_starts, scatter
 from ..trace.errors import TraceFormatError
 from ..trace.topological_order import IntArray, find_cycle, issue_order
 from .preflight_findings import PreflightFindings
@@ -29,7 +27,6 @@ _NEEDED: dict[int, tuple[str, ...]] = {
     NodeType.COMM_SEND_NODE: ("comm_dst", "comm_tag", "comm_size"),
     NodeType.COMM_RECV_NODE: ("comm_src", "comm_tag", "comm_size"),
 }
-_AT_ONCE = 8192
 _GROUP = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _MAX_GROUP = 2**31 - 1
 _MIN_ALL_GATHER_BYTES = 4
@@ -156,15 +153,14 @@ def _read(file: RankFile, findings: PreflightFindings, columns: NodeColumns, kno
         findings.add("no-nodes", rank, (), "{} is empty", file.path.name)
         columns.flaw = "has no nodes"
         return columns
-    metadata, messages = read_messages(file.path)
+    metadata, blocks = read_messages(file.path)
     if not metadata.version:
         findings.add("no-version", rank, (), "{}", file.path.name)
     try:
-        if known_attributes:
-            while batch := list(islice(messages, _AT_ONCE)):
-                _take_written(file, batch, columns, findings)
-        for message in messages:
-            _take(parsed(str(file.path), message), columns, rank, findings)
+        for messages in blocks:
+            if not known_attributes or not _take_written(messages, columns, rank, findings):
+                for node, _ in messages.nodes():
+                    _take(node, columns, rank, findings)
     except TraceFormatError as error:
         findings.add("damaged", rank, (), "{}", error)
         columns.flaw = "is damaged"
@@ -200,15 +196,12 @@ def _take(node: Node, columns: NodeColumns, rank: int, findings: PreflightFindin
     columns.degrees.append(degree)
 
 
-def _take_written(
-    file: RankFile, messages: Sequence[MessageBytes], columns: NodeColumns, findings: PreflightFindings
-) -> None:
-    """Append nodes as etplus encodes them, many at once: attributes of those that compute are not looked at."""
-    heads, rank = node_heads([message.body for message in messages]), file.rank
+def _take_written(messages: Messages, columns: NodeColumns, rank: int, findings: PreflightFindings) -> bool:
+    """Append nodes as etplus encodes them, all at once: attributes of those that compute are not looked at. False if
+    they are others."""
+    heads = node_heads(messages)
     if heads is None:
-        for message in messages:
-            _take(parsed(str(file.path), message), columns, rank, findings)
-        return
+        return False
     first = len(columns.ids)
     columns.ids.frombytes(heads.ids.tobytes())
     columns.degrees.frombytes(heads.degrees.tobytes())
@@ -216,8 +209,9 @@ def _take_written(
     columns.micros += sum(heads.micros.tolist())
     for at in np.flatnonzero(heads.kinds != NodeType.COMP_NODE).tolist():
         number, kind = columns.ids[first + at], int(heads.kinds[at])
-        values = _attributes(parsed(str(file.path), messages[at]), rank, findings) if kind in _NEEDED else {}
+        values = _attributes(messages.node(at)[0], rank, findings) if kind in _NEEDED else {}
         _take_kind(first + at, number, kind, values, columns, rank, findings)
+    return True
 
 
 def _take_kind(
@@ -393,7 +387,7 @@ def _behind(index: IntArray, graph: IndexGraph, order: IntArray) -> IntArray:
     """Which of a rank's communications, in order of issue, depend on the one before them (at any depth); the first one
     does."""
     key = index[:-1] * graph.count + index[1:]
-    direct = np.isin(key, graph.source.astype(np.int64) * graph.count + graph.target)
+    direct = among(key, graph.source.astype(np.int64) * graph.count + graph.target)
     if direct.all():
         return np.ones(len(index), np.int64)
     turn, needs = np.full(graph.count, -1, np.int64).tolist(), [list[int]() for _ in range(graph.count)]

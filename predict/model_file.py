@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from ..analysis.devices import Device, known_devices
@@ -18,6 +20,8 @@ from .costs.measured_tasks import MeasuredTask
 from .costs.registry import Costs
 
 VERSION = 1
+_LONG_INTEGER = re.compile(rb"(?<![.\d])\d{19}")
+"""What may be beyond MAX_NS."""
 _LITTLE, _MUCH = 0.1, 2.0
 """A held-out trace counts as known as well as one with an unknown share u if its own is up to 10%, or up to 2 u."""
 
@@ -117,7 +121,7 @@ def read_model(source: Source) -> FittedModel:
     model, name = read_struct(source, FittedModel, "no model", "make it with `etplus fit`")
     if model.version != VERSION:
         raise TraceFormatError(name, "version", f"{model.version}, expected {VERSION}", "fit the model anew")
-    if not _fits_columns(msgspec.to_builtins(model)):
+    if _LONG_INTEGER.search(msgspec.json.encode(model)) and not _fits_columns(msgspec.to_builtins(model)):
         raise TraceFormatError(name, "", "invalid model (an integer of more than 62 bits)", "fit the model anew")
     return model
 

@@ -395,7 +395,8 @@ class RankJob:
     def kernels(self) -> tuple[PricedKernel, ...]:
         """The GPU events of the iterations, those that no operator is known to have launched included."""
         trace = with_unattached(self.trace) if self.split is None else self.trace
-        return kernel_rows(self.pricing if trace is self.trace else self._price(trace), trace, self.of_row)
+        pricing = self.pricing if trace.gpu is self.trace.gpu else self._price(trace)  # all events have a row
+        return kernel_rows(pricing, trace, self.of_row)
 
     def baselines(self) -> dict[str, int]:
         """GPU time of the busiest stream as measured, and the mean of the traces fitted on."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -327,9 +326,11 @@ class Library(Suggests):
         return "\n".join(f"{name:8} {text}" if name else text for name, text in self._card())
 
     def _repr_html_(self) -> str:
+        from html import escape  # for notebooks
+
         (_, title), *rows = self._card()
-        cells = "".join(f"<tr><th>{name}</th><td>{html.escape(text)}</td></tr>" for name, text in rows)
-        return f"<b>{html.escape(title)}</b><table>{cells}</table>"
+        cells = "".join(f"<tr><th>{name}</th><td>{escape(text)}</td></tr>" for name, text in rows)
+        return f"<b>{escape(title)}</b><table>{cells}</table>"
 
     def _card(self) -> Sequence[tuple[str, str]]:
         """Title and lines of the summary."""

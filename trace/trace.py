@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -523,7 +522,9 @@ class Trace(Library):
     @property
     def digest(self) -> bytes:
         """A digest of when its calls and GPU events began and ended: that of another recording is another one."""
-        found = hashlib.blake2b(str(self.base_time_ns).encode(), digest_size=16)
+        from hashlib import blake2b  # loads OpenSSL
+
+        found = blake2b(str(self.base_time_ns).encode(), digest_size=16)
         for part in (self.calls, self.runtime, self.gpu):
             found.update(part.ts.tobytes() + part.end.tobytes())
         return found.digest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -466,7 +465,9 @@ class _Rows(Suggests, Sequence[Row], Generic[Row]):
         return "\n".join([f"{len(self):,} rows", *shown, *more])
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(repr(self))}</pre>"
+        from html import escape  # for notebooks
+
+        return f"<pre>{escape(repr(self))}</pre>"
 
 
 class Ops(_Rows[Op]):

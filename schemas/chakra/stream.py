@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
@@ -24,11 +25,11 @@ from .encode import MAX_MESSAGE_BYTES, Block, delimited
 from .et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
 
 __all__ = [
-    "MAX_MESSAGE_BYTES", "messages_of", "node_heads", "parsed", "read_chakra", "read_encoded", "read_messages",
+    "MAX_MESSAGE_BYTES", "Messages", "messages_of", "node_heads", "read_chakra", "read_encoded", "read_messages",
     "write_blocks", "write_chakra",
 ]  # fmt: skip
 
-_BLOCK = 1 << 20
+_BLOCK = 4 << 20
 _REMEDY = "give a protobuf .et file"
 _MAX_VARINT_BYTES, _LONGEST_VARINT = 5, 10
 _ID, _TYPE, _CTRL_DEPS, _DATA_DEPS, _MICROS = (
@@ -55,46 +56,66 @@ def read_chakra(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[
 
 def read_encoded(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[tuple[Node, bytes]]]:
     """Like `read_chakra`, each node with its bytes."""
-    metadata, messages = read_messages(path)
-    return metadata, ((parsed(os.fspath(path), message), message.body) for message in messages)
+    metadata, blocks = read_messages(path)
+    return metadata, (node for messages in blocks for node in messages.nodes())
 
 
-class MessageBytes(NamedTuple):
-    """The bytes of a message, and where in the file its length is, in words."""
-
-    place: str
-    body: bytes
-
-
-def read_messages(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[MessageBytes]]:
-    """Like `read_chakra`, the nodes not parsed yet; see `parsed` and `node_heads`."""
+def read_messages(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterator[Messages]]:
+    """Like `read_chakra`, some megabytes of nodes at a time, which are not parsed yet."""
     name = os.fspath(path)
     head = head_of(path)
     refuse_foreign(shown_name(path), head)
-    messages = _messages(name)
-    place, body = next(messages, MessageBytes("", b""))
-    if not place:
+    blocks = _blocks(name)
+    first = next(blocks, None)
+    if first is None:
         raise TraceFormatError(name, "", "the file is empty", "a Chakra trace has at least its metadata")
-    metadata = GlobalMetadata()
+    metadata, body = GlobalMetadata(), first.data[first.starts[0] : first.ends[0]]
     known = _parse(metadata, body) and (metadata.version or metadata.attr)
     if body and not known:
         if (other := name_of_trace(head)) is not None and not is_chakra(head):
             raise TraceFormatError(name, "", f"this is {other}, not a Chakra trace", _REMEDY)
-        raise TraceFormatError(name, place, "not a Chakra trace: the first message is not GlobalMetadata", _REMEDY)
-    return metadata, messages
+        problem = "not a Chakra trace: the first message is not GlobalMetadata"
+        raise TraceFormatError(name, first.place(0), problem, _REMEDY)
+    nodes = first._replace(begin=first.ends[0], starts=first.starts[1:], ends=first.ends[1:])
+    return metadata, chain([nodes], blocks)
 
 
-def parsed(name: str, message: MessageBytes) -> Node:
-    """The node that a message of a file is.
+class Messages(NamedTuple):
+    """Some messages of a file, one behind the other, each behind its length.
 
-    Raises:
-        TraceFormatError: it is none.
+    Attributes:
+        data: bytes of the file, from byte `base` on. begin: where in them the first message's length is.
+        starts, ends: where in them each message begins and ends.
     """
-    node = Node()
-    if not message.body or not _parse(node, message.body):
-        problem = f"{len(message.body)} bytes that are not a Chakra node"
-        raise TraceFormatError(name, message.place, problem, "the file is damaged, write or copy it again")
-    return node
+
+    file: str
+    data: bytes
+    begin: int
+    starts: list[int]
+    ends: list[int]
+    base: int
+    unit: str
+
+    def place(self, message: int) -> str:
+        """Where a message's length is, in words."""
+        return f"byte {self.base + (self.ends[message - 1] if message else self.begin)}{self.unit}"
+
+    def node(self, message: int) -> tuple[Node, bytes]:
+        """A message as a node, with its bytes.
+
+        Raises:
+            TraceFormatError: it is none.
+        """
+        node, body = Node(), self.data[self.starts[message] : self.ends[message]]
+        if not body or not _parse(node, body):
+            problem = f"{len(body)} bytes that are not a Chakra node"
+            remedy = "the file is damaged, write or copy it again"
+            raise TraceFormatError(self.file, self.place(message), problem, remedy)
+        return node, body
+
+    def nodes(self) -> Iterator[tuple[Node, bytes]]:
+        """All as nodes, one by one; see `node`."""
+        return map(self.node, range(len(self.starts)))
 
 
 class NodeHeads(NamedTuple):
@@ -112,20 +133,21 @@ class NodeHeads(NamedTuple):
     depends_on: npt.NDArray[np.uint64]
 
 
-def node_heads(bodies: Sequence[bytes]) -> NodeHeads | None:
+def node_heads(messages: Messages) -> NodeHeads | None:
     """The heads of nodes, read at once; None if they have to be parsed one by one, since one may be no node, or lists
     a dependency twice."""
-    sizes = np.fromiter(map(len, bodies), np.int64, len(bodies))
-    ends = np.cumsum(sizes)
-    data = np.frombuffer(b"".join((*bodies, bytes(_LONGEST_VARINT))), np.uint8)
-    numbers = {field: np.zeros(len(bodies), np.int64) for field in (_ID, _TYPE, _MICROS)}
+    starts, ends = np.array(messages.starts, np.int64), np.array(messages.ends, np.int64)
+    data = np.frombuffer(messages.data + bytes(_LONGEST_VARINT), np.uint8)
+    numbers = {field: np.zeros(len(starts), np.int64) for field in (_ID, _TYPE, _MICROS)}
     dependencies = [np.zeros((3, 0), np.int64)]  # node, field and id
     try:
-        for fields in fields_of(data, ends - sizes, ends):
+        for fields in fields_of(data, starts, ends):
             for field, values in numbers.items():
                 own = (fields.number == field) & (fields.wire == VARINT)
                 values[fields.message[own]] = fields.value[own].view(np.int64)
             own = (fields.number == _CTRL_DEPS) | (fields.number == _DATA_DEPS)
+            if not np.any(own):
+                continue
             if not np.all(fields.wire[own] == DELIMITED):
                 return None
             ids, of = packed_varints(data, fields.begin[own], fields.end[own])
@@ -136,7 +158,7 @@ def node_heads(bodies: Sequence[bytes]) -> NodeHeads | None:
     order = np.lexsort((needed, field, node))
     if not np.all(run_starts(node[order], field[order], needed[order])):
         return None
-    degrees = np.bincount(node, minlength=len(bodies))
+    degrees = np.bincount(node, minlength=len(starts))
     own_ids, kinds, micros = numbers.values()
     return NodeHeads(own_ids.view(np.uint64), kinds, micros.view(np.uint64), degrees, needed[order].view(np.uint64))
 
@@ -159,7 +181,7 @@ def _parse(message: Message, body: bytes) -> bool:
     return True
 
 
-def _messages(name: str) -> Iterator[MessageBytes]:
+def _blocks(name: str) -> Iterator[Messages]:
     protect(name)
     try:
         file = open(name, "rb")  # noqa: SIM115, PTH123 (closed below)
@@ -185,22 +207,26 @@ class _Watched:
         return data
 
 
-def _split(stream: IO[bytes], name: str, unit: str) -> Iterator[MessageBytes]:
-    data, at, base = b"", 0, 0  # the next message begins at data[at], which is byte base + at of the stream
+def _split(stream: IO[bytes], name: str, unit: str) -> Iterator[Messages]:
+    data, base = b"", 0  # data[0] is byte `base` of the stream, where a message begins
     while True:
+        starts, ends, at = list[int](), list[int](), 0
         start, length = _length(data, at)
+        while 0 <= length <= MAX_MESSAGE_BYTES and start + length <= len(data):
+            at = start + length
+            starts.append(start)
+            ends.append(at)
+            start, length = _length(data, at)
+        if ends:
+            yield Messages(name, data, 0, starts, ends, base, unit)
         place = f"byte {base + at}{unit}"
         if length > MAX_MESSAGE_BYTES:
             problem = f"a message of more than {MAX_MESSAGE_BYTES} bytes"
             raise TraceFormatError(name, place, problem, "this is not a Chakra trace, or it is damaged")
-        if length >= 0 and start + length <= len(data):
-            yield MessageBytes(place, data[start : start + length])
-            at = start + length
-            continue
         more = _read(stream, max(_BLOCK, start + length - len(data)), name, f"byte {base + len(data)}{unit}")
         if not more:
             break
-        data, at, base = data[at:] + more, 0, base + at
+        data, base = data[at:] + more, base + at
     if at < len(data):
         have = f"{len(data) - start} of {length} bytes" if length >= 0 else "in its length"
         problem = f"the last message is cut off ({have})"

@@ -12,11 +12,10 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import PickleBuffer
-from typing import IO, Any, BinaryIO, Generic, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar, cast
 
 import msgspec
 from isal import igzip, isal_zlib
@@ -27,6 +26,9 @@ from .memory_limit import Expansion, available_memory, or_raise_limit, size_text
 from .sniff import GZIP_MAGIC, HEAD, refuse_foreign
 from .text import FileText, Text
 from .transaction import Transaction, check_folder, protect, transaction
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 D = TypeVar("D", bound=Text, covariant=True)
 S = TypeVar("S")
@@ -199,6 +201,8 @@ def progress_bar(total: int, what: str, wanted: bool, unit: str = "B") -> Bar:
 
 def write_all(file: IO[bytes], chunks: Iterable[bytes | PickleBuffer]) -> None:
     """Write (and compress, if the file does) each chunk in a thread while the next one is made."""
+    from concurrent.futures import ThreadPoolExecutor  # commands that only read need none
+
     with ThreadPoolExecutor(1) as pool:
         written: Future[int] | None = None
         for chunk in chunks:

@@ -22,7 +22,7 @@ from etplus.schemas.chakra.et_def_pb2 import (
     IOInfo,
     Node,
 )
-from etplus.schemas.chakra.stream import MAX_MESSAGE_BYTES, node_heads, read_chakra, write_chakra
+from etplus.schemas.chakra.stream import MAX_MESSAGE_BYTES, Messages, node_heads, read_chakra, write_chakra
 from etplus.trace.errors import ConvertError, TraceFormatError, UsageError
 from google.protobuf.message import DecodeError
 from hypothesis import given
@@ -274,11 +274,16 @@ def any_node(random: Random) -> Node:
     return node
 
 
+def messages(bodies: list[bytes]) -> Messages:
+    ends = list(itertools.accumulate(map(len, bodies)))
+    return Messages("x.et", b"".join(bodies), 0, [0, *ends][:-1], ends, 0, "")
+
+
 def test_heads_of_nodes_are_those_of_the_parsed_ones() -> None:
     random = Random(1)
     for count in (0, 1, 2, 300):
         nodes = [any_node(random) for _ in range(count)]
-        heads = node_heads([node.SerializeToString() for node in nodes])
+        heads = node_heads(messages([node.SerializeToString() for node in nodes]))
         assert heads is not None
         assert heads.ids.tolist() == [node.id for node in nodes]
         assert heads.kinds.tolist() == [node.type for node in nodes]
@@ -296,7 +301,7 @@ def test_nodes_that_are_none_or_wait_twice_have_to_be_parsed() -> None:
         good, body = any_node(random).SerializeToString(), any_node(random).SerializeToString()
         at = random.randrange(len(body))
         broken = random.choice([body[:at], body[:at] + bytes([random.randrange(256)]) + body[at + 1 :]])
-        heads, node = node_heads([good, broken]), Node()
+        heads, node = node_heads(messages([good, broken])), Node()
         try:
             node.ParseFromString(broken)
         except DecodeError:
@@ -304,8 +309,8 @@ def test_nodes_that_are_none_or_wait_twice_have_to_be_parsed() -> None:
         if heads is not None:
             assert (heads.ids[1], heads.micros[1]) == (node.id, node.duration_micros)
             assert heads.degrees[1] == len(node.data_deps) + len(node.ctrl_deps)
-    assert node_heads([Node(id=1, data_deps=[3, 2, 3]).SerializeToString()]) is None
-    assert node_heads([Node(id=1, data_deps=[3], ctrl_deps=[3]).SerializeToString()]) is not None
+    assert node_heads(messages([Node(id=1, data_deps=[3, 2, 3]).SerializeToString()])) is None
+    assert node_heads(messages([Node(id=1, data_deps=[3], ctrl_deps=[3]).SerializeToString()])) is not None
     cut = [b"", b"\0\0", b"\x08", b"\x08\x80", b"\x2a\x05\x01", b"\x2a\x01\x80", b"\x0b\x0c", b"\x28\x01", b"\x5d\x01",
            b"\x59\x01"]  # fmt: skip
-    assert [node_heads([body]) for body in cut] == [None] * len(cut)
+    assert [node_heads(messages([body])) for body in cut] == [None] * len(cut)
