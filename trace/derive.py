@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Index = TypeVar("Index")
 _MODULE = re.compile(r"nn\.Module: ").match
+_TEXTS = 1 << 15
+"""Texts of operators that are in memory at once."""
 _ALIKE = ("name", "numSms", "computeMajor", "computeMinor")
 
 
@@ -70,9 +72,10 @@ def _calls(
     signature = np.full(len(rows), -1, np.int32)
     ops = np.flatnonzero(kind == OP)
     wanted = matching(trace.name[rows[ops]], trace.names, numbers_matter)
-    signature[ops] = signatures.codes(
-        trace.texts.tensor_texts(rows[ops]), wanted.tolist(), outputs_recorded=trace.outputs_recorded
-    )
+    for at in range(0, len(ops), _TEXTS):
+        part = ops[at : at + _TEXTS]
+        texts, values = trace.texts.tensor_texts(rows[part]), wanted[at : at + _TEXTS].tolist()
+        signature[part] = signatures.codes(texts, values, outputs_recorded=trace.outputs_recorded)
     return Calls(
         trace.name[rows], as_column(kind), caller[rows], trace.thread[rows], trace.ts[rows], trace.finish[rows],
         as_column(signature), rows,

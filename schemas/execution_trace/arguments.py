@@ -332,17 +332,23 @@ class Signatures(SignatureTable):
     values: list[Signature] = field(default_factory=list)
     _codes: dict[_Key, int] = field(default_factory=dict)
     _arguments: dict[tuple[str, str], Argument] = field(default_factory=dict)
+    _known: dict[tuple[int, bool], int] = field(default_factory=dict)
+    """Codes by the identity of a text, which is its own as long as the text is kept, and whether its values count."""
+    _kept: list[bytes] = field(default_factory=list)
 
     def codes(
         self, texts: Sequence[bytes], wants_values: Sequence[bool], *, outputs_recorded: bool = True
     ) -> npt.NDArray[np.int32]:
         """See `SignatureTable`."""
         each = list(zip(map(id, texts), wants_values, strict=True))  # one object for many equal texts
-        distinct = dict(zip(each, texts, strict=True))
+        distinct = {key: text for key, text in zip(each, texts, strict=True) if key not in self._known}
         keys = _keys(list(distinct.values()), [wanted for _, wanted in distinct])
         if not outputs_recorded:
             keys = ((*key[:2], b"", b"", *key[4:]) if key[0] not in (b"", _NOTHING) else (b"",) for key in keys)
-        codes = dict(zip(distinct, map(self._code, keys), strict=True))
+        codes = self._known | dict(zip(distinct, map(self._code, keys), strict=True))
+        if 2 * len(distinct) <= len(texts):  # they come again
+            self._known = codes
+            self._kept += distinct.values()
         return np.fromiter(map(codes.__getitem__, each), np.int32, len(texts))
 
     def _code(self, key: _Key) -> int:
