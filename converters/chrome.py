@@ -326,7 +326,9 @@ def _tracks(trace: Trace, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntCol
     for row, first in zip(order.tolist(), (before < 0).tolist(), strict=True):
         if first:
             lanes = []
-        fitting = next((k for k, of in enumerate(lanes) if _fits(trace, ts, ends, of, row)), len(lanes))
+        fitting = 0
+        while fitting < len(lanes) and not _fits(trace, ts, ends, lanes[fitting], row):
+            fitting += 1
         if fitting == len(lanes):
             lanes.append([])
         lanes[fitting].append(row)

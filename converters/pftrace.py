@@ -121,7 +121,9 @@ class _Writer:
         trace, rows = self.trace, process.rows
         launch, graph = (trace.edges_of(kind)[:, :2] for kind in ("launch", "graph"))
         launch = launch[trace.timed[launch].all(axis=1) & (trace.kind[launch[:, 1]] == GPU)]
-        self.launched, self.awaited = lists_by(*launch.T.tolist()), lists_by(*graph.T[::-1].tolist())
+        tag, launched = self.event_tags["flow_ids"], lists_by(*launch.T.tolist())
+        self.flow_ids = {row: b"".join([tag + self._flow_id(one) for one in of]) for row, of in launched.items()}
+        self.awaited = lists_by(*graph.T[::-1].tolist())
         self.has_launch = mask_at(len(trace), launch[:, 1])
         self.flows = int(np.count_nonzero(self.has_launch))
         self.uuid = (self.rank + 1) * _RANK + (_RANK >> 2) + process.tid % (_RANK >> 2)
@@ -163,11 +165,12 @@ class _Writer:
 
     def _rows(self, rows: IntColumn, ends: IntColumn) -> None:
         """Write the packets of some rows, and the ends of slices before them."""
-        gpu = self.trace.kind[rows] == GPU
-        shapes, names = self._shapes(rows, gpu)
+        gpu, numbers = self.trace.kind[rows] == GPU, number_columns(self.trace, rows)
+        shapes, names = self._shapes(rows, gpu, numbers)
         packets = np.empty(len(rows), object)
         for at, encode in ((~gpu, self._slices), (gpu, self._stages)):
-            packets[at] = encode(rows[at], list(compress(shapes, at.tolist())), list(compress(names, at.tolist())))
+            own = [{name: (values[at], has[at]) for name, (values, has) in columns.items()} for columns in numbers]
+            packets[at] = encode(rows[at], own, [*compress(shapes, at.tolist())], [*compress(names, at.tolist())])
         arriving = np.flatnonzero(gpu & self.has_launch[rows])
         places = 3 * ends[:, 0], 3 * np.arange(len(rows)) + 1, 3 * arriving + 2
         order = np.argsort(np.concatenate(places), kind="stable")
@@ -187,7 +190,9 @@ class _Writer:
         """The packet of a track event, without its time; `names`: those that are new in it."""
         return self.sequence + delimited_field(self.packet_tags["track_event"], event) + names + self.needed
 
-    def _shapes(self, rows: IntColumn, gpu: npt.NDArray[np.bool_]) -> tuple[list[_Shape], list[bytes]]:
+    def _shapes(
+        self, rows: IntColumn, gpu: npt.NDArray[np.bool_], numbers: Sequence[Numbers]
+    ) -> tuple[list[_Shape], list[bytes]]:
         """The shapes of rows, and the names that are new in each packet, encoded."""
         ops = np.flatnonzero(self.trace.kind[rows] == CPU)
         which, texts = self.trace.texts.tensor_texts(rows[ops])
@@ -199,7 +204,8 @@ class _Writer:
             key = form, inputs_code
             shape = self.shapes.get(key)
             if shape is None:
-                shape = self._stage_shape(row) if gpu[at] else self._slice_shape(row, side)
+                names_of_numbers = ([name for name, (_, has) in columns.items() if has[at]] for columns in numbers)
+                shape = self._stage_shape(row) if gpu[at] else self._slice_shape(row, side, *names_of_numbers)
                 if len(shape.given) <= _LONGEST_KEPT and len(self.shapes) < _SHAPES_KEPT:
                     self.shapes[key] = shape
                 names[at] = self._new_names()
@@ -212,11 +218,11 @@ class _Writer:
         self.fresh.Clear()
         return delimited_field(self.packet_tags["interned_data"], names) if names else b""
 
-    def _slice_shape(self, row: int, given: UndecodedSide) -> _Shape:
+    def _slice_shape(self, row: int, given: UndecodedSide, before: list[str], after: list[str]) -> _Shape:
+        """Of a slice with numbers of these names before and after what it was given."""
         trace, tags = self.trace, self.event_tags
         first = tags["category_iids"] + varint_bytes(self._iid("event_categories", category(trace, Row(row))))
         last = self.begin + tags["name_iid"] + varint_bytes(self._iid("event_names", trace.name_of(Row(row))))
-        before, after = ([*next(by_row(those, 1))] for those in number_columns(trace, np.array([row])))
         args = given_args(trace, row, given)
         iids = {name: self._iid("debug_annotation_names", name) for name in (*before, *args, *after)}
         notes = [_annotation(iids[name], marshal.dumps(value, 2)) for name, value in args.items()]
@@ -233,12 +239,13 @@ class _Writer:
         given = b"".join([tags[field] + varint_bytes(number) for field, number in numbers.items()])
         return _Shape(b"", given, tags["name_iid"] + name)
 
-    def _slices(self, rows: IntColumn, shapes: Sequence[_Shape], names: Sequence[bytes]) -> list[bytes]:
+    def _slices(
+        self, rows: IntColumn, numbers: Sequence[Numbers], shapes: Sequence[_Shape], names: Sequence[bytes]
+    ) -> list[bytes]:
         """Packets of slices."""
-        before, after = map(self._numbers, number_columns(self.trace, rows))
-        launched = ([self._flow_id(target) for target in self.launched.get(row, ())] for row in rows.tolist())
-        tag, tracks = self.event_tags["flow_ids"], map(self.tracks.__getitem__, self.uuid[rows].tolist())
-        flows = (b"".join([tag + flow for flow in those]) for those in launched)
+        before, after = map(self._numbers, numbers)
+        tracks = map(self.tracks.__getitem__, self.uuid[rows].tolist())
+        flows = [self.flow_ids.get(row, b"") for row in rows.tolist()]
         return [
             self._event(b"".join((shape.first, first, shape.given, last, shape.last, track, flow)), new)
             for shape, new, first, last, track, flow in zip(shapes, names, before, after, tracks, flows, strict=True)
@@ -255,17 +262,20 @@ class _Writer:
                 cells.append(number_cells(head, values, present, len(tag)))
         return byte_rows(cells) if cells else []
 
-    def _stages(self, rows: IntColumn, shapes: Sequence[_Shape], names: Sequence[bytes]) -> list[bytes]:
+    def _stages(
+        self, rows: IntColumn, numbers: Sequence[Numbers], shapes: Sequence[_Shape], names: Sequence[bytes]
+    ) -> list[bytes]:
         """Packets of render stages."""
         trace, tags, everywhere = self.trace, self.stage_tags, np.ones(len(rows), np.bool_)
         event_ids = number_cells(tags["event_id"], self._event_id(rows), everywhere, 0)
         heads = byte_rows([event_ids, number_cells(tags["duration"], trace.dur[rows], everywhere, 0)])
-        numbers = (by_row(columns, len(rows)) for columns in number_columns(trace, rows))
         context, waited, packets = tags["context"] + varint_bytes(1), tags["event_wait_ids"], []
-        columns = zip(rows.tolist(), trace.records(rows), shapes, names, heads, *numbers, strict=True)
+        by_rows = (by_row(columns, len(rows)) for columns in numbers)
+        columns = zip(rows.tolist(), trace.records(rows), shapes, names, heads, *by_rows, strict=True)
         for row, record, shape, new, head, before, after in columns:
-            args = {**before, **recorded_args(record, {"External id", *before}), **after}
-            extras = [_extra(name, value) for name, value in args.items()]
+            args: dict[str, int | str] = {**before, **recorded_args(record, {"External id", *before}), **after}
+            texts = [_shown(value) if isinstance(value, str) else b"%d" % value for value in args.values()]
+            extras = [_extra_head(name, len(text)) + text for name, text in zip(args, texts, strict=True)]
             waits = [waited + varint_bytes(self._event_id(source)) for source in self.awaited.get(row, ())]
             stage = b"".join((head, context, *extras, shape.given, *waits, shape.last))
             field = delimited_field(self.packet_tags["gpu_render_stage_event"], stage)
@@ -379,13 +389,15 @@ def _annotation(name_iid: int, value: bytes) -> bytes:
     return encoded
 
 
+_shown = lru_cache(maxsize=1 << 14)(shown_text)
+
+
 @lru_cache(maxsize=1 << 14)
-def _extra(name: str, value: int | str) -> bytes:
-    """An argument of a render stage, a number or a text of JSON, which many events have with the same value."""
+def _extra_head(name: str, size: int) -> bytes:
+    """What comes before the text, of so many bytes, of an argument of a render stage."""
     tags = field_tags("GpuRenderStageEvent.ExtraData")
-    text = shown_text(value) if isinstance(value, str) else b"%d" % value
-    content = delimited_field(tags["name"], _FIELDS.get(name, name).encode()) + delimited_field(tags["value"], text)
-    return delimited_field(field_tags("GpuRenderStageEvent")["extra_data"], content)
+    head = delimited_field(tags["name"], _FIELDS.get(name, name).encode()) + tags["value"] + varint_bytes(size)
+    return field_tags("GpuRenderStageEvent")["extra_data"] + varint_bytes(len(head) + size) + head
 
 
 def _set(annotation: Any, value: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from etplus.linker import link
 from etplus.schemas.execution_trace.arguments import Signatures
@@ -28,6 +29,17 @@ def et(node: dict[str, Any]) -> Signature | None:
     table = Signatures()
     (code,) = table.codes([json.dumps(node).encode()], [True])
     return table.values[code] if code >= 0 else None
+
+
+def test_texts_in_parts_have_the_same_codes_whether_or_not_equal_ones_are_one_object() -> None:
+    kinds = [json.dumps({"inputs": {"values": [k % 3], "shapes": [[k]], "types": ["Tensor(int)"]}}) for k in range(5)]
+    order, wanted = [0, 1, 0, 0, 1, 1, 2, 0, 3, 3, 4, 4, 4, 0, 1], [k % 2 == 0 for k in range(15)]
+    shared = [kind.encode() for kind in kinds]
+    for texts in ([shared[k] for k in order], [kinds[k].encode() for k in order]):
+        whole, parts = Signatures(), Signatures()
+        expected = whole.codes(texts, wanted).tolist()
+        found = np.concatenate([parts.codes(texts[at : at + 5], wanted[at : at + 5]) for at in (0, 5, 10)])
+        assert found.tolist() == expected and parts.values == whole.values
 
 
 def test_kineto() -> None:
