@@ -336,7 +336,7 @@ def doubts(job: Resharded) -> list[str]:
         for one in job.gradients if not one.whole
     ]  # fmt: skip
     proof = job.proof
-    if proof.share > LEAST or (proof.extra and not proof.missing):
+    if proof.missing or proof.extra:
         found.append(
             f"the recorded layout derived from itself lacks {proof.missing.total():,} and adds "
             f"{proof.extra.total():,} of {proof.operators:,} operators ({proof.share:.1%} of the time)"

@@ -201,8 +201,8 @@ def _repeat(call: OpCall, extents: Extents) -> None:
 
 
 def _unfold(call: OpCall, extents: Extents) -> None:
-    """Windows (tensor, dim, size, step) as a last extent; those of a repeated tensor follow each other, or one is all of
-    an extent that is repeated once."""
+    """Windows (tensor, dim, size, step) as a last extent; those of a repeated tensor follow each other, or one has all
+    of an extent."""
     before, after, size = call.tensor(0), call.result(), call.value(2)
     if not before or after is None or len(after) != len(before) + 1:
         return
