@@ -315,7 +315,7 @@ def lists_of(
     for call in reversed(calls):
         for values in lists_in(call):
             owners = [owner for owner in map(owner_of, values) if owner is not None]
-            if len(owners) == len(values):
+            if 1 < len(owners) == len(values):
                 current = {**current, len(owners): owners}
         found[call.row] = current
     return found
