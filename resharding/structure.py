@@ -440,7 +440,7 @@ def _part_of(batch: int, shapes: Shapes, firsts: Set[int]) -> int:
     extents = shapes.extents
     sums = [parts for whole, parts in extents.sums if whole == batch]
     divided = (parts for whole, parts in extents.sums if whole in firsts)
-    given = firsts.union(*(parts for parts in divided if len(set(extents.sizes(parts))) == 1))  # of microbatches
+    given = set(firsts).union(*(parts for parts in divided if len(set(extents.sizes(parts))) == 1))  # microbatches
     for parts in sums:
         if len(set(extents.sizes(parts))) == 1 and set(parts) <= given:
             for part in parts:
