@@ -306,9 +306,9 @@ def assumptions(derivation: Derivation) -> list[str]:
     found = ["every parameter is used in the step (FSDP gathers others, too); reshard_after_forward is not changed"]
     if layout.reshard_after_forward is not None:
         found = [found[0].partition(";")[0]]
-    constants = sum(not buffer.written for buffer in model.buffers)
+    constants = sum(not buffer.written for buffer in model.inferred)
     if constants:
-        found.append(f"constants that forward takes are buffers, not frozen parameters: {constants}")
+        found.append(f"constants that forward takes are not frozen parameters: {constants}")
     blocks = sum(not wrap.root for wrap in derivation.wraps)
     if layout.fsdp_wrap is None and blocks:
         found.append(f"FSDP wraps each of {blocks} repeated blocks and the whole model; --fsdp-wrap chooses others")
