@@ -10,7 +10,7 @@ from ..trace.brief import brief
 from ..trace.dtypes import itemsize
 from .items import CommOp, Item, SyntheticOp
 from .step_calls import VIEWS, Call, is_tensor, tensor_values, walked
-from .weights import Weights, gradients_of, make_whole
+from .weights import Parameter, Weights, gradients_of, lists_of, make_whole
 
 if TYPE_CHECKING:
     from ..reshape.shapes.followed_calls import Shapes
@@ -83,8 +83,9 @@ def _with_parameters(call: Call, model: Model) -> Iterator[int]:
     single = [value for value in given if is_tensor(value)]
     lists = [value for value in given if value and isinstance(value[0], list)]
     rows = [single, *zip(*lists, strict=False)] if lists else [single]
+    known = model.weights.by_shard or model.weights.by_storage
     for row in rows:
-        sizes = {value[3] for value in row if value[1] in model.weights.by_storage}
+        sizes = {value[3] for value in row if value[1] in known}
         yield from (value[1] for value in row if value[3] in sizes)
 
 
@@ -100,16 +101,18 @@ def _shrinks(call: Call, gradients: frozenset[int]) -> bool:
 def whole_gradients(after: Sequence[Call], weights: Weights, shapes: Shapes) -> list[Call]:
     """What FSDP recorded between backward and the optimizer as one rank runs it on whole gradients: with their extents,
     and without what raises and lowers norms around their sum over the ranks."""
-    owners = gradients_of(weights)
+    gradients = gradients_of(weights)
     count, found = len(weights.parameters), list[Call]()
+
+    def owner_of(value: Sequence[int]) -> Parameter | None:
+        return gradients.get((value[1], value[2])) or weights.by_shard.get(value[1])
+
     for call in after:
         if call.name == "aten::pow" and _elements(call) == count:
             continue
-        for inner in call.walk():
-            first = next(tensor_values(inner.record.get("inputs")), None)
-            owner = None if first is None else owners.get((first[1], first[2])) or weights.by_shard.get(first[1])
-            listed = any(len(tensors) == count for tensors in inner.inputs)
-            if listed or owner is not None:
-                make_whole(inner, None if listed else owner, weights, shapes)
+        single = not any(len(tensors) > 1 for tensors in call.inputs)
+        values = (value for inner in call.walk() for value in tensor_values(inner.record.get("inputs")))
+        owner = next(filter(None, map(owner_of, values)), None) if single else None
+        make_whole(call, owner or lists_of([call], owner_of, weights.parameters)[call.row], weights, shapes)
         found.append(call)
     return found

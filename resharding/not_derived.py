@@ -306,6 +306,9 @@ def assumptions(derivation: Derivation) -> list[str]:
     found = ["every parameter is used in the step (FSDP gathers others, too); reshard_after_forward is not changed"]
     if layout.reshard_after_forward is not None:
         found = [found[0].partition(";")[0]]
+    constants = sum(not buffer.written for buffer in model.inferred)
+    if constants:
+        found.append(f"constants that forward takes are not frozen parameters: {constants}")
     blocks = sum(not wrap.root for wrap in derivation.wraps)
     if layout.fsdp_wrap is None and blocks:
         found.append(f"FSDP wraps each of {blocks} repeated blocks and the whole model; --fsdp-wrap chooses others")
@@ -333,7 +336,7 @@ def doubts(job: Resharded) -> list[str]:
         for one in job.gradients if not one.whole
     ]  # fmt: skip
     proof = job.proof
-    if proof.share > LEAST or (proof.extra and not proof.missing):
+    if proof.missing or proof.extra:
         found.append(
             f"the recorded layout derived from itself lacks {proof.missing.total():,} and adds "
             f"{proof.extra.total():,} of {proof.operators:,} operators ({proof.share:.1%} of the time)"

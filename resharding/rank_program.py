@@ -238,17 +238,23 @@ class Derivation:
         """
         key = stage, index
         if key not in self._optimizers:
-            count = len(self.model.parameters)
             mine = {parameter.number for parameter in self.parameters(stage, index)}
-            places = [k for k, parameter in enumerate(self.model.parameters) if parameter.number in mine]
             found = self._optimizers[key] = []
             for step, owned in self.model.optimizer:
                 calls = self.experts.optimizer(owned)
                 found.append(replace(step, children=[
-                    pruned(call, places, count) if parameter is None else call
-                    for call, parameter in calls if parameter is None or parameter.number in mine
+                    one for call, parameter in calls if parameter is None or parameter.number in mine
+                    for one in ((call,) if parameter is not None else self._of_lists(call, mine))
                 ]))  # fmt: skip
         return self._optimizers[key]
+
+    def _of_lists(self, call: Call, mine: Set[int]) -> Iterator[Call]:
+        """A call of the optimizer on lists, with the entries of some parameters; nothing where none is among them."""
+        lists = self.model.weights.lists_of(call)
+        count = next((len(tensors) for tensors in call.inputs if len(tensors) in lists), 0)
+        places = [k for k, owner in enumerate(lists.get(count, ())) if owner.number in mine]
+        if places or not count:
+            yield pruned(call, places, count)
 
     @cached_property
     def _optimizers(self) -> dict[tuple[int, int], list[Call]]:

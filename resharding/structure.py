@@ -439,8 +439,10 @@ def _part_of(batch: int, shapes: Shapes, firsts: Set[int]) -> int:
     """
     extents = shapes.extents
     sums = [parts for whole, parts in extents.sums if whole == batch]
+    divided = (parts for whole, parts in extents.sums if whole in firsts)
+    given = set(firsts).union(*(parts for parts in divided if len(set(extents.sizes(parts))) == 1))  # microbatches
     for parts in sums:
-        if len(set(extents.sizes(parts))) == 1 and set(parts) <= firsts:
+        if len(set(extents.sizes(parts))) == 1 and set(parts) <= given:
             for part in parts:
                 extents.same(parts[0], part)
     sums = [extents.roots(parts) for parts in sums]
@@ -501,7 +503,9 @@ def _alive(trace: Trace, forward: Sequence[Call], weights: Weights) -> Iterator[
     memory: dict[int, int] = {}  # by number the storage
     ended: list[list[int]] = []
     begin = next((at for at, call in enumerate(forward) if _takes(call, weights)), 0)
-    for value in list(tensor_values(forward[begin].record.get("inputs")))[:1] if forward else ():
+    given = (list(tensor_values(call.record.get("inputs"))) for call in forward[begin:])
+    data = next((values for values in given if any(weights.of(value) is None for value in values)), [])
+    for value in data[:1]:  # of the first call that takes more than parameters, as their norms do not
         if weights.of(value) is None:
             lives[alias.get(value[0], value[0])] = [0, 0]
     outside = set[int]()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -86,6 +86,8 @@ class Region(NamedTuple):
 
 
 Owned = list[tuple[Call, list[tuple[Call, "Parameter | None"]]]]
+Lists = Mapping[int, Sequence[Parameter]]
+"""Of lists with so many entries, the parameter of each entry."""
 
 
 @dataclass
@@ -100,6 +102,7 @@ class Weights:
         by_storage, by_number: of tensors in forward. by_shard: by the storage of a rank's part (FSDP).
         part: which part of parameters the recorded optimizer has, None for the whole ones.
         frozen: weights that the optimizer does not change, numbered after the parameters.
+        lists: of the optimizer's calls on lists, by row, where these are of groups of parameters.
     """
 
     parameters: list[Parameter] = field(default_factory=list)
@@ -110,8 +113,13 @@ class Weights:
     by_shard: dict[int, Parameter] = field(default_factory=dict)
     part: Shard | None = None
     frozen: list[Parameter] = field(default_factory=list)
+    lists: dict[int, Lists] = field(default_factory=dict)
 
     __repr__ = brief
+
+    def lists_of(self, call: Call) -> Lists:
+        """Whose the entries of an optimizer's lists are; without groups a list has one entry a parameter."""
+        return self.lists.get(call.row, {len(self.parameters): self.parameters})
 
     def taken(self, call: Call) -> Iterator[Parameter]:
         """The parameters among what a call takes, views of them included."""
@@ -175,6 +183,8 @@ def find_weights(
             weights.by_storage.setdefault(given.storage, []).append(Region(given.offset, end, parameter))
     if weights.parameters:
         weights.optimizer = [(step, list(_owners(step, weights.of))) for step in steps]
+        for step in steps:
+            weights.lists |= lists_of(step.children, weights.of, weights.parameters)
         return weights
     taken, owners = _by_shapes(steps, shapes, forward)
     numbered = sorted(taken.values(), key=lambda parameter: parameter.number)
@@ -227,11 +237,12 @@ def _of_shards(
             )  # fmt: skip
             found.parameters.append(parameter)
             found.by_shard[shard] = found.by_number[given.number] = parameter
-    found.optimizer = [(step, list(_owners(step, lambda value: found.by_shard.get(value[1])))) for step in steps]
+    for step in steps:
+        found.optimizer.append((step, list(_owners(step, lambda value: found.by_shard.get(value[1])))))
+        found.lists |= lists_of(step.children, lambda value: found.by_shard.get(value[1]), found.parameters)
     for _, owned in found.optimizer:
         for call, owner in owned:
-            for inner in call.walk():
-                make_whole(inner, owner, found, shapes)
+            make_whole(call, found.lists_of(call) if owner is None else owner, found, shapes)
     return found
 
 
@@ -248,31 +259,66 @@ def _first(child: Call) -> Iterator[GivenTensor]:
     yield from _changed([child])
 
 
-def make_whole(call: Call, owner: Parameter | None, weights: Weights, shapes: Shapes) -> None:
-    """Give a call of the optimizer on parts of parameters the extents of the whole ones.
+def make_whole(call: Call, owner: Parameter | Lists, weights: Weights, shapes: Shapes) -> None:
+    """Give a call on parts of parameters, and those below it, the extents of the whole ones.
 
     Args:
-        owner: of the parameter that the call is for, None for one on lists of all.
+        owner: of the parameter that the call is for, or of each in its lists; what it calls for one entry of a list
+            is known by its memory.
     """
     extents, part = shapes.extents, weights.part
+    lists = {} if isinstance(owner, Parameter) else owner
+    entries = {
+        (value[1], value[2]): parameter for side in ("outputs", "inputs")
+        for values in lists_in(call, side) for value, parameter in zip(values, lists.get(len(values), ()), strict=False)
+    }  # fmt: skip
 
-    def whole(shape: Shape | None, parameter: Parameter) -> Shape | None:
-        if shape is None or part is None or extents.sizes(shape) != part.of(extents.sizes(parameter.shape)):
+    def whole(shape: Shape | None, parameter: Parameter | None) -> Shape | None:
+        if shape is None or part is None or parameter is None:
             return shape
-        return parameter.shape
+        return parameter.shape if extents.sizes(shape) == part.of(extents.sizes(parameter.shape)) else shape
 
-    def side(arguments: tuple[tuple[Shape | None, ...], ...]) -> tuple[tuple[Shape | None, ...], ...]:
-        if owner is not None:
-            return tuple(tuple(whole(shape, owner) for shape in tensors) for tensors in arguments)
-        count = len(weights.parameters)
+    def side(
+        arguments: tuple[tuple[Shape | None, ...], ...], own: Parameter | None
+    ) -> tuple[tuple[Shape | None, ...], ...]:
         return tuple(
-            tuple(map(whole, tensors, weights.parameters)) if len(tensors) == count else tensors
-            for tensors in arguments
+            tuple(map(whole, tensors, lists.get(len(tensors), (own,) * len(tensors)))) for tensors in arguments
         )
 
-    call.inputs, call.results = side(call.inputs), side(call.results)
-    for name in ("input_shapes", "output_shapes"):
-        call.__dict__.pop(name, None)
+    for inner in call.walk():
+        values = [value for name in ("inputs", "outputs") for value in tensor_values(inner.record.get(name))]
+        known = (entries[value[1], value[2]] for value in values if (value[1], value[2]) in entries)
+        own = owner if isinstance(owner, Parameter) else next(known, None)
+        inner.inputs, inner.results = side(inner.inputs, own), side(inner.results, own)
+        for name in ("input_shapes", "output_shapes"):
+            inner.__dict__.pop(name, None)
+
+
+def lists_in(call: Call, side: str = "inputs") -> Iterator[list[list[int]]]:
+    """The lists of tensors, as in ETs, that a call takes or returns."""
+    given = call.record.get(side)
+    for values in given.get("values", ()) if isinstance(given, dict) else ():
+        if isinstance(values, list) and values and all(isinstance(value, list) for value in values):
+            yield values
+
+
+def lists_of(
+    calls: Sequence[Call], owner_of: Callable[[Sequence[int]], Parameter | None], parameters: Sequence[Parameter]
+) -> dict[int, Lists]:  # fmt: skip
+    """Of calls on lists, by row, whose the entries are: those of the parameters that it takes, or that the next such
+    call takes, since an optimizer works through one group of parameters after the other.
+
+    Args:
+        parameters: of lists with as many entries, where no call takes them.
+    """
+    found, current = dict[int, Lists](), {len(parameters): parameters}
+    for call in reversed(calls):
+        for values in lists_in(call):
+            owners = [owner for owner in map(owner_of, values) if owner is not None]
+            if 1 < len(owners) == len(values):
+                current = {**current, len(owners): owners}
+        found[call.row] = current
+    return found
 
 
 def outside_tensors(forward: Sequence[Call]) -> dict[int, list[GivenTensor]]:
@@ -435,7 +481,9 @@ def gradients_of(weights: Weights) -> dict[tuple[int, int], Parameter]:
                     (value, owner) for value in tensor_values(call.record.get("inputs"))
                 ]
             else:
-                rows = list(_of_lists(call, weights.parameters))
+                known = weights.lists_of(call)
+                lists = [values for values in lists_in(call) if len(values) in known]
+                rows = [row for values in lists for row in zip(values, known[len(values)], strict=True)]
             for value, parameter in rows:
                 alike = not parameter.elements or value[3] == parameter.elements
                 if alike and value[1] not in weights.by_storage and value[1] not in made:
@@ -444,13 +492,6 @@ def gradients_of(weights: Weights) -> dict[tuple[int, int], Parameter]:
                 own = {value[1] for value in tensor_values(inner.record.get("inputs"))}
                 made |= {value[1] for value in tensor_values(inner.record.get("outputs"))} - own
     return found
-
-
-def _of_lists(call: Call, parameters: Sequence[Parameter]) -> Iterator[tuple[Sequence[int], Parameter]]:
-    """Of a call on lists with one entry a parameter, each entry with its parameter."""
-    for value in call.record.get("inputs", {}).get("values", []):
-        if isinstance(value, list) and len(value) == len(parameters) and all(isinstance(v, list) for v in value):
-            yield from zip(value, parameters, strict=True)
 
 
 def find_buffers(

@@ -100,8 +100,11 @@ def _select(call: OpCall, extents: Extents) -> None:
 
 
 def _sort(call: OpCall, extents: Extents) -> None:
+    """(tensor, dim, …) or (tensor, stable, dim, …); within it the places along that extent are made."""
+    before = call.inputs[0]
+    dim = next((value for value in map(call.value, (1, 2)) if type(value) is int), -1)
     for shape in (*call.results, *call.temporaries):
-        match(call.inputs[0], shape, extents)
+        match(before if len(shape) == len(before) else before[dim:][:1], shape, extents)
 
 
 def _slice(call: OpCall, extents: Extents) -> None:
@@ -198,13 +201,15 @@ def _repeat(call: OpCall, extents: Extents) -> None:
 
 
 def _unfold(call: OpCall, extents: Extents) -> None:
-    """Windows (tensor, dim, size, step) as a last extent; those of a repeated tensor follow each other."""
+    """Windows (tensor, dim, size, step) as a last extent; those of a repeated tensor follow each other, or one has all
+    of an extent."""
     before, after, size = call.tensor(0), call.result(), call.value(2)
     if not before or after is None or len(after) != len(before) + 1:
         return
     at = int(call.value(1)) % len(before)
     equal(_others(before, at), _others(after[:-1], at), extents)
-    extents.fix(after[-1:])
+    if extents.value[before[at]] > size:
+        extents.fix(after[-1:])
     if size == call.value(3) and extents.value[before[at]] % size == 0:
         extents.view([before[at]], [after[at], after[-1]])
     else:

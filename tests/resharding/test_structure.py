@@ -17,6 +17,7 @@ from etplus.resharding.structure import (
     _assign_backward,
     _batches,
     _describe,
+    _part_of,
     _relate_inner,
     _trailing,
     _units,
@@ -290,6 +291,24 @@ def test_what_is_alive_of_what_is_used_once(made: Made, no_aliases: None) -> Non
     assert list(_alive(trace, calls, Weights(by_number=weights))) == [1, 1, 1, 0]
     calls = [made.call("aten::linear", [(21, "ba"), (1, "na")], [(3, "nb")]), made.call("aten::y", [(1, "na")])]
     assert list(_alive(trace, calls, Weights(by_number=weights))) == [0, 0]
+    calls = [  # a norm of weights takes parameters alone
+        made.call("aten::_weight_norm", [(21, "ba"), (22, "b")], [(5, "ba")]),
+        made.call("aten::linear", [(1, "na"), (5, "ba")], [(3, "nb")]),
+        made.call("aten::add", [(3, "nb"), (1, "na")], [(4, "nb")]),
+    ]
+    assert list(_alive(trace, calls, Weights(by_number=weights))) == [2, 2, 0]
+
+
+def test_a_batch_of_pairs_within_microbatches() -> None:
+    """Each side of the pairs is divided into microbatches; what is put together of both has the samples of one."""
+    extents = Extents()
+    wholes, (joined, left, right) = [extents.new(8), extents.new(8)], (extents.new(size) for size in (8, 4, 4))
+    for whole, part in zip(wholes, (left, right), strict=True):
+        extents.sum_of(whole, (part, extents.new(4)))
+    extents.sum_of(joined, (left, right))
+    shapes: Any = SimpleNamespace(extents=extents)
+    assert _part_of(joined, shapes, set()) == joined
+    assert _part_of(joined, shapes, set(wholes)) == extents.root(left) == extents.root(right)
 
 
 def test_vectors_within_a_loss_stay_as_they_are(made: Made) -> None:

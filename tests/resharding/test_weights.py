@@ -24,6 +24,7 @@ from etplus.resharding.weights import (
     find_weights,
     given_tensors,
     gradients_of,
+    lists_of,
     make_whole,
     relate_gathered,
 )
@@ -275,3 +276,35 @@ def test_parts_of_parameters_become_whole(made: Made) -> None:
     assert call.input_shapes[0] == made.shape("pa")
     make_whole(call, weights.parameters[0], weights, shapes)
     assert call.input_shapes == [made.shape("ba"), made.shape("ba"), made.shape("p")]
+
+
+def test_lists_of_groups_of_parameters(made: Made) -> None:
+    """What an optimizer does for a group ends with the call that changes its parameters; gradients are by memory."""
+    weights = [parameter(made, number, letters) for number, letters in enumerate(("ba", "ba", "b", "b", "b"))]
+    matrices = [(21, "ba"), (22, "ba")], [(51, "ba"), (52, "ba")]
+    biases = [(23, "b"), (24, "b"), (25, "b")], [(53, "b"), (54, "b"), (55, "b")]
+    calls = [
+        made.call("aten::_foreach_lerp_", [[(31, "ba"), (32, "ba")], matrices[1]]),
+        made.call("aten::_foreach_add_", [matrices[0], [(31, "ba"), (32, "ba")]]),
+        made.call("aten::_foreach_add_", list(biases)),
+    ]
+    of = Weights(weights, by_storage=regions({121 + k: weights[k] for k in range(5)}))
+    step = made.call("Optimizer.step", [], [], *calls)
+    of.optimizer, of.lists = [(step, list(_owners(step, of.of)))], lists_of(calls, of.of, weights)
+    assert [of.lists_of(call)[2] for call in calls[:2]] == [weights[:2]] * 2
+    assert of.lists_of(calls[2])[3] == weights[2:]
+    found = {storage: one.number for (storage, _), one in gradients_of(of).items()}
+    assert {storage: found[storage] for storage in range(151, 156)} == {151 + k: k for k in range(5)}
+
+
+def test_parts_in_lists_become_whole(made: Made) -> None:
+    """Also in what such a call calls for one entry."""
+    made.of["p"], made.of["q"] = made.extents.new(2), made.extents.new(8)
+    weights = [parameter(made, 0, "ba"), parameter(made, 1, "qa")]
+    each = made.call("aten::add_", [(22, "ba"), (52, "ba")])
+    call = made.call("aten::_foreach_add_", [[(22, "ba"), (21, "pa")], [(52, "ba"), (51, "pa")]], [], each)
+    shapes: Any = SimpleNamespace(extents=made.extents)
+    of = Weights(weights, part=Shard(2, 0, flat=False))
+    make_whole(call, {2: weights[::-1]}, of, shapes)
+    assert call.inputs == ((made.shape("qa"), made.shape("ba")),) * 2
+    assert each.input_shapes == [made.shape("qa")] * 2
