@@ -18,7 +18,6 @@ from etplus.schemas.chakra.encode import (
     TYPE,
     Block,
     attribute_cells,
-    byte_rows,
     delimited,
     dependency_rows,
     field_cells,
@@ -28,6 +27,7 @@ from etplus.schemas.chakra.encode import (
 )
 from etplus.schemas.chakra.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
 from etplus.schemas.chakra.stream import messages_of, write_blocks, write_chakra
+from etplus.schemas.wire_format import byte_rows
 from etplus.trace.errors import ConvertError
 from hypothesis import given
 from hypothesis import strategies as st
