@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 Record = dict[str, msgspec.Raw]
 """A node as in the file, its values undecoded."""
 
+_TEXTS = 1 << 15
+"""Texts that are in memory at once."""
 _NAMED_REGION = re.compile(r"## .* ##|## .*|nn\.Module: .*")
 
 
@@ -71,6 +73,20 @@ class LazyTexts(Sequence[bytes]):
     def __getitem__(self, at: slice) -> list[bytes]: ...
     def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
         return self.make(self.rows[at]) if isinstance(at, slice) else self.make(self.rows[[at]])[0]
+
+
+def texts_at(texts: Sequence[bytes], at: IntColumn) -> Iterator[bytes]:
+    """Some texts, by position; where these follow each other, a few are in memory at a time.
+
+    Example:
+        >>> list(texts_at([b"a", b"b", b"c"], np.array([2, 0])))
+        [b'c', b'a']
+    """
+    for begin in range(0, len(at), _TEXTS):
+        part = at[begin : begin + _TEXTS]
+        least = int(part.min())
+        block = texts[least : int(part.max()) + 1]
+        yield from (block[text - least] for text in part.tolist())
 
 
 class RecordStore:

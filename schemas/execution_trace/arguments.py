@@ -23,12 +23,10 @@ from ...trace.columns import IntColumn, first_seen
 from ...trace.dtypes import standard_dtype
 from ...trace.errors import UNREADABLE
 from ...trace.tensors import Argument, Signature, SignatureTable, Tensor
-from ...trace.trace import Trace
+from ...trace.trace import Trace, texts_at
 
 _RECORDS = 4096
 """Texts that are fetched at once."""
-_TEXTS = 1 << 15
-"""Texts of distinct inputs and outputs that are in memory at once."""
 ABSENT = msgspec.Raw(b"")
 """A value that is not recorded; encoding leaves out this very object."""
 _EMPTY, _NO_OBJECT = msgspec.Raw(b"[]"), msgspec.Raw(b"{}")
@@ -342,7 +340,7 @@ class Signatures(SignatureTable):
         """See `SignatureTable`."""
         which = np.arange(len(texts)) if which is None else which
         pairs, of_node = first_seen(2 * which + np.asarray(wants_values, np.bool_))
-        keys = _keys(_taken(texts, pairs // 2), (pairs % 2).tolist())
+        keys = _keys(texts_at(texts, pairs // 2), (pairs % 2).tolist())
         if not outputs_recorded:
             keys = ((*key[:2], b"", b"", *key[4:]) if key[0] not in (b"", _NOTHING) else (b"",) for key in keys)
         found: npt.NDArray[np.int32] = np.fromiter(map(self._code, keys), np.int32, len(pairs))[of_node]
@@ -369,15 +367,6 @@ class Signatures(SignatureTable):
             if known.tensors:
                 self._arguments[key] = known
         return known
-
-
-def _taken(texts: Sequence[bytes], at: IntColumn) -> Iterator[bytes]:
-    """Some texts, by position; where these follow each other, a few are in memory at a time."""
-    for begin in range(0, len(at), _TEXTS):
-        part = at[begin : begin + _TEXTS]
-        least = int(part.min())
-        block = texts[least : int(part.max()) + 1]
-        yield from (block[text - least] for text in part.tolist())
 
 
 def _keys(texts: Iterable[bytes], wants_values: Sequence[int]) -> Iterator[_Key]:

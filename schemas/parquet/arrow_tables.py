@@ -14,7 +14,7 @@ from ...trace.columns import IntColumn, RowColumn, StringTable, first_seen, inve
 from ...trace.conventions import COPY_CATEGORIES
 from ...trace.frames import arrow_integers, arrow_lists, arrow_numbers, arrow_texts, library
 from ...trace.kinds import CPU, GPU, LINK_NAMES
-from ...trace.trace import Trace
+from ...trace.trace import Trace, texts_at
 from ...trace.views import origin_columns
 from ..comm_types import Group
 from ..communications import COMMUNICATION_COLUMNS, communication_columns, kind_name
@@ -90,8 +90,8 @@ class ArrowTables:
         """Of each CPU row a code of its inputs and outputs, and their texts by code."""
         which, texts = self.trace.texts.tensor_texts(np.flatnonzero(self.trace.kind == CPU))
         seen, which = first_seen(which)
-        every, table = list(texts), StringTable()
-        members = [b"{%b}" % tensor_members(every[at], flat=self.trace.flat) for at in seen.tolist()]
+        table = StringTable()
+        members = [b"{%b}" % tensor_members(text, flat=self.trace.flat) for text in texts_at(texts, seen)]
         return table.codes(members).astype(np.int64)[which], table.values
 
     def _signatures(self) -> dict[str, Any]:

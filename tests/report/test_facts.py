@@ -95,7 +95,7 @@ def numbers_of(texts: Sequence[str]) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpu-kineto/h100_bert.json.gz", "gpu-kineto/alexnet.json.gz"])
 def test_no_number_of_a_real_launch_has_more_than_three_digits_behind_the_point(name: str) -> None:
-    from etplus.report.timeline_lanes import LAUNCH_ARGS
+    from etplus.schemas.kineto.event_args import LAUNCH_ARGS
     from etplus.schemas.text.files import load
 
     events = orjson.loads(load(shared_trace(name)).data)["traceEvents"]
