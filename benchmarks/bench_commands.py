@@ -43,7 +43,7 @@ def commands(folder: Path) -> dict[str, tuple[str, ...]]:
     pair, minified = ([str(folder / f"{more}{kind}.json") for kind in ("et", "kineto")] for more in ("", "min."))
     loads = (
         "import gc, orjson, os, sys; gc.disable(); [orjson.loads(open(path, 'rb').read()) for path in sys.argv[1:]];"
-        " os._exit(0)"  # the objects are not taken apart again
+        " os._exit(0)"  # without freeing the objects
     )
     found: dict[str, tuple[str, ...]] = {
         "orjson": (sys.executable, "-c", loads, *minified),

@@ -382,7 +382,7 @@ class _Writer:
 
 @lru_cache(maxsize=1 << 14)
 def _annotation(name_iid: int, value: bytes) -> bytes:
-    """A debug annotation as a field of a track event. Its value is marshalled, since lists are no keys of the cache."""
+    """A debug annotation as a field of a track event. Its value is marshalled: lists cannot be keys of the cache."""
     event = protos().TrackEvent()
     _set(event.debug_annotations.add(name_iid=name_iid), marshal.loads(value))
     encoded: bytes = event.SerializeToString(deterministic=True)

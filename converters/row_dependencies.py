@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ..schemas.chakra.attributes import KIND_BITS, ORDER
 from ..schemas.communications import comm_rows
-from ..trace.columns import IntColumn, inverse_positions, mask_at
+from ..trace.columns import IntColumn, inverse_positions, joined_ranges, mask_at
 from ..trace.errors import ConvertError
 from ..trace.kinds import CPU, GPU
 from ..trace.topological_order import find_cycle, issue_order
@@ -47,8 +47,7 @@ class TraceDependencies:
     def of_rows(self, rows: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
         """How many rows each of some rows waits for; which, one row after the other; and the kinds."""
         first, counts = self.first[rows], self.first[rows + 1] - self.first[rows]
-        before = np.cumsum(counts) - counts
-        at = np.arange(counts.sum()) + np.repeat(first - before, counts)
+        at = joined_ranges(first, counts)
         return counts, self.source[at], self.kinds[at]
 
 

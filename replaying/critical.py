@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.brief import brief
-from ..trace.columns import IntColumn, distinct_rows, positions
+from ..trace.columns import IntColumn, distinct_rows, joined_ranges, positions
 from ..trace.conventions import BETWEEN
 from ..trace.errors import ConvertError, UsageError
 from ..trace.frames import to_pandas
@@ -93,8 +93,7 @@ def binding_edges(replay: Replay, last: int | None = None) -> IntColumn:
         ends.append(at)
         at = before_head[head_of[at]]
     end = np.array(ends[::-1], np.int64)
-    length = end - head[end] + 1
-    path = np.repeat(end - np.cumsum(length) + 1, length) + np.arange(length.sum())
+    path = joined_ranges(head[end], end - head[end] + 1)
     return into[path[1:]]
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn
+from ..trace.columns import IntColumn, joined_ranges
 
 _BITS = 14
 """Of a number that are written at once: two bytes of a varint."""
@@ -179,8 +179,7 @@ def packed_varints(
     if not np.all(data[end[end > begin] - 1] < _CONTINUED):
         raise ValueError("no list of numbers")
     sizes = end - begin
-    before = np.cumsum(sizes) - sizes
-    place = np.arange(int(sizes.sum())) + np.repeat(begin - before, sizes)
+    place = joined_ranges(begin, sizes)
     first = np.append(True, data[place[:-1]] < _CONTINUED)[: len(place)]
     return read_varints(data, place[first])[0], np.repeat(np.arange(len(sizes)), sizes)[first]
 

@@ -311,6 +311,18 @@ def inverse_positions(size: int, at: IntColumn) -> IntColumn:
     return scatter(size, at, np.arange(len(at)))
 
 
+def joined_ranges(first: IntColumn, size: IntColumn) -> IntColumn:
+    """The numbers of some ranges, one range after the other, int64.
+
+    Example:
+        >>> joined_ranges(np.array([7, 0]), np.array([2, 3])).tolist()
+        [7, 8, 0, 1, 2]
+    """
+    ends = np.cumsum(size)
+    found: IntColumn = np.arange(int(size.sum())) + np.repeat(first - (ends - size), size)
+    return found
+
+
 def joined_columns(parts: Sequence[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
     """Columns of the same names, one part after the other; none of no parts. The parts lose theirs: no more than one
     column is in memory twice."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .brief import brief
-from .columns import IntColumn
+from .columns import IntColumn, joined_ranges
 from .dtypes import itemsize
 
 _T = TypeVar("_T")
@@ -211,7 +211,7 @@ class TensorUses(NamedTuple):
         """Those of other nodes, each of which is one of the nodes here (int64)."""
         uses = np.bincount(self.node, minlength=int(which.max(initial=-1)) + 1)
         first, size = (np.cumsum(uses) - uses)[which], uses[which]
-        at = np.arange(size.sum()) + np.repeat(first - (np.cumsum(size) - size), size)
+        at = joined_ranges(first, size)
         return TensorUses(
             np.repeat(np.arange(len(which)), size), self.output[at], self.argument[at], self.storage[at],
             self.begin[at], self.end[at], self.device_code[at], self.devices,
