@@ -165,6 +165,12 @@ def _row(dtype: type[np.generic], none: int | None, about: str, unit: str = "") 
     return {"column": RowColumn(dtype, none, unit, about)}
 
 
+def damage_in(summary: Mapping[str, Any]) -> tuple[str, ...]:
+    """See `Trace.damage`."""
+    listed = summary.get("damage")
+    return tuple(text for text in listed if isinstance(text, str)) if isinstance(listed, list) else ()
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Trace(Library):
     """One rank, recorded and, where there is an ET, linked. Made by a `TraceBuilder`, changed by `with_`.
@@ -630,8 +636,7 @@ class Trace(Library):
     @property
     def damage(self) -> tuple[str, ...]:
         """What was wrong with the traces that were linked, in sentences; () where nothing is known to be."""
-        listed = self.summary.get("damage")
-        return tuple(text for text in listed if isinstance(text, str)) if isinstance(listed, list) else ()
+        return damage_in(self.summary)
 
     @property
     def unattached_counts(self) -> dict[str, int]:
