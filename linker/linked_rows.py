@@ -122,9 +122,17 @@ def linked_trace(
     records = LinkedRecords(
         rows=rows, summary=summary, comm={row: comm[k] for row, k in zip(at, kernels, strict=True)}, nodes=et.texts,
         before=mask(et.before)[0], after=mask(et.after)[0], et_id=et.id if renumber else None,
-        events=join.kineto.events.records,
+        events=join.kineto.events.records, whole_us=_has_whole_us(join),
     )  # fmt: skip
     return built_on_demand(et.file, summary, records, partial(_build, rows, records))
+
+
+def _has_whole_us(join: Join) -> bool:
+    """Return True for Kineto traces of PyTorch before 2024, whose times are integers; readers of those expect integers
+    in ET+ as well."""
+    tables = join.kineto.events, join.kineto.memory
+    whole = all(not np.any(table.ts % 1000) for table in tables) and not np.any(join.kineto.events.dur % 1000)
+    return whole and not join.kineto.modern
 
 
 @gc_disabled()

@@ -117,6 +117,7 @@ class LinkedRecords(TextRecords):
         nodes: the ET's nodes, whose bytes are copied. before, after: the ET around them, masked.
         et_id: int64, the ids that `nodes` had before all were numbered anew; None where they keep them.
         events: the Kineto trace's events, by their index.
+        whole_us: write times as integers, since the Kineto trace does.
     """
 
     rows: RowSource
@@ -129,6 +130,7 @@ class LinkedRecords(TextRecords):
     events: EventRecords
     captured: CapturedGraphs | None = None
     counterparts: Counterparts = field(default_factory=Counterparts)
+    whole_us: bool = False
 
     __repr__ = brief
 
@@ -242,7 +244,9 @@ class LinkedRecords(TextRecords):
         unlinked = columns["kineto_event"] < 0
         columns |= {key: np.maximum(columns[key], 0) for key in ("ts", "kineto_event")}
         columns["link"] = (columns["link"] == CERTAIN).astype(np.int64)
-        added = texts_of_rows(len(rows), [*_fields(NODE_KEYS, columns, {"link": _LINKS}), _INDEPENDENT + end])
+        added = texts_of_rows(
+            len(rows), [*_fields(NODE_KEYS, columns, self._times, {"link": _LINKS}), _INDEPENDENT + end]
+        )
         for i in np.flatnonzero(unlinked).tolist():
             added[i] = end
         before = self.rows.column("inter_thread_dep", rows)
@@ -251,6 +255,10 @@ class LinkedRecords(TextRecords):
             waits = other, orjson.dumps(self.rows.sync_dep.get(int(rows[i]), []))
             added[i] = added[i].removesuffix(_INDEPENDENT + end) + _DEPENDENT % waits + end
         return added
+
+    @property
+    def _times(self) -> Callable[[IntColumn], Part]:
+        return _whole_microseconds if self.whole_us else microseconds
 
     def _columns(self, keys: Sequence[Key], rows: IntColumn) -> dict[str, npt.NDArray[Any]]:
         return {column: self.rows.column(column, rows) for column in dict.fromkeys(key.column for key in keys)}
@@ -313,7 +321,7 @@ class LinkedRecords(TextRecords):
         has = np.flatnonzero(memory.row[of] >= 0)
         parents = scatter(end - begin, has, self.rows.column("id", memory.row[of][has]))
         numbers = (memory.address, memory.allocated, memory.reserved, memory.device_type, memory.device)
-        parts: list[Part] = [b"[", microseconds(memory.ts[of]), b", ", signed(memory.bytes[of])]
+        parts: list[Part] = [b"[", self._times(memory.ts[of]), b", ", signed(memory.bytes[of])]
         parts += [part for column in numbers for part in (b", ", signed(column[of]))]
         parts += [b", ", integers(parents, b"null"), b", ", integers(memory.kineto_event[of]), b"]", _SEPARATOR]
         return joined_rows(end - begin, parts)
@@ -331,7 +339,7 @@ class LinkedRecords(TextRecords):
     ) -> list[Part]:
         """The fields of GPU events from `cat` to `args`, whose value comes next."""
         texts = list(map(orjson.dumps, self.rows.categories))
-        times, numbers = _fields(TIMES, columns), _fields(EVENT_NUMBERS, columns)
+        times, numbers = (_fields(keys, columns, self._times) for keys in (TIMES, EVENT_NUMBERS))
         return [b', "cat": ', choice(category, texts), b', "ph": "X"', *times, *numbers, *more, b', "args": ']
 
     def _launched_members(self, parents: IntColumn) -> list[bytes]:
@@ -361,7 +369,7 @@ class LinkedRecords(TextRecords):
 
     def _runtime_pieces(self, calls: IntColumn) -> _Pieces:
         trace = self.rows
-        parts = [*_fields(RUNTIME_KEYS, self._columns(RUNTIME_KEYS, calls), {"tid": trace.tids}), _END]
+        parts = [*_fields(RUNTIME_KEYS, self._columns(RUNTIME_KEYS, calls), self._times, {"tid": trace.tids}), _END]
         return _texts_of(trace.names, trace.column("name", calls), b'{"name": '), texts_of_rows(len(calls), parts)
 
 
@@ -413,9 +421,14 @@ def with_counterparts(trace: Trace, counterparts: Counterparts, summary: dict[st
     return trace.with_(texts=records, header=records.header, summary=summary, counterparts=counterparts)
 
 
+def _whole_microseconds(ns: IntColumn) -> Part:
+    return integers(ns // 1000)
+
+
 def _fields(
-    keys: Sequence[Key], columns: Mapping[str, npt.NDArray[Any]], texts: Mapping[str, Sequence[bytes]] | None = None
-) -> list[Part]:
+    keys: Sequence[Key], columns: Mapping[str, npt.NDArray[Any]], times: Callable[[IntColumn], Part],
+    texts: Mapping[str, Sequence[bytes]] | None = None,
+) -> list[Part]:  # fmt: skip
     """Keys and values of records, a comma before each; `texts` are those of columns that are codes."""
     parts: list[Part] = []
     for key in keys:
@@ -425,7 +438,7 @@ def _fields(
         if known is not None:
             parts.append(choice(values, known))
         else:
-            parts.append(microseconds(values) if key.is_time else integers(values, none))
+            parts.append(times(values) if key.is_time else integers(values, none))
     return parts
 
 
