@@ -215,6 +215,31 @@ def test_other_kernels_do_not_communicate(name: str) -> None:
     assert not is_comm_kernel(name)
 
 
+@pytest.mark.parametrize(
+    ("operator", "kernel", "args", "communicates"),
+    [("op", "my_ring", ARGS, True), ("op", "my_ring", {}, False), ("nccl:all_reduce", "my_ring", {}, True),
+     ("c10d::allreduce_", "void at::native::vectorized_elementwise_kernel<4, Div>", {}, False),
+     ("op", "void deep_ep::internode::dispatch<false, 8>(int4*)", {}, True), ("op", "gemm_fp8", {}, False)],
+)  # fmt: skip
+@pytest.mark.parametrize("launch", ["recorded", "not recorded"])
+def test_evidence_precedes_the_name(
+    operator: str, kernel: str, args: Document, communicates: bool, launch: str
+) -> None:
+    correlation = {"correlation": 5} if launch == "recorded" else {}
+    trace = read_trace(json.dumps(kineto_document([
+        {"ph": "X", "cat": "cpu_op", "name": operator, "ts": 1, "dur": 9, "args": {}},
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 2, "dur": 1, "args": {"correlation": 5}},
+        {"ph": "X", "cat": "kernel", "name": kernel, "ts": 14, "dur": 3, "args": {"stream": 7, **correlation, **args}},
+    ])).encode())  # fmt: skip
+    if launch != "recorded" and ":" in operator:
+        communicates = False  # nothing but the operator says it
+    assert trace.is_comm.tolist() == [communicates]
+    assert trace.communicates[trace.gpu.source].tolist() == [communicates]
+    (use,) = device_use(trace)
+    assert (use.communication_ns, use.compute_ns) == ((3000, 0) if communicates else (0, 3000))
+    assert len(communication(trace)) == communicates
+
+
 def test_collectives_of_mtia() -> None:
     """Kineto writes the arguments of collectives on MTIA's device events, too (`hccl::…`)."""
     args = {"correlation": 3, "stream": 2, "device": 0, "Collective name": "all_reduce", "dtype": "BFloat16",
