@@ -17,7 +17,7 @@ from .call_tree import CallTree, Hierarchy, nearest, place_calls
 from .captured import Attribution, CapturedGraphs, attribution_of
 from .columns import IntColumn, RowColumn, distinct_rows, matching, positions, run_starts, scatter
 from .comm_kernels import Comm, is_comm_kernel
-from .conventions import EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PROFILER_STEP
+from .conventions import EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PREDICTED, PROFILER_STEP, TIMES
 from .counterparts import Counterparts
 from .derive import device_properties, tables_of
 from .errors import ConvertError
@@ -149,6 +149,12 @@ class RecordStore:
     def chunks(self) -> Iterator[bytes]:
         """The text of the whole ET+ file, a few megabytes at a time."""
         return iter(())
+
+    @property
+    def times_recorded(self) -> bool:
+        """Whether start times were recorded; False if they were laid out by dependencies and streams, since the source
+        (a Chakra trace of another producer) has none. Idle time, overlap and waits of such a trace mean nothing."""
+        return self.summary.get(TIMES) != PREDICTED
 
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
         """Write the ET+ file atomically, gzipped if its name ends in ".gz", made by `jobs` processes."""
