@@ -18,6 +18,7 @@ from .finding import Candidate, Finding, Gain, Where
 from .pricing import priced, together
 from .recording_gaps import AMONG, INCOMPLETE
 
+_NO_TIMES = "nothing was looked for: without start times, waits and idle times are not known"
 FIRST = 7
 """So many findings at most are on the first screen: more are not read."""
 
@@ -62,7 +63,9 @@ class Findings(Suggests, Sequence[Finding]):
     @property
     def none_reason(self) -> str:
         """Why there is nothing, "" if there is something."""
-        return "" if self.all else f"nothing found; looked for {len(self.looked_for)} things"
+        if self.all:
+            return ""
+        return f"nothing found; looked for {len(self.looked_for)} things" if self.looked_for else _NO_TIMES
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; keys as in docs/reference/findings.md."""
@@ -109,6 +112,8 @@ def find_findings(case: Case) -> Findings:
         >>> len(found.first) <= 7, all(finding.evidence for finding in found)
         (True, True)
     """
+    if not all(trace.times_recorded for trace in case.traces):
+        return Findings((), None, (), None, 0)
     known = detectors()
     try:
         base = case.base_error
