@@ -17,7 +17,7 @@ from ..schemas.etplus.write_etplus import with_captured
 from ..schemas.kineto.event_args import graph_node_args
 from ..trace.captured import GRAPH_REASONS, CapturedGraph, CapturedGraphs, CaptureLinks, GraphReplay
 from ..trace.columns import IntColumn, StringTable, distinct, inverse_positions, mask_at, positions, scatter
-from ..trace.comm_kernels import Comm, is_comm_kernel
+from ..trace.comm_kernels import Comm, launches_collective
 from ..trace.errors import UsageError
 from ..trace.kinds import CERTAIN, EQUIVALENT, GPU, RUNTIME
 from ..trace.step_annotations import batch_size_in
@@ -335,13 +335,15 @@ def _comm(trace: Trace, captured: CapturedGraphs) -> dict[int, Comm]:
     comm = dict(trace.comm)
     for row, op in zip(captured.links.event.tolist(), captured.links.op.tolist(), strict=True):
         source = captured.comm_above[op]
-        if not is_comm_kernel(trace.name_of(row)):
+        if not trace.communicates[row] and not launches_collective(captured.names[op], trace.name_of(row)):
             continue
         given = comm.get(row, Comm())
         if source >= 0:
             comm[row] = given.filled(captured.comm[source])
         elif given.bytes is None and given.collective == "allreduce" and is_all_reduce(captured.names[op]):
             comm[row] = given.filled(comm_of_tensor(captured.texts[op]))
+        elif not trace.communicates[row]:
+            comm[row] = given
     return comm
 
 

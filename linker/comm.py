@@ -19,8 +19,16 @@ from ..schemas.execution_trace.arguments import DecodedSide, decode_call
 from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.kineto.event_args import int_list, kernel_comm
 from ..schemas.kineto.read_kineto import EventTable
-from ..trace.columns import IntColumn, distinct, matching
-from ..trace.comm_kernels import Comm, collective_of, is_comm_kernel
+from ..trace.columns import IntColumn, distinct, distinct_rows, matching
+from ..trace.comm_kernels import (
+    Comm,
+    collective_of,
+    has_collective_fields,
+    is_comm_kernel,
+    launches_collective,
+    may_communicate,
+)
+from ..trace.conventions import KERNEL_CATEGORIES, MAX_RANKS
 from ..trace.dtypes import itemsize
 from .calls import EtCalls
 
@@ -41,6 +49,9 @@ _ATTRS = {
     "out_split": "out_split_size",
 }
 """Attributes of record_param_comms since schema 1.1.0."""
+_STRIDED = ("global_rank_start", "global_rank_stride", "pg_size")
+_OF_ET = ("collective", "in_nelems", "pg_ranks")
+"""Fields whose lack on a kernel sends the linker to the ET's record_param_comms."""
 _ALL_REDUCE = re.compile("all_?reduce", re.IGNORECASE)
 _ELEMENT_TYPE = re.compile(r"Tensor\(([^)]*)\)")
 """In a type like "GenericList[Tensor(float)]"."""
@@ -63,23 +74,47 @@ def comm_of_kernels(
     Returns:
         By position in `rows`, the fields of docs/reference/etplus.md; None where neither trace records them.
     """
-    wanted = np.flatnonzero(matching(events.name[rows], events.names, is_comm_kernel))
+    wanted, operator = _communicating(et, nodes, events, rows, parents)
     result = dict(zip(wanted.tolist(), map(kernel_comm, events.args_of(rows[wanted])), strict=True))
-    partial = [i for i, comm in result.items() if comm["collective"] is None or comm["in_nelems"] is None]
+    partial = [i for i, comm in result.items() if any(comm[field] is None for field in _OF_ET)]
     for i, from_et in zip(partial, _of_ancestors(et, nodes, parents[partial], comm_of_node), strict=True):
         if from_et is not None:
             result[i] = {key: from_et.get(key) if value is None else value for key, value in result[i].items()}
     for i, comm in result.items():
+        called_by = et.names[operator[i]] if parents[i] >= 0 else ""
         if comm["collective"] is None:
-            comm["collective"] = collective_of(events.names[events.name[rows[i]]])
-        if comm["in_nelems"] is None and comm["collective"] == "allreduce" and parents[i] >= 0:
-            node = nodes.node[parents[i : i + 1]]
-            if is_all_reduce(et.names[et.name[node[0]]]):
-                comm |= reduced_tensor(et.texts.of(node)[0])
+            comm["collective"] = collective_of(events.names[events.name[rows[i]]]) or collective_of(called_by)
+        if comm["in_nelems"] is None and comm["collective"] == "allreduce" and is_all_reduce(called_by):
+            comm |= reduced_tensor(et.texts.of(nodes.node[parents[i : i + 1]])[0])
         size = itemsize(comm["dtype"])
         elements = comm["in_nelems"] or comm["out_nelems"]
+        if comm["pg_ranks"] is not None:
+            comm["pg_first_rank"] = None
         comm["bytes"] = size * elements if size and elements is not None else None
     return {i: msgspec.convert(comm, Comm) for i, comm in result.items()}
+
+
+def _communicating(
+    et: ExecutionTrace, nodes: EtCalls, events: EventTable, rows: IntColumn, parents: IntColumn
+) -> tuple[IntColumn, IntColumn]:
+    """Return the positions in `rows` of communication kernels, and of every event the name code of its operator.
+
+    Evidence is what Kineto wrote of the kernel, the operator that launched it, or its name. Kineto writes the same
+    fields for all kernels of one name and operator, so the first of them is asked.
+    """
+    operator = et.name[nodes.node[parents]].astype(np.int64)
+    operator[parents < 0] = -1
+    kernels = events.mask(KERNEL_CATEGORIES)[rows]
+    named = matching(events.name[rows], events.names, is_comm_kernel)
+    unclear = np.flatnonzero(kernels & ~named & matching(events.name[rows], events.names, may_communicate))
+    pairs, kind = distinct_rows(events.name[rows[unclear]], operator[unclear])
+    first = np.full(len(pairs), len(unclear), np.int64)
+    np.minimum.at(first, kind, np.arange(len(unclear)))
+    launched = [code >= 0 and launches_collective(et.names[code], events.names[name]) for name, code in pairs.tolist()]
+    said = map(has_collective_fields, events.args_of(rows[unclear[first]]))
+    evident = np.array(launched, np.bool_) | np.fromiter(said, np.bool_, len(pairs))
+    named[unclear[evident[kind]]] = True
+    return np.flatnonzero(named), operator
 
 
 def is_all_reduce(operator: str) -> bool:
@@ -192,7 +227,15 @@ def comm_of_node(text: bytes) -> dict[str, Any]:
     given = {field: record.attributes.get(name) for field, name in _ATTRS.items()}
     given["in_split"], given["out_split"] = int_list(given["in_split"]), int_list(given["out_split"])
     comm.update({key: value for key, value in given.items() if value not in (None, "")})
+    comm["pg_ranks"] = _strided(*(record.attributes.get(name) for name in _STRIDED))
     return comm
+
+
+def _strided(start: Any, stride: Any, size: Any) -> list[int] | None:
+    """The ranks of a group that PyTorch describes by the first, their distance and number; −1 if they have no one."""
+    if not all(type(value) is int for value in (start, stride, size)) or min(start, stride - 1, size - 1) < 0:
+        return None
+    return list(range(start, start + stride * size, stride)) if start + stride * size < MAX_RANKS else None
 
 
 def _tensors(value: Any) -> list[list[Any]]:

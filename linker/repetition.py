@@ -18,7 +18,7 @@ from ..schemas.etplus.write_etplus import with_counterparts
 from ..schemas.kineto.event_args import work_args
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, StringTable, distinct, distinct_rows, mask_at, run_starts
-from ..trace.comm_kernels import is_comm_kernel
+from ..trace.comm_kernels import has_collective_fields, is_comm_kernel
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.counterparts import UNPAIRED_REASONS, CounterpartLinks, Counterparts
 from ..trace.tables import MODULE
@@ -108,7 +108,9 @@ class _GpuSequences:
         operator[has] = distinct_rows(calls.name[call[has]], calls.signature[call[has]])[1]
         inside = nearest(call, calls.parent, calls.kind == MODULE)
         module[inside >= 0] = calls.name[inside[inside >= 0]]
-        waits = np.array([is_comm_kernel(text) for text in names.values], np.bool_)[name] if len(name) else has
+        described = zip(rest.names, args[len(gpu) :], strict=True)
+        loose = [is_comm_kernel(kernel) or has_collective_fields(text) for kernel, text in described]
+        waits = np.append(trace.is_comm, np.array(loose, np.bool_))
         unknown = np.append(gpu.reason, rest.reason) == _NO_LAUNCHER
         launched = np.append(trace.launched_ns, rest.ts)
         order = np.lexsort((columns["ts"], columns["stream"], columns["device"]))

@@ -6,14 +6,16 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from .call_tree import on_circles
 from .captured import CapturedGraphs
-from .columns import IntColumn, RowColumn, StringTable, distinct_rows, int_column, matching, positions
+from .columns import IntColumn, RowColumn, StringTable, distinct_rows, int_column, mask_at, matching, positions
 from .comm_kernels import Comm
 from .conventions import EDGE_KINDS, MAX_NS, STRUCTURAL
 from .counterparts import Counterparts
@@ -23,12 +25,14 @@ from .index import ColumnOf, Positions, Row, as_column, as_positions
 from .kinds import CPU, GPU, RUNTIME
 from .stacks import Stacks
 from .tables import MemoryEvents, UnattachedEvents
-from .trace import RecordStore, Trace
+from .trace import RecordStore, Trace, damage_in
 
 Values = Sequence[Any] | npt.NDArray[Any]
 """A column of a block: an array, or Python values; those that do not fit become the column's null."""
 
 _REMEDY = "make the file again with trace-link"
+_SHOWN = 5
+"""Ids that a message names at most."""
 
 ROW_COLUMNS: dict[str, RowColumn] = {
     field.name: field.metadata["column"] for field in fields(Trace) if "column" in field.metadata
@@ -150,8 +154,11 @@ class TraceBuilder:
         """
         columns: dict[str, Any] = {name: self.column(name) for name in GIVEN_COLUMNS}
         self._blocks.clear()
-        tid, same_tids = columns.pop("tid"), summary.get("nodes_from") == "kineto"
-        kind, parent_row = columns["kind"], parent_rows(columns["id"], columns["parent"])
+        tid, same_tids, kind = columns.pop("tid"), summary.get("nodes_from") == "kineto", columns["kind"]
+        parent_row, circling = parent_rows(columns["id"], columns["parent"])
+        if len(circling):
+            columns["parent"] = np.where(mask_at(len(kind), circling), -1, columns["parent"])
+            summary = {**summary, "damage": [*damage_in(summary), self._circle_of(columns["id"][circling])]}
         tids = self.tids.values if isinstance(self.tids, StringTable) else self.tids
         if thread is None:
             thread = threads_of_rows(kind, tid, parent_row, tid[kind == RUNTIME], tids, same_tids=same_tids)
@@ -170,6 +177,12 @@ class TraceBuilder:
             generated=GeneratedKernels.none() if generated is None else generated, captured=captured,
             counterparts=Counterparts() if counterparts is None else counterparts, notes=notes, **columns,
         )  # fmt: skip
+
+    def _circle_of(self, ids: IntColumn) -> str:
+        """A sentence about calls that are each other's callers."""
+        shown = ", ".join(map(str, ids[:_SHOWN].tolist())) + (", ..." if len(ids) > _SHOWN else "")
+        are = "1 call is its own caller" if len(ids) == 1 else f"{len(ids):,} calls are each other's callers"
+        return f"{PurePath(self.file).name} is broken: {are} (ids {shown}); read as calls without a caller"
 
     def _rows_of(self, edges: IntColumn, ids: IntColumn) -> IntColumn:
         """`Trace.edges` from edges between ids."""
@@ -206,16 +219,24 @@ NO_RECORDS = RecordStore()
 """For rows without texts; such a trace cannot be written."""
 
 
-def parent_rows(ids: IntColumn, parent: IntColumn) -> Positions[Row, Row]:
-    """`Trace.parent_row`: the row whose id each row has as its caller's.
+def parent_rows(ids: IntColumn, parent: IntColumn) -> tuple[Positions[Row, Row], IntColumn]:
+    """Find `Trace.parent_row`, the row whose id each row has as its caller's, and cut circles of callers.
+
+    Returns:
+        the rows of callers, −1 for none; the rows on circles, which have none. The process node of an ET, which is its
+        own caller, is not among these.
 
     Example:
-        >>> parent_rows(np.array([1, 2, 5]), np.array([1, 1, 4])).tolist()
-        [-1, 0, -1]
+        >>> [column.tolist() for column in parent_rows(np.array([1, 2, 5, 6, 7]), np.array([1, 1, 4, 7, 6]))]
+        [[-1, 0, -1, -1, -1], [3, 4]]
     """
     rows = positions(ids, parent)
     rows[rows == np.arange(len(ids))] = -1
-    return as_positions(rows)
+    if not np.any((parent >= ids) & (rows >= 0)):  # callers have lower ids in what PyTorch writes
+        return as_positions(rows), rows[:0]
+    circling = np.flatnonzero(on_circles(rows))
+    rows[circling] = -1
+    return as_positions(rows), circling
 
 
 def threads_of_rows(

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .brief import brief
-from .columns import IntColumn, distinct_rows, run_starts
+from .columns import IntColumn, distinct_rows, mask_at, run_starts
 from .index import CallIndex, ColumnOf, Positions, as_column, as_positions
 
 Mask = npt.NDArray[np.bool_]
@@ -173,6 +173,19 @@ def name_paths(
         names.append(distinct[:, 1])
         known += len(distinct)
     return path, np.concatenate(above), np.concatenate(names)
+
+
+def on_circles(parent: IntColumn) -> Mask:
+    """Mark the positions that are their own callers, directly or through others; −1 for no caller. O(n log n).
+
+    Example:
+        >>> on_circles(np.array([-1, 2, 3, 2, 1])).tolist()
+        [False, False, True, True, False]
+    """
+    above = np.append(parent, -1)  # the last entry keeps −1 where it is
+    for _ in range(len(parent).bit_length()):
+        above = above[above]
+    return mask_at(len(parent), above[above >= 0])  # further up than there are calls: only a circle goes on so long
 
 
 def nesting(thread: IntColumn, ts: IntColumn, end: IntColumn) -> IntColumn:

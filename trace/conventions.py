@@ -45,6 +45,9 @@ GPU_ANNOTATION_CATEGORY = "gpu_user_annotation"
 """From the first to the last event that was launched inside a user annotation, on each stream."""
 EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "data", "comm", "graph")
 """Kinds of `edges`; see docs/reference/etplus.md."""
+TIMES, PREDICTED = "times", "predicted"
+"""Key of an ET+ file's `etplus` and its value if the source has no start times; see `Trace.times_recorded`."""
+NO_START_TIMES = "no start times: the timeline is predicted from dependencies and streams"
 UNATTACHED_REASONS = (
     "attached",
     "no launcher in the trace",

@@ -17,7 +17,7 @@ from .call_tree import CallTree, Hierarchy, nearest, place_calls
 from .captured import Attribution, CapturedGraphs, attribution_of
 from .columns import IntColumn, RowColumn, distinct_rows, matching, positions, run_starts, scatter
 from .comm_kernels import Comm, is_comm_kernel
-from .conventions import EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PROFILER_STEP
+from .conventions import EDGE_KINDS, KERNEL_CATEGORIES, MAX_NS, MAX_RANKS, PREDICTED, PROFILER_STEP, TIMES
 from .counterparts import Counterparts
 from .derive import device_properties, tables_of
 from .errors import ConvertError
@@ -157,6 +157,12 @@ class RecordStore:
 
 def _row(dtype: type[np.generic], none: int | None, about: str, unit: str = "") -> dict[str, RowColumn]:
     return {"column": RowColumn(dtype, none, unit, about)}
+
+
+def damage_in(summary: Mapping[str, Any]) -> tuple[str, ...]:
+    """See `Trace.damage`."""
+    listed = summary.get("damage")
+    return tuple(text for text in listed if isinstance(text, str)) if isinstance(listed, list) else ()
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -477,6 +483,11 @@ class Trace(Library):
         return at
 
     @cached_property
+    def launch_known(self) -> ColumnOf[GpuIndex, np.bool_]:
+        """Which GPU events have a known launch, so that `launched_ns` is not their own start."""
+        return as_column((self.gpu.call >= 0) | (self.gpu.runtime >= 0))
+
+    @cached_property
     def step_of_event(self) -> ColumnOf[GpuIndex, np.int64]:
         """int64, for each GPU event the ordinal of the step in which it was launched (`launched_ns`), −1 for none.
 
@@ -622,10 +633,15 @@ class Trace(Library):
         return scatter(len(self), gpu, distinct_rows(self.device[gpu], self.stream[gpu])[1])
 
     @property
+    def times_recorded(self) -> bool:
+        """Whether start times were recorded; False if they were laid out by dependencies and streams, since the source
+        (a Chakra trace of another producer) has none. Idle time, overlap and waits of such a trace mean nothing."""
+        return self.summary.get(TIMES) != PREDICTED
+
+    @property
     def damage(self) -> tuple[str, ...]:
-        """What was wrong with the traces that were linked, in sentences; () where nothing is known to be."""
-        listed = self.summary.get("damage")
-        return tuple(text for text in listed if isinstance(text, str)) if isinstance(listed, list) else ()
+        """What is wrong with the recording or missing in it, in sentences; () where nothing is known to be."""
+        return damage_in(self.summary)
 
     @property
     def unattached_counts(self) -> dict[str, int]:

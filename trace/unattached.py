@@ -9,7 +9,7 @@ import numpy as np
 
 from .captured import CaptureLinks
 from .columns import IntColumn, StringTable, distinct, positions
-from .comm_kernels import is_comm_kernel
+from .comm_kernels import has_collective_fields, is_comm_kernel
 from .conventions import COPY_CATEGORIES, OUTSIDE_WINDOW, UNATTACHED_REASONS
 from .index import as_column, as_positions
 from .tables import GpuEvents, UnattachedEvents
@@ -60,7 +60,7 @@ def _gpu_events(events: UnattachedEvents, rows: IntColumn, trace: Trace) -> GpuE
     none = as_positions(np.full(len(rows), -1, np.int64))
     sizes, comm = none.copy(), {}
     for position, row in enumerate(chosen):
-        if is_comm_kernel(events.names[row]):
+        if is_comm_kernel(events.names[row]) or has_collective_fields(events.args[row]):
             comm[position] = trace.texts.args_comm(events.args[row], events.names[row])
         elif events.categories[row] in COPY_CATEGORIES:
             sizes[position] = trace.texts.args_size(events.args[row])

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.brief import brief
-from ...trace.columns import IntColumn, StringTable, int_column, joined_columns, matching
+from ...trace.call_tree import nearest, on_circles
+from ...trace.columns import IntColumn, StringTable, int_column, joined_columns, matching, positions
 from ...trace.conventions import STRUCTURAL
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ..text.files import Blob, Source, open_text
@@ -190,11 +191,55 @@ def _build(
     names = StringTable()
     name = np.concatenate([names.codes(part.names)[part.columns.pop("name")] for part in parts])
     columns = joined_columns([part.columns for part in parts])
+    structural = matching(name, names.values, STRUCTURAL.fullmatch)
+    circling, parent = _without_circles(columns["id"], columns["parent"], structural, columns["tid"])
+    losses = document.all_losses()
+    if len(circling):
+        shown = ", ".join(map(str, columns["id"][circling[:_SHOWN]].tolist()))
+        if not document.lenient:
+            raise msgspec.ValidationError(f"nodes that are each other's callers: {shown}")
+        losses = (*losses, Loss("caller_circle", len(circling), -1, f"ids {shown}"))
+        texts, columns["parent"] = _with_callers(texts, columns["parent"], parent, flat), parent
     return ExecutionTrace(
         file=document.name, schema=schema, flat=flat, pid=pid, started_s=started_s, duration_s=duration_s,
-        before=around[0], after=around[1], texts=texts, name=name, names=names.values,
-        structural=matching(name, names.values, STRUCTURAL.fullmatch), losses=document.all_losses(), **columns,
+        before=around[0], after=around[1], texts=texts, name=name, names=names.values, structural=structural,
+        losses=losses, **columns,
     )  # fmt: skip
+
+
+def _without_circles(
+    ids: IntColumn, parent: IntColumn, structural: npt.NDArray[np.bool_], tid: IntColumn
+) -> tuple[IntColumn, IntColumn]:
+    """Find nodes that are each other's callers, and put them below the node of their thread, or the first node.
+
+    Returns:
+        positions of those nodes, but not of the process node, which is its own caller; the id of every node's caller.
+    """
+    rows = positions(ids, parent)
+    rows[(rows == np.arange(len(ids))) & structural] = -1
+    if not np.any((parent >= ids) & (rows >= 0)):  # PyTorch numbers callers before what they call
+        return rows[:0], parent
+    circling = on_circles(rows)
+    outermost = nearest(np.arange(len(ids)), rows, circling | (rows < 0))
+    moved = circling | (circling[outermost] & structural)  # a thread node below a circle would close it again
+    process, threads = np.flatnonzero(structural)[:1], np.flatnonzero(structural)[1:]
+    root = int(ids[process[0]]) if len(process) else -1
+    thread = positions(tid[threads], tid)
+    below_thread = ~structural & (thread >= 0)
+    caller = np.full(len(ids), root)
+    caller[below_thread] = ids[threads[thread[below_thread]]]
+    return np.flatnonzero(circling), np.where(moved, caller, parent)
+
+
+def _with_callers(texts: RecordTexts, before: IntColumn, parent: IntColumn, flat: bool) -> RecordTexts:
+    """The texts of nodes with other callers."""
+    changed = np.flatnonzero(before != parent)
+    every = texts.of(np.arange(len(texts)))
+    for at, caller in zip(changed.tolist(), parent[changed].tolist(), strict=True):
+        node = msgspec.json.decode(every[at], type=dict[str, msgspec.Raw])
+        node["parent" if flat else "ctrl_deps"] = msgspec.Raw(b"%d" % caller)
+        every[at] = msgspec.json.encode(node)
+    return RecordTexts.joined(every)
 
 
 def _recorded(header: dict[str, msgspec.Raw]) -> tuple[int, float]:
@@ -240,6 +285,10 @@ _decode_one_usual = msgspec.json.Decoder(_UsualNode).decode
 _decode_flat = msgspec.json.Decoder(list[_FlatNode]).decode
 _decode_one_flat = msgspec.json.Decoder(_FlatNode).decode
 _decode_one = msgspec.json.Decoder(_NodeOfAttributes).decode
+
+
+_SHOWN = 5
+"""Ids that a message names at most."""
 
 
 def _is_flat(first: bytes) -> bool:

@@ -35,6 +35,7 @@ LOSS_KINDS: Mapping[str, str] = MappingProxyType({
     "missing_comma": "no comma between two values or records, now inserted",
     "extra_comma": "a comma with no value after or before it, now removed",
     "unbalanced_bracket": "a bracket closed too often or not at all, now balanced",
+    "caller_circle": "a node that is its own caller, directly or through others, now below its thread",
     "garbage": "text between records that is not a record, left out",
     "trailing_data": "text after the end of the document, as a second document, left out",
     "header": "a header that cannot be read, of which only simple fields were kept",

@@ -13,11 +13,14 @@ import orjson
 import pytest
 from etplus.schemas.execution_trace.read_et import ExecutionTrace, read_execution_trace
 from etplus.trace.errors import TraceFormatError
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 from support import (
     FIXTURE_PAIRS,
     Document,
     attr_of,
     et_document,
+    examples,
     fixture_pair,
     plain,
     read_json,
@@ -284,6 +287,44 @@ def test_strict_reading_refuses_what_recovery_would_repair(tmp_path: Path) -> No
     assert len(whole) - 5 < len(rest) < len(whole)
     assert np.array_equal(rest.id, whole.id[: len(rest)])
     assert [loss.kind for loss in rest.losses] == ["dropped_record", "truncated"]
+
+
+@pytest.mark.parametrize("version", VERSIONS[:2])
+@drawn(data=st.data())
+@examples(60)
+def test_callers_never_form_a_circle(version: str, data: st.DataObject) -> None:
+    """Also in the texts of the nodes, which the linker copies; nodes outside of circles keep their callers."""
+    calls = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=8))
+    document = et_document([{"id": 3 + i, "name": f"op{i}", "parent": p} for i, p in enumerate(calls)], version)
+    if data.draw(st.booleans()):
+        document["nodes"][1]["ctrl_deps" if version != "1.0.1" else "parent"] = data.draw(st.integers(1, 9))
+    before = {node["id"]: node.get("ctrl_deps", node.get("parent")) for node in document["nodes"]}
+    et = read_execution_trace(orjson.dumps(document))
+    after = dict(zip(et.id.tolist(), et.parent.tolist(), strict=True))
+    own = {node for node in before if node in chain(before, node)}
+    assert not any(node in chain(after, node) for node in after)
+    assert {node for node in after if after[node] != before[node]} <= own | {2}
+    assert sum(loss.count for loss in et.losses) == len(own)
+    nodes = map(orjson.loads, et.texts.of(np.arange(len(et))))
+    assert {node["id"]: node.get("ctrl_deps", node.get("parent")) for node in nodes} == after
+    assert all(after[node] in (1, 2) for node in own)
+
+
+def chain(parent: dict[int, int], node: int) -> list[int]:
+    """The callers of a node, each once; process and thread nodes (1 and 2) may name themselves."""
+    seen: list[int] = []
+    while parent.get(node, node) != node or node > 2:
+        node = parent.get(node, 1)
+        if node in seen:
+            break
+        seen.append(node)
+    return seen
+
+
+def test_strict_reading_refuses_a_circle_of_callers() -> None:
+    nodes = [{"id": 3, "name": "a", "parent": 4}, {"id": 4, "name": "b", "parent": 3}]
+    with pytest.raises(TraceFormatError, match="each other's callers: 3, 4; drop --strict"):
+        read_execution_trace(orjson.dumps(et_document(nodes)), strict=True)
 
 
 @pytest.mark.slow

@@ -13,8 +13,19 @@ from hypothesis import strategies as st
 @given(st.lists(st.integers(0, 30), unique=True, max_size=12), st.data())
 def test_parent_rows(ids: list[int], data: st.DataObject) -> None:
     parents = data.draw(st.lists(st.integers(-1, 31), min_size=len(ids), max_size=len(ids)))
-    expected = [ids.index(p) if p in ids and p != own else -1 for own, p in zip(ids, parents, strict=True)]
-    assert parent_rows(np.array(ids, np.int64), np.array(parents, np.int64)).tolist() == expected
+    above = [ids.index(p) if p in ids and p != own else -1 for own, p in zip(ids, parents, strict=True)]
+    circling = [row for row in range(len(ids)) if row in walk(above, row)]
+    expected = [-1 if row in circling else caller for row, caller in enumerate(above)]
+    found, cut = parent_rows(np.array(ids, np.int64), np.array(parents, np.int64))
+    assert found.tolist() == expected and cut.tolist() == circling
+
+
+def walk(above: list[int], row: int) -> list[int]:
+    """The callers of a row, each once."""
+    seen: list[int] = []
+    while (row := above[row]) >= 0 and row not in seen:
+        seen.append(row)
+    return seen
 
 
 def threads(

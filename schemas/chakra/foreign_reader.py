@@ -1,0 +1,295 @@
+"""Chakra traces of other producers: kernels, host operators and communications, with the times that the file has.
+
+Chakra's own converter, text converters and generators write no start times. Then there is no measured timeline: nodes
+are laid out by their dependencies and by the stream or thread that each runs on, and the trace says so
+(`Trace.times_recorded`). A node takes its stream or thread when all that it waits for has ended, the lowest id first,
+as in simulators. The call that a node names first among its `ctrl_deps` is its caller; on a thread, a caller's own
+time comes before the calls in it, and its duration spans them.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ... import __version__
+from ...trace.build import NO_RECORDS
+from ...trace.columns import IntColumn, distinct_rows, positions
+from ...trace.comm_kernels import Comm
+from ...trace.conventions import EDGE_KINDS, NO_START_TIMES, PREDICTED, TIMES
+from ...trace.errors import TraceFormatError
+from ...trace.index import as_column, as_positions
+from ...trace.kinds import CPU, GPU
+from ...trace.list_schedule import list_schedule
+from ...trace.trace import Trace
+from ..etplus.read_etplus import Node as EtPlusNode
+from ..etplus.read_etplus import NodeRows
+from ..etplus.record_store import TextRecords
+from ..etplus.write_etplus import FORMAT_VERSION
+from ..execution_trace.arguments import ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS, listed_attributes
+from .attributes import values_of
+from .et_def_pb2 import CollectiveCommType, Node, NodeType
+from .row_reading import (
+    CHECK,
+    SEPARATOR,
+    Encoded,
+    blocks_of,
+    check_ids,
+    check_range,
+    document_head,
+    document_tail,
+    micros_text,
+    rows_of_dependencies,
+    time_columns,
+)
+
+_encode = msgspec.json.Encoder().encode
+_HEADER = {"schema": msgspec.Raw(_encode("1.1.0-chakra.0.0.4"))}
+_RANK = re.compile(r"\.([0-9]{1,7})\.et(?:\.gz)?$")
+"""`<prefix>.<rank>.et`: the file's name is the only place where a Chakra trace says its rank."""
+_COMM_TYPES = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
+_MEMORY_TYPES = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
+_METADATA_TYPES = (NodeType.METADATA_NODE, NodeType.INVALID_NODE)
+_MAX_MICROS = 2**51
+_CLASS = 1 << 40
+"""A lane is class · _CLASS + stream or thread."""
+_HOST, _GPU, _COMM, _NOTHING = range(4)
+"""Classes of nodes; metadata does not run."""
+_COMM_STREAM = _CLASS - 1
+"""Number of the lane of communications that name no stream: they run next to the kernels that name none."""
+
+
+def read_foreign(file: str, messages: Iterator[Encoded]) -> Trace:
+    """Read the nodes of another producer's file; rows in the order of the file.
+
+    Raises:
+        TraceFormatError: ids that repeat or exceed 63 bits, times out of range, a dependency on a node that is not in
+            the file, or, without start times, nodes that wait for each other.
+    """
+    rows, needs, bodies = NodeRows(file), _Needs(file), list[bytes]()
+    for block in blocks_of(messages):
+        check_ids(file, block)
+        nodes = []
+        for node, body in block:
+            values = values_of(node.attr)
+            needs.add(node, values)
+            nodes.append(_columns(node, values))
+            bodies.append(body)
+        times = time_columns(file, [node.id for node, _ in block], [_times(node) for node, _ in block])
+        rows.add(nodes, times, runtime=False)
+    trace = rows.trace(_HEADER, msgspec.Raw(_encode(_summary(file))), NO_RECORDS, needs.edges)
+    trace = _with_host_callers(trace)
+    if not np.any(trace.ts > 0):
+        trace = _laid_out(trace, needs)
+    return trace.with_(flat=False, texts=_ForeignRecords(trace, bodies))
+
+
+def _summary(file: str) -> dict[str, Any]:
+    rank = _RANK.search(file)
+    job = None if rank is None else {"rank": int(rank[1])}
+    kineto = {"file_name": Path(file).name, "base_time_ns": 0, "distributed_info": job}
+    return {"version": FORMAT_VERSION, "tool_version": __version__, "kineto": kineto}
+
+
+def _with_host_callers(trace: Trace) -> Trace:
+    """The trace in which only host nodes are callers. A node without a caller names itself."""
+    caller = np.where(trace.kind[trace.parent_row] == CPU, trace.parent_row, -1)
+    named = as_column(np.where(caller >= 0, trace.parent, trace.id))
+    return trace.with_(parent=named, parent_row=as_positions(caller))
+
+
+def _laid_out(trace: Trace, needs: _Needs) -> Trace:
+    """The trace with start times that follow from what its nodes wait for."""
+    count, lane = len(trace), needs.resources()
+    source, target = needs.pairs()
+    own, by_id = np.arange(count), np.argsort(trace.id, kind="stable")
+    time = list_schedule(
+        2 * count, np.concatenate([2 * own, 2 * source + 1]), np.concatenate([2 * own + 1, 2 * target]),
+        np.concatenate([trace.dur, np.zeros_like(source)]), 2 * by_id, 2 * by_id + 1, lane[by_id],
+    ).time  # fmt: skip
+    start, end = time[::2], time[1::2].copy()
+    if np.any(end < 0):
+        place = f"node {trace.id[np.flatnonzero(end < 0)[0]]}"
+        raise TraceFormatError(trace.file, place, "waits for itself through other nodes", CHECK)
+    called = (trace.parent_row >= 0) & trace.timed & (trace.kind == CPU)
+    called &= trace.thread[trace.parent_row] == trace.thread
+    at = np.flatnonzero(called)
+    while len(at):  # level by level, as many as calls nest
+        above = trace.parent_row[at]
+        longer = end[at] > end[above]
+        np.maximum.at(end, above[longer], end[at[longer]])
+        at = above[longer]
+        at = at[called[at]]
+    return trace.with_(
+        ts=as_column(np.where(trace.timed, start, -1)), dur=as_column(np.where(trace.timed, end - start, 0)),
+        summary={**trace.summary, TIMES: PREDICTED, "damage": [*trace.damage, NO_START_TIMES]},
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _ForeignRecords(TextRecords):
+    """Makes the records of rows when they are asked for.
+
+    Attributes:
+        trace: the columns of the rows.
+        messages: one entry a row.
+    """
+
+    trace: Trace
+    messages: list[bytes]
+
+    def texts(self, rows: IntColumn) -> list[bytes]:
+        """The JSON objects of rows, braces included."""
+        return [self._text(row) for row in rows.tolist()]
+
+    def chunks(self) -> Iterator[bytes]:
+        """The text of the whole file, a node at a time."""
+        trace = self.trace
+        yield document_head(trace.header)
+        for row in range(len(trace)):
+            yield (SEPARATOR if row else b"") + self._text(row)
+        ids = trace.id[trace.edges[:, :2]]
+        yield from document_tail((), np.column_stack([ids, trace.edges[:, 2]]), _encode(trace.summary))
+
+    def _text(self, row: int) -> bytes:
+        """The fields of an ET+ node, with what its columns hold."""
+        trace, node = self.trace, Node.FromString(self.messages[row])
+        values, on_device = values_of(node.attr), bool(trace.kind[row] == GPU)
+        record: dict[str, Any] = {"id": node.id, "name": node.name, "ctrl_deps": int(trace.parent[row])}
+        record |= {side: {key: [] for key in TENSOR_KEYS} for side in FLAT_TENSORS}
+        record["attrs"] = listed_attributes({} if on_device else values)
+        if trace.ts[row] >= 0:
+            times = (int(column[row]) for column in (trace.ts, trace.dur, trace.dur, trace.exclusive))
+            record |= dict(zip(("ts", "dur", "inclusive_dur", "exclusive_dur"), map(micros_text, times), strict=True))
+        if on_device:
+            numbers = {name: int(getattr(trace, name)[row]) for name in ("stream", "device", "correlation")}
+            record |= {"cat": trace.categories[trace.category[row]], "ph": "X", **numbers, "args": {}}
+        if row in trace.comm:
+            record |= {"comm": trace.comm[row], "pg_name": trace.comm[row].pg_name}
+        return _encode(record)
+
+
+class _Needs:
+    """What the nodes of a file wait for, gathered node by node."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.ids, self.lanes, self.receives = array("q"), array("q"), array("b")
+        self.source, self.target = array("q"), array("q")
+        self.caller, self.called = array("q"), array("q")
+
+    def add(self, node: Node, values: dict[str, Any]) -> None:
+        """Take the dependencies of a node."""
+        check_range(self.file, node)
+        deps = dict.fromkeys([*node.data_deps, *node.ctrl_deps[1:]])
+        self.ids.append(node.id)
+        self.lanes.append(_lane(node, values))
+        self.receives.append(node.type == NodeType.COMM_RECV_NODE)
+        self.source.extend(deps)
+        self.target.extend([node.id] * len(deps))
+        if node.ctrl_deps and node.ctrl_deps[0] != node.id:
+            self.caller.append(node.ctrl_deps[0])
+            self.called.append(node.id)
+
+    def edges(self) -> IntColumn:
+        """The edges between ids, int64 (m, 3), with an index into EDGE_KINDS; sorted, no duplicates.
+
+        What a node names first in `ctrl_deps` is its caller if it is on the host, else a dependency.
+        """
+        ids = np.frombuffer(self.ids, np.int64)
+        source, target = self.pairs(callers_on_host=False)
+        found = np.column_stack([ids[source], ids[target], _kinds(np.frombuffer(self.lanes, np.int64), source, target)])
+        return distinct_rows(*found.T)[0]
+
+    def pairs(self, *, callers_on_host: bool = True) -> tuple[IntColumn, IntColumn]:
+        """Rows that are waited for and rows that wait, with what `ctrl_deps` name first."""
+        ids, lanes, source, target, caller, called = (
+            np.frombuffer(column, np.int64)
+            for column in (self.ids, self.lanes, self.source, self.target, self.caller, self.called)
+        )
+        needed = rows_of_dependencies(self.file, ids, source, target)
+        above = positions(ids, caller)
+        known = above >= 0
+        if not callers_on_host:
+            known &= np.isin(lanes[above] // _CLASS, (_GPU, _COMM))
+        waiting = positions(ids, np.concatenate([target, called[known]]))
+        return np.concatenate([needed, above[known]]), waiting
+
+    def resources(self) -> IntColumn:
+        """int64, the number of each row's stream or thread, −1 if it takes none: metadata, and receives, which wait
+        next to everything else."""
+        lanes, receives = np.frombuffer(self.lanes, np.int64), np.frombuffer(self.receives, np.int8)
+        runs = lanes // _CLASS
+        number = distinct_rows(runs == _HOST, lanes % _CLASS)[1]
+        return np.where((runs == _NOTHING) | (receives > 0), -1, number)
+
+
+def _columns(node: Node, values: dict[str, Any]) -> EtPlusNode:
+    """What columns hold of a node but the times."""
+    found: dict[str, Any] = {"id": node.id, "name": node.name}
+    found["ctrl_deps"] = node.ctrl_deps[0] if node.ctrl_deps else node.id
+    runs = _class_of(node, values)
+    if runs in (_HOST, _NOTHING):
+        return EtPlusNode(**found, **{name: values[name] for name in ATTRIBUTES if name in values})
+    category = "gpu_memcpy" if node.type in _MEMORY_TYPES else "kernel"
+    comm = _comm(node, values) if runs == _COMM else None
+    stream = values.get("stream", 0 if comm is None else 2 if node.type == NodeType.COMM_RECV_NODE else 1)
+    return EtPlusNode(**found, cat=category, stream=stream, device=0, correlation=0, comm=comm)
+
+
+def _times(node: Node) -> tuple[int, int, int]:
+    """`ts`, 0 if the file has none, `dur` and `exclusive`, ns; −1 for what does not run."""
+    if node.type in _METADATA_TYPES:
+        return -1, 0, 0
+    ts, dur = (1000 * min(micros, _MAX_MICROS) for micros in (node.start_time_micros, node.duration_micros))
+    return ts, dur, dur
+
+
+def _lane(node: Node, values: dict[str, Any]) -> int:
+    """A number for what a node runs on."""
+    runs = _class_of(node, values)
+    number = values.get("tid", 0) if runs == _HOST else values.get("stream", _COMM_STREAM if runs == _COMM else 0)
+    return runs * _CLASS + int(number) % _CLASS
+
+
+def _class_of(node: Node, values: dict[str, Any]) -> int:
+    if node.type in _COMM_TYPES:
+        return _COMM
+    if node.type in _METADATA_TYPES:
+        return _NOTHING
+    return _HOST if values.get("is_cpu_op") else _GPU
+
+
+def _kinds(lanes: IntColumn, source: IntColumn, target: IntColumn) -> IntColumn:
+    """Kinds of dependencies, from what both ends run on.
+
+    Args:
+        lanes: one entry a node, from `_lane`. source, target: int64 indices of nodes.
+    """
+    a, b = (np.where(lanes[of] >= _NOTHING * _CLASS, _HOST, lanes[of] // _CLASS) for of in (source, target))
+    same = lanes[source] == lanes[target]
+    return np.select(
+        [(a == _HOST) & (b == _HOST) & same, (a == _HOST) & (b == _HOST), a == _HOST, b == _HOST,
+         (a == _COMM) & (b == _COMM), same],
+        [EDGE_KINDS.index(name) for name in ("thread", "thread_handoff", "launch", "sync", "comm", "stream")],
+        EDGE_KINDS.index("event"),
+    )  # fmt: skip
+
+
+def _comm(node: Node, values: dict[str, Any]) -> Comm:
+    kind: int = values.get("comm_type", -1)
+    names = {NodeType.COMM_SEND_NODE: "send", NodeType.COMM_RECV_NODE: "recv"}
+    known = kind in CollectiveCommType.values()
+    return Comm(
+        collective=names.get(node.type) or (CollectiveCommType.Name(kind).lower() if known else None),
+        bytes=values.get("comm_size"), pg_name=values.get("pg_name"),
+        src_rank=values.get("comm_src"), dst_rank=values.get("comm_dst"),
+        seq=values.get("comm_tag") if node.type in names else None,
+    )  # fmt: skip

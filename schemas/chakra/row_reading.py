@@ -1,0 +1,89 @@
+"""Checks and framing that the readers of our own Chakra files and of those of other producers share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+
+import msgspec
+import numpy as np
+
+from ...trace.columns import IntColumn, positions
+from ...trace.conventions import EDGE_KINDS, MAX_DURATION_NS, MAX_NS
+from ...trace.errors import TraceFormatError
+from .et_def_pb2 import Node
+
+Encoded = tuple[Node, bytes]
+"""A node and its message."""
+AGAIN = "convert the ET+ file again"
+CHECK = "run `etplus check`"
+SEPARATOR = b",\n    "
+_BLOCK = 4096
+"""Nodes that are held as objects at once."""
+_encode = msgspec.json.Encoder().encode
+
+
+def blocks_of(messages: Iterator[Encoded]) -> Iterator[list[Encoded]]:
+    """The nodes, some thousands at a time."""
+    while block := list(islice(messages, _BLOCK)):
+        yield block
+
+
+def check_range(file: str, node: Node) -> None:
+    """Refuse ids that int64 cannot hold."""
+    if max(node.id, *node.data_deps, *node.ctrl_deps, 0) >= 2**63:
+        raise TraceFormatError(file, f"node {node.id}", "an id beyond 63 bits", "number the nodes again")
+
+
+def check_ids(file: str, block: Sequence[Encoded]) -> None:
+    """Refuse nodes with the same id at once: a file that repeats itself may have no end."""
+    if len({node.id for node, _ in block}) < len(block):
+        number, count = Counter(node.id for node, _ in block).most_common(1)[0]
+        raise TraceFormatError(file, f"node {number}", f"{count} nodes have this id", CHECK)
+
+
+def time_columns(file: str, ids: Sequence[int], times: Sequence[tuple[int, int, int]]) -> dict[str, IntColumn]:
+    """`ts`, `dur` and `exclusive` of rows as columns.
+
+    Raises:
+        TraceFormatError: one of them is out of range.
+    """
+    columns = np.array(times, np.int64).reshape(-1, 3)
+    late = np.flatnonzero(np.any(columns >= (MAX_NS, MAX_DURATION_NS, MAX_DURATION_NS), axis=1))
+    if len(late):
+        problem = "a time of over 146 years, or a duration of over 104 days"
+        raise TraceFormatError(file, f"node {ids[late[0]]}", problem, AGAIN)
+    return dict(zip(("ts", "dur", "exclusive"), columns.T, strict=True))
+
+
+def rows_of_dependencies(file: str, ids: IntColumn, source: IntColumn, target: IntColumn) -> IntColumn:
+    """Positions in `ids` of the nodes that others wait for.
+
+    Raises:
+        TraceFormatError: one of them is not in the file.
+    """
+    at = positions(ids, source)
+    if np.any(at < 0):
+        a, b = int(source[at < 0][0]), int(target[at < 0][0])
+        raise TraceFormatError(file, f"node {b}", f"depends on {a}, which is not in the file", CHECK)
+    return at
+
+
+def document_head(header: Mapping[str, msgspec.Raw]) -> bytes:
+    """The text of an ET+ file up to its first node."""
+    return b"{" + b"".join(b"\n  %b: %b," % (_encode(k), bytes(v)) for k, v in header.items()) + b'\n  "nodes": [\n    '
+
+
+def document_tail(runtime: Iterable[bytes], edges: IntColumn, summary: bytes) -> Iterator[bytes]:
+    """The text of an ET+ file after its last node; `edges` are those between ids."""
+    yield b'\n  ],\n  "runtime": [' + SEPARATOR.join(runtime) + b"]"
+    kinds = [_encode(kind) for kind in EDGE_KINDS]
+    listed = (b"[%d, %d, %b]" % (a, b, kinds[kind]) for a, b, kind in edges.tolist())
+    yield b',\n  "edges": [' + SEPARATOR.join(listed) + b"]"
+    yield b',\n  "etplus": %b\n}\n' % summary
+
+
+def micros_text(ns: int) -> msgspec.Raw:
+    """ns as µs with three decimals."""
+    return msgspec.Raw(b"%d.%03d" % (ns // 1000, ns % 1000))
