@@ -1,8 +1,8 @@
 """The recorder inside of a program: finds its steps and records a window of them with both of PyTorch's observers.
 
-Its plan is a JSON object: `folder` for the files, and `steps` or `seconds`, each the first and the last. `otherwise` are
-seconds to record if no step was seen until then. It leaves `PID.et.json`, `PID.kineto.json` (`PID.time.…` of `otherwise`)
-and `PID.status.json`, which says how far it came.
+Its plan is a JSON object: `folder` for the files, and `steps` or `seconds`, each the first and the last. `otherwise`
+has seconds to record if no step was seen until then. The recorder leaves `PID.et.json`, `PID.kineto.json`
+(`PID.time.…` for `otherwise`) and `PID.status.json`, which says how far it came.
 Nothing in here raises into the program or prints.
 """
 
