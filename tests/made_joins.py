@@ -105,5 +105,5 @@ PAIR_KINETO = kineto_document([
     _memory(5, 32, 2, **{"Device Type": 0, "Device Id": -1}),
     _memory(30, -64, 1, **_GPU, **{"Total Allocated": 0}),
 ])  # fmt: skip
-"""One launch of a graph with two kernels, a copy without an end on another thread and device, two kernels without a parent, a call
-that waits, and what allocators did."""
+"""One launch of a graph with two kernels, a copy without an end on another thread and device, two kernels without a
+parent, a call that waits, and what allocators did."""
