@@ -353,7 +353,7 @@ def _make_report(pair: TracePair, match: Match, attachment: Attachment, **others
     by_reason = np.bincount(match.reason, minlength=len(REASONS))
     by_link = np.bincount(match.link, minlength=len(LINK_NAMES))
     warnings = list(damage_of(et, kineto))
-    if len(nodes) and not match.linked:
+    if len(nodes) and not match.linked and not warnings:
         warnings.append("nothing was linked: these two files do not seem to belong together")
     if attachment.repeated:
         warnings.append(
