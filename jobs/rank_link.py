@@ -26,8 +26,8 @@ from ..schemas.etplus.write_etplus import with_clock_offset
 from ..schemas.inductor import find_compile_files
 from ..schemas.parquet import SUFFIXES, StoredRank, files_of, read_parquet, write_rank
 from ..schemas.text.files import Blob, load, open_output
-from ..schemas.text.storage import Folder, at, is_url, open_folder
-from ..schemas.text.transaction import transaction
+from ..schemas.text.storage import Folder, at, open_folder
+from ..schemas.text.transaction import is_url, transaction
 from ..trace.errors import UNREADABLE, EtplusError, UsageError
 from ..trace.trace import Trace
 from .job_report import RankResult
@@ -227,10 +227,8 @@ def _rank_result(task: RankTask, linked: Trace) -> RankResult:
     reason, graphs = "", linked.captured.sentences if linked.captured is not None else []
     doubts = report.identity.doubts if report.identity else []
     if not report.reaches(task.min_match):
-        reason = (
-            f"only {report.ops['linked']:,} of {report.ops['total']:,} ET ops are linked: "
-            f"{task.et} and {task.kineto} do not seem to belong together"
-        )
+        cause = next(iter(linked.damage), f"{task.et} and {task.kineto} do not seem to belong together")
+        reason = f"only {report.ops['linked']:,} of {report.ops['total']:,} ET ops are linked: {cause}"
     elif not report.reaches(task.min_match, task.min_certain):
         reason = f"only {report.ops['certain']:,} of {report.ops['total']:,} ET ops have a certain link: "
         reason += "; ".join(doubts) or "several places in the Kineto trace fit"

@@ -30,10 +30,11 @@ def a_result(linked: int, total: int, min_match: float = 0.5, **more: Any) -> An
         windows={"linked_ns": more.get("window", [5, 9]), "linked_iterations": ["ProfilerStep#1"]},
     )  # fmt: skip
     summary = {"kineto": {"base_time_ns": 1000}}
-    trace: Any = SimpleNamespace(report=report, summary=summary, captured=more.get("captured"))
-    task: Any = SimpleNamespace(
-        rank=3, et="e.json", kineto="k.json", output="o.gz", min_match=min_match, min_certain=more.get("certain", 0)
+    trace: Any = SimpleNamespace(
+        report=report, summary=summary, captured=more.get("captured"), damage=more.get("damage", ())
     )
+    least = {"min_match": min_match, "min_certain": more.get("certain", 0)}
+    task: Any = SimpleNamespace(rank=3, et="e.json", kineto="k.json", output="o.gz", **least)
     return _rank_result(task, trace)
 
 
@@ -58,6 +59,8 @@ def test_too_few_links_are_a_failure(linked: int, total: int, least: float, fail
     assert (found.status == "failed") == failed
     expected = f"only {linked} of {total} ET ops are linked: e.json and k.json do not seem to belong together"
     assert found.reason == (expected if failed else "")
+    damaged = a_result(linked, total, least, damage=("k.json is broken: x",)).reason
+    assert damaged == (f"only {linked} of {total} ET ops are linked: k.json is broken: x" if failed else "")
 
 
 def test_too_few_certain_links_are_a_failure() -> None:
