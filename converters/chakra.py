@@ -153,9 +153,9 @@ class _Encoder:
             at = np.flatnonzero(self.trace.kind[rows] == kind)
             if len(at):
                 nodes[at] = self._nodes(kind, rows[at])
-        for at, row in enumerate(rows.tolist() if parts else ()):
+        for place, row in enumerate(rows.tolist() if parts else ()):
             if row in self.shared:
-                nodes[at] = b"".join(self._messages(row)) + nodes[at]
+                nodes[place] = b"".join(self._messages(row)) + nodes[place]
         return Block(len(nodes) + sum(len(self.shared[row]) for row in parts), b"".join(nodes.tolist()))
 
     def _messages(self, row: int) -> Iterator[bytes]:

@@ -13,6 +13,7 @@ from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, matching, positions, without
 from ..trace.comm_kernels import Comm
 from ..trace.conventions import MAX_RANKS
+from ..trace.index import Row
 from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
 from .comm_types import (
@@ -89,7 +90,7 @@ def _communications(trace: Trace) -> list[FoundComm]:
     for row, comm in _single(zip(rows.tolist(), _with_inputs(trace, rows, calls), strict=True)):
         if row in host_groups and comm.pg_name is None:
             comm = msgspec.structs.replace(comm, pg_name=host_groups[row])
-        kind = collective_type(comm, trace.name_of(row))
+        kind = collective_type(comm, trace.name_of(Row(row)))
         peer = comm.dst_rank if kind == SEND else comm.src_rank if kind == RECV else None
         sent = calls[row] if kind == SEND and row in calls else row
         found.append(FoundComm(
