@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from support import (
     FIXTURES,
     GPU_CATEGORIES,
+    PID,
     Document,
     assert_valid,
     et_document,
@@ -354,7 +355,7 @@ def rocm(events: list[Event]) -> list[Event]:
         if event["cat"] in ("cuda_runtime", "kernel"):
             number = event["args"].pop("correlation")
             event["args"] = {"External id": number}
-            place = {"pid": 2, "tid": 0} if event["cat"] == "kernel" else {"pid": 7, "tid": 7}
+            place = {"pid": 2, "tid": 0} if event["cat"] == "kernel" else {"pid": PID, "tid": 7}
             event |= place
             phase = "f" if event["cat"] == "kernel" else "s"
             flows.append({"ph": phase, "cat": "ac2g", "name": "ac2g", "id": number, "ts": event["ts"], **place})
