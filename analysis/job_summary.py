@@ -10,6 +10,7 @@ import numpy as np
 
 from ..jobs.job_ranks import JobTrace, check_job, job_trace
 from ..jobs.rank_communications import RankCommunications, communications
+from ..schemas.comm_types import cut_off_note
 from ..trace.brief import brief
 from ..trace.columns import IntColumn, StringTable, distinct_rows, grouped
 from ..trace.intervals import sums
@@ -233,6 +234,7 @@ def job_summary(ranks: Mapping[int, RankContribution]) -> JobSummary:
         UsageError: they are not of one job.
     """
     notes = check_job([found.facts for found in ranks.values()])
+    notes += cut_off_note(group for found in ranks.values() for group in found.communications.groups)
     collectives, late = job_collectives({rank: found.communications for rank, found in ranks.items()})
     numbers = [RankNumbers(**(vars(found.numbers) | {"rank": rank})) for rank, found in sorted(ranks.items())]
     spread, outliers = [], []

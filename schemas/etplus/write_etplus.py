@@ -357,7 +357,7 @@ class LinkedRecords(TextRecords):
         if captured or counterpart:
             ends = [counterpart.get(row, b"") + captured.get(row, b"") + _END for row in gpu.tolist()]
         for k in np.flatnonzero(np.isin(gpu, self._communicating)).tolist():
-            comm = msgspec.to_builtins(self.comm[int(gpu[k])])
+            comm = self.comm[int(gpu[k])].members()
             if self.captured is None:  # as files of version 1.1 have it
                 comm["bytes"] = comm.pop("bytes")
             ends[k] = b', "comm": %b, "pg_name": %b' % (_encode(comm), _encode(comm["pg_name"])) + ends[k]

@@ -27,6 +27,8 @@ from ...trace.trace import Trace, texts_at
 
 _RECORDS = 4096
 """Texts that are fetched at once."""
+PROCESS_GROUPS = "## process_group:init ##"
+"""Name of the node with the process groups."""
 ABSENT = msgspec.Raw(b"")
 """A value that is not recorded; encoding leaves out this very object."""
 _EMPTY, _NO_OBJECT = msgspec.Raw(b"[]"), msgspec.Raw(b"{}")
@@ -274,6 +276,17 @@ def _decoded(raw: msgspec.Raw, kind: Any) -> Any:
     with contextlib.suppress(*UNREADABLE):
         return msgspec.json.decode(raw, type=kind) if raw else None
     return None
+
+
+def recorded_groups(inputs: DecodedSide) -> list[Any]:
+    """The process groups that a `PROCESS_GROUPS` node lists, [] if it lists none.
+
+    Example:
+        >>> recorded_groups(decode_call(b'{"inputs": {"values": ["[]"]}}').inputs)
+        []
+    """
+    texts = (process_groups(value) for value in inputs.values if isinstance(value, str))
+    return next((groups for groups in texts if groups is not None), [])
 
 
 def process_groups(text: bytes | str, *, quoted: bool = False) -> list[Any] | None:
