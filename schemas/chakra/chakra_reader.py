@@ -69,13 +69,13 @@ def read_et(path: str | os.PathLike[str]) -> Trace:
     return _read(shown_name(path), metadata, messages)
 
 
-def _is_ours(metadata: GlobalMetadata) -> bool:
+def written_by_etplus(metadata: GlobalMetadata) -> bool:
     """Whether `write_et` wrote the file."""
     return {"header", "etplus", "layout"} <= {attr.name for attr in metadata.attr}
 
 
 def _read(file: str, metadata: GlobalMetadata, messages: Iterator[Encoded]) -> Trace:
-    if not _is_ours(metadata):
+    if not written_by_etplus(metadata):
         return read_foreign(file, messages)
     form = _Form(file, metadata)
     rows, needs = NodeRows(file), _Needs(form)
@@ -109,7 +109,7 @@ def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], o
         TraceFormatError: a dependency on a node that is not there, or an attribute that should be JSON.
         UsageError: the output cannot be written.
     """
-    if not _is_ours(metadata):
+    if not written_by_etplus(metadata):
         trace = read_foreign(file, ((node, node.SerializeToString()) for node in nodes))
         trace.write(output)
         return len(trace)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -14,6 +16,8 @@ Groups = Mapping[int, Sequence[int]]
 """Number of a group to its ranks."""
 GROUPS_SUFFIX = ".comm_groups.json"
 _NAMES_SUFFIX = ".comm_group_names.json"
+_SHARED_NAMES = ("comm_group.json", "comm_groups.json")
+_RANK_AND_SUFFIX = re.compile(r"(?:\.\d{1,6})?\.et(?:\.gz)?$", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
@@ -32,6 +36,63 @@ def read_groups(path: str) -> dict[int, list[int]]:
         if not _NUMBER.fullmatch(name):
             raise TraceFormatError(path, "", f"invalid group number {name[:40]!r}", remedy)
     return {int(name): ranks for name, ranks in groups.items()}
+
+
+def prefix_of(path: str) -> str:
+    """The prefix of the set that a file is of.
+
+    Example:
+        >>> prefix_of("out/job.3.et.gz")
+        'out/job'
+    """
+    return _RANK_AND_SUFFIX.sub("", path)
+
+
+def find_groups(prefix: str) -> str | None:
+    """The group file next to the set `<prefix>.<rank>.et`, if there is one: etplus writes `<prefix>.comm_groups.json`,
+    the symbolic generator `<prefix>.json`, and ASTRA-sim's examples have one `comm_group.json` a folder."""
+    own = f"{prefix}{GROUPS_SUFFIX}"
+    if os.path.isfile(own):  # noqa: PTH113 (False for impossible names)
+        return own
+    folder = os.path.dirname(prefix)  # noqa: PTH120
+    others = (f"{prefix}.json", f"{prefix}.comm_group.json", *(os.path.join(folder, name) for name in _SHARED_NAMES))  # noqa: PTH118
+    return next((path for path in others if os.path.isfile(path) and _has_groups(path)), None)  # noqa: PTH113
+
+
+def _has_groups(path: str) -> bool:
+    try:
+        return bool(read_groups(path))
+    except TraceFormatError:
+        return False
+
+
+def group_name(value: Any) -> str:
+    """A group as the `pg_name` of a node names it: "" for all ranks.
+
+    Example:
+        >>> group_name("3"), group_name("0"), group_name(None)
+        ('3', '', '')
+    """
+    return "" if value in (None, "", "0", 0) else str(value)
+
+
+def group_members(used: Mapping[int, Iterable[str]], groups: Groups | None) -> dict[str, tuple[int, ...]]:
+    """The ranks of each group by name: those of the group file, else the ranks that use the name.
+
+    Args:
+        used: by rank, the names that its collectives use.
+
+    Example:
+        >>> group_members({0: ["1", "tp"], 1: ["tp"]}, {1: [0, 1]})
+        {'1': (0, 1), 'tp': (0, 1)}
+    """
+    members: dict[str, set[int]] = {}
+    for rank, names in used.items():
+        for name in names:
+            if name:
+                members.setdefault(name, set()).add(rank)
+    known = {str(number): ranks for number, ranks in (groups or {}).items()}
+    return {name: tuple(sorted(known.get(name, ranks))) for name, ranks in members.items()}
 
 
 def read_group_names(prefix: str) -> list[str]:
