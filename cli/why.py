@@ -9,6 +9,7 @@ from ..findings import Case, find_findings
 from ..findings.builtin import detectors
 from ..findings.find import Findings
 from ..trace.errors import UsageError
+from ..trace.printable import few
 from ..trace.text_tables import terminal_width
 from ..trace.trace import Trace
 from .inputs import add_inputs, find_inputs, read_inputs, shell_of
@@ -84,7 +85,7 @@ def _cases(named: list[tuple[Trace, str]]) -> list[list[tuple[Trace, str]]]:
 
 
 def _names(traces: list[Trace]) -> str:
-    return ", ".join(trace.file for trace in traces)
+    return few([trace.file for trace in traces])
 
 
 def fails(found: Findings, ids: list[str]) -> bool:

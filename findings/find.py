@@ -18,6 +18,7 @@ from .finding import Candidate, Finding, Gain, Where
 from .pricing import priced, together
 from .recording_gaps import AMONG, INCOMPLETE
 
+_NO_TIMES = "without start times, waits and idle times are not known"
 FIRST = 7
 """So many findings at most are on the first screen: more are not read."""
 
@@ -114,6 +115,8 @@ def find_findings(case: Case) -> Findings:
         >>> len(found.first) <= 7, all(finding.evidence for finding in found)
         (True, True)
     """
+    if not all(trace.times_recorded for trace in case.traces):
+        return Findings((), None, (), None, 0, (_NO_TIMES,))
     known = detectors()
     try:
         base, reason = case.base_error, "" if case.makespan_ns else "no event takes any time"

@@ -161,12 +161,13 @@ def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
     """When the host issued each row, ns: of a GPU event the start of its launch, else of the calling op; else its own.
 
     Asynchronous host collectives run on threads of their backend at some later time. Theirs is the time of the last op
-    before them in the order of calls (of ids), which all ranks have in common.
+    before them in the order of calls (of ids), which all ranks have in common. Without recorded start times, what the
+    host did not issue is in the order of ids.
     """
-    issued: IntColumn = trace.ts.copy()
+    issued: IntColumn = trace.ts.copy() if trace.times_recorded else np.zeros_like(trace.ts)
     parent = trace.parent_row
     called = (trace.kind == GPU) & (parent >= 0) & trace.timed[parent]
-    issued[called] = np.minimum(issued[called], trace.ts[parent[called]])
+    issued[called] = np.minimum(trace.ts[called], trace.ts[parent[called]])
     launches = trace.edges_of("launch")
     issued[launches[:, 1]] = trace.ts[launches[:, 0]]
     calls = np.flatnonzero((trace.kind == CPU) & trace.timed)
