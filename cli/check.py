@@ -41,12 +41,16 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("files", nargs="*", metavar="PREFIX",
-        help="prefix of the files <prefix>.<rank>.et[.gz], or files (one alone is compared with no other); "
-        "or Kineto traces")  # fmt: skip
+        help="prefix of the files <prefix>.<rank>.et[.gz], their folder, or files (one alone is compared with no "
+        "other); or Kineto traces")  # fmt: skip
     add("--profile", choices=("chakra", "astra-sim"), default="chakra",
         help="astra-sim: what that simulator does not survive is an error, not a warning "
         "(default: chakra)")  # fmt: skip
-    add("--groups", metavar="FILE", help="process groups (default: <prefix>.comm_groups.json if it is there)")
+    add(
+        "--groups",
+        metavar="FILE",
+        help="process groups (default: <prefix>.comm_groups.json, <prefix>.json or comm_group.json next to the set)",
+    )
     add_network(parser, "check a set against the network that it is meant for")
     add("--limit", type=int, default=5, metavar="N", help="problems listed of a kind (default: 5)")
     add_tables_and_switch(parser, _is_trace)

@@ -33,7 +33,7 @@ from ..schemas.chakra.comm_groups import (
     write_groups,
 )
 from ..schemas.chakra.encode import Block, delimited
-from ..schemas.chakra.et_def_pb2 import CollectiveCommType, GlobalMetadata, Node, NodeType
+from ..schemas.chakra.et_def_pb2 import CollectiveCommType, Node, NodeType
 from ..schemas.chakra.stream import Messages, node_heads, read_messages, write_blocks
 from ..schemas.comm_types import RECV, SEND, WORLD
 from ..schemas.text.transaction import check_outputs
@@ -74,7 +74,6 @@ class GivenRank:
 
     path: str
     rank: int
-    metadata: GlobalMetadata
     removed: Mapping[int, tuple[int, ...]]
     comms: tuple[Communication, ...]
     ids: npt.NDArray[np.uint64] | None
@@ -101,7 +100,7 @@ def survey_file(path: str, rank: int) -> GivenRank:
     Raises:
         TraceFormatError: no Chakra trace, or a damaged one.
     """
-    metadata, blocks = read_messages(path)
+    _, blocks = read_messages(path)
     removed: dict[int, tuple[int, ...]] = {}
     comms: list[Communication] = []
     ids, needed, repeats = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)], False
@@ -124,7 +123,7 @@ def survey_file(path: str, rank: int) -> GivenRank:
     every = np.sort(np.concatenate(ids))
     odd = repeats or bool(removed) or not np.all(np.isin(np.concatenate(needed), every))
     in_turn = tuple(sorted(comms, key=lambda comm: comm.row))
-    return GivenRank(path, rank, metadata, removed, in_turn, every if odd else None)
+    return GivenRank(path, rank, removed, in_turn, every if odd else None)
 
 
 def _values(node: Node) -> dict[str, Any]:
