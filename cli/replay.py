@@ -55,8 +55,8 @@ examples:
   etplus replay et_plus.json --steps 3
   etplus replay et_plus.json --execute --threads 1
 
-A Chakra trace must be one that etplus wrote. In a Kineto trace without an ET, the
-CPU calls are the operators.
+A Chakra trace without start times is laid out by dependencies and streams. In a
+Kineto trace without an ET, the CPU calls are the operators.
 """
 
 
