@@ -25,6 +25,7 @@ from ..replaying.replay_graph import ReplayGraph
 from ..replaying.replay_ranks import replay_changed
 from ..replaying.replay_summary import BaseError, Summary, summarize
 from ..replaying.whatif import GRAMMAR, WhatIf, parse_what_if
+from ..schemas.chakra.comm_groups import read_groups, with_groups
 from ..trace.errors import UsageError
 from ..trace.printable import few, shortened
 from ..trace.selection import without_enclosing
@@ -33,7 +34,7 @@ from ..trace.text_tables import number, render, rewrap, terminal_width
 from ..trace.trace import Trace
 from .execute import add_execution, run_execution
 from .inputs import TraceInput, add_inputs, find_inputs, read_each
-from .options import add_network, add_selection, add_steps, selected
+from .options import add_groups, add_network, add_selection, add_steps, selected
 from .outputs import add_tables, one_or_all, write_tables
 from .parser import hidden_alias
 from .terminal import all_damage
@@ -68,6 +69,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_tables(parser)
     add("--rank-couple", action="store_true", help="replay the ranks together: collectives wait for the last rank")
     add_network(parser, "price communications on another network; several traces are the ranks of one job")
+    add_groups(parser)
     add_steps(
         parser, "predict from the other iterations each of", "such as 3, 2-5 or all, or of a phase such as decode"
     )
@@ -134,7 +136,11 @@ def _replayed(
 
 def _parts(inputs: Sequence[TraceInput], arguments: argparse.Namespace) -> Iterator[Trace]:
     """The part of each trace that is to be replayed, under the name of its file."""
-    parts = (without_enclosing(selected(trace, arguments)) for trace in read_each(inputs))
+    traces = read_each(inputs)
+    if arguments.groups is not None:
+        groups = read_groups(arguments.groups)
+        traces = (with_groups(trace, groups) for trace in traces)
+    parts = (without_enclosing(selected(trace, arguments)) for trace in traces)
     return (part.with_(file=Path(part.file).name) for part in parts)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ...trace.errors import TraceFormatError
+from ...trace.trace import Trace
 from ..text.files import open_output, read_struct
 
 Groups = Mapping[int, Sequence[int]]
@@ -90,6 +91,17 @@ def group_members(used: Mapping[int, Iterable[str]], groups: Groups | None) -> d
                 members.setdefault(name, set()).add(rank)
     known = {str(number): ranks for number, ranks in (groups or {}).items()}
     return {name: tuple(sorted(known.get(name, ranks))) for name, ranks in members.items()}
+
+
+def with_groups(trace: Trace, groups: Groups) -> Trace:
+    """The trace with the ranks of its groups as a group file has them; the same trace if the file has none of them."""
+    known = {str(number): list(ranks) for number, ranks in groups.items()}
+    found = {
+        row: msgspec.structs.replace(comm, pg_ranks=known[comm.pg_name], group_size=len(known[comm.pg_name]))
+        for row, comm in trace.comm.items()
+        if comm.pg_name in known
+    }
+    return trace.with_(comm={**trace.comm, **found}) if found else trace
 
 
 def read_group_names(prefix: str) -> list[str]:

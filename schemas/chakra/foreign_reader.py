@@ -35,6 +35,7 @@ from ..etplus.record_store import TextRecords
 from ..etplus.write_etplus import FORMAT_VERSION
 from ..execution_trace.arguments import ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS, listed_attributes
 from .attributes import values_of
+from .comm_groups import find_groups, prefix_of, read_groups, with_groups
 from .et_def_pb2 import CollectiveCommType, Node, NodeType
 from .row_reading import (
     CHECK,
@@ -88,6 +89,8 @@ def read_foreign(file: str, messages: Iterator[Encoded]) -> Trace:
     trace = _with_host_callers(trace)
     if not np.any(trace.ts > 0):
         trace = _laid_out(trace, needs)
+    groups = find_groups(prefix_of(file))
+    trace = trace if groups is None else with_groups(trace, read_groups(groups))
     return trace.with_(flat=False, texts=_ForeignRecords(trace, bodies))
 
 
