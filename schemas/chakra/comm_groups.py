@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,11 +12,13 @@ import msgspec
 from ...trace.errors import TraceFormatError
 from ...trace.trace import Trace
 from ..text.files import open_output, read_struct
+from ..text.sniff import head_of
 
 Groups = Mapping[int, Sequence[int]]
 """Number of a group to its ranks."""
 GROUPS_SUFFIX = ".comm_groups.json"
 _NAMES_SUFFIX = ".comm_group_names.json"
+_BEGIN = re.compile(rb'\s*\{\s*"[0-9]{1,10}"\s*:\s*\[\s*[0-9]')
 _SHARED_NAMES = ("comm_group.json", "comm_groups.json")
 _RANK_AND_SUFFIX = re.compile(r"(?:\.\d{1,6})?\.et(?:\.gz)?$", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
@@ -49,19 +51,11 @@ def prefix_of(path: str) -> str:
 def find_groups(prefix: str) -> str | None:
     """The group file next to the set `<prefix>.<rank>.et`, if there is one: etplus writes `<prefix>.comm_groups.json`,
     the symbolic generator `<prefix>.json`, and ASTRA-sim's examples have one `comm_group.json` a folder."""
-    own = f"{prefix}{GROUPS_SUFFIX}"
-    if os.path.isfile(own):  # noqa: PTH113 (False for impossible names)
-        return own
-    folder = os.path.dirname(prefix)  # noqa: PTH120
-    others = (f"{prefix}.json", f"{prefix}.comm_group.json", *(os.path.join(folder, name) for name in _SHARED_NAMES))  # noqa: PTH118
-    return next((path for path in others if os.path.isfile(path) and _has_groups(path)), None)  # noqa: PTH113
-
-
-def _has_groups(path: str) -> bool:
-    try:
-        return bool(read_groups(path))
-    except TraceFormatError:
-        return False
+    own = Path(f"{prefix}{GROUPS_SUFFIX}")
+    if own.is_file():
+        return str(own)
+    others = [Path(f"{prefix}.json"), Path(f"{prefix}.comm_group.json"), *map(own.with_name, _SHARED_NAMES)]
+    return next((str(path) for path in others if path.is_file() and _BEGIN.match(head_of(str(path)))), None)
 
 
 def group_name(value: Any) -> str:
