@@ -57,7 +57,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="Kineto trace or Nsight Systems export; - for standard input")  # fmt: skip
     add("-o", "--output", metavar="FILE",
         help="file to write, gzipped if it ends in .gz; a Chakra trace if it ends in .et "
-        "(default: the first input's name with _plus.json, in the current folder)")  # fmt: skip
+        "(default: the first input's name with _plus.json, in the current folder; with --et-file "
+        "next to the Execution Trace)")  # fmt: skip
     hidden_alias(parser, "--output-file", "--output")
     add_link_options(parser, "median")
     add("--min-match", type=share, default=0.95, metavar="SHARE",
@@ -105,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
     if et == kineto == "-":
         raise UsageError("only one of the two files can come from standard input")
     inputs = [file for file in (et, kineto) if file is not None]
-    output = _default_output(inputs[0], arguments.rank) if arguments.output is None else arguments.output
+    output = _default_output(inputs[0], arguments) if arguments.output is None else arguments.output
     columns = output.endswith(".parquet")
     if columns:
         from ..schemas.parquet import check_place  # of the few that ask for columns
@@ -176,11 +177,13 @@ def report_text(linked: Trace, output: str) -> str:
     return "\n".join([linked.report.to_text(), *lines, f"wrote   {output}"])
 
 
-def _default_output(first: str, rank: int | None) -> str:
+def _default_output(first: str, arguments: argparse.Namespace) -> str:
+    """`NAME_plus.json`: next to the ET with `--et-file`, as the original trace_link.py, else in the current folder."""
     if first == "-":
         raise UsageError("--output is required when the trace comes from standard input")
+    folder = Path(first).parent if arguments.et_file is not None else Path()
     stem = Path(first).name.removesuffix(".gz").removesuffix(".json").removesuffix(".sqlite")
-    return f"{stem}{'' if rank is None else f'_rank{rank}'}_plus.json"
+    return str(folder / f"{stem}{'' if arguments.rank is None else f'_rank{arguments.rank}'}_plus.json")
 
 
 def share(text: str) -> float:

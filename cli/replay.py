@@ -26,7 +26,7 @@ from ..replaying.replay_ranks import replay_changed
 from ..replaying.replay_summary import BaseError, Summary, summarize
 from ..replaying.whatif import GRAMMAR, WhatIf, parse_what_if
 from ..trace.errors import UsageError
-from ..trace.printable import shortened
+from ..trace.printable import few, shortened
 from ..trace.selection import without_enclosing
 from ..trace.steps import chosen_steps
 from ..trace.text_tables import number, render, rewrap, terminal_width
@@ -55,8 +55,8 @@ examples:
   etplus replay et_plus.json --steps 3
   etplus replay et_plus.json --execute --threads 1
 
-A Chakra trace must be one that etplus wrote. In a Kineto trace without an ET, the
-CPU calls are the operators.
+A Chakra trace without start times is laid out by dependencies and streams. In a
+Kineto trace without an ET, the CPU calls are the operators.
 """
 
 
@@ -124,7 +124,7 @@ def _replayed(
     before = after = replay_changed(graph, constants, ())
     changes = [f"network {arguments.network}"] * (network is not None) + arguments.what_if
     if changes:
-        BaseError.of(before).refuse(", ".join(trace.file for trace in graph.traces), force=arguments.force)
+        BaseError.of(before).refuse(few([trace.file for trace in graph.traces]), force=arguments.force)
         after = replay_changed(graph, constants, what_ifs, network, partial(row_bounds, graph.traces), before)
     return after, summarize(
         after, constants, before=before if changes else None, what_ifs=changes, span=after.answer_range,

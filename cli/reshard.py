@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-import msgspec
 import orjson
 
 from ..converters.convert import convert
@@ -17,7 +16,7 @@ from ..replaying.network import Network, parse_network
 from ..resharding.explain import explain
 from ..resharding.job import Resharded, Scaled, reshard
 from ..resharding.layout import Layout, Routing, Schedule, TensorStyle, VocabularyStyle, parse_layout
-from ..schemas.text.files import open_output
+from ..schemas.text.files import open_output, read_struct
 from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.transaction import check_folder, check_outputs, make_folder
 from ..trace.errors import UsageError
@@ -153,7 +152,9 @@ def run(arguments: argparse.Namespace) -> int:
     check_outputs([arguments.json, arguments.plan, explained], given)
     model = None if arguments.model is None else read_model(arguments.model)
     measured = None if arguments.measured is None else read_measured(arguments.measured)
-    plan = None if arguments.use is None else _read_plan(arguments.use)
+    plan = None
+    if arguments.use is not None:
+        plan, _ = read_struct(arguments.use, object, "the plan is not JSON", "write it again with --plan")
     traces = ReadAnew(inputs, lambda trace: selected(trace, arguments))
     job = reshard(
         traces, layout, model=model, measured=measured, network=network, recorded=recorded, plan=plan,
@@ -229,13 +230,6 @@ def _ranks(text: str | None, layout: Layout) -> list[int] | None:
             raise UsageError(f"--ranks {text!r}: the layout has ranks 0 to {layout.ranks - 1}")
         found |= set(range(int(first), int(last or first) + 1))
     return sorted(found)
-
-
-def _read_plan(file: str) -> Any:
-    try:
-        return msgspec.json.decode(Path(file).read_bytes())
-    except msgspec.DecodeError as error:
-        raise UsageError(f"{file}: the plan is not JSON ({error}); write it anew with --plan") from None
 
 
 def _write(

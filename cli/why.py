@@ -9,6 +9,7 @@ from ..findings import Case, find_findings
 from ..findings.builtin import detectors
 from ..findings.find import Findings
 from ..trace.errors import UsageError
+from ..trace.printable import few
 from ..trace.text_tables import terminal_width
 from ..trace.trace import Trace
 from .inputs import add_inputs, find_inputs, read_inputs, shell_of
@@ -54,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     devices = own_devices(arguments)
     texts: list[str] = []
     numbers: list[Any] = []
+    known: set[str] = set()
     failed = False
     named = [
         (selected(with_own(read, arguments), arguments), shell_of(given, arguments))
@@ -61,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     for case in _cases(named):
         traces = [trace for trace, _ in case]
-        warn_of_damage(traces)
+        warn_of_damage(traces, known)
         found = find_findings(Case(traces, devices=devices, shells=[shell for _, shell in case]))
         heading = f"{_names(traces)}\n" if len(inputs) > 1 else ""
         texts.append(heading + found.to_text(terminal_width()))
@@ -84,7 +86,7 @@ def _cases(named: list[tuple[Trace, str]]) -> list[list[tuple[Trace, str]]]:
 
 
 def _names(traces: list[Trace]) -> str:
-    return ", ".join(trace.file for trace in traces)
+    return few([trace.file for trace in traces])
 
 
 def fails(found: Findings, ids: list[str]) -> bool:

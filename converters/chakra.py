@@ -261,7 +261,7 @@ def describe(trace: Trace, kind: int, rows: IntColumn) -> tuple[Parts, Parts]:
     texts = trace.texts.texts(rows)
     records, unusual = read_records(form_of(kind, flat=trace.flat), texts)
     further = {at: dict(fields) for at, fields in unusual.items()}
-    event = {name: _numbers(records, name) for name in EVENT_NUMBERS}
+    event = {name: _numbers(records, name) for name in (*EVENT_NUMBERS, *(["pid"] if kind == GPU else []))}
     if kind == RUNTIME:
         tensors: Parts = []
         attributes = [_of_calls(trace, rows, records)]
@@ -302,12 +302,15 @@ def _of_ops(trace: Trace, rows: IntColumn, records: Sequence[Any]) -> list[bytes
 
 
 def _of_gpu(trace: Trace, rows: IntColumn, records: Sequence[Any], further: Further) -> list[bytes]:
-    """What only GPU events have; `further` gets a `pg_name` that their `comm` does not say, or that has none."""
+    """What only GPU events have; `further` gets a `pg_name` that their `comm` does not say, or that has none, and a
+    `tid` that is not the stream."""
     for i, (row, event) in enumerate(zip(rows.tolist(), records, strict=True)):
         comm = trace.comm.get(row)
         in_comm = comm is not None and event.comm is not UNSET and comm.pg_name == event.pg_name
         if event.pg_name is not UNSET and not in_comm:
             further.setdefault(i, {})["pg_name"] = msgspec.Raw(_encode(event.pg_name))
+        if not trace.flat and event.tid != (event.stream if event.pid != ABSENT else ABSENT):
+            further.setdefault(i, {})["tid"] = msgspec.Raw(_encode(event.tid))
     categories = trace.category[rows].tolist()
     found = [
         shared("cat", trace.categories[category]) + encoded(*_texts_of(event))
@@ -338,7 +341,7 @@ def _texts_of(event: Any) -> list[AttributeProto]:
 
 
 def _et_attributes(trace: Trace, kind: int, rows: IntColumn, records: Sequence[Any], texts: Sequence[bytes]) -> Parts:
-    """The ET's own attributes; on a GPU event, where all are "none", only if another linker gave it others."""
+    """The ET's own attributes; a GPU event has those of its operator, or none at all."""
     columns = {name: trace.thread[rows] if name == "tid" else getattr(trace, name)[rows] for name in _NUMBERS}
     if kind == GPU:
         columns["tid"] = np.zeros(len(rows), np.int64)

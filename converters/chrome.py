@@ -34,6 +34,7 @@ from ..trace.conventions import EDGE_KINDS
 from ..trace.errors import ConvertError
 from ..trace.index import Row
 from ..trace.kinds import CPU, GPU, RUNTIME
+from ..trace.printable import few
 from ..trace.trace import Trace
 
 _OVERLAP_NS = 1000
@@ -290,7 +291,7 @@ def timed_traces(traces: Mapping[int, Trace]) -> list[Trace]:
     """
     timed = [trace for trace in traces.values() if trace.timed.any()]
     if not timed:
-        names = ", ".join(trace.file for trace in traces.values())
+        names = few([trace.file for trace in traces.values()])
         raise ConvertError(f"{names}: no node has a time, nothing to draw; link the ET again")
     return timed
 

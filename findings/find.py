@@ -18,6 +18,7 @@ from .finding import Candidate, Finding, Gain, Where
 from .pricing import priced, together
 from .recording_gaps import AMONG, INCOMPLETE
 
+NO_TIMES = "without start times, waits and idle times are not known"
 FIRST = 7
 """So many findings at most are on the first screen: more are not read."""
 
@@ -28,7 +29,8 @@ class Findings(Suggests, Sequence[Finding]):
 
     Attributes:
         all: every finding. together: what the first three with a gain bring together, None if there are not
-            several. looked_for: ids of all detectors. base: error of the replay without changes, None if there is none.
+            several. looked_for: ids of all detectors, () if the trace has no time to compare with. base: error of the
+            replay without changes, None if there is none.
         makespan_ns: of that replay. notes: what could not be said, in sentences.
     """
 
@@ -62,7 +64,11 @@ class Findings(Suggests, Sequence[Finding]):
     @property
     def none_reason(self) -> str:
         """Why there is nothing, "" if there is something."""
-        return "" if self.all else f"nothing found; looked for {len(self.looked_for)} things"
+        if self.all:
+            return ""
+        return (
+            f"nothing found; looked for {len(self.looked_for)} things" if self.looked_for else "nothing was looked for"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; keys as in docs/reference/findings.md."""
@@ -109,11 +115,15 @@ def find_findings(case: Case) -> Findings:
         >>> len(found.first) <= 7, all(finding.evidence for finding in found)
         (True, True)
     """
+    if not all(trace.times_recorded for trace in case.traces):
+        return Findings((), None, (), None, 0, (NO_TIMES,))
     known = detectors()
     try:
-        base = case.base_error
+        base, reason = case.base_error, "" if case.makespan_ns else "no event takes any time"
     except ConvertError as error:
-        return Findings((), None, tuple(known), None, 0, (f"nothing was looked for: {error}",))
+        base, reason = None, str(error)
+    if base is None or reason:  # every detector compares with the makespan
+        return Findings((), None, (), None, 0, (reason,))
     candidates: list[Candidate] = [found for find in known.values() for found in find(case)]
     found = priced(case, candidates)
     real = [pair for pair in found if pair[1].id != INCOMPLETE]

@@ -18,7 +18,7 @@ from ..trace.columns import IntColumn, distinct
 from ..trace.intervals import union
 from ..trace.printable import shell_word, shortened
 from ..trace.trace import Trace
-from .find import Findings
+from .find import NO_TIMES, Findings
 from .finding import LIKELY, MEASURED, POSSIBLE, Evidence, Finding, Where
 from .places import where_of
 
@@ -70,13 +70,13 @@ def changes(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool = F
     """
     found = difference(a, b, by_shape=by_shape, total=total)
     case = _Compared(found, a, b)
-    parts = (case.kernels_slower(), case.other_kernels(), case.more_launches(), case.overlap_and_idle(), case.lines())
-    causes = [finding for part in parts for finding in part]
-    host = [] if len(a.trace.gpu) or len(b.trace.gpu) else list(case.operators())
-    slower = sorted([*causes, *host], key=lambda finding: (-(finding.cost_ns or 0), finding.id, finding.title))
-    together = (*case.setting(), *slower)
+    slower = sorted(case.slower(), key=lambda finding: (-(finding.cost_ns or 0), finding.id, finding.title))
+    notes = () if found.latency_a else ("no event of A takes any time: there is nothing to compare durations with",)
+    if not (a.trace.times_recorded and b.trace.times_recorded):
+        notes = (NO_TIMES,)
     columns = {column.name: getattr(found, column.name) for column in fields(Difference)}
-    return TraceChanges(**columns, findings=Findings(together, None, LOOKED_FOR, None, round(found.latency_a)))
+    findings = Findings((*case.setting(), *slower), None, LOOKED_FOR, None, round(found.latency_a), notes)
+    return TraceChanges(**columns, findings=findings)
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,19 @@ class _Compared:
         check = f"`{self.command}` no longer shows it"
         cost = None if ns is None else round(ns)
         return Finding(name, title, where or Where(), proof, cost, None, (), certainty, advice, check)
+
+    def slower(self) -> Iterator[Finding]:
+        """Findings of what takes longer; none without start times, or if A takes no time: every threshold is a share of
+        it."""
+        if not self.found.latency_a or not self.b.trace.times_recorded:
+            return
+        yield from self.kernels_slower()
+        yield from self.other_kernels()
+        yield from self.more_launches()
+        yield from self.overlap_and_idle()
+        yield from self.lines()
+        if not len(self.a.trace.gpu) and not len(self.b.trace.gpu):
+            yield from self.operators()
 
     def setting(self) -> Iterator[Finding]:
         """Devices, software and settings that differ: times compare them as well."""

@@ -14,6 +14,7 @@ import msgspec
 
 from .. import __version__
 from ..linker.pipeline import LinkOptions
+from ..schemas.comm_types import cut_off_note
 from ..schemas.parquet import check_place
 from ..schemas.text.storage import Folder, is_url, open_folder
 from ..schemas.text.transaction import check_outputs, make_folder
@@ -273,7 +274,12 @@ def _report(
         stragglers=tuple(table),
         longest_waits=tuple(waits),
         messages=tuple(match_messages(own)[1]),
-        notes=(*pairing.notes, *notes, *_more_notes(linked, foreign, offsets)),
+        notes=(
+            *pairing.notes,
+            *notes,
+            *cut_off_note(group for comms in own.values() for group in comms.groups),
+            *_more_notes(linked, foreign, offsets),
+        ),
     )
     return report, by_rank
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..schemas.comm_types import WORLD, Group
+from ..schemas.comm_types import WORLD, Group, cut_off_note
 from ..trace.columns import median
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
@@ -61,8 +61,9 @@ def groups_at_hand(used: Mapping[int, Iterable[Group]], world: int) -> tuple[dic
         return {group: of if group[1] else [] for group, of in members.items()}, ()
     world = max(world, len({*present, *(rank for of in members.values() for rank in of)}))
     members = {group: sorted(set(of) & set(present)) for group, of in members.items()}
+    notes = cut_off_note(members)
     partial = f"{len(present)} of {world} ranks were given; groups are cut down to these"
-    return {**members, WORLD: present}, (partial,) if world > len(present) else ()
+    return {**members, WORLD: present}, (partial, *notes) if world > len(present) else notes
 
 
 def foreign_traces(traces: Mapping[int, RankFacts]) -> tuple[dict[int, str], list[str]]:

@@ -17,12 +17,11 @@ from ..linker.naming import ET, KINETO, TraceFile, begins_with, look_at
 from ..schemas.text.files import load
 from ..schemas.text.storage import Folder, at
 from ..trace.errors import UNREADABLE, TraceFormatError, UsageError
-from ..trace.printable import csv_cell, text_of_cell
+from ..trace.printable import csv_cell, few, text_of_cell
 
 _READERS = 8
 _CHOOSE = "choose with --et and --kineto, or write a manifest"
 _MAX_RANK = 10**6
-_SHOWN = 3
 _MAX_UNKNOWN = 1024
 """More files without a rank are not settled by elimination, which takes time with the square of their number."""
 
@@ -279,8 +278,7 @@ def _by_rank(files: Iterable[TraceFile], notes: list[str]) -> dict[int, list[Tra
 
 
 def _some(files: Sequence[TraceFile]) -> str:
-    more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
-    return ", ".join(file.name for file in files[:_SHOWN]) + more
+    return few([file.name for file in files])
 
 
 class _ManifestRow(msgspec.Struct, forbid_unknown_fields=True):

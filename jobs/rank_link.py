@@ -124,6 +124,7 @@ class RankState(msgspec.Struct):
         info: `distributedInfo` of the Kineto trace, {} if it has none.
         groups, table: its `RankCommunications`, the columns one after the other as little-endian int64.
         clock_offset_ns: what the output has, None for nothing.
+        unused: options that made no difference, because the contents of both files say the same.
     """
 
     tool_version: str
@@ -136,11 +137,12 @@ class RankState(msgspec.Struct):
     groups: list[Group]
     table: bytes
     clock_offset_ns: int | None = None
+    unused: list[str] = msgspec.field(default_factory=list)
 
-    @property
-    def made_of(self) -> tuple[str, dict[str, Any], Mark | None, Mark | None]:
-        """What decides whether the output is still the right one."""
-        return self.tool_version, self.options, self.et, self.kineto
+    def is_made_of(self, version: str, options: Mapping[str, Any], et: Mark | None, kineto: Mark | None) -> bool:
+        """Return whether linking again would give the same output."""
+        used, wanted = ({k: v for k, v in of.items() if k not in self.unused} for of in (self.options, options))
+        return (self.tool_version, used, self.et, self.kineto) == (version, wanted, et, kineto)
 
     def communications(self) -> RankCommunications:
         """The columns again."""
@@ -156,24 +158,35 @@ def link_rank(task: RankTask) -> tuple[RankState, bool]:
     """
     wanted = (__version__, _options(task), _mark(task.source, task.et), _mark(task.source, task.kineto))
     before = _read_state(task)
-    if before is not None and before.made_of == wanted and None not in (*wanted, before.output):
+    if before is not None and before.is_made_of(*wanted) and None not in (*wanted, before.output):
         as_wanted = task.may_have_offset or before.clock_offset_ns is None
         if as_wanted and before.output == task.mark():
             return before, True
     result = _link(task)
     task.write(result)
     comms = communications(result)
-    info = result.summary["kineto"]["distributed_info"]
     state = RankState(
         *wanted,
         output=task.mark(),
         result=_rank_result(task, result),
-        info=info if isinstance(info, dict) else {},
+        info=result.distributed_info,
         groups=list(comms.groups),
         table=np.concatenate([getattr(comms, name) for name in COLUMNS]).astype("<i8").tobytes(),
+        unused=_unused_options(task, result),
     )
     _write_state(task, state)
     return state, False
+
+
+def _unused_options(task: RankTask, linked: Trace) -> list[str]:
+    """Return which options that follow from the files of other ranks made no difference to a rank's output.
+
+    Otherwise a rank would be linked again whenever a file of another one is lost, replaced or broken.
+    """
+    identity = linked.report.identity
+    proofs = {clue.by for clue in identity.proves} if identity is not None else set()
+    unused = ["whole_job"] if proofs & {"run", "rank"} else []
+    return [*unused, "rank"] if "rank" in proofs and linked.distributed_info.get("rank") == task.rank else unused
 
 
 def _options(task: RankTask) -> dict[str, Any]:

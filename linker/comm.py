@@ -28,7 +28,7 @@ from ..trace.comm_kernels import (
     launches_collective,
     may_communicate,
 )
-from ..trace.conventions import KERNEL_CATEGORIES
+from ..trace.conventions import KERNEL_CATEGORIES, MAX_RANKS
 from ..trace.dtypes import itemsize
 from .calls import EtCalls
 
@@ -49,6 +49,9 @@ _ATTRS = {
     "out_split": "out_split_size",
 }
 """Attributes of record_param_comms since schema 1.1.0."""
+_STRIDED = ("global_rank_start", "global_rank_stride", "pg_size")
+_OF_ET = ("collective", "in_nelems", "pg_ranks")
+"""Fields whose lack on a kernel sends the linker to the ET's record_param_comms."""
 _ALL_REDUCE = re.compile("all_?reduce", re.IGNORECASE)
 _ELEMENT_TYPE = re.compile(r"Tensor\(([^)]*)\)")
 """In a type like "GenericList[Tensor(float)]"."""
@@ -73,7 +76,7 @@ def comm_of_kernels(
     """
     wanted, operator = _communicating(et, nodes, events, rows, parents)
     result = dict(zip(wanted.tolist(), map(kernel_comm, events.args_of(rows[wanted])), strict=True))
-    partial = [i for i, comm in result.items() if comm["collective"] is None or comm["in_nelems"] is None]
+    partial = [i for i, comm in result.items() if any(comm[field] is None for field in _OF_ET)]
     for i, from_et in zip(partial, _of_ancestors(et, nodes, parents[partial], comm_of_node), strict=True):
         if from_et is not None:
             result[i] = {key: from_et.get(key) if value is None else value for key, value in result[i].items()}
@@ -85,6 +88,8 @@ def comm_of_kernels(
             comm |= reduced_tensor(et.texts.of(nodes.node[parents[i : i + 1]])[0])
         size = itemsize(comm["dtype"])
         elements = comm["in_nelems"] or comm["out_nelems"]
+        if comm["pg_ranks"] is not None:
+            comm["pg_first_rank"] = None
         comm["bytes"] = size * elements if size and elements is not None else None
     return {i: msgspec.convert(comm, Comm) for i, comm in result.items()}
 
@@ -222,7 +227,15 @@ def comm_of_node(text: bytes) -> dict[str, Any]:
     given = {field: record.attributes.get(name) for field, name in _ATTRS.items()}
     given["in_split"], given["out_split"] = int_list(given["in_split"]), int_list(given["out_split"])
     comm.update({key: value for key, value in given.items() if value not in (None, "")})
+    comm["pg_ranks"] = _strided(*(record.attributes.get(name) for name in _STRIDED))
     return comm
+
+
+def _strided(start: Any, stride: Any, size: Any) -> list[int] | None:
+    """The ranks of a group that PyTorch describes by the first, their distance and number; −1 if they have no one."""
+    if not all(type(value) is int for value in (start, stride, size)) or min(start, stride - 1, size - 1) < 0:
+        return None
+    return list(range(start, start + stride * size, stride)) if start + stride * size < MAX_RANKS else None
 
 
 def _tensors(value: Any) -> list[list[Any]]:

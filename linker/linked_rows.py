@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.secrets import mask
 from ..trace.brief import brief
 from ..trace.build import GIVEN_COLUMNS, TraceBuilder, built_on_demand
+from ..trace.call_tree import depths
 from ..trace.columns import IntColumn, inverse_positions, positions, scatter
 from ..trace.comm_kernels import Comm
 from ..trace.conventions import OUTSIDE_WINDOW
@@ -35,45 +36,53 @@ from .stacks import find_stacks
 
 @dataclass(frozen=True)
 class Numbering:
-    """Ids of the rows, by place (see `Join`): ET nodes, GPU events, runtime calls.
+    """Ids of the rows, by place (see `Join`: ET nodes, GPU events, runtime calls), and the order of the rows.
 
     Attributes:
         id: int64.
-        order: int64, places in the order in which they are written, if ET nodes have new ids; None if they keep theirs
-            and that is the order of places.
+        order: int64, places in row order, parents before children: Chakra's converter drops a `ctrl_deps` entry whose
+            node it has not read yet.
+        is_new: True if ET nodes have new ids.
     """
 
     id: IntColumn
-    order: IntColumn | None = None
+    order: IntColumn
+    is_new: bool = False
 
     __repr__ = brief
 
     @staticmethod
     def of(join: Join, *, renumber: bool) -> Numbering:
-        """Number GPU nodes (in order of GPU start) and runtime calls after the largest ET id; or all nodes anew in
-        order of the ET's ids, each with its GPU nodes after it."""
+        """Number GPU nodes (by GPU start) and runtime calls after the largest ET id; if `renumber`, give ET nodes new
+        ids too, in the order of their old ids, each followed by its GPU nodes."""
         et, gpu_parent = join.et, join.nodes.node[join.gpu_parent]
         nodes, gpu_count, runtime_count = len(et), len(gpu_parent), len(join.runtime_row)
+        by_id = _parents_first(et)
         if not renumber:
             first = int(et.id.max()) + 1
             ids = np.concatenate([et.id, np.arange(first, first + gpu_count + runtime_count)])
-            return Numbering(ids)
-        rank = inverse_positions(nodes, np.argsort(et.id, kind="stable"))
+            rest = np.arange(nodes, len(ids))
+            return Numbering(ids, np.concatenate([by_id, rest]))
+        rank = inverse_positions(nodes, by_id)
         children = np.bincount(rank[gpu_parent], minlength=nodes)
         before = np.cumsum(children) - children
         by_parent = np.argsort(rank[gpu_parent], kind="stable")
         gpu = scatter(gpu_count, by_parent, rank[gpu_parent[by_parent]] + 2 + np.arange(gpu_count))
         both, last = np.concatenate([rank + before[rank] + 1, gpu]), nodes + gpu_count + 1
         ids = np.concatenate([both, np.arange(last, last + runtime_count)])
-        return Numbering(ids, np.argsort(ids, kind="stable"))
+        return Numbering(ids, np.argsort(ids, kind="stable"), is_new=True)
+
+    @cached_property
+    def _row_of_place(self) -> IntColumn:
+        return inverse_positions(len(self.order), self.order)
 
     def rows(self, place: IntColumn) -> IntColumn:
         """The rows of places."""
-        return place if self.order is None else inverse_positions(len(self.order), self.order)[place]
+        return self._row_of_place[place]
 
     def places(self, rows: IntColumn) -> IntColumn:
         """The places of rows."""
-        return rows if self.order is None else self.order[rows]
+        return self.order[rows]
 
     def pairs(self, places_of: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Pairs of places as pairs of ids, sorted."""
@@ -85,6 +94,16 @@ class Numbering:
         order = np.lexsort((kind, target, source))
         edges: IntColumn = np.stack([source, target, kind], axis=1)[order]
         return edges
+
+
+def _parents_first(et: ExecutionTrace) -> IntColumn:
+    """Positions of the nodes by id; by depth and id if an id is below its parent's, which PyTorch never writes."""
+    by_id = np.argsort(et.id, kind="stable")
+    parent = positions(et.id[by_id], et.parent[by_id])
+    if np.all(parent <= np.arange(len(parent))):  # the root is its own parent
+        return by_id
+    parent = np.where(parent == np.arange(len(parent)), -1, parent)
+    return by_id[np.argsort(depths(parent), kind="stable")]
 
 
 def linked_trace(
@@ -103,9 +122,17 @@ def linked_trace(
     records = LinkedRecords(
         rows=rows, summary=summary, comm={row: comm[k] for row, k in zip(at, kernels, strict=True)}, nodes=et.texts,
         before=mask(et.before)[0], after=mask(et.after)[0], et_id=et.id if renumber else None,
-        events=join.kineto.events.records,
+        events=join.kineto.events.records, whole_us=_has_whole_us(join),
     )  # fmt: skip
     return built_on_demand(et.file, summary, records, partial(_build, rows, records))
+
+
+def _has_whole_us(join: Join) -> bool:
+    """Return True for Kineto traces of PyTorch before 2024, whose times are integers; readers of those expect integers
+    in ET+ as well."""
+    tables = join.kineto.events, join.kineto.memory
+    whole = all(not np.any(table.ts % 1000) for table in tables) and not np.any(join.kineto.events.dur % 1000)
+    return whole and not join.kineto.modern
 
 
 @gc_disabled()
@@ -193,7 +220,7 @@ class LinkedRows:
             waits_for=numbers.id[np.array(list(waits.values()), np.int64)],
             left=attachment.row[left],
             reason=attachment.reason[left],
-            kind=kind if numbers.order is None else kind[numbers.order],
+            kind=kind[numbers.order],
             sync_dep={
                 row: sorted(numbers.id[ends].tolist()) for row, ends in zip(waiting, released.values(), strict=True)
             },
@@ -273,7 +300,7 @@ class LinkedRows:
 
     def _new_ids(self, ids: IntColumn) -> IntColumn:
         """Ids of ET nodes as they are in the file: 0 for a node that is not in it if nodes are renumbered."""
-        if self.numbers.order is None:
+        if not self.numbers.is_new:
             return ids
         at = positions(self.et.id, ids)
         return np.where(at >= 0, self.numbers.id[at], 0)

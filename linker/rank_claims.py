@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..schemas.comm_types import CollectiveCommType, collective_type
-from ..schemas.execution_trace.arguments import CallRecord, decode_call, process_groups
+from ..schemas.execution_trace.arguments import PROCESS_GROUPS, CallRecord, decode_call, recorded_groups
 from ..trace.comm_kernels import Comm, is_comm_kernel
 from ..trace.conventions import MAX_RANKS
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:  # the readers take long to import, and who only names files n
     from ..schemas.execution_trace.read_et import ExecutionTrace
     from ..schemas.kineto.read_kineto import KinetoTrace
 
-INIT = "## process_group:init ##"
-"""Name of the ET node with the process groups."""
+INIT = PROCESS_GROUPS
 _RUN = re.compile(r"etplus\.run=([\w-]{1,64}) rank=(\d{1,6})")
 _DEFAULT_GROUP = "default_pg"
 _COMMUNICATION = re.compile(
@@ -110,7 +109,7 @@ def group_ranks(groups: Iterable[Any]) -> Claim:
 
 def rank_of_et(et: ExecutionTrace) -> Claim:
     """What an Execution Trace says about its rank: process groups, collectives, peers of messages."""
-    groups = [group for node in _nodes(et, INIT) for group in _listed(node)]
+    groups = [group for node in _nodes(et, INIT) for group in recorded_groups(node.inputs)]
     claim = group_ranks(groups)
     ranks, world_size = claim.ranks, claim.world_size
     for rank, size in filter(None, map(_rank_of_collective, _nodes(et, "record_param_comms"))):
@@ -166,15 +165,6 @@ def _nodes(et: ExecutionTrace, name: str) -> Iterator[CallRecord]:
         return
     rows = np.flatnonzero(et.name == et.names.index(name))[:_NODES_READ]
     yield from map(decode_call, et.texts.of(rows))
-
-
-def _listed(init: CallRecord) -> list[Any]:
-    """The process groups in a `## process_group:init ##` node."""
-    for value in init.inputs.values:
-        groups = process_groups(value) if isinstance(value, str) else None
-        if groups is not None:
-            return groups
-    return []
 
 
 def _rank_of_collective(node: CallRecord) -> tuple[int, int | None] | None:

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from ..schemas.text.files import progress_bar
+from ..trace.errors import UNREADABLE
 from ..trace.index import CallIndex
 from ..trace.intervals import sums
 from ..trace.tables import OP
@@ -54,7 +55,7 @@ class Checkpoint:
         with contextlib.suppress(FileNotFoundError):
             # Decoded here, line by line, as no reader does: the last line of an interrupted run is ignored.
             for line in self._path.read_bytes().splitlines():
-                with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                with contextlib.suppress(*UNREADABLE):
                     kept = msgspec.json.decode(line, type=_Line)
                     if kept.conditions == conditions:
                         found.setdefault(kept.key, []).append(kept.timed)

@@ -52,7 +52,8 @@ class Constants:
 
 
 def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = None) -> Constants:
-    """Fit them on GPU events of one rank, all of them if `counted` (by row) is None; 0 where it has no such event.
+    """Fit them on GPU events of one rank, all of them if `counted` (by row) is None; 0 where it has no such event,
+    or no start times.
 
     Launch latency: the median over events whose stream was idle at their launch, a stream's first event (for which
     modules are loaded) only if there are no others. Gap: over those that were launched while the one before ran.
@@ -64,6 +65,8 @@ def fit_constants(graph: ReplayGraph, counted: npt.NDArray[np.bool_] | None = No
         >>> constants.launch_latency_ns, constants.gap_ns
         (5971, 1000)
     """
+    if not graph.times_recorded:
+        return Constants(0, 0, sync_return_ns=0)
     edges, measured = graph.edges, graph.measured
     launched, free = (_source_times(graph, kind) for kind in (LAUNCH, STREAM))
     waits = np.zeros(len(graph), np.bool_)

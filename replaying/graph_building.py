@@ -25,6 +25,7 @@ from .constants import SYNC_RETURN_NS, Constants, counted_lags, fit_constants
 from .graph_events import GraphEvents
 from .host_backends import host_collectives, with_settled_ends
 from .host_time import SYNC_COST_NS
+from .predicted_graph import predicted_graph
 from .replay_graph import (
     DURATION,
     EVENT,
@@ -380,6 +381,8 @@ def build_graph(trace: Trace, *, assumed_waits: bool = True) -> ReplayGraph:
     """
     if not trace.timed.any():
         raise ConvertError(f"{trace.file}: no node has a time, so there is nothing to replay; link the ET anew")
+    if not trace.times_recorded:
+        return predicted_graph(trace)
     trace, polling = without_polling(trace)
     trace, backend = without_backend_work(trace)
     trace = with_settled_ends(trace)

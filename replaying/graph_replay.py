@@ -97,12 +97,14 @@ class Replay(Suggests):
 
     @property
     def measured_ns(self) -> int:
-        """The makespan as it was recorded."""
+        """The makespan as it was recorded; 0 if start times were not."""
+        if not self.graph.times_recorded:
+            return 0
         return int(self.graph.measured.max() - self.graph.measured[1:].min())
 
     @property
     def error(self) -> float:
-        """Relative error of the makespan against what was recorded; 0 for a trace of no length."""
+        """Relative error of the makespan against what was recorded; 0 for a trace without length or start times."""
         return relative_error(self.makespan_ns, self.measured_ns)
 
     @cached_property

@@ -21,6 +21,7 @@ from ..schemas.communications import FoundComm, find_communications
 from ..trace.columns import IntColumn
 from ..trace.conventions import MAX_NS, MAX_RANKS
 from ..trace.errors import UsageError
+from ..trace.printable import few
 from ..trace.trace import Trace
 from .beside_collectives import beside_collectives
 from .beside_transfers import pace_on
@@ -28,6 +29,7 @@ from .collective_times import Algorithm as Algorithm
 from .network_description import At
 from .network_description import Network as Network
 from .network_description import parse_network as parse_network
+from .predicted_graph import scheduled
 from .recorded_efficiency import as_recorded, left_together
 from .replay_graph import COMM, ReplayGraph
 
@@ -64,15 +66,15 @@ def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> Replay
             rows.append(first + comm.row)
             if cut and not (comm.peer in used if comm.kind in (SEND, RECV) else len(members[comm.group]) > 1):
                 continue  # no other one of its ranks is given
-            of = members[comm.group] if cut else None
+            of = members.get(comm.group) if cut or group_size(trace, comm) is None else None
             prices[rows[-1]] = price(network, trace, comm, of, rank=rank)
             sent[rows[-1]] = price(plain, trace, comm, of, rank=rank)
     prices = _alike(graph, prices)
     priced = int(np.count_nonzero(prices[rows] >= 0))
     unknown = len(rows) - priced
-    files = ", ".join(trace.file for trace in graph.traces)
     if not priced:
-        raise UsageError(f"{files}: no communication with a known kind, size and group to price on a network")
+        files = few([trace.file for trace in graph.traces])
+        raise UsageError(f"{files}: no communication with a known kind, size and group for the network{_needs(graph)}")
     notes = [
         *cut,
         *learned,
@@ -91,7 +93,13 @@ def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> Replay
         workers = shared.workers if network.at_once is None else (network.at_once,) * len(shared.workers)
         pace = pace_on(graph, prices, sent)
         graph = replace(left_together(graph, prices), shared=replace(shared, alone=alone, workers=workers, pace=pace))
-    return beside_collectives(graph.with_durations(prices), np.array(rows, np.int64))
+    graph = graph.with_durations(prices)
+    return beside_collectives(graph, np.array(rows, np.int64)) if graph.times_recorded else scheduled(graph)
+
+
+def _needs(graph: ReplayGraph) -> str:
+    """What would make its communications known."""
+    return "" if len(graph.traces) > 1 else "; give the files of all ranks, or a trace that lists its process groups"
 
 
 def price(

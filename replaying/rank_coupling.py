@@ -16,6 +16,7 @@ from ..trace.columns import IntColumn, lists_by
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
 from .beside_transfers import with_time_beside
+from .predicted_graph import scheduled, without_turns
 from .replay_graph import COMM, DURATION, HANDOFF, Edges, ReplayGraph, SharedTransfers, renumbered, topological
 from .shared_links import share_alone
 
@@ -80,6 +81,7 @@ def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     """
     if len(graphs) < 2:
         raise UsageError("coupling ranks takes the files of two ranks or more")
+    graphs = [without_turns(graph) for graph in graphs]  # those of one rank can contradict those of another
     traces = [graph.trace for graph in graphs]
     joined = find_rendezvous(traces)
     rendezvous, offset = joined.found, joined.begin_ns
@@ -104,7 +106,7 @@ def join_ranks(graphs: Sequence[ReplayGraph]) -> ReplayGraph:
     notes = (*joined.notes, *own_notes)
     shared = _shared(graphs, rendezvous, first_row, met_at)
     graph = ReplayGraph(tuple(traces), row, start, end, measured, edges, None, notes, shared)
-    return with_time_beside(renumbered(graph, order))
+    return with_time_beside(scheduled(renumbered(graph, order)))
 
 
 def _shared(
@@ -200,7 +202,8 @@ def find_rendezvous(traces: Sequence[Trace]) -> AllRendezvous:
     comms = {rank: communications(traces[k], unknown=True) for rank, k in index.items()}
     collectives, counts, _ = match_collectives(comms)
     messages, pairs = match_messages(comms)
-    clocks = clock_offsets(synchronising(collectives) or collectives, messages)
+    recorded = all(trace.times_recorded for trace in traces)
+    clocks = clock_offsets(synchronising(collectives) or collectives, messages) if recorded else []
     offsets = {clock.rank: clock.offset_ns for clock in clocks}
     found, rows = list[Rendezvous](), list[dict[int, int]]()  # rows of communications by the id of the node
     for trace in traces:

@@ -345,6 +345,11 @@ class ReplayGraph:
 
     documents, document = old_name_of("traces"), old_name_of("trace")
 
+    @property
+    def times_recorded(self) -> bool:
+        """Whether start times of all traces were recorded; see `Trace.times_recorded`."""
+        return all(trace.times_recorded for trace in self.traces)
+
     @cached_property
     def ranks(self) -> list[int]:
         """The rank of each trace, its place among them where it does not say."""

@@ -17,7 +17,7 @@ from ..trace.conventions import ANNOTATION_SCOPE, KERNEL_CATEGORIES
 from ..trace.errors import UsageError
 from ..trace.intervals import union
 from ..trace.kinds import GPU
-from ..trace.printable import printable, shortened
+from ..trace.printable import few, printable, shortened
 from ..trace.text_tables import render, rewrap
 from ..trace.trace import Trace
 from .constants import Constants, of_ranks
@@ -56,7 +56,9 @@ class BaseError:
 
     @staticmethod
     def of(unchanged: Replay) -> BaseError:
-        """Of the replay of a graph as it was built."""
+        """Of the replay of a graph as it was built; none where no start times were recorded to compare with."""
+        if not unchanged.graph.times_recorded:
+            return BaseError(0.0, None)
         starts, measured = start_error_ns(unchanged), unchanged.measured_ns
         relative = None if starts is None else starts / measured if measured else 0.0
         return BaseError(unchanged.error, relative, unchanged.unexplained.share)
@@ -150,6 +152,8 @@ class Summary:
         steps: times of iterations, where they are marked and it is one rank's.
         span: of another network, what the answer may be.
         untraced: what a step takes when nothing records it, where `etplus record` measured it.
+        recorded: whether start times were recorded; without, what was measured and its errors mean nothing, and are
+            left out of text and JSON.
     """
 
     files: tuple[str, ...]
@@ -173,6 +177,7 @@ class Summary:
     steps: StepTimes | None = None
     span: AnswerRange | None = None
     untraced: UntracedAnswer | None = None
+    recorded: bool = True
 
     __repr__ = brief
 
@@ -188,22 +193,28 @@ class Summary:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; keys as in docs/reference/replay.md."""
+        known = self.recorded
         plain: dict[str, Any] = {
             "files": list(self.files), "rows": self.rows, "gpu_events": self.gpu_events,
             "constants": [asdict(constant) for constant in self.constants],
-            "makespan_ns": {"predicted": self.predicted_ns, "measured": self.measured_ns, "error": self.error},
-            "gpu_start_error_ns": self.start_error_ns,
-            "base_error": self.base.to_dict(),
+            "makespan_ns": {
+                "predicted": self.predicted_ns, "measured": self.measured_ns if known else None,
+                "error": self.error if known else None,
+            },
+            "gpu_start_error_ns": self.start_error_ns if known else None,
+            "base_error": self.base.to_dict() if known else None,
             "unexplained": asdict(self.unexplained),
             "lanes": [
                 {
                     "name": lane.name, "busy_ns": lane.busy_ns, "idle_ns": self.predicted_ns - lane.busy_ns,
-                    "measured_busy_ns": lane.measured_busy_ns,
-                    "measured_idle_ns": self.measured_ns - lane.measured_busy_ns,
+                    "measured_busy_ns": lane.measured_busy_ns if known else None,
+                    "measured_idle_ns": self.measured_ns - lane.measured_busy_ns if known else None,
                 }
                 for lane in self.lanes
             ],
-            "exposed_communication_ns": {"predicted": self.exposed_ns, "measured": self.measured_exposed_ns},
+            "exposed_communication_ns": {
+                "predicted": self.exposed_ns, "measured": self.measured_exposed_ns if known else None,
+            },
             "bounds_ns": self.bounds,
             "critical_path": _path_dict(self.path),
             "notes": list(self.notes),
@@ -225,24 +236,27 @@ class Summary:
 
     def _parts(self, width: int) -> Iterator[list[str]]:
         gpu = f", {self.gpu_events:,} on a device" if self.gpu_events else ""
-        yield textwrap.wrap(printable(f"{', '.join(self.files)}: {self.rows:,} calls and events{gpu}"), width)
-        for fitted in dict.fromkeys(self.constants) if self.gpu_events else ():
+        files = ", ".join(self.files) if self.recorded else few(self.files)
+        yield textwrap.wrap(printable(f"{files}: {self.rows:,} calls and events{gpu}"), width)
+        for fitted in dict.fromkeys(self.constants) if self.gpu_events and self.recorded else ():
             limit = "no queue limit seen" if fitted.queue_limit is None else f"{fitted.queue_limit:,} launches in queue"
             yield [f"fitted     launch latency {_us(fitted.launch_latency_ns)}, gap {_us(fitted.gap_ns)}, {limit}"]
             if fitted.clock_skew_ns:
                 yield [f"           the clocks of host and device differ by {_us(fitted.clock_skew_ns)} or more"]
         yield [self._times(width)]
         yield [_path_text("critical path", self.path, self.predicted_ns, width)]
-        if self.path_before is not None and self.before_ns:
-            yield [_path_text("critical path before", self.path_before, self.before_ns, width, ops=False)]
+        if self.path_before is not None:
+            if self.before_ns:
+                yield [_path_text("critical path before", self.path_before, self.before_ns, width, ops=False)]
             yield ["what if    " + printable("; ".join(self.what_ifs))]
-            change = 100 * (self.predicted_ns / self.before_ns - 1)
-            yield [f"           {_us(self.before_ns)} -> {_us(self.predicted_ns)}, {change:+.2f}%"]
+            if self.before_ns:
+                change = 100 * (self.predicted_ns / self.before_ns - 1)
+                yield [f"           {_us(self.before_ns)} -> {_us(self.predicted_ns)}, {change:+.2f}%"]
             yield [] if self.span is None else self.span.to_lines()
             bound, ns = max(self.bounds.items(), key=lambda item: item[1])
             yield [f"           cannot be less than {_us(ns)} ({bound})"]
         yield [] if self.untraced is None else self.untraced.to_lines()
-        yield self.base.to_lines()
+        yield self.base.to_lines() if self.recorded else []
         yield [] if self.steps is None else self.steps.to_lines()
         for note in self.notes:
             yield textwrap.wrap(printable(note), width, initial_indent="note       ", subsequent_indent=" " * 11)
@@ -252,7 +266,7 @@ class Summary:
         whatif = self.before_ns is not None
         off = None if whatif else f"{100 * self.error:+.2f}%"
         rows: list[list[str | None]] = [["makespan", _number(self.predicted_ns), _number(self.measured_ns), off]]
-        if self.start_error_ns is not None and not whatif:
+        if self.start_error_ns is not None and not whatif and self.recorded:
             share = f"{100 * self.start_error:.3f}% of it"
             rows.append(["mean kernel-start error", _number(self.start_error_ns), None, share])
         if self.unexplained.count:
@@ -266,6 +280,8 @@ class Summary:
             rows.append(["exposed communication", _number(self.exposed_ns), _number(self.measured_exposed_ns), None])
         rows += [[name, _number(ns), None, None] for name, ns in self.bounds.items()]
         heads = ["time", "changed µs" if whatif else "predicted µs", "measured µs", "of makespan"]
+        if not self.recorded:
+            heads, rows = heads[:2], [row[:2] for row in rows]
         return render("", heads, rows, width)
 
 
@@ -279,7 +295,7 @@ def summarize(
         span: of another network, what the answer may be. untraced: see `Summary`.
         before: the replay without the what-ifs, if there are any.
     """
-    graph = replay.graph
+    graph, recorded = replay.graph, replay.graph.times_recorded
     kind = graph.column("kind")
     gpu = np.flatnonzero((kind == GPU) & (graph.start >= 0))
     measured_start, measured_end = (np.where(of >= 0, graph.measured[of], -1) for of in (graph.start, graph.end))
@@ -303,8 +319,8 @@ def summarize(
         what_ifs=tuple(what_ifs),
         before_ns=None if before is None else before.makespan_ns,
         path_before=None if before is None else critical_path(before), notes=(*graph.notes, *_unexplained_notes(base)),
-        steps=step_times(graph.trace, replay.start, replay.end) if len(graph.traces) == 1 else None,
-        span=span, untraced=untraced,
+        steps=step_times(graph.trace, replay.start, replay.end) if len(graph.traces) == 1 and recorded else None,
+        span=span, untraced=untraced, recorded=recorded,
     )  # fmt: skip
 
 

@@ -136,7 +136,7 @@ def untraced_answer(
         True
     """
     step, steps = untraced_step_of(base.graph.traces), len(_step_rows(base.graph)[0])
-    if step is None or not steps:
+    if step is None or not steps or not base.graph.times_recorded:
         return None
     timelines = without_recording_replays(base, constants) or (base,)
     graphs = [change(found.graph) for found in timelines for change in changes or (lambda graph: graph,)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +12,9 @@ from ..trace.comm_kernels import Comm
 from ..trace.dtypes import itemsize
 
 _MAX_BYTES = 2**62
+_FROM_RANK = " from rank "
+"""In the name of a group whose ranks are known only by the first."""
+_NAMED = 3
 
 
 class CollectiveCommType:
@@ -123,10 +126,28 @@ def group_of(comm: Comm, groups: Mapping[str, Sequence[int]], world: int | None)
     """The process group of a communication, `groups` being those that `distributedInfo` lists and `world` the ranks of
     the job."""
     name = comm.pg_name or ""
-    ranks = comm.pg_ranks or groups.get(name) or []
-    if len(ranks) == world or (not ranks and (name in ("", "0") or (world and comm.group_size == world))):
+    ranks = set(comm.pg_ranks or groups.get(name) or ())
+    if comm.group_size and len(ranks) > comm.group_size:
+        ranks = set()
+    whole = not world or comm.group_size in (None, world)
+    if len(ranks) == world or (not ranks and ((name in ("", "0") and whole) or (world and comm.group_size == world))):
         return WORLD
-    return name, tuple(sorted(set(ranks)))
+    if not ranks and comm.pg_first_rank is not None:
+        name += f"{_FROM_RANK}{comm.pg_first_rank}"
+    return name, tuple(sorted(ranks))
+
+
+def cut_off_note(groups: Iterable[Group]) -> tuple[str, ...]:
+    """A note on the groups whose ranks the profiler did not list to the end, () if there is none."""
+    names = sorted({name for name, ranks in groups if not ranks and _FROM_RANK in name})
+    if not names:
+        return ()
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return (
+        f"the profiler cut off the lists of ranks of the groups {', '.join(map(repr, names[:_NAMED]))}{more}: their"
+        " members are those given ranks that list the same first rank, and which others there are is not known; link"
+        " with the Execution Traces, which have all",
+    )
 
 
 def with_inputs(comm: Comm, values: list[Any], caller: list[Any] | None) -> Comm:

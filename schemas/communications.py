@@ -26,7 +26,7 @@ from .comm_types import (
     message_bytes,
     with_inputs,
 )
-from .execution_trace.arguments import call_records
+from .execution_trace.arguments import PROCESS_GROUPS, call_records, recorded_groups
 from .kineto.host_calls import WAIT, group_size_of, named_group, outermost_calls, pair_with_calls, remaining_group
 
 UNKNOWN: Final = 1000
@@ -83,7 +83,7 @@ def _communications(trace: Trace) -> list[FoundComm]:
     found = []
     rows = comm_rows(trace)
     rows = rows[np.lexsort((trace.id[rows], issue_times(trace, rows)[rows]))]
-    groups, world = trace.process_groups, trace.world_size
+    groups, world = known_groups(trace), trace.world_size
     calls = issuing_calls(trace, rows)
     host_groups = _host_groups(trace, calls)
     for row, comm in zip(rows.tolist(), _with_inputs(trace, rows, calls), strict=True):
@@ -99,6 +99,23 @@ def _communications(trace: Trace) -> list[FoundComm]:
             start_ns=int(min(trace.ts[row], trace.ts[sent])), described=comm.pg_desc or "",
         ))  # fmt: skip
     return found
+
+
+def known_groups(trace: Trace) -> dict[str, list[int]]:
+    """Name and ranks of the process groups that the ET or Kineto's `distributedInfo` lists."""
+    return trace.once(_known_groups)
+
+
+def _known_groups(trace: Trace) -> dict[str, list[int]]:
+    code = trace.name_codes.get(PROCESS_GROUPS)
+    rows = np.flatnonzero((trace.name == code) & (trace.kind == CPU)) if code is not None else np.zeros(0, np.int64)
+    groups = {}
+    for record in call_records(trace, rows):
+        for group in recorded_groups(record.inputs):
+            ranks = group.get("ranks") if isinstance(group, dict) else None
+            if isinstance(ranks, list) and ranks and all(type(rank) is int for rank in ranks):
+                groups[str(group.get("pg_name"))] = ranks
+    return groups | trace.process_groups
 
 
 def communication_columns(trace: Trace, *, unknown: bool = False) -> tuple[tuple[Group, ...], IntColumn]:
@@ -144,12 +161,13 @@ def issue_times(trace: Trace, communicating: IntColumn) -> IntColumn:
     """When the host issued each row, ns: of a GPU event the start of its launch, else of the calling op; else its own.
 
     Asynchronous host collectives run on threads of their backend at some later time. Theirs is the time of the last op
-    before them in the order of calls (of ids), which all ranks have in common.
+    before them in the order of calls (of ids), which all ranks have in common. Without recorded start times, what the
+    host did not issue is in the order of ids.
     """
-    issued: IntColumn = trace.ts.copy()
+    issued: IntColumn = trace.ts.copy() if trace.times_recorded else np.zeros_like(trace.ts)
     parent = trace.parent_row
     called = (trace.kind == GPU) & (parent >= 0) & trace.timed[parent]
-    issued[called] = np.minimum(issued[called], trace.ts[parent[called]])
+    issued[called] = np.minimum(trace.ts[called], trace.ts[parent[called]])
     launches = trace.edges_of("launch")
     issued[launches[:, 1]] = trace.ts[launches[:, 0]]
     calls = np.flatnonzero((trace.kind == CPU) & trace.timed)
@@ -217,7 +235,7 @@ def _host_groups(trace: Trace, calls: Mapping[int, int]) -> dict[int, str]:
     A functional collective names its group. Another call holds it as an object that the trace does not record; there
     the size of the group, which some tensors show, and that it is none of the named ones has to leave one.
     """
-    groups = {name: ranks for name, ranks in trace.process_groups.items() if len(ranks) > 1}
+    groups = {name: ranks for name, ranks in known_groups(trace).items() if len(ranks) > 1}
     if len(groups) < 2:
         return {}
     runs, call = np.array(list(calls.items()), np.int64).reshape(-1, 2).T

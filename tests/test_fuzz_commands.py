@@ -10,6 +10,7 @@ import gzip
 import importlib.util
 import json
 import random
+import re
 import shlex
 import shutil
 import sqlite3
@@ -36,7 +37,7 @@ LIMIT_S = 60
 _RAW = "@raw:"
 _VALUES: tuple[Any, ...] = (
     None, True, "", "x", "7", [], {}, [1], [[]], {"a": 1}, 0, -1, 1.5, 2**63, 2**64, -(2**70),
-    f"{_RAW}1e400", f"{_RAW}NaN",
+    f"{_RAW}1e400", f"{_RAW}NaN", f"{_RAW}{'[' * 900}{']' * 900}", f"{_RAW}{'[' * 5000}",
 )  # fmt: skip
 
 
@@ -293,10 +294,7 @@ def _other_value(data: bytes, rng: random.Random) -> bytes:
             else:
                 holder[key] = copy.deepcopy(rng.choice(_VALUES))  # the next change may be inside it
             break
-    text = json.dumps(document)
-    for raw in ("1e400", "NaN"):
-        text = text.replace(f'"{_RAW}{raw}"', raw)
-    return text.encode()
+    return re.sub(rf'"{_RAW}([^"]*)"', r"\1", json.dumps(document)).encode()
 
 
 def _other_bytes(data: bytes, rng: random.Random) -> bytes:

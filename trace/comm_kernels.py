@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
@@ -58,7 +59,11 @@ _COLLECTIVES = tuple((re.compile(part, re.IGNORECASE), name) for part, name in (
 
 
 class Comm(msgspec.Struct, gc=False, frozen=True):
-    """What a communication kernel communicates; None where neither trace records it."""
+    """What a communication kernel communicates; None where neither trace records it.
+
+    `pg_first_rank` is the first rank of a group whose list of ranks the profiler cut off. A rank is in one group of a
+    name only, so name and first rank say which group it is.
+    """
 
     collective: str | None = None
     dtype: str | None = None
@@ -74,8 +79,16 @@ class Comm(msgspec.Struct, gc=False, frozen=True):
     seq: int | None = None
     in_split: list[int] | None = None
     out_split: list[int] | None = None
+    pg_first_rank: int | None = None
 
     __repr__ = brief
+
+    def members(self) -> dict[str, Any]:
+        """Return the fields as files have them: the first rank only where it is known."""
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        if self.pg_first_rank is None:
+            del fields["pg_first_rank"]
+        return fields
 
     def filled(self, other: Comm) -> Comm:
         """With the other's values for what is not known here.

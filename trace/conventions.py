@@ -47,6 +47,7 @@ EDGE_KINDS = ("thread", "launch", "stream", "event", "sync", "thread_handoff", "
 """Kinds of `edges`; see docs/reference/etplus.md."""
 TIMES, PREDICTED = "times", "predicted"
 """Key of an ET+ file's `etplus` and its value if the source has no start times; see `Trace.times_recorded`."""
+NO_START_TIMES = "no start times: the timeline is predicted from dependencies and streams"
 UNATTACHED_REASONS = (
     "attached",
     "no launcher in the trace",

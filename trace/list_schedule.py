@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import heapq
 from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 
 from .columns import IntColumn
 
 
+class Schedule(NamedTuple):
+    """When points come.
+
+    Attributes:
+        time: int64 ns, of each point; −1 for points on or behind a cycle.
+        order: int64, the other points as they come; none comes before a point that it waits for.
+    """
+
+    time: IntColumn
+    order: IntColumn
+
+
 def list_schedule(
     points: int, source: IntColumn, target: IntColumn, lag: IntColumn, begin: IntColumn, end: IntColumn, lane: IntColumn
-) -> IntColumn:
-    """Time of each point in ns; −1 for points on or behind a cycle.
+) -> Schedule:
+    """Schedule points in time.
 
     A point comes when all edges that lead to it have passed. An item, which lasts from one point to another, also needs
     its lane: of the items that are ready, the first one in the order of the arguments takes a free lane.
@@ -27,7 +40,7 @@ def list_schedule(
     Example:
         Three items of 5 ns that wait for nothing, the second and third on one lane:
         >>> begin, end = np.array([0, 2, 4]), np.array([1, 3, 5])
-        >>> list_schedule(6, begin, end, np.full(3, 5), begin, end, np.array([-1, 0, 0])).tolist()
+        >>> list_schedule(6, begin, end, np.full(3, 5), begin, end, np.array([-1, 0, 0])).time.tolist()
         [0, 5, 0, 5, 5, 10]
     """
     by_source = np.argsort(source, kind="stable")
@@ -40,7 +53,7 @@ def list_schedule(
     item_of, freed_by, start, lanes = begins.tolist(), ends.tolist(), begin.tolist(), lane.tolist()
     waiting: list[list[int]] = [[] for _ in range(int(lane.max(initial=-1)) + 1)]
     busy = [False] * len(waiting)
-    came, time = [0] * points, [-1] * points
+    came, time, order = [0] * points, [-1] * points, list[int]()
     later: list[tuple[int, int]] = list(zip(repeat(0), np.flatnonzero(np.array(missing) == 0).tolist(), strict=False))
 
     while later:
@@ -57,6 +70,7 @@ def list_schedule(
                     changed.add(lanes[item])
                     continue
                 time[point] = now
+                order.append(point)
                 if freed_by[point] >= 0:
                     busy[freed_by[point]] = False
                     changed.add(freed_by[point])
@@ -75,4 +89,4 @@ def list_schedule(
                     busy[free] = True
                     settled.append(start[heapq.heappop(waiting[free])])
             changed.clear()
-    return np.array(time, np.int64)
+    return Schedule(np.array(time, np.int64), np.array(order, np.int64))

@@ -5,6 +5,10 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
+
+_FEW = 3
+"""Names in a sentence; more are not read."""
 
 _OPENS_A_FORMULA = frozenset("=+-@|＝＋－＠｜﹢﹣﹦﹫−")
 """What formulas and commands begin with, as typed and as East Asian input methods and fonts have it."""
@@ -20,6 +24,17 @@ def printable(text: str, instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
         'gemm?[2J'
     """
     return text if text.isprintable() else "".join(c if c.isprintable() else instead for c in text)
+
+
+def few(names: Sequence[str]) -> str:
+    """The first three of some names, and how many more there are.
+
+    Example:
+        >>> few(["a.et", "b.et", "c.et", "d.et"])
+        'a.et, b.et, c.et and 1 more'
+    """
+    more = f" and {len(names) - _FEW:,} more" if len(names) > _FEW else ""
+    return ", ".join(names[:_FEW]) + more
 
 
 def escaped(text: str) -> str:

@@ -73,6 +73,9 @@ class IterationMarks:
         return [names[mark] if self.steps else str(k) for k, mark in enumerate(self.mark.tolist())]
 
 
+_NO_MARKS = IterationMarks(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
 @dataclass(frozen=True)
 class Step(Suggests):
     """One iteration of a trace.
@@ -323,12 +326,20 @@ def find_marks(
     6. `Optimizer.step#…`, where it covers the trace, evenly or not.
 
     By 4 to 6 marks recur three times at least. Of annotations of an engine within another on the same thread only the
-    outer one is a mark, and says what both say.
+    outer one is a mark, and says what both say. Iterations that all take no time are none.
 
     Args:
         names: of the user annotations, in order of start. ts, end: int64 ns, and thread: int64, theirs.
         calls: int64 ns, starts of all operators and annotations. last: end of the last one, ns.
     """
+    found = _first_marks(names, ts, end, thread, calls, last)
+    return found if np.any(found.end > ts[found.mark]) else _NO_MARKS
+
+
+def _first_marks(
+    names: Sequence[str], ts: IntColumn, end: IntColumn, thread: IntColumn, calls: IntColumn, last: int
+) -> IterationMarks:
+    """The marks by the first rule that fits; see `find_marks`."""
     served, known = _serving_steps(names, ts, end, thread)
     if known:
         return served
@@ -347,7 +358,7 @@ def find_marks(
     for family, mark in families:
         if family.startswith(_OPTIMIZER):
             return _marks(mark, ts, end, family, last)
-    return IterationMarks(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    return _NO_MARKS
 
 
 def _serving_steps(

@@ -150,12 +150,6 @@ class RecordStore:
         """The text of the whole ET+ file, a few megabytes at a time."""
         return iter(())
 
-    @property
-    def times_recorded(self) -> bool:
-        """Whether start times were recorded; False if they were laid out by dependencies and streams, since the source
-        (a Chakra trace of another producer) has none. Idle time, overlap and waits of such a trace mean nothing."""
-        return self.summary.get(TIMES) != PREDICTED
-
     def write(self, path: str | os.PathLike[str], *, jobs: int = 1) -> None:
         """Write the ET+ file atomically, gzipped if its name ends in ".gz", made by `jobs` processes."""
         raise NotImplementedError("the trace has no records")
@@ -489,6 +483,11 @@ class Trace(Library):
         return at
 
     @cached_property
+    def launch_known(self) -> ColumnOf[GpuIndex, np.bool_]:
+        """Which GPU events have a known launch, so that `launched_ns` is not their own start."""
+        return as_column((self.gpu.call >= 0) | (self.gpu.runtime >= 0))
+
+    @cached_property
     def step_of_event(self) -> ColumnOf[GpuIndex, np.int64]:
         """int64, for each GPU event the ordinal of the step in which it was launched (`launched_ns`), −1 for none.
 
@@ -634,8 +633,14 @@ class Trace(Library):
         return scatter(len(self), gpu, distinct_rows(self.device[gpu], self.stream[gpu])[1])
 
     @property
+    def times_recorded(self) -> bool:
+        """Whether start times were recorded; False if they were laid out by dependencies and streams, since the source
+        (a Chakra trace of another producer) has none. Idle time, overlap and waits of such a trace mean nothing."""
+        return self.summary.get(TIMES) != PREDICTED
+
+    @property
     def damage(self) -> tuple[str, ...]:
-        """What was wrong with the traces that were linked, in sentences; () where nothing is known to be."""
+        """What is wrong with the recording or missing in it, in sentences; () where nothing is known to be."""
         return damage_in(self.summary)
 
     @property

@@ -245,7 +245,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, An
         meta = json.loads(json.loads(blob.data[8 : 8 + size])["__metadata__"]["etplus"])
         if meta["version"] != _VERSION or meta["kind"] not in KINDS or not 0 < meta["hidden"] <= 4096:
             raise ValueError("another version")
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise TraceFormatError(blob.name, "", f"no network ({error})", "make it with `etplus train`") from None
     return tensors, meta
 

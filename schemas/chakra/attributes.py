@@ -57,6 +57,7 @@ OWN_MEMBERS = {
     "device": "int64_val",
     "correlation": "int64_val",
     "kineto_event": "int64_val",
+    "pid": "int64_val",
     "link": "string_val",
     "inter_thread_dep": "int64_val",
     "sync_dep": "int64_list",

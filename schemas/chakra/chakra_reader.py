@@ -213,7 +213,8 @@ class _Form:
                 "kineto_event": values.get("kineto_event", 0),
             }  # fmt: skip
         else:
-            found |= {name: values[name] for name in ATTRIBUTES if name in values}
+            if category is None:
+                found |= {name: values[name] for name in ATTRIBUTES if name in values}
             found["parent" if self.flat else "ctrl_deps"] = parent
             if category is not None:
                 found["cat"] = category
@@ -297,6 +298,8 @@ class _Form:
             return record | waits
         record = {"cat": values["cat"], "ph": "X", **self._times(values, _TIMES)}
         record |= {name: values[name] for name in EVENT_NUMBERS if name in values}
+        if "pid" in values:
+            record |= {"pid": values["pid"]} | ({} if self.flat else {"tid": values.get("stream", -1)})
         for name in ("args", "comm", "captured_by", "counterpart"):
             if name in values:
                 record[name] = self._raw(values[name], node)

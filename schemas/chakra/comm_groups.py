@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ...trace.errors import TraceFormatError
-from ..text.files import load, open_output
+from ..text.files import open_output, read_struct
 
 Groups = Mapping[int, Sequence[int]]
 """Number of a group to its ranks."""
@@ -23,11 +23,8 @@ def read_groups(path: str) -> dict[int, list[int]]:
     Raises:
         TraceFormatError: it cannot be read, or is of another form.
     """
-    blob, remedy = load(path, trace=False), 'write {"<number>": [<rank>, ...], ...}'
-    try:
-        groups = msgspec.json.decode(blob.data, type=dict[str, list[int]])
-    except msgspec.DecodeError as error:
-        raise TraceFormatError(path, "", f"invalid group file ({error})", remedy) from None
+    remedy = 'write {"<number>": [<rank>, ...], ...}'
+    groups, _ = read_struct(path, dict[str, list[int]], "invalid group file", remedy)
     for name in groups:
         if not _NUMBER.fullmatch(name):
             raise TraceFormatError(path, "", f"invalid group number {name[:40]!r}", remedy)
@@ -37,9 +34,8 @@ def read_groups(path: str) -> dict[int, list[int]]:
 def read_group_names(prefix: str) -> list[str]:
     """The names of the groups of a set, as its traces call them; none where their file is missing or another one."""
     try:
-        blob = load(f"{prefix}{_NAMES_SUFFIX}", trace=False)
-        return list(msgspec.json.decode(blob.data, type=dict[str, str]).values())
-    except (TraceFormatError, msgspec.DecodeError):
+        return list(read_struct(f"{prefix}{_NAMES_SUFFIX}", dict[str, str], "", "")[0].values())
+    except TraceFormatError:
         return []
 
 

@@ -23,7 +23,7 @@ from ... import __version__
 from ...trace.build import NO_RECORDS
 from ...trace.columns import IntColumn, distinct_rows, positions
 from ...trace.comm_kernels import Comm
-from ...trace.conventions import EDGE_KINDS, PREDICTED, TIMES
+from ...trace.conventions import EDGE_KINDS, NO_START_TIMES, PREDICTED, TIMES
 from ...trace.errors import TraceFormatError
 from ...trace.index import as_column, as_positions
 from ...trace.kinds import CPU, GPU
@@ -113,7 +113,7 @@ def _laid_out(trace: Trace, needs: _Needs) -> Trace:
     time = list_schedule(
         2 * count, np.concatenate([2 * own, 2 * source + 1]), np.concatenate([2 * own + 1, 2 * target]),
         np.concatenate([trace.dur, np.zeros_like(source)]), 2 * by_id, 2 * by_id + 1, lane[by_id],
-    )  # fmt: skip
+    ).time  # fmt: skip
     start, end = time[::2], time[1::2].copy()
     if np.any(end < 0):
         place = f"node {trace.id[np.flatnonzero(end < 0)[0]]}"
@@ -129,7 +129,7 @@ def _laid_out(trace: Trace, needs: _Needs) -> Trace:
         at = at[called[at]]
     return trace.with_(
         ts=as_column(np.where(trace.timed, start, -1)), dur=as_column(np.where(trace.timed, end - start, 0)),
-        summary={**trace.summary, TIMES: PREDICTED},
+        summary={**trace.summary, TIMES: PREDICTED, "damage": [*trace.damage, NO_START_TIMES]},
     )  # fmt: skip
 
 
@@ -291,4 +291,5 @@ def _comm(node: Node, values: dict[str, Any]) -> Comm:
         collective=names.get(node.type) or (CollectiveCommType.Name(kind).lower() if known else None),
         bytes=values.get("comm_size"), pg_name=values.get("pg_name"),
         src_rank=values.get("comm_src"), dst_rank=values.get("comm_dst"),
+        seq=values.get("comm_tag") if node.type in names else None,
     )  # fmt: skip

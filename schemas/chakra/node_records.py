@@ -117,7 +117,7 @@ _OF_KIND: dict[int, list[tuple[str, Any, Any]]] = {
     GPU: [
         ("cat", _Text, UNSET), ("ph", Literal["X"] | UnsetType, UNSET), ("args", _Text, UNSET),
         ("comm", _Text, UNSET), ("pg_name", str | None | UnsetType, UNSET), ("captured_by", _Text, UNSET),
-        ("counterpart", _Text, UNSET),
+        ("counterpart", _Text, UNSET), ("pid", _Int, ABSENT), ("tid", _Int, ABSENT),
     ],
 }  # fmt: skip
 """What only ops and only GPU events have."""

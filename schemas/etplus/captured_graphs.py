@@ -145,7 +145,7 @@ def edited_file(trace: Trace, records: FileRecords, captured: CapturedGraphs) ->
             edits.append((end - 1, end - 1, text))
         else:
             node = decode_record(data[start:end]) | decode_record(b"{" + text[1:] + b"}")
-            changed = {"comm": msgspec.Raw(_encode(comm)), "pg_name": msgspec.Raw(_encode(comm.pg_name))}
+            changed = {"comm": msgspec.Raw(_encode(comm.members())), "pg_name": msgspec.Raw(_encode(comm.pg_name))}
             edits.append((start, end, _encode(node | changed)))
     section = msgspec.Raw(section_of(captured))
     header = {**trace.header, _KEY: section}

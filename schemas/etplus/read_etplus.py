@@ -343,7 +343,15 @@ class NodeRows:
         return infer_edges(trace) if edges is None else trace
 
     def _et_columns(self, nodes: list[Node]) -> dict[str, Values]:
-        """What attributes say, or fields of the nodes themselves."""
+        """The ATTRIBUTES of ET nodes; none for GPU nodes, which repeat those of their operator."""
+        columns = self._attribute_columns(nodes)
+        launched = [i for i, node in enumerate(nodes) if node.cat is not None]
+        for name, none in ATTRIBUTES.items():
+            for i in launched:
+                columns[name][i] = none
+        return columns
+
+    def _attribute_columns(self, nodes: list[Node]) -> dict[str, list[Any]]:
         if not any(node.attrs for node in nodes):
             return {of: list(map(attrgetter(of), nodes)) for of in ATTRIBUTES}
         if self.usual:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +27,7 @@ from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME
 from ...trace.stacks import Stacks
 from ...trace.tables import MemoryEvents, UnattachedEvents
 from ...trace.trace import LazyTexts, Record, Trace
-from ..execution_trace.arguments import ET_ATTRIBUTES, listed_attributes, tensor_members
+from ..execution_trace.arguments import launched_members
 from ..execution_trace.read_et import NodeTexts
 from ..kineto.read_kineto import EventRecords
 from ..text.files import open_output, write_all
@@ -45,16 +44,11 @@ from .record_store import EVENT_NUMBERS, NODE_KEYS, RUNTIME_KEYS, TIMES, FileRec
 FORMAT_VERSION = "1.1"
 """Version of the ET+ format, `etplus.version` in a file."""
 
-_MOST_BLOCKS, _GPU_NODES, _ROWS = 4, 2048, 8192
-"""Blocks of nodes (at most), GPU nodes, and runtime calls or edges that are made at once."""
+_NODES, _GPU_NODES, _ROWS = 4096, 2048, 8192
+"""ET nodes, GPU nodes, and runtime calls or edges that are made at once: a few megabytes of text."""
 _WORTH_A_PROCESS = 8
 """Pieces of some megabytes; with fewer, starting a process takes longer than it saves."""
-_FEWEST = 16
-"""Nodes are made in so many pieces at least, if they are in more blocks than that."""
 _SEPARATOR = b",\n    "
-_GPU_NODE = b'%b, "attrs": ' + json.dumps(listed_attributes({})).encode()
-_FLAT_GPU_NODE = json.dumps({name: none for name, (_, none) in ET_ATTRIBUTES.items()})[1:-1].encode() + b", %b"
-"""Tensors and attributes of GPU nodes in both layouts, but for the tensors' texts."""
 _LINKS = (b'"equivalent"', b'"certain"')
 _DEPENDENT = b', "inter_thread_dep": %b, "sync_dep": %b'
 _INDEPENDENT = _DEPENDENT % (b"null", b"[]")
@@ -123,6 +117,7 @@ class LinkedRecords(TextRecords):
         nodes: the ET's nodes, whose bytes are copied. before, after: the ET around them, masked.
         et_id: int64, the ids that `nodes` had before all were numbered anew; None where they keep them.
         events: the Kineto trace's events, by their index.
+        whole_us: write times as integers, since the Kineto trace does.
     """
 
     rows: RowSource
@@ -135,6 +130,7 @@ class LinkedRecords(TextRecords):
     events: EventRecords
     captured: CapturedGraphs | None = None
     counterparts: Counterparts = field(default_factory=Counterparts)
+    whole_us: bool = False
 
     __repr__ = brief
 
@@ -196,10 +192,10 @@ class LinkedRecords(TextRecords):
 
     def _pieces(self) -> list[_Piece]:
         """What makes the file's bytes, in their order; each piece by itself."""
-        trace = self.rows
-        count, captured = self.nodes.block_count, self.captured
-        blocks = _spans(count, min(max(count // _FEWEST, 1), _MOST_BLOCKS))
-        nodes: list[_Piece] = [partial(self._nodes, *span) for span in blocks]
+        trace, captured = self.rows, self.captured
+        nodes: list[_Piece] = [
+            partial(_joined_of, self._node_pieces, part) for part in _parts(self._of_kind(CPU), _NODES)
+        ]
         nodes += [partial(_joined_of, self._gpu_pieces, part) for part in _parts(self._of_kind(GPU), _GPU_NODES)]
         runtime = _parts(self._of_kind(RUNTIME), _ROWS)
         calls: list[_Piece] = [partial(_joined_of, self._runtime_pieces, part) for part in runtime]
@@ -219,17 +215,6 @@ class LinkedRecords(TextRecords):
             lambda: b"" if captured is None else b',\n  "captured_graphs": ' + section_of(captured),
             lambda: b',\n  "etplus": ' + orjson.dumps(self.summary) + b"\n}\n",
         ]
-
-    def _nodes(self, begin: int, end: int) -> bytes:
-        """The nodes of some blocks."""
-        texts = self.nodes
-        cuts = [texts.cut(block) for block in range(begin, end)]
-        opener = cuts[0][0]
-        if any(other != opener for other, _ in cuts):  # one was parsed
-            return b"".join(self._nodes(block, block + 1) for block in range(begin, end))
-        added = self._added(np.arange(texts.first[begin], texts.first[end]), _END + opener)
-        added[-1] = added[-1].removesuffix(opener)
-        return opener + _joined((list(chain.from_iterable(pieces for _, pieces in cuts)), added))
 
     def _renumbered(self) -> bytes:
         texts = np.empty(len(self.rows.kind), object)
@@ -259,7 +244,9 @@ class LinkedRecords(TextRecords):
         unlinked = columns["kineto_event"] < 0
         columns |= {key: np.maximum(columns[key], 0) for key in ("ts", "kineto_event")}
         columns["link"] = (columns["link"] == CERTAIN).astype(np.int64)
-        added = texts_of_rows(len(rows), [*_fields(NODE_KEYS, columns, {"link": _LINKS}), _INDEPENDENT + end])
+        added = texts_of_rows(
+            len(rows), [*_fields(NODE_KEYS, columns, self._times, {"link": _LINKS}), _INDEPENDENT + end]
+        )
         for i in np.flatnonzero(unlinked).tolist():
             added[i] = end
         before = self.rows.column("inter_thread_dep", rows)
@@ -268,6 +255,10 @@ class LinkedRecords(TextRecords):
             waits = other, orjson.dumps(self.rows.sync_dep.get(int(rows[i]), []))
             added[i] = added[i].removesuffix(_INDEPENDENT + end) + _DEPENDENT % waits + end
         return added
+
+    @property
+    def _times(self) -> Callable[[IntColumn], Part]:
+        return _whole_microseconds if self.whole_us else microseconds
 
     def _columns(self, keys: Sequence[Key], rows: IntColumn) -> dict[str, npt.NDArray[Any]]:
         return {column: self.rows.column(column, rows) for column in dict.fromkeys(key.column for key in keys)}
@@ -285,8 +276,8 @@ class LinkedRecords(TextRecords):
             texts_of_rows(len(gpu), [b'{"id": ', integers(id_), b', "name": ']),
             _texts_of(trace.names, name),
             texts_of_rows(len(gpu), [caller, integers(parent), b", "]),
-            self._parents_tensors(trace.node_of(gpu)),
-            texts_of_rows(len(gpu), self._event_fields(category, columns, [])),
+            self._launched_members(trace.node_of(gpu)),
+            texts_of_rows(len(gpu), self._event_fields(category, columns, _process(columns))),
             self.events.args(columns["kineto_event"]),
             self._ends(gpu),
         )
@@ -330,7 +321,7 @@ class LinkedRecords(TextRecords):
         has = np.flatnonzero(memory.row[of] >= 0)
         parents = scatter(end - begin, has, self.rows.column("id", memory.row[of][has]))
         numbers = (memory.address, memory.allocated, memory.reserved, memory.device_type, memory.device)
-        parts: list[Part] = [b"[", microseconds(memory.ts[of]), b", ", signed(memory.bytes[of])]
+        parts: list[Part] = [b"[", self._times(memory.ts[of]), b", ", signed(memory.bytes[of])]
         parts += [part for column in numbers for part in (b", ", signed(column[of]))]
         parts += [b", ", integers(parents, b"null"), b", ", integers(memory.kineto_event[of]), b"]", _SEPARATOR]
         return joined_rows(end - begin, parts)
@@ -348,14 +339,15 @@ class LinkedRecords(TextRecords):
     ) -> list[Part]:
         """The fields of GPU events from `cat` to `args`, whose value comes next."""
         texts = list(map(orjson.dumps, self.rows.categories))
-        times, numbers = _fields(TIMES, columns), _fields(EVENT_NUMBERS, columns)
+        times, numbers = (_fields(keys, columns, self._times) for keys in (TIMES, EVENT_NUMBERS))
         return [b', "cat": ', choice(category, texts), b', "ph": "X"', *times, *numbers, *more, b', "args": ']
 
-    def _parents_tensors(self, parents: IntColumn) -> list[bytes]:
-        flat = self.rows.flat
-        form = _FLAT_GPU_NODE if flat else _GPU_NODE
+    def _launched_members(self, parents: IntColumn) -> list[bytes]:
         known, back = np.unique(parents, return_inverse=True)
-        texts = [form % tensor_members(text, flat=flat) for text in self.nodes.of(known)]
+        texts = self.nodes.of(known)
+        if self._new_ids is not None:
+            texts = [_renumber(text, self._new_ids) for text in texts]
+        texts = [launched_members(text, flat=self.rows.flat) for text in texts]
         return [texts[i] for i in back.tolist()]
 
     def _ends(self, gpu: IntColumn) -> list[bytes]:
@@ -365,7 +357,7 @@ class LinkedRecords(TextRecords):
         if captured or counterpart:
             ends = [counterpart.get(row, b"") + captured.get(row, b"") + _END for row in gpu.tolist()]
         for k in np.flatnonzero(np.isin(gpu, self._communicating)).tolist():
-            comm = msgspec.to_builtins(self.comm[int(gpu[k])])
+            comm = self.comm[int(gpu[k])].members()
             if self.captured is None:  # as files of version 1.1 have it
                 comm["bytes"] = comm.pop("bytes")
             ends[k] = b', "comm": %b, "pg_name": %b' % (_encode(comm), _encode(comm["pg_name"])) + ends[k]
@@ -377,7 +369,7 @@ class LinkedRecords(TextRecords):
 
     def _runtime_pieces(self, calls: IntColumn) -> _Pieces:
         trace = self.rows
-        parts = [*_fields(RUNTIME_KEYS, self._columns(RUNTIME_KEYS, calls), {"tid": trace.tids}), _END]
+        parts = [*_fields(RUNTIME_KEYS, self._columns(RUNTIME_KEYS, calls), self._times, {"tid": trace.tids}), _END]
         return _texts_of(trace.names, trace.column("name", calls), b'{"name": '), texts_of_rows(len(calls), parts)
 
 
@@ -429,9 +421,14 @@ def with_counterparts(trace: Trace, counterparts: Counterparts, summary: dict[st
     return trace.with_(texts=records, header=records.header, summary=summary, counterparts=counterparts)
 
 
+def _whole_microseconds(ns: IntColumn) -> Part:
+    return integers(ns // 1000)
+
+
 def _fields(
-    keys: Sequence[Key], columns: Mapping[str, npt.NDArray[Any]], texts: Mapping[str, Sequence[bytes]] | None = None
-) -> list[Part]:
+    keys: Sequence[Key], columns: Mapping[str, npt.NDArray[Any]], times: Callable[[IntColumn], Part],
+    texts: Mapping[str, Sequence[bytes]] | None = None,
+) -> list[Part]:  # fmt: skip
     """Keys and values of records, a comma before each; `texts` are those of columns that are codes."""
     parts: list[Part] = []
     for key in keys:
@@ -441,8 +438,13 @@ def _fields(
         if known is not None:
             parts.append(choice(values, known))
         else:
-            parts.append(microseconds(values) if key.is_time else integers(values, none))
+            parts.append(times(values) if key.is_time else integers(values, none))
     return parts
+
+
+def _process(columns: Mapping[str, npt.NDArray[Any]]) -> list[Part]:
+    """`pid` and `tid` of GPU nodes: device and stream, as Kineto and the original trace_link.py have them."""
+    return [b', "pid": ', integers(columns["device"], b"-1"), b', "tid": ', integers(columns["stream"], b"-1")]
 
 
 def _joined(pieces: _Pieces) -> bytes:

@@ -27,6 +27,8 @@ from ...trace.trace import Trace, texts_at
 
 _RECORDS = 4096
 """Texts that are fetched at once."""
+PROCESS_GROUPS = "## process_group:init ##"
+"""Name of the node with the process groups."""
 ABSENT = msgspec.Raw(b"")
 """A value that is not recorded; encoding leaves out this very object."""
 _EMPTY, _NO_OBJECT = msgspec.Raw(b"[]"), msgspec.Raw(b"{}")
@@ -146,6 +148,11 @@ class _AnyNode(msgspec.Struct, gc=False):
     output_strides: msgspec.Raw = ABSENT
     op_schema: msgspec.Raw = ABSENT
     attrs: msgspec.Raw = ABSENT
+    rf_id: msgspec.Raw = ABSENT
+    fw_parent: msgspec.Raw = ABSENT
+    seq_id: msgspec.Raw = ABSENT
+    scope: msgspec.Raw = ABSENT
+    fw_tid: msgspec.Raw = ABSENT
 
     @property
     def arguments(self) -> Arguments:
@@ -271,6 +278,17 @@ def _decoded(raw: msgspec.Raw, kind: Any) -> Any:
     return None
 
 
+def recorded_groups(inputs: DecodedSide) -> list[Any]:
+    """The process groups that a `PROCESS_GROUPS` node lists, [] if it lists none.
+
+    Example:
+        >>> recorded_groups(decode_call(b'{"inputs": {"values": ["[]"]}}').inputs)
+        []
+    """
+    texts = (process_groups(value) for value in inputs.values if isinstance(value, str))
+    return next((groups for groups in texts if groups is not None), [])
+
+
 def process_groups(text: bytes | str, *, quoted: bool = False) -> list[Any] | None:
     """The process groups that a `## process_group:init ##` node lists in the text of one of its inputs, None if it
     lists none; `quoted` if the text is itself in a JSON string, as in the file.
@@ -300,6 +318,17 @@ def tensor_members(text: bytes, *, flat: bool) -> bytes:
     return form % tuple([value or none for value in values(_decode_any(text))])
 
 
+def launched_members(text: bytes, *, flat: bool) -> bytes:
+    """The members that a GPU node shares with the operator that launched it, from the operator's text: inputs, outputs
+    and attributes, as Chakra's linker copies them. The flat layout leaves out `tid`: there it is a GPU node's stream,
+    as the original trace_link.py writes it."""
+    node, tensors = _decode_any(text), tensor_members(text, flat=flat)
+    if not flat:
+        return b'%b, "attrs": %b' % (tensors, node.attrs or _NO_ATTRS)
+    values = ((name, getattr(node, name) or none) for name, none in _FLAT_ATTRS.items())
+    return b"".join(b'"%b": %b, ' % (name.encode(), value) for name, value in values) + tensors
+
+
 def listed_attributes(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     """`attrs` of a node that has nothing but ET_ATTRIBUTES; those that are not given are none."""
     return [
@@ -323,6 +352,10 @@ def made_node(name: str, numbers: Mapping[str, int], inputs: Sequence[tuple[Any,
         "id": numbers["id"], "name": name, "ctrl_deps": numbers["parent"], "inputs": given, "outputs": none,
         "attrs": attrs,
     })  # fmt: skip
+
+
+_NO_ATTRS = msgspec.json.encode(listed_attributes({}))
+_FLAT_ATTRS = {name: msgspec.json.encode(none) for name, (_, none) in ET_ATTRIBUTES.items() if name != "tid"}
 
 
 @dataclass

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...trace.columns import IntColumn, StringTable
 from ...trace.conventions import COPY_CATEGORIES
+from ...trace.errors import UNREADABLE
 
 if TYPE_CHECKING:
     from .read_kineto import EventTable
@@ -74,7 +75,7 @@ def with_copy_names(events: EventTable) -> EventTable:
 def _name(name: str, args: bytes) -> str:
     try:
         kinds = _decode_kinds(args)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return name
     if name == "Memset":
         return name if kinds.memory is None else f"Memset ({_memory(kinds.memory)})"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -37,6 +38,8 @@ _KERNEL_ARGS: dict[str, tuple[str, type]] = {
     "out_split": ("Out split size", list),
 }
 """Fields of `comm`, with the argument that Kineto writes for each and its type (a list may be written as text)."""
+_CUT_OFF = re.compile(r"\s*\[\s*(\d{1,9})\s*,[^\]]*\.\.\.\s*\]\s*", re.ASCII)
+"""A list of ranks as PyTorch cuts it after 30 (`kTruncatLength` in its profiler): "[0, 2, ..., 58, ...]"."""
 _Grid = tuple[int, int, int]
 _WAVEFRONT = 64
 """Work items of a wavefront of AMD's data-centre devices; `warpSize` of their properties."""
@@ -172,6 +175,11 @@ def kernel_comm(args: bytes) -> dict[str, Any]:
         if field == "pg_name" and type(value) is int:
             value = str(value)
         comm[field] = int_list(value) if kind is list else value if type(value) is kind else None
+    ranks, listed = comm["pg_ranks"], given.get(_KERNEL_ARGS["pg_ranks"][0])
+    if ranks is not None and comm["group_size"] is not None and len(ranks) > comm["group_size"]:
+        comm["pg_ranks"] = None  # another group's, or damaged: a group has no more ranks than its size
+    cut_off = _CUT_OFF.fullmatch(listed) if isinstance(listed, str) else None
+    comm["pg_first_rank"] = int(cut_off[1]) if cut_off else None
     return comm
 
 

@@ -60,7 +60,7 @@ def recorded_inputs(event: bytes) -> RecordedInputs | None:
     """The texts of values, shapes, types and strides in an event, None where they cannot be read."""
     try:
         given = _decode_event(event).args
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return None
     return bytes(given.values), bytes(given.shapes), bytes(given.types), bytes(given.strides)
 

@@ -213,7 +213,7 @@ class ArrowTables:
         trace = self.trace
         begin = trace.base_time_ns + trace.span.start if trace.span.length else None
         info = {key: value for key, value in trace.distributed_info.items() if key in ("backend", "rank", "world_size")}
-        facts = StoredFacts(list(self._communicated[0]), info, trace.rank, begin, trace.digest)
+        facts = StoredFacts(list(self._communicated[0]), info, trace.rank, begin, trace.digest, trace.times_recorded)
         return {FACTS: msgspec.json.encode(facts).decode()}
 
     def _memory(self) -> dict[str, Any]:

@@ -235,11 +235,12 @@ class _FolderReader:
             listed = zip(_numbers(calls, "row").tolist(), waits.to_pylist(), strict=True)
             builder.sync_dep.update({row: ids for row, ids in listed if ids is not None})
         table = self._table("communications")
-        fields, rows = [table.column(field).to_pylist() for field in COMM_FIELDS], _numbers(table, "row")
+        known = [field for field in COMM_FIELDS if field in table.column_names]
+        fields, rows = [table.column(field).to_pylist() for field in known], _numbers(table, "row")
         if not _within(rows, 0, self.meta.rows):
             raise ValueError
         for row, *values in zip(rows.tolist(), *fields, strict=True):
-            builder.comm[row] = msgspec.convert(dict(zip(COMM_FIELDS, values, strict=True)), Comm)
+            builder.comm[row] = msgspec.convert(dict(zip(known, values, strict=True)), Comm)
 
     def _edges(self) -> IntColumn:
         table = self._table("edges")

@@ -135,13 +135,14 @@ class StoredDigests(msgspec.Struct):
     digests: dict[str, str]
 
 
-class StoredFacts(msgspec.Struct, frozen=True):
+class StoredFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a rank is, in the metadata of its exchanges.
 
     Attributes:
         groups: its process groups, by number. info: of Kineto's `distributedInfo` the backend, the rank and the
             number of ranks, as far as it has them.
         rank: as recorded. begin_ns: wall-clock ns of its first call. digest: see `Trace.digest`.
+        times_recorded: see `Trace.times_recorded`.
     """
 
     groups: list[Group]
@@ -149,6 +150,7 @@ class StoredFacts(msgspec.Struct, frozen=True):
     rank: int | None
     begin_ns: int | None
     digest: bytes
+    times_recorded: bool = True
 
 
 class Place(NamedTuple):

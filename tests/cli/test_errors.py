@@ -47,6 +47,29 @@ def test_a_file_without_its_first_brace(tmp_path: Path, side: str) -> None:
     assert_valid(json.loads((tmp_path / "plus.json").read_bytes()))
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "reshard plus.json --dp 2 --use {}", "reshard plus.json --dp 2 --model {}",
+        "analyze plus.json --device-spec {}",
+        "reshard plus.json --dp 2 --measured {}", "check x.0.et --groups {}", "batch . --manifest {} --output out",
+        "convert plus.json plus.json -o x --to astra-sim --job {}", "replay plus.json --network {}",
+        "link et.json kineto.json --provenance {} -o x.json", "analyze plus.json --graph-capture {}", "analyze {}",
+    ],
+)  # fmt: skip
+def test_json_without_end_of_nesting(tmp_path: Path, words: str) -> None:
+    """Deeper than any decoder goes, wherever a command takes a file of JSON."""
+    link(tmp_path, plain(ET), plain(KINETO))
+    assert call("convert", "plus.json", "-o", "x.0.et", cwd=tmp_path).returncode == 0
+    for number, deep in enumerate(
+        ("[" * 100_000, '{"networks": ' + '{"a": ' * 100_000, '{"a": ' * 900 + "1" + "}" * 900)
+    ):
+        (tmp_path / f"deep{number}.json").write_text(deep)
+        one_line(
+            call(*words.format(f"deep{number}.json").split(), cwd=tmp_path), *[f"deep{number}.json: "][: 2 - number]
+        )
+
+
 @pytest.mark.parametrize("schema", ["1.0.1", "1.1.1-chakra.0.0.4"])
 @pytest.mark.parametrize(
     "value", ["text", None, 7, {}, [1], [{"name": 3}], [{"name": "fw_parent"}], [{"name": "fw_parent", "value": "x"}]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 from etplus import __version__
+from made_joins import PAIR_ET, PAIR_KINETO
 from support import (
     Document,
     assert_valid,
@@ -57,6 +59,18 @@ def test_the_default_output_has_the_name_of_the_et(tmp_path: Path) -> None:
         path.write_bytes(plain(ET))
         assert trace_link(path, KINETO, cwd=tmp_path).returncode == 0
         assert document_of(tmp_path / made)
+
+
+def test_the_default_output_of_et_file_is_next_to_the_et(tmp_path: Path) -> None:
+    """As the original trace_link.py writes it, and with integers where the Kineto file has integers."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "et.json").write_text(json.dumps(PAIR_ET))
+    whole = {key: value for key, value in PAIR_KINETO.items() if key != "baseTimeNanoseconds"}
+    (tmp_path / "run" / "kineto.json").write_text(json.dumps(whole))
+    assert trace_link("run/et.json", "run/kineto.json", cwd=tmp_path).returncode == 0
+    nodes = document_of(tmp_path / "run" / "et_plus.json")["nodes"]
+    times = [node[key] for node in nodes for key in ("ts", "dur", "exclusive_dur") if key in node]
+    assert times and all(type(us) is int for us in times)
 
 
 def test_gzipped_output(tmp_path: Path) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import etplus
 import numpy as np
+import orjson
 import pytest
 from etplus import build_graph, fit_constants, replay
 from etplus.findings import Candidate, Case, Evidence, Intervention, Where, builtin, find, find_findings, where_of
 from etplus.replaying.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.errors import EtplusError
 from etplus.trace.trace import Trace
-from support import PluginStub, linked
+from support import PluginStub, call, kineto_document, linked
 
 PROOF = (Evidence("by hand", 1, "events", "etplus analyze x"),)
 
@@ -117,6 +121,33 @@ def test_a_trace_without_times_has_a_note() -> None:
 
     found = trace.with_(ts=as_column(np.full(len(trace), -1, np.int64))).findings()
     assert not found.all and found.base is None and "nothing was looked for" in found.to_text()
+
+
+def test_a_trace_in_which_nothing_takes_time_has_no_findings_but_a_reason(tmp_path: Path) -> None:
+    """Thresholds and shares are fractions of the makespan."""
+    one = {"ph": "X", "ts": 5, "dur": 0, "pid": 1, "tid": 1}
+    events = [
+        {**one, "cat": "user_annotation", "name": "ProfilerStep#1"},
+        *({**one, "cat": "cpu_op", "name": "aten::add", "args": {"External id": i}} for i in range(20)),
+        *({**one, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": {"correlation": i}} for i in range(20)),
+        *({**one, "cat": "kernel", "name": "k", "args": {"correlation": i, "device": 0, "stream": 7}}
+          for i in range(20)),
+    ]  # fmt: skip
+    files = []
+    for name, only in (("all", {}), ("host", {"cat": "cpu_op"})):
+        files.append(tmp_path / f"{name}.json")
+        kept = [event for event in events if only.items() <= event.items()]
+        files[-1].write_bytes(orjson.dumps(kineto_document(kept)))
+        found = etplus.load(files[-1]).findings()
+        assert not found.all
+        assert found.to_text().splitlines() == [
+            "findings: nothing was looked for", "note    no event takes any time"
+        ]  # fmt: skip
+        assert call("report", files[-1], "-o", tmp_path / "page.html").returncode == 0
+    for a, b in itertools.product(files, files):
+        compared = etplus.diff(a, b)
+        assert "no event of A takes any time" in compared.to_text()
+        assert all(finding.cost_ns is None for finding in compared.findings)
 
 
 def test_where_names_what_most_of_the_time_belongs_to(trace: Trace) -> None:

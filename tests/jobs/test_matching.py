@@ -6,18 +6,21 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
+import orjson
 import pytest
 from etplus.converters.collectives import survey
 from etplus.jobs.clocks import clock_offsets, stragglers, synchronising
+from etplus.jobs.job_ranks import groups_at_hand
 from etplus.jobs.job_report import Mismatch
 from etplus.jobs.matching import CollectiveSequence, _nearest, line_up, match_collectives, match_messages, paired
 from etplus.jobs.rank_communications import COLUMNS, RankCommunications, communications
 from etplus.linker import link
 from etplus.schemas.chakra.et_def_pb2 import CollectiveCommType
 from etplus.schemas.comm_types import RECV, SEND, WORLD, Group
+from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
-from support import examples, shared_pair
+from support import et_document, examples, kineto_document, shared_pair
 
 REDUCE, GATHER, ALL_TO_ALL = (
     CollectiveCommType.ALL_REDUCE, CollectiveCommType.ALL_GATHER, CollectiveCommType.ALL_TO_ALL,
@@ -307,3 +310,39 @@ def test_a_mismatch_says_what_a_rank_has() -> None:
     )  # fmt: skip
     assert match_collectives({0: rank_of(calls), 1: rank_of([])})[2][0].found == ("nothing",)
     assert match_collectives({0: rank_of([])}) == ([], [], [])
+
+
+@pytest.mark.parametrize("known_by", ["first rank alone", "pg_config", "process_group:init", "start and stride"])
+def test_two_groups_of_one_name_stay_two_though_the_profiler_cut_off_their_lists(known_by: str) -> None:
+    """Ranks 0, 2, 4 and ranks 1, 3, 5 name their group "1"."""
+    found = {rank: communications(cut_off_rank(rank, known_by)) for rank in range(6)}
+    _, groups, mismatches = match_collectives(found)
+    assert [group.ranks for group in groups] == [(0, 2, 4), (1, 3, 5)] and not mismatches
+    members, notes = groups_at_hand({rank: of.groups for rank, of in found.items()}, 6)
+    assert sorted(map(tuple, members.values())) == [(0, 1, 2, 3, 4, 5), (0, 2, 4), (1, 3, 5)]
+    assert any("cut off" in note for note in notes) == (known_by == "first rank alone")
+
+
+def cut_off_rank(rank: int, known_by: str) -> Trace:
+    """One all-reduce of a group of every second rank, of which the kernel lists two."""
+    ranks = list(range(rank % 2, 6, 2))
+    args = {"correlation": 5, "stream": 20, "device": 0, "Collective name": "allreduce", "dtype": "Float",
+            "In msg nelems": 64, "Out msg nelems": 64, "Group size": 3, "Process Group Name": "1",
+            "Process Group Ranks": f"[{ranks[0]}, {ranks[1]}, ...]"}  # fmt: skip
+    info = {"rank": rank, "world_size": 6}
+    if known_by == "pg_config":
+        info["pg_config"] = [{"pg_name": "1", "ranks": ranks}]  # type: ignore[assignment]
+    kineto = kineto_document([
+        {"ph": "X", "cat": "cpu_op", "name": "record_param_comms", "ts": 1, "dur": 9,
+         "args": {"Record function id": 1}},
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 2, "dur": 1, "args": {"correlation": 5}},
+        {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "ts": 4, "dur": 3, "tid": 20, "args": args},
+    ], distributedInfo=info)  # fmt: skip
+    attrs = {"global_rank_start": rank % 2, "global_rank_stride": 2, "pg_size": 3}
+    listed = orjson.dumps([{"pg_name": "0", "ranks": []}, {"pg_name": "1", "ranks": ranks, "group_size": 3}]).decode()
+    init = {"id": 3, "name": "## process_group:init ##", "inputs": {"values": [listed], "types": ["String"]}}
+    call = {"id": 4, "name": "record_param_comms", "rf_id": 1, "attrs": attrs if known_by == "start and stride" else {}}
+    et = et_document([init, call] if known_by == "process_group:init" else [call], "1.1.0-chakra.0.0.4")
+    return link(
+        orjson.dumps(et) if known_by in ("process_group:init", "start and stride") else None, orjson.dumps(kineto)
+    )

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -184,6 +185,39 @@ def test_a_second_run_does_only_what_is_missing(tmp_path: Path) -> None:
     third = link_many(job, out, jobs=2)
     assert (third.now, third.before) == (2, 2)
     assert link_many(job, out, jobs=2, renumber=True).now == 4, "other options"
+
+
+def other_process(et: Path) -> None:
+    document = read_json(et)
+    et.write_bytes(gzip.compress(orjson.dumps(document | {"pid": 99}), 1))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda job: (job / "rank-1.kineto.json.gz").unlink(),
+        lambda job: shutil.copyfile(job / "rank-0.kineto.json.gz", job / "rank-1.kineto.json.gz"),
+        lambda job: (job / "rank-1.et.json.gz").write_bytes(b"broken"),
+        lambda job: other_process(job / "rank-1.et.json.gz"),
+    ],
+    ids=["lost", "of another rank", "broken", "of another process"],
+)
+def test_ranks_whose_own_files_stay_are_not_linked_again(tmp_path: Path, change: Callable[[Path], object]) -> None:
+    """What proves a job whole is not needed for ranks that their own contents prove."""
+    job = tmp_path / "job"
+    shutil.copytree(shared_trace("parallel/block.ddp4"), job, copy_function=shutil.copyfile)
+    job.chmod(0o755)
+    for file in job.glob("rank*.gz"):
+        file.rename(file.with_name(file.name.replace("rank", "rank-")))
+    first = link_many(job, tmp_path / "out", jobs=1)
+    change(job)
+    again = link_many(job, tmp_path / "out", jobs=1)
+    assert first.now == 4 and again.before == 3 and again.now <= 1
+    fresh = link_many(job, tmp_path / "fresh", jobs=1)
+    assert again.report == fresh.report
+    for rank in (0, 2, 3):
+        name = f"rank_{rank}.etplus.json.gz"
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "fresh" / name).read_bytes()
 
 
 def children(pid: int) -> list[int]:

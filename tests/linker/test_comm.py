@@ -43,7 +43,7 @@ def kernel_of(nodes: list[Document], args: Document, name: str = NCCL, schema: s
 def comm_of(nodes: list[Document], args: Document, name: str = NCCL, **options: Any) -> Document:
     kernel = kernel_of(nodes, args, name, **options)
     comm: Document = kernel["comm"]
-    assert set(comm) == FIELDS and kernel["pg_name"] == comm["pg_name"]
+    assert set(comm) - {"pg_first_rank"} == FIELDS and kernel["pg_name"] == comm["pg_name"]
     return comm
 
 
@@ -71,8 +71,32 @@ def test_splits_and_ranks_as_lists_and_as_texts() -> None:
         assert comm["in_split"] == [25, 25, 25, 25] and comm["pg_ranks"] == [0, 2]
 
 
-def test_a_list_that_the_profiler_cut_off_is_unknown() -> None:
-    assert comm_of(OP, {**ARGS, "Process Group Ranks": "[0, 1, 2, ...]"})["pg_ranks"] is None
+CUT_OFF = {**ARGS, "Process Group Ranks": "[1, 3, ...]"}
+
+
+def test_of_a_list_that_the_profiler_cut_off_the_first_rank_is_known() -> None:
+    comm = comm_of(OP, CUT_OFF)
+    assert comm["pg_ranks"] is None and comm["pg_first_rank"] == 1
+    assert "pg_first_rank" not in comm_of(OP, ARGS)
+
+
+def test_a_group_has_no_more_ranks_than_its_size() -> None:
+    assert comm_of(OP, {**ARGS, "Process Group Ranks": "[0, 1, 2, 3, 4]"})["pg_ranks"] is None
+
+
+@pytest.mark.parametrize(
+    ("start", "stride", "size", "ranks"),
+    [(1, 2, 4, [1, 3, 5, 7]), (5, 1, 1, [5]), (0, 2**64 - 1, 4, None), (2**64 - 1, 2**64 - 1, 4, None),
+     (0, 1, 2**40, None), (0, 0, 4, None)],
+)  # fmt: skip
+def test_the_et_says_the_ranks_of_a_group_by_start_and_stride(
+    start: int, stride: int, size: int, ranks: list[int] | None
+) -> None:
+    """−1 in an unsigned attribute says that the ranks have no one distance."""
+    attrs = {"global_rank_start": start, "global_rank_stride": stride, "pg_size": size}
+    nodes = [{"id": 3, "name": "record_param_comms", "attrs": attrs}, {**OP[0], "id": 4, "parent": 3}]
+    comm = comm_of(nodes, CUT_OFF)
+    assert comm["pg_ranks"] == ranks and comm.get("pg_first_rank") == (1 if ranks is None else None)
 
 
 def test_arguments_of_unexpected_types_cost_only_themselves() -> None:

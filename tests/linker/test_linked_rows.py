@@ -23,7 +23,8 @@ class Et(SimpleNamespace):
 def numbering(*, renumber: bool) -> Numbering:
     """ET nodes 5, 2 and 9 in the file's order; of three GPU events two are below 9, one below 2; two runtime calls."""
     join: Any = SimpleNamespace(
-        et=Et(id=np.array([5, 2, 9])), nodes=SimpleNamespace(node=np.array([1, 0, 2])), gpu_parent=np.array([2, 0, 2]),
+        et=Et(id=np.array([5, 2, 9]), parent=np.array([2, 2, 5])),
+        nodes=SimpleNamespace(node=np.array([1, 0, 2])), gpu_parent=np.array([2, 0, 2]),
         runtime_row=np.array([7, 8]),
     )  # fmt: skip
     return Numbering.of(join, renumber=renumber)
@@ -31,14 +32,15 @@ def numbering(*, renumber: bool) -> Numbering:
 
 def test_new_rows_are_numbered_after_the_largest_id() -> None:
     found = numbering(renumber=False)
-    assert found.id.tolist() == [5, 2, 9, 10, 11, 12, 13, 14] and found.order is None
+    assert found.id.tolist() == [5, 2, 9, 10, 11, 12, 13, 14]
+    assert found.order.tolist() == [1, 0, 2, 3, 4, 5, 6, 7], "parents first"
     rows = np.array([0, 4, 7])
-    assert found.rows(rows).tolist() == found.places(rows).tolist() == [0, 4, 7]
+    assert found.rows(rows).tolist() == found.places(rows).tolist() == [1, 4, 7]
 
 
 def test_renumbered_each_node_is_followed_by_its_gpu_nodes() -> None:
     found = numbering(renumber=True)
-    assert found.id.tolist() == [3, 1, 4, 5, 2, 6, 7, 8] and found.order is not None
+    assert found.id.tolist() == [3, 1, 4, 5, 2, 6, 7, 8]
     assert found.order.tolist() == [1, 4, 0, 2, 3, 5, 6, 7], "in order of ids"
     places = np.arange(8)
     assert found.rows(places).tolist() == [2, 0, 3, 4, 1, 5, 6, 7]
@@ -54,28 +56,29 @@ def test_pairs_and_edges_between_ids_are_sorted() -> None:
 
 PROCESS, THREAD = (f"[pytorch|profiler|execution_trace|{name}]" for name in ("process", "thread"))
 KEPT: dict[str, list[Any]] = {
-    "id": [1, 2, 9, 4, 6, 8, 10, 11, 12, 13, 14, 15],
-    "parent": [1, 1, 2, 2, 4, 2, 6, 6, 9, 6, -1, 9],
-    "name": [PROCESS, THREAD, "late", "outer", "inner", "lost", "first kernel", "second kernel", "Memcpy DtoD",
-             "cudaLaunchKernel", "cudaDeviceSynchronize", "cudaMemcpyAsync"],
+    "id": [1, 2, 4, 6, 8, 9, 10, 11, 12, 13, 14, 15],
+    "parent": [1, 1, 2, 4, 2, 2, 6, 6, 9, 6, -1, 9],
+    "name": [PROCESS, THREAD, "outer", "inner", "lost", "late",
+             "first kernel", "second kernel", "Memcpy DtoD", "cudaLaunchKernel", "cudaDeviceSynchronize",
+             "cudaMemcpyAsync"],
     "category": ["", "", "", "", "", "", "kernel", "kernel", "gpu_memcpy", "", "", ""],
-    "ts": [-1, -1, 400000, 10000, 15000, -1, 40000, 62000, 420000, 16000, 392000, 410000],
-    "dur": [0, 0, 50000, 380000, 10000, 0, 20000, 3000, 0, 2000, 3000, 20000],
-    "exclusive": [0, 0, 50000, 370000, 10000, 0, 20000, 3000, 0, 0, 0, 0],
-    "rf_id": [0, 0, 13, 11, 12, 0, 0, 0, 0, 0, 0, 0],
-    "fw_parent": [0, 0, 4, 0, 77, 0, 0, 0, 0, 0, 0, 0],
-    "seq_id": [-1, -1, 5, 3, -1, -1, -1, -1, -1, -1, -1, -1],
-    "scope": [7, 7, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0],
-    "fw_tid": [0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-    "link": [0, 0, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0],
+    "ts": [-1, -1, 10000, 15000, -1, 400000, 40000, 62000, 420000, 16000, 392000, 410000],
+    "dur": [0, 0, 380000, 10000, 0, 50000, 20000, 3000, 0, 2000, 3000, 20000],
+    "exclusive": [0, 0, 370000, 10000, 0, 50000, 20000, 3000, 0, 0, 0, 0],
+    "rf_id": [0, 0, 11, 12, 0, 13, 0, 0, 0, 0, 0, 0],
+    "fw_parent": [0, 0, 0, 77, 0, 4, 0, 0, 0, 0, 0, 0],
+    "seq_id": [-1, -1, 3, -1, -1, 5, -1, -1, -1, -1, -1, -1],
+    "scope": [7, 7, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+    "fw_tid": [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0],
+    "link": [0, 0, 2, 2, 0, 2, 0, 0, 0, 0, 0, 0],
     "stream": [-1, -1, -1, -1, -1, -1, 7, 7, 9, -1, -1, -1],
     "device": [-1, -1, -1, -1, -1, -1, 0, 0, 1, -1, -1, -1],
     "correlation": [-1, -1, -1, -1, -1, -1, 1, 1, 2, 1, 4, 2],
-    "kineto_event": [-1, -1, 4, 1, 2, -1, 0, 7, 6, 3, 11, 5],
-    "inter_thread_dep": [-1, -1, 4, -1, -1, -1, -1, -1, -1, -1, -1, -1],
-    "tid": [1, 1, 2, 1, 1, 1, 0, 0, 0, 1, 2, 2],
+    "kineto_event": [-1, -1, 1, 2, -1, 4, 0, 7, 6, 3, 11, 5],
+    "inter_thread_dep": [-1, -1, -1, -1, -1, 4, -1, -1, -1, -1, -1, -1],
+    "tid": [1, 1, 1, 1, 1, 2, 0, 0, 0, 1, 2, 2],
 }  # fmt: skip
-ORDER = [0, 1, 3, 4, 6, 7, 5, 2, 8, 9, 10, 11]
+ORDER = [0, 1, 2, 3, 6, 7, 4, 5, 8, 9, 10, 11]
 """Rows by id, the GPU events of each node after it."""
 ANEW = {name: [values[at] for at in ORDER] for name, values in KEPT.items()} | {
     "id": list(range(1, 13)),
@@ -123,11 +126,11 @@ def test_what_is_not_a_column(case: tuple[LinkedRows, Any, bool]) -> None:
     new = {number: 1 + ORDER.index(place) for number, place in ids.items()}
     expected = sorted([new[a], new[b], kind] for a, b, kind in kept) if anew else kept
     assert [[a, b, EDGE_KINDS[kind]] for a, b, kind in rows.edges.tolist()] == expected
-    assert rows.sync_dep == ({7: [6]} if anew else {2: [11]})
-    parents = [0, 1, 2, 3, 4, 5, 4, 4, 2, 4, -1, 2]
+    assert rows.sync_dep == ({7: [6]} if anew else {5: [11]})
+    parents = [0, 1, 3, 4, 5, 2, 4, 4, 2, 4, -1, 2]
     assert rows.node_of(np.arange(12)).tolist() == ([parents[at] for at in ORDER] if anew else parents)
     memory = rows.memory
-    assert memory.row.tolist() == ([-1, 3, 2] if anew else [-1, 4, 3])
+    assert memory.row.tolist() == [-1, 3, 2]
     assert (memory.ts.tolist(), memory.bytes.tolist()) == ([5000, 17000, 30000], [32, 64, -64])
     assert memory.kineto_event.tolist() == [13, 12, 14] and memory.device_type.tolist() == [0, 1, 1]
     assert memory.reserved.tolist() == [-1, 128, 128] and memory.address.tolist() == [2, 1, 1]
@@ -150,7 +153,7 @@ def test_the_trace_has_the_same_columns(case: tuple[LinkedRows, Any, bool]) -> N
     assert [trace.name_of(row) for row in range(12)] == expected["name"]
     assert [trace.categories[code] for code in trace.category.tolist()] == expected["category"]
     assert trace.kind.tolist() == rows.kind.tolist()
-    threads = [1, 1, 1, 1, -1, -1, 1, 2, -1] if anew else [1, 1, 2, 1, 1, 1, -1, -1, -1]
+    threads = [1, 1, 1, 1, -1, -1, 1, 2, -1] if anew else [1, 1, 1, 1, 1, 2, -1, -1, -1]
     assert trace.thread.tolist()[:9] == threads
     for name in ("id", "ts", "dur", "link", "exclusive", "stream", "kineto_event", "seq_id"):
         assert getattr(trace, name).tolist() == expected[name], name

@@ -80,7 +80,11 @@ def test_factors(collective: str, ranks: int | None, expected: float | None) -> 
         ({}, {}, None, WORLD), ({"pg_name": "0"}, {}, 8, WORLD), ({"pg_name": "0"}, {"0": [2, 3]}, 8, ("0", (2, 3))),
         ({"pg_name": "tp"}, {}, 8, ("tp", ())), ({"pg_name": "tp", "group_size": 8}, {}, 8, WORLD),
         ({"pg_name": "tp", "group_size": 8}, {}, None, ("tp", ())),
-        ({"pg_name": "tp", "group_size": 4}, {}, 8, ("tp", ())),
+        ({"pg_name": "tp", "group_size": 4}, {}, 8, ("tp", ())), ({"pg_name": "0", "group_size": 4}, {}, 8, ("0", ())),
+        ({"pg_name": "2", "pg_ranks": [0, 1, 2], "group_size": 2}, {}, 8, ("2", ())),
+        ({"pg_name": "2", "pg_first_rank": 1}, {}, 8, ("2 from rank 1", ())),
+        ({"pg_name": "2", "pg_first_rank": 1}, {"2": [1, 3]}, 8, ("2", (1, 3))),
+        ({"pg_name": "0", "pg_first_rank": 0, "group_size": 8}, {}, 8, WORLD),
     ],
 )  # fmt: skip
 def test_groups(given: dict[str, Any], groups: dict[str, list[int]], world: int | None, expected: Any) -> None:

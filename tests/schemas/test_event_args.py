@@ -36,7 +36,7 @@ def test_the_fields_of_comm() -> None:
     assert kernel_comm(json(KERNEL)) == {
         "collective": "allreduce", "dtype": "Float", "in_nelems": 256, "out_nelems": 128, "group_size": 4,
         "pg_name": "3", "pg_desc": None, "pg_ranks": [0, 1], "src_rank": 1, "dst_rank": 2, "seq": 9,
-        "in_split": [1, 2], "out_split": None,
+        "in_split": [1, 2], "out_split": None, "pg_first_rank": None,
     }  # fmt: skip
     assert kernel_comm(b"null") == dict.fromkeys(kernel_comm(b"{}"))
     assert kernel_comm(json({"Seq": True, "Group size": "4"}))["seq"] is None

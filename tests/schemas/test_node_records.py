@@ -14,7 +14,8 @@ from msgspec import UNSET
 def test_the_fields_of_each_kind_and_layout() -> None:
     names = {(kind, flat): set(form_of(kind, flat=flat).__struct_fields__) for kind in (CPU, GPU) for flat in (0, 1)}
     assert names[CPU, 0] - names[GPU, 0] == {"link", "inter_thread_dep", "sync_dep"}
-    assert names[GPU, 1] - names[CPU, 1] == {"cat", "ph", "args", "comm", "pg_name", "captured_by", "counterpart"}
+    of_gpu = {"cat", "ph", "args", "comm", "pg_name", "captured_by", "counterpart", "pid"}
+    assert names[GPU, 1] - names[CPU, 1] == of_gpu and names[GPU, 0] - names[CPU, 0] == of_gpu | {"tid"}
     assert "input_shapes" in names[CPU, 1] and "attrs" in names[CPU, 0]
     assert form_of(RUNTIME, flat=True) is form_of(RUNTIME, flat=False) is RuntimeCall
 

@@ -86,6 +86,11 @@ def test_what_recurs_in_a_small_part_of_the_trace_marks_nothing() -> None:
     assert not len(marks([("set-up", 10 * k, 5) for k in range(5)], CALLS, 500))
 
 
+def test_steps_that_take_no_time_are_none() -> None:
+    assert not len(marks([("ProfilerStep#1", 100, 0)], CALLS, 500))
+    assert len(marks([("ProfilerStep#1", 100, 0), ("ProfilerStep#2", 200, 0)], CALLS, 500)) == 2, "to the next one"
+
+
 def test_steps_of_an_optimizer_need_not_be_even() -> None:
     uneven = [0, 20, 130, 140, 330, 480]
     assert len(marks([("Optimizer.step#SGD.step", at, 5) for at in uneven], CALLS, 600)) == 6

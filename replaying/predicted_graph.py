@@ -1,0 +1,126 @@
+"""The replay graph of a trace without start times: dependencies, and the order in which streams and threads take work.
+
+Nothing was measured between two rows, so that no edge but a row's own work has a lag. Which row a stream or thread
+takes next depends on what others take: where durations change (another network), the order is found again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..schemas.comm_types import RECV
+from ..schemas.communications import find_communications
+from ..trace.columns import IntColumn, distinct_rows, run_starts
+from ..trace.conventions import EDGE_KINDS
+from ..trace.errors import UsageError
+from ..trace.kinds import CPU, GPU
+from ..trace.list_schedule import list_schedule
+from ..trace.trace import Trace
+from .graph_events import GraphEvents
+from .replay_graph import (
+    COMM,
+    DURATION,
+    EVENT,
+    HANDOFF,
+    HOST,
+    LAUNCH,
+    ORDER,
+    STREAM,
+    SYNC,
+    Edges,
+    ReplayGraph,
+    renumbered,
+)
+
+_KINDS = {"thread": HOST, "thread_handoff": HANDOFF, "launch": LAUNCH, "event": EVENT, "sync": SYNC}
+"""Kinds of edges of the graph by those of the trace; the others are ORDER."""
+
+
+def predicted_graph(trace: Trace) -> ReplayGraph:
+    """The graph of one rank whose start times were not recorded.
+
+    A call has a point between its start and its end: when its own work is done. What waits for a call, its callees
+    included, waits for that point, and so does its thread; its end is that of its last callee.
+    """
+    points = GraphEvents.of(trace)
+    calls, gpu = (np.flatnonzero(trace.timed & (trace.kind == kind)) for kind in (CPU, GPU))
+    points, own_end = points.with_more(calls, points.measured[points.start[calls]] + trace.exclusive[calls])
+    done = points.end.copy()
+    done[calls] = own_end
+    above = trace.parent_row
+    called = np.flatnonzero(trace.timed & (above >= 0) & trace.timed[above])
+    inside = called[(trace.kind[called] == CPU) & (trace.thread[called] == trace.thread[above[called]])]
+    launched = trace.kind[called] == GPU
+    edges = [
+        Edges.of(DURATION, points.start[gpu], points.end[gpu], trace.dur[gpu], gpu),
+        Edges.of(HOST, points.start[calls], own_end, trace.exclusive[calls], calls),
+        _at_once(HOST, own_end, points.end[calls]),
+        _at_once(HOST, points.end[inside], points.end[above[inside]]),
+        _at_once(LAUNCH, done[above[called[launched]]], points.start[called[launched]]),
+        _at_once(HOST, done[above[called[~launched]]], points.start[called[~launched]]),
+    ]
+    for kind in EDGE_KINDS:
+        source, target = points.timed_edges(kind)
+        edges.append(_at_once(_KINDS.get(kind, ORDER), done[source], points.start[target]))
+    graph = ReplayGraph((trace,), points.row, points.start, points.end, points.measured, Edges.joined(edges))
+    return scheduled(graph)
+
+
+def _at_once(kind: int, source: IntColumn, target: IntColumn) -> Edges:
+    return Edges.of(kind, source, target, np.zeros(len(source), np.int64))
+
+
+def scheduled(graph: ReplayGraph) -> ReplayGraph:
+    """The graph in which streams and threads of ranks without start times take their rows in the order that follows
+    from the lags: of those that are ready the lowest id first. The graph as it is if all times were recorded.
+
+    Raises:
+        UsageError: ranks wait for each other.
+    """
+    lane = _lanes(graph)
+    rows = np.flatnonzero(lane >= 0)
+    if not len(rows):
+        return graph
+    graph = without_turns(graph)
+    edges, free = graph.edges, graph.end.copy()
+    work = (edges.owner >= 0) & np.isin(edges.kind, (HOST, DURATION, COMM))
+    free[edges.owner[work]] = edges.target[work]
+    rows = rows[np.lexsort((graph.column("id")[rows], graph.rank_of_row[rows]))]
+    found = list_schedule(
+        len(graph), edges.source, edges.target, edges.lag, graph.start[rows], free[rows], lane[rows]
+    )  # fmt: skip
+    if len(found.order) < len(graph):
+        raise UsageError("the ranks wait for each other's communications in a circle; give the files of one job")
+    place = np.empty(len(graph), np.int64)
+    place[found.order] = np.arange(len(graph))
+    rows = rows[np.lexsort((place[graph.start[rows]], lane[rows]))]
+    follows = np.flatnonzero(~run_starts(lane[rows]))
+    in_turn = _at_once(STREAM, free[rows[follows - 1]], graph.start[rows[follows]])
+    order = np.concatenate([[0], found.order[found.order != 0]])  # nothing leads to the beginning
+    return renumbered(replace(graph, edges=Edges.joined([edges, in_turn])), order)
+
+
+def without_turns(graph: ReplayGraph) -> ReplayGraph:
+    """The graph without the order of streams and threads that `scheduled` found."""
+    edges = graph.edges
+    recorded = np.array([trace.times_recorded for trace in graph.traces])
+    kept = (edges.kind != STREAM) | recorded[graph.rank_of_row[graph.row[edges.target]]]
+    return replace(graph, edges=edges.take(kept))
+
+
+def _lanes(graph: ReplayGraph) -> IntColumn:
+    """int64, of each row the number of its stream or thread; −1 for rows that take none: receives, which wait next to
+    everything else, and those of ranks whose times were recorded."""
+    on_device = graph.column("kind") == GPU
+    number = np.where(on_device, graph.column("stream_lane"), graph.column("thread"))
+    lane = distinct_rows(graph.rank_of_row, on_device, number)[1]
+    lane[graph.start < 0] = -1
+    for first, trace in zip(graph.first_row.tolist(), graph.traces, strict=False):
+        if trace.times_recorded:
+            lane[first : first + len(trace)] = -1
+            continue
+        receives = [first + found.row for found in find_communications(trace) if found.kind == RECV]
+        lane[receives] = -1
+    return lane
