@@ -18,7 +18,7 @@ import numpy as np
 
 from ..jobs.job_ranks import ONE_RANK
 from ..schemas.chakra.attributes import SIMULATED_COLLECTIVES
-from ..schemas.chakra.comm_groups import GROUPS_SUFFIX, Groups, read_group_names, read_groups
+from ..schemas.chakra.comm_groups import GROUPS_SUFFIX, Groups, group_file, read_group_names, read_groups
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType, NodeType
 from ..schemas.text.transaction import staged
 from ..trace.columns import distinct, mask_at
@@ -241,8 +241,7 @@ def _find_by_prefix(prefix: Path) -> list[RankFile]:
 def _group_path(prefix: str | None, groups: str | os.PathLike[str] | None) -> str | None:
     if groups is not None:
         return os.fspath(groups)
-    beside = f"{prefix}{GROUPS_SUFFIX}"
-    return beside if prefix is not None and Path(beside).is_file() else None
+    return None if prefix is None else group_file(prefix)
 
 
 ALL_RANKS = 0

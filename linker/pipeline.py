@@ -353,12 +353,19 @@ def _make_report(pair: TracePair, match: Match, attachment: Attachment, **others
     by_reason = np.bincount(match.reason, minlength=len(REASONS))
     by_link = np.bincount(match.link, minlength=len(LINK_NAMES))
     warnings = [*damage_of(et), *kineto.damage]
-    if len(nodes) and not match.linked:
+    if len(nodes) and not match.linked and not warnings:
         warnings.append("nothing was linked: these two files do not seem to belong together")
     if attachment.repeated:
         warnings.append(
             f"{attachment.repeated:,} GPU events share their correlation with several calls; "
             "the last one before each was taken"
+        )
+    shared = attachment.shared & (attachment.call >= 0)
+    if shared.any():
+        launches = len(distinct(attachment.launcher[shared]))
+        warnings.append(
+            f"{np.count_nonzero(shared):,} GPU events share {launches:,} "
+            f"launch{'es' * (launches > 1)} of one kernel each: their launches are not certain"
         )
     used, events = mask_at(len(calls), match.call[match.call >= 0]), kineto.events
     return LinkReport(
@@ -397,6 +404,7 @@ def _gpu(kineto: KinetoTrace, attachment: Attachment) -> dict[str, Any]:
             "attached": int(reasons[0]),
             "by_method": {m: int(c) for m, c in zip(ATTACH_METHODS, methods, strict=True) if c},
             "unattached": {r: int(c) for r, c in zip(UNATTACHED_REASONS[1:], reasons[1:], strict=True) if c},
+            **({"equivalent": shared} if (shared := int(np.count_nonzero(known & attachment.shared))) else {}),
         }
     dur = np.maximum(events.dur[attachment.row], 0)
     return {

@@ -66,7 +66,10 @@ def read_et(path: str | os.PathLike[str]) -> Trace:
             trace raise it for an attribute that should be JSON.
     """
     metadata, messages = read_encoded(path)
-    return _read(shown_name(path), metadata, messages)
+    file = shown_name(path)
+    if not _is_ours(metadata):
+        return read_foreign(file, messages, os.fspath(path))
+    return _read(file, metadata, messages)
 
 
 def _is_ours(metadata: GlobalMetadata) -> bool:
@@ -75,8 +78,6 @@ def _is_ours(metadata: GlobalMetadata) -> bool:
 
 
 def _read(file: str, metadata: GlobalMetadata, messages: Iterator[Encoded]) -> Trace:
-    if not _is_ours(metadata):
-        return read_foreign(file, messages)
     form = _Form(file, metadata)
     rows, needs = NodeRows(file), _Needs(form)
     bodies: list[bytes] = []
@@ -110,7 +111,7 @@ def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], o
         UsageError: the output cannot be written.
     """
     if not _is_ours(metadata):
-        trace = read_foreign(file, ((node, node.SerializeToString()) for node in nodes))
+        trace = read_foreign(file, ((node, node.SerializeToString()) for node in nodes), file)
         trace.write(output)
         return len(trace)
     form = _Form(file, metadata)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
 from ...trace.errors import TraceFormatError
 from ..text.files import open_output, read_struct
+from ..text.sniff import head_of
 
 Groups = Mapping[int, Sequence[int]]
 """Number of a group to its ranks."""
 GROUPS_SUFFIX = ".comm_groups.json"
 _NAMES_SUFFIX = ".comm_group_names.json"
+_BEGIN = re.compile(rb'\s*\{\s*"[0-9]{1,10}"\s*:\s*\[\s*[0-9]')
 _NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
@@ -29,6 +32,15 @@ def read_groups(path: str) -> dict[int, list[int]]:
         if not _NUMBER.fullmatch(name):
             raise TraceFormatError(path, "", f"invalid group number {name[:40]!r}", remedy)
     return {int(name): ranks for name, ranks in groups.items()}
+
+
+def group_file(prefix: str) -> str | None:
+    """The file of groups next to a set, None if there is none: `<prefix>.comm_groups.json`, or a `<prefix>.json` that
+    begins like one, as other producers name it."""
+    own, other = Path(f"{prefix}{GROUPS_SUFFIX}"), Path(f"{prefix}.json")
+    if own.is_file():
+        return str(own)
+    return str(other) if other.is_file() and _BEGIN.match(head_of(str(other))) else None
 
 
 def read_group_names(prefix: str) -> list[str]:

@@ -32,7 +32,8 @@ _CATEGORIES = {
 }  # fmt: skip
 """Categories of duration events, in lower case, and what they are called today."""
 _FLOWS = {"async": LAUNCH_FLOW, "async_npu": LAUNCH_FLOW, "forward_backward": "fwdbwd"}
-_PROCESSES = {"cpu functions": "cpu_op", "cuda functions": "kernel", "ascend hardware": "kernel"}
+_NPU = "ascend hardware"
+_PROCESSES = {"cpu functions": "cpu_op", "cuda functions": "kernel", _NPU: "kernel"}
 """Processes, by id or name in lower case, and the category of their events, which have none."""
 _ARGUMENTS = {"external id": "External id", "Input dims": "Input Dims", "inDevice": "device", "Stream Id": "stream"}
 _PROPERTIES = {
@@ -181,7 +182,10 @@ def _modern(text: bytes, end: tuple[Decimal, Fields] | None, tasks: _DeviceTasks
         event |= {"ph": _raw(phase), "dur": msgspec.Raw(f"{end[0]:f}".encode())}
     if phase == "X":
         args = {_ARGUMENTS.get(key, key): value for key, value in args.items()}
-        category = _category(category, _value(event, "name"), tasks.process_of(event), _value(args, "Task Type"))
+        process = tasks.process_of(event)
+        category = _category(category, _value(event, "name"), process, _value(args, "Task Type"))
+        if process == _NPU:
+            args.setdefault("device", _raw(0))  # the file is of one device, and does not say which
         if launch := tasks.launches.get((*_place(event), bytes(event.get("ts", b"")))):
             args["correlation"] = _raw(launch)
     elif phase in ("s", "f"):

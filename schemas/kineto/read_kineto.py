@@ -34,6 +34,7 @@ from .cuspy import whole_us, with_copy_names
 from .event_account import EventAccount, account_for, drop_repeated
 from .kineto_decode import read_events
 from .kineto_events import INTERNED, Codes, EventPart, is_runtime
+from .launch_numbers import with_launch_numbers
 from .old_layouts import is_old, may_be_old, modern_events, modern_header
 
 _WORTH_A_PROCESS = 1000
@@ -402,10 +403,12 @@ def _build(
         losses = (*losses, Loss("header", 1, -1, f"baseTimeNanoseconds {str(base)[:40]}, taken as 0"))
     categories, names, threads, frame_names, frame_threads = (table.values for table in tables.values())
     of_events = EventTable(**events, categories=categories, names=names, threads=threads, _texts=texts)
+    flow_table = FlowTable(**flows)
+    of_events = with_launch_numbers(with_copy_names(of_events), flow_table, modern="baseTimeNanoseconds" in header)
     return KinetoTrace(
         file=name, header={key: msgspec.Raw(bytes(value)) for key, value in header.items()},
-        base_time_ns=base if known else 0, event_count=len(texts), events=with_copy_names(of_events),
-        flows=FlowTable(**flows), losses=losses, account=account, memory=MemoryTable(**memory),
+        base_time_ns=base if known else 0, event_count=len(texts), events=of_events,
+        flows=flow_table, losses=losses, account=account, memory=MemoryTable(**memory),
         frames=FrameTable(
             frames["index"], frames["ts"], frames["ts"] + frames["dur"], frames["frame"], frames["frame_thread"],
             frame_names, frame_threads,
