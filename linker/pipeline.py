@@ -33,6 +33,7 @@ from ..trace.kinds import LINK_NAMES
 from ..trace.link_report import Identity, LinkReport
 from ..trace.trace import Trace
 from .attach import ATTACH_METHODS, Attachment, attach_gpu_events
+from .batched_messages import with_batched_messages
 from .calls import TracePair, et_calls
 from .captured_graphs import link_captured_graphs
 from .captures import Capture, CaptureSource, captures_of
@@ -245,6 +246,7 @@ def _trace_of_links(
     join = _joined(pair, found, alone=alone)
     _LOG.info("%d of %d GPU events attached", len(join.gpu_row), len(join.attachment.row))
     comm = comm_of_kernels(join.et, join.nodes, join.kineto.events, join.gpu_row, join.gpu_parent)
+    comm = with_batched_messages(join, comm)
     data = recorded_data(join.kineto, join.calls, join.node_of_call)
     if options.data_dependencies:
         data = np.append(data[0], join.data_edges[0]), np.append(data[1], join.data_edges[1])
