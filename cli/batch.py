@@ -15,8 +15,7 @@ from ..jobs.engines import ENGINES
 from ..jobs.job_text import report_text
 from ..jobs.pairing import to_manifest
 from ..schemas.parquet import SUFFIXES
-from ..schemas.text.storage import is_url
-from ..schemas.text.transaction import check_outputs, make_folder
+from ..schemas.text.transaction import check_outputs
 from ..trace.printable import escaped, printable
 from .link import LINK_OPTIONS, add_link_options, share
 from .options import add_graph_captures, add_provenance, options_of, rank_list
@@ -88,8 +87,6 @@ def run(arguments: argparse.Namespace) -> int:
     where = options_of(arguments, "manifest et kineto ranks")
     if arguments.dry_run:
         return _dry_run(arguments, where)
-    if arguments.output is not None and not is_url(arguments.output):
-        make_folder(arguments.output)  # first, since --json may be in it
     check_outputs([arguments.json])
     try:
         batch = link_many(

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     sources = [*args.first_files, *args.files]
     if not sources:
         raise UsageError("no trace was given; give the PREFIX of <prefix>.<rank>.et, files, or Kineto traces")
-    check_outputs([args.json, args.output], [*filter(os.path.lexists, sources), args.groups])
+    check_outputs([args.json, args.output], [*sources, args.groups])
     timelines = [source for source in sources if _is_timeline(source)]
     if timelines:
         if len(timelines) < len(sources):

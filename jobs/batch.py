@@ -16,8 +16,8 @@ from .. import __version__
 from ..linker.pipeline import LinkOptions
 from ..schemas.comm_types import cut_off_note
 from ..schemas.parquet import check_place
-from ..schemas.text.storage import Folder, is_url, open_folder
-from ..schemas.text.transaction import check_outputs, make_folder
+from ..schemas.text.storage import Folder, open_folder
+from ..schemas.text.transaction import check_outputs, is_url, make_folder
 from ..trace.brief import brief
 from ..trace.errors import EtplusError, UsageError
 from .clocks import clock_offsets, stragglers, synchronising
@@ -179,7 +179,7 @@ def _keep_inputs(tasks: Sequence[RankTask], target: Folder, manifest: str | os.P
         if name in inputs:
             raise UsageError(f"{name}: the output would replace an input; choose another --output")
     here = sorted(name for name in inputs if not is_url(name))
-    check_outputs([name for name in outputs if not is_url(name)], here, in_new_folders=True)
+    check_outputs([name for name in outputs if not is_url(name)], here)
     if not is_url(target.root):
         if any(task.columns for task in tasks):
             check_place(target.root, rank=0, beside=(REPORT, STATE_FOLDER))

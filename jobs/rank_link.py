@@ -26,8 +26,8 @@ from ..schemas.etplus.write_etplus import with_clock_offset
 from ..schemas.inductor import find_compile_files
 from ..schemas.parquet import SUFFIXES, StoredRank, files_of, read_parquet, write_rank
 from ..schemas.text.files import Blob, load, open_output
-from ..schemas.text.storage import Folder, at, is_url, open_folder
-from ..schemas.text.transaction import transaction
+from ..schemas.text.storage import Folder, at, open_folder
+from ..schemas.text.transaction import is_url, transaction
 from ..trace.errors import UNREADABLE, EtplusError, UsageError
 from ..trace.trace import Trace
 from .job_report import RankResult
@@ -225,10 +225,8 @@ def _rank_result(task: RankTask, linked: Trace) -> RankResult:
     window, base = report.windows["linked_ns"], linked.summary["kineto"]["base_time_ns"]
     reason, graphs = "", linked.captured.sentences if linked.captured is not None else []
     if report.linked_share < task.min_match or not report.ops["linked"]:
-        reason = (
-            f"only {report.ops['linked']:,} of {report.ops['total']:,} ET ops are linked: "
-            f"{task.et} and {task.kineto} do not seem to belong together"
-        )
+        cause = next(iter(linked.damage), f"{task.et} and {task.kineto} do not seem to belong together")
+        reason = f"only {report.ops['linked']:,} of {report.ops['total']:,} ET ops are linked: {cause}"
     return RankResult(
         task.rank, "failed" if reason else "linked", reason, task.et, task.kineto, task.output,
         ops=report.ops["total"], linked=report.ops["linked"],

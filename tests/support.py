@@ -109,6 +109,14 @@ def shared_trace(name: str) -> Path:
     return path
 
 
+def shared_case(name: str) -> Path:
+    """A file below shared/cases, inputs that once gave a wrong result; skips the test where it is not there."""
+    path = SHARED / "cases" / name
+    if not path.exists():
+        pytest.skip(f"no {path}: the cases are not at hand")
+    return path
+
+
 def shared_pair(name: str) -> tuple[Path, Path]:
     """ET and Kineto trace of a pair below shared/traces, such as "gpu-pairs/resnet103"."""
     return shared_trace(f"{name}.et.json.gz"), shared_trace(f"{name}.kineto.json.gz")

@@ -29,7 +29,9 @@ def a_result(linked: int, total: int, min_match: float = 0.5, **more: Any) -> An
         windows={"linked_ns": more.get("window", [5, 9]), "linked_iterations": ["ProfilerStep#1"]},
     )  # fmt: skip
     summary = {"kineto": {"base_time_ns": 1000}}
-    trace: Any = SimpleNamespace(report=report, summary=summary, captured=more.get("captured"))
+    trace: Any = SimpleNamespace(
+        report=report, summary=summary, captured=more.get("captured"), damage=more.get("damage", ())
+    )
     task: Any = SimpleNamespace(rank=3, et="e.json", kineto="k.json", output="o.gz", min_match=min_match)
     return _rank_result(task, trace)
 
@@ -55,6 +57,8 @@ def test_too_few_links_are_a_failure(linked: int, total: int, least: float, fail
     assert (found.status == "failed") == failed
     expected = f"only {linked} of {total} ET ops are linked: e.json and k.json do not seem to belong together"
     assert found.reason == (expected if failed else "")
+    damaged = a_result(linked, total, least, damage=("k.json is broken: x",)).reason
+    assert damaged == (f"only {linked} of {total} ET ops are linked: k.json is broken: x" if failed else "")
 
 
 def test_a_rank_is_linked_once(tmp_path: Path) -> None:
@@ -62,7 +66,11 @@ def test_a_rank_is_linked_once(tmp_path: Path) -> None:
     task = task_of(tmp_path, tmp_path / "out", et=str(et), kineto=str(kineto))
     (tmp_path / "out").mkdir()
     state, before = link_rank(task)
-    assert not before and state.made_of[:2] == (__version__, {"min_match": 0.5}) and state.clock_offset_ns is None
+    assert (
+        not before
+        and (state.tool_version, state.options) == (__version__, {"min_match": 0.5})
+        and state.clock_offset_ns is None
+    )
     assert state.result.status == "linked" and state.result.output == "rank_3.etplus.json.gz" == task.output
     assert len(state.communications()) == 0 and state.info == {}
     assert link_rank(task) == (state, True)
