@@ -157,6 +157,9 @@ class _HeldOut:
 
 def _held_out(graph: ReplayGraph, which: str, keep_outliers: bool) -> _HeldOut:
     """Predictions of one iteration, or of all that are like each other."""
+    if not graph.times_recorded:
+        problem = "no start times, so that no iteration was measured; leave --steps out"
+        raise UsageError(f"{graph.trace.file}: {problem}")
     constants, found = fit_constants(graph), find_iterations(graph.trace)
     set_apart = () if keep_outliers else found.outliers
     if which == "all":
@@ -206,10 +209,10 @@ def _timelines(results: Sequence[Replay]) -> tuple[dict[int, Trace], dict[int, s
     """Documents and titles of the measured and predicted timeline of every rank, next to each other."""
     traces: dict[int, Trace] = {}
     titles: dict[int, str] = {}
-    for result in results:
-        for measured, predicted in zip(result.graph.traces, predicted_traces(result), strict=True):
-            name = f"rank {len(traces) // 2 if measured.rank is None else measured.rank}"
-            for trace, what in ((measured, "measured"), (predicted, "predicted")):
-                titles[len(traces)] = f"{name} {what}"
-                traces[len(traces)] = trace
+    pairs = (pair for result in results for pair in zip(result.graph.traces, predicted_traces(result), strict=True))
+    for place, (measured, predicted) in enumerate(pairs):
+        name = f"rank {place if measured.rank is None else measured.rank}"
+        for trace, what in ((measured, "measured"), (predicted, "predicted"))[0 if measured.times_recorded else 1 :]:
+            titles[len(traces)] = f"{name} {what}"
+            traces[len(traces)] = trace
     return traces, titles

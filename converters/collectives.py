@@ -95,6 +95,14 @@ class Agreement:
     notes: tuple[str, ...]
 
 
+def shared_rows(comms: Sequence[Communication]) -> dict[int, list[Communication]]:
+    """The messages of each row that has several, which its kernel sends and receives together."""
+    by_row: defaultdict[int, list[Communication]] = defaultdict(list)
+    for comm in comms:
+        by_row[comm.row].append(comm)
+    return {row: of for row, of in by_row.items() if len(of) > 1}
+
+
 def survey(trace: Trace, rank: int, unmatched: Container[int] = ()) -> RankComms:
     """Find the communications of a rank but those `unmatched`, which other ranks do not have (ids of their nodes)."""
     counts: Counter[str] = Counter()
