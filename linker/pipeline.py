@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -347,7 +347,7 @@ def _summary(join: Join, report: LinkReport) -> dict[str, Any]:
             "device_properties": kineto.header_value("deviceProperties"),
             "distributed_info": kineto.header_value("distributedInfo"),
         },
-        "damage": list(damage_of(join.et, kineto)),
+        "damage": [*damage_of(join.et), *kineto.damage],
         "unattached": unattached,
         "inferred_edges": [],
         "link": report.to_dict(),
@@ -359,7 +359,7 @@ def _make_report(pair: TracePair, match: Match, attachment: Attachment, **others
     et, kineto, nodes, calls = pair.et, pair.kineto, pair.nodes, pair.calls
     by_reason = np.bincount(match.reason, minlength=len(REASONS))
     by_link = np.bincount(match.link, minlength=len(LINK_NAMES))
-    warnings = list(damage_of(et, kineto))
+    warnings = [*damage_of(et), *kineto.damage]
     if len(nodes) and not match.linked and not warnings:
         warnings.append("nothing was linked: these two files do not seem to belong together")
     if attachment.repeated:
@@ -383,7 +383,7 @@ def _make_report(pair: TracePair, match: Match, attachment: Attachment, **others
         kineto={
             "file": Path(kineto.file).name, "events": kineto.event_count, "cpu_ops": len(calls),
             "cpu_ops_not_in_et": int(np.count_nonzero(~used)),
-            "by_category": _counts(events.category, events.categories),
+            "by_category": _counts(events.category, events.categories), **asdict(kineto.account),
         },
         ops={
             "total": len(nodes), "linked": match.linked, "certain": int(by_link[2]), "equivalent": int(by_link[1]),

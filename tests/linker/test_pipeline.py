@@ -200,6 +200,8 @@ def test_the_whole_report_of_a_small_pair() -> None:
     assert report["kineto"] == {
         "file": "<bytes>", "events": 15, "cpu_ops": 3, "cpu_ops_not_in_et": 0,
         "by_category": {"kernel": 4, "cpu_op": 3, "cuda_runtime": 4, "gpu_memcpy": 1},
+        "read": {"kernel": 4, "cpu_op": 3, "cuda_runtime": 4, "gpu_memcpy": 1, "memory": 3},
+        "not_used": {}, "dropped": {},
     }  # fmt: skip
     assert report["ops"] == {
         "total": 4, "linked": 3, "certain": 3, "equivalent": 0, "unlinked": {"not in the Kineto trace": 1}
