@@ -16,7 +16,7 @@ from ..schemas.text.transaction import check_folder, check_outputs
 from ..trace.errors import UsageError
 from ..trace.printable import shell_word
 from .inputs import add_inputs, find_inputs, input_files, read_input
-from .options import add_network, add_selection, options_of, selection_of
+from .options import add_groups, add_network, add_selection, options_of, selection_of
 from .outputs import add_json, write_json
 from .parser import hidden_alias
 from .terminal import say, warn_of_damage
@@ -44,7 +44,9 @@ exist yet.
 Exit status: 0 written; 1 written, but `etplus check` finds errors in it; 2 bad input or usage, nothing written.
 """
 
-_OPTIONS = "host memory_nodes network skew renumber_ranks replicate roofline schema split subtree max_nodes degrade"
+_OPTIONS = (
+    "host memory_nodes network skew renumber_ranks replicate roofline schema split subtree max_nodes degrade groups"
+)
 
 _SETS: dict[str, Profile] = {"chakra": "chakra", "astra-sim": "astra-sim"}
 """Formats that are checked when they are written, and for what."""
@@ -87,6 +89,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--degrade", action="store_const", const=True,
         help="chakra, astra-sim, goal: turn communications that do not match on all ranks into "
         "computations (default: refuse them, since a simulator would wait for ever)")  # fmt: skip
+    add_groups(parser)
     add("--schema", choices=("1.1.1",),
         help="etplus: rewrite nodes of older schemas in the layout of this one, which Chakra's converter "
         "reads")  # fmt: skip

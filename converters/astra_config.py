@@ -6,6 +6,7 @@ without congestion gives collectives what `Network` does; see `AstraLinks`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
@@ -24,6 +25,8 @@ from .astra_links import AstraLinks
 
 DEFAULT = Network(25.0, 5000.0)
 """Where none is given: one NIC of 200 Gbit/s a rank."""
+ENDPOINT_DELAY_NS = 1
+"""ASTRA-sim aborts on a collective at time 0 if this is 0; its own examples have 10."""
 _IMPLEMENTATIONS: Mapping[Algorithm, str] = {
     "ring": "ring", "direct": "direct", "halving-doubling": "halvingDoubling"
 }  # fmt: skip
@@ -73,7 +76,7 @@ def _network_files(network: Network, links: AstraLinks) -> dict[str, str]:
     lists = (f"[ {', '.join(map(str, column))} ]" for column in zip(*columns, strict=True))
     keys = ("topology", "npus_count", "bandwidth", "latency")
     system = {
-        "scheduling-policy": "LIFO", "endpoint-delay": 0, "active-chunks-per-dimension": 1,
+        "scheduling-policy": "LIFO", "endpoint-delay": ENDPOINT_DELAY_NS, "active-chunks-per-dimension": 1,
         "preferred-dataset-splits": 1,
         **{
             f"{name}-implementation": [_IMPLEMENTATIONS[of] for of in links.algorithms(kind)]
@@ -119,6 +122,13 @@ def network_files_of(prefix: str) -> tuple[Path, Path] | None:
     """The network and system files beside a set, if both are there."""
     network, system = Path(f"{prefix}.network.yml"), Path(f"{prefix}.system.json")
     return (network, system) if network.is_file() and system.is_file() else None
+
+
+def endpoint_delay_of(system: Path) -> float:
+    """The endpoint delay in a system file, ns; ASTRA-sim's own 10 if it does not say."""
+    with contextlib.suppress(*UNREADABLE, AttributeError, TypeError, ValueError):
+        return float(msgspec.json.decode(system.read_bytes()).get("endpoint-delay", 10))
+    return 10.0
 
 
 def flaws_of_files(files: tuple[Path, Path], ranks: int) -> Iterator[str]:
