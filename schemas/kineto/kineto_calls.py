@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...trace.call_tree import nesting
-from ...trace.columns import IntColumn
+from ...trace.columns import IntColumn, grouped
 from ...trace.conventions import CPU_CATEGORIES
 from .read_kineto import KinetoTrace
 
@@ -62,9 +62,8 @@ def enclosing_call(calls: CpuCalls, thread: IntColumn, ts: IntColumn, until: Int
         ts, until: int64 ns, start and end, same length.
     """
     at = np.full(len(ts), -1, np.int64)
-    for code in np.flatnonzero(np.bincount(thread[thread >= 0])):
+    for (code,), here in grouped(thread):
         begin, stop = np.searchsorted(calls.thread, [code, code + 1])
-        here = np.flatnonzero(thread == code)
         last = begin + np.searchsorted(calls.ts[begin:stop], ts[here], side="right") - 1
         at[here] = np.where(last >= begin, last, -1)
     active = np.flatnonzero(at >= 0)
