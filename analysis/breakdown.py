@@ -74,26 +74,27 @@ class _Busy:
         gpu_span_ns: from the device's first GPU event to the end of its last one.
     """
 
-    busy_ns: int
-    window_ns: int
-    gpu_span_ns: int
+    busy_ns: int | None
+    window_ns: int | None
+    gpu_span_ns: int | None
 
     @property
     def busy_share(self) -> float | None:
         """Of the trace's span, 0 to 1; None if that has no length."""
-        return self.busy_ns / self.window_ns if self.window_ns else None
+        return self.busy_ns / self.window_ns if self.window_ns and self.busy_ns is not None else None
 
     @property
     def busy_share_of_gpu_span(self) -> float | None:
         """Of the GPU's span, 0 to 1; None if that has no length."""
-        return self.busy_ns / self.gpu_span_ns if self.gpu_span_ns else None
+        return self.busy_ns / self.gpu_span_ns if self.gpu_span_ns and self.busy_ns is not None else None
 
 
 class StreamUse(_Busy, Row):
     """What one stream did during the trace's span: busy_ns + idle_ns = window_ns.
 
     Attributes:
-        events: number of GPU events. total_ns: sum of their durations; more than busy_ns if they overlap.
+        events: number of GPU events. total_ns: sum of their durations; more than busy_ns if they overlap. Without
+            recorded start times all other times are None.
         busy_ns: length of their union. idle_ns: the rest of the window.
         gpu_span_ns: of the stream's device, so that its streams can be compared.
     """
@@ -101,11 +102,11 @@ class StreamUse(_Busy, Row):
     device: int
     stream: int
     events: int
-    window_ns: int
-    gpu_span_ns: int
+    window_ns: int | None
+    gpu_span_ns: int | None
     total_ns: int
-    busy_ns: int
-    idle_ns: int
+    busy_ns: int | None
+    idle_ns: int | None
 
     title = f"streams{_SPANS}"
     columns = (
@@ -238,12 +239,16 @@ def _modules_behind(trace: Trace, path: IntColumn) -> IntColumn:
 
 
 def stream_use(trace: Trace) -> Table[StreamUse]:
-    """Busy and idle time of every stream that ran something."""
+    """Time of every stream that ran something: the sum of its events and, with recorded start times, how long it was
+    busy and idle."""
     window, gpu, spans = trace.span, trace.gpu, _gpu_spans(trace)
     found = Table(StreamUse)
     for device, stream, events in gpu.by_stream():
         busy = union(gpu.ts[events], gpu.end[events]).length
         total = int(gpu.dur[events].sum())
+        if not trace.times_recorded:
+            found.append(StreamUse(device, stream, len(events), None, None, total, None, None))
+            continue
         found.append(
             StreamUse(device, stream, len(events), window.length, spans[device], total, busy, window.length - busy)
         )
@@ -251,7 +256,10 @@ def stream_use(trace: Trace) -> Table[StreamUse]:
 
 
 def device_use(trace: Trace) -> Table[DeviceUse]:
-    """Busy, idle and overlapped time of every device, and how much of the communication nothing hides."""
+    """Busy, idle and overlapped time of every device, and how much of the communication nothing hides; empty if start
+    times were not recorded."""
+    if not trace.times_recorded:
+        return Table(DeviceUse)
     window, gpu, kernels = trace.span, trace.gpu, trace.is_kernel
     spans = _gpu_spans(trace)
     found = Table(DeviceUse)
@@ -299,11 +307,14 @@ def host_use(trace: Trace) -> HostUse:
 def iterations(trace: Trace, annotation: str | None = None) -> Table[Iteration]:
     """Iterations in order, as `Trace.steps` finds them.
 
-    An iteration lasts as long as its annotation where that encloses it, else until the next one begins.
+    An iteration lasts as long as its annotation where that encloses it, else until the next one begins. There are none
+    if start times were not recorded.
 
     Args:
         annotation: part of the name of the annotations that are the iterations, instead.
     """
+    if not trace.times_recorded:
+        return Table(Iteration)
     steps = trace.steps
     start, ends, names = steps.start, steps.end, list(steps.names)
     if annotation is not None:

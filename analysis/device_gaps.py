@@ -49,7 +49,9 @@ class Gap(Row):
 
 
 def longest_gaps(trace: Trace) -> list[Gap]:
-    """The `MOST_GAPS` longest gaps of all devices, the longest first."""
+    """The `MOST_GAPS` longest gaps of all devices, the longest first; none if start times were not recorded."""
+    if not trace.times_recorded:
+        return []
     found = [gap for _, events in grouped(trace.gpu.device) for gap in _of_device(trace, events)]
     found.sort(key=lambda gap: (-gap.idle_ns, gap.start, int(trace.gpu.device[max(gap.before, gap.after)])))
     filling = HostFilling.of(trace) if found else None

@@ -33,7 +33,8 @@ class RankNumbers(Row):
         span_ns: from its first event to its last one. steps: its iterations; step_ns: their mean length, None without.
         device_events: kernels, copies and memsets. busy_ns, compute_ns, exposed_ns: see `DeviceUse`, all devices
             together. communication_ns: of the kernels of collectives and messages, without a GPU of those on the host.
-        idle_ns: of the devices.
+        idle_ns: of the devices. Without recorded start times, busy_ns, exposed_ns and idle_ns are None, and the others
+            are sums of durations.
         host_ns: of the topmost operators.
     """
 
@@ -43,11 +44,11 @@ class RankNumbers(Row):
     steps: int
     step_ns: float | None
     device_events: int
-    busy_ns: int
+    busy_ns: int | None
     compute_ns: int
     communication_ns: int
-    exposed_ns: int
-    idle_ns: int
+    exposed_ns: int | None
+    idle_ns: int | None
     host_ns: int
 
     title = "ranks, ms"
@@ -167,12 +168,17 @@ def rank_contribution(trace: Trace, annotation: str | None = None) -> RankContri
     own = communications(trace)
     communicating = sum(use.communication_ns for use in uses) if uses else int((own.end - own.start).sum())
     names, inverse = np.unique(trace.gpu.name, return_inverse=True)
+    busy: int | None = sum(use.busy_ns for use in uses)
+    exposed: int | None = sum(use.exposed_communication_ns for use in uses) if uses else communicating
+    idle: int | None = sum(use.window_ns - use.busy_ns for use in uses)
+    compute = sum(use.compute_ns for use in uses)
+    if not trace.times_recorded:
+        busy = exposed = idle = None
+        compute = int(trace.gpu.dur[trace.is_kernel & ~trace.is_comm].sum())
     numbers = RankNumbers(
         -1 if trace.rank is None else trace.rank, trace.file, trace.span.length, len(steps),
         float(np.mean([step.latency_ns for step in steps])) if steps else None, len(trace.gpu),
-        sum(use.busy_ns for use in uses), sum(use.compute_ns for use in uses), communicating,
-        sum(use.exposed_communication_ns for use in uses) if uses else communicating,
-        sum(use.window_ns - use.busy_ns for use in uses), sum(op.total_ns for op in host),
+        busy, compute, communicating, exposed, idle, sum(op.total_ns for op in host),
     )  # fmt: skip
     kernels = NamedTotals(
         tuple(trace.names[name] for name in names.tolist()), np.bincount(inverse.reshape(-1), minlength=len(names)),

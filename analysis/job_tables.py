@@ -120,11 +120,14 @@ def stand_out(values: npt.NDArray[Any], least: float) -> npt.NDArray[np.bool_]:
 def job_collectives(
     ranks: Mapping[int, RankCommunications], offsets: Mapping[int, int] | None = None
 ) -> tuple[Table[JobCollective], Table[RankLateness]]:
-    """Collectives in order of time, and how late each rank was, most harmful first.
+    """Collectives in order of time, and how late each rank was, most harmful first; empty if start times of a rank were
+    not recorded.
 
     Args:
         offsets: by rank, ns, what its clock is ahead; None for what the collectives show themselves (`jobs.clocks`).
     """
+    if not all(rank.times_recorded for rank in ranks.values()):
+        return Table(JobCollective), Table(RankLateness)
     matched, _, _ = match_collectives(ranks)
     joint = synchronising(matched)
     if offsets is None:

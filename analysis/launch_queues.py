@@ -134,7 +134,7 @@ class QueueUse(Row):
 
 
 def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> Table[IdleCauses]:
-    """Why each stream was idle, by device and stream.
+    """Why each stream was idle, by device and stream; empty if start times were not recorded.
 
     Args:
         kernel_delay_ns: gaps below this are the device's own delay between two kernels.
@@ -145,6 +145,8 @@ def idle_causes(trace: Trace, kernel_delay_ns: int = KERNEL_DELAY_NS) -> Table[I
     """
     gpu, launched, span = trace.gpu, _launch_start(trace), trace.span
     found = Table(IdleCauses)
+    if not trace.times_recorded:
+        return found
     for device, stream, events in gpu.by_stream():
         ran = np.maximum.accumulate(gpu.end[events])
         reach, last = ran[:-1], int(ran[-1])

@@ -8,11 +8,11 @@ from collections import defaultdict
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.call_tree import Hierarchy, nearest
+from ..trace.call_tree import Hierarchy, nearest, nesting
 from ..trace.columns import IntColumn, distinct, mask_at
 from ..trace.intervals import sums
 from ..trace.stacks import GRAPH_ANNOTATION
-from ..trace.tables import OP
+from ..trace.tables import ANNOTATION, OP
 from ..trace.trace import Trace
 from .table import SELF_COLUMNS, SELF_TIMES, Column, Row, Table, WithMean, repeated
 
@@ -29,13 +29,14 @@ class ModuleRow(WithMean, Row):
         instances: number of distinct modules. count: number of their calls, of modules that are known by stacks alone
             that of the outermost operators inside.
         total_ns: host time of the calls. self_ns: without the modules and annotations inside, on the same thread.
-        device_total_ns: GPU events launched by operators inside. device_self_ns: without those of modules and
-            annotations inside; the sum over all rows is that of all events launched below a module or annotation.
+        device_total_ns: of modules GPU events launched by operators inside; of annotations those launched while it was
+            open, by whatever thread: `loss.backward()` waits while autograd's threads launch. device_self_ns: without
+            those of modules and annotations inside; an event that another thread launched outside of both counts once.
         backward_total_ns: GPU events of backward whose forward operator is inside (`Op.forward`). backward_self_ns:
             without those of modules and annotations inside. What was launched below an annotation is in that one's
             device time, too.
-        repeated_ns: of device_self_ns that of events which were launched before the trace and count to the modules of
-            their repetition (equivalent, by repetition).
+        repeated_ns: of a module's device_self_ns that of events launched before the trace, which count to the modules
+            of their repetition (equivalent, by repetition).
     """
 
     path: tuple[str, ...]
@@ -116,19 +117,50 @@ def module_table(trace: Trace) -> Table[ModuleRow]:
     for row, names in names_at.items():
         instances[row], count[row] = len(names), np.count_nonzero(annotated_at == row)
     from_call = (owner.call >= 0) & owner.in_module & ~mask_at(len(trace.gpu), annotated)
-    within = np.flatnonzero(from_call)
+    region = nearest(owner.call, calls.parent, is_region)
+    by_annotation = np.append(calls.kind == ANNOTATION, False)[region]  # launched before the trace, so not inside
+    within = np.flatnonzero(from_call & ~(by_annotation & (owner.repetition > 0)))
     of, dur = place[owner.call[within]], trace.gpu.dur[within]
     own, again = (sums(of, ns, len(paths)) for ns in (dur, np.where(owner.repetition[within] > 0, dur, 0)))
     own += sums(annotated_at, trace.gpu.dur[annotated], len(paths))
+    annotations = regions[(calls.kind[regions] == ANNOTATION) & (regions < len(trace.calls))]  # captured ones: no time
+    placed = np.append(place, 0)[owner.call] > 0
+    loose = np.flatnonzero(trace.launch_known & ~placed & ~mask_at(len(trace.gpu), annotated))
+    around = _open_at(trace, annotations, trace.launched_ns[loose])
+    own += sums(place[around[around >= 0]], trace.gpu.dur[loose[around >= 0]], len(paths))
+    device = _with_inner(paths, own)
+    rows_of = distinct(place[annotations])
+    device[rows_of] = sums(place[annotations], _launched_in(trace, annotations), len(paths))[rows_of]
     behind = np.append(trace.origin.forward, np.full(len(calls) - len(trace.calls) + 1, -1))[owner.call]
     back = np.flatnonzero((behind >= 0) & from_call)
     backward = sums(place[behind[back]], trace.gpu.dur[back], len(paths))
     columns = (
-        instances, count, np.maximum(self_ns, 0), total, own, _with_inner(paths, own), backward,
+        instances, count, np.maximum(self_ns, 0), total, own, device, backward,
         _with_inner(paths, backward), again,
     )  # fmt: skip
     rows = [ModuleRow(names, *(int(column[row]) for column in columns)) for row, (_, names) in enumerate(paths)]
     return Table(ModuleRow, _in_tree_order(rows, [parent for parent, _ in paths]))
+
+
+def _launched_in(trace: Trace, annotations: IntColumn) -> IntColumn:
+    """Return the durations of the GPU events launched while each annotation was open, as `--between` counts them."""
+    known = np.flatnonzero(trace.launch_known)
+    known = known[np.argsort(trace.launched_ns[known], kind="stable")]
+    launched, until = trace.launched_ns[known], np.append(0, np.cumsum(trace.gpu.dur[known]))
+    first, last = (np.searchsorted(launched, at[annotations]) for at in (trace.calls.ts, trace.calls.end))
+    inside: IntColumn = until[np.maximum(first, last)] - until[first]
+    return inside
+
+
+def _open_at(trace: Trace, annotations: IntColumn, times: IntColumn) -> IntColumn:
+    """Return the annotation, of any thread, that began last of those open at each time, −1 for none."""
+    calls, points = trace.calls, np.arange(len(times)) + len(annotations)
+    ts, end = np.append(calls.ts[annotations], times), np.append(calls.end[annotations], times)
+    order = np.lexsort((np.arange(len(ts)), -end, ts))  # what ends later first: an annotation before what it launches
+    around = np.full(len(ts), -1, np.int64)
+    inside = nesting(np.zeros(len(ts), np.int64), ts[order], end[order])
+    around[order] = np.where(inside >= 0, order[inside], -1)
+    return np.append(annotations, -1)[np.where(around[points] < len(annotations), around[points], -1)]
 
 
 def _with_inner(paths: list[tuple[int, tuple[str, ...]]], own: IntColumn) -> IntColumn:

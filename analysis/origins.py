@@ -76,7 +76,7 @@ class PhaseRow(Row):
         phase: one of `trace.kinds.PHASES`, "not known" for what is of none of them.
         calls: operators. host_ns: their host time, without the calls inside.
         device_ns: GPU events. share: of the device time of all. launches: number of the events.
-        idle_ns: see `SourceRow`.
+        idle_ns: see `SourceRow`; None if start times were not recorded.
     """
 
     phase: str
@@ -85,7 +85,7 @@ class PhaseRow(Row):
     device_ns: int
     share: float | None
     launches: int
-    idle_ns: int
+    idle_ns: int | None
 
     title = "phases"
     columns = (
@@ -116,7 +116,8 @@ def phase_table(trace: Trace) -> Table[PhaseRow]:
         calls, host, device, launches, idle = (int(column[code]) for column in columns)
         if calls or launches:
             part = device / whole if whole else None
-            rows.append(PhaseRow(PHASES[code] or "not known", calls, host, device, part, launches, idle))
+            caused = idle if trace.times_recorded else None
+            rows.append(PhaseRow(PHASES[code] or "not known", calls, host, device, part, launches, caused))
     return Table(PhaseRow, rows)
 
 

@@ -127,6 +127,8 @@ def overhead_rows(
     runtime, top = trace.runtime, trace.hierarchy.top
     ops = np.flatnonzero(top == np.arange(len(trace.calls)))
     launches, owner = _launches(trace)
+    if not trace.times_recorded:  # gaps between operators mean nothing
+        ops = ops[:0]
     every = np.flatnonzero(runtime.launches)
     if counted is not None:
         ops, every = ops[counted[trace.calls.source[ops]]], every[counted[runtime.source[every]]]

@@ -270,6 +270,8 @@ def _missing(trace: Trace) -> list[str]:
     """What is not in the trace and makes results poorer."""
     compiled = compiled_summary(trace.summary)
     known = [f"source lines {sentence}" for sentence in (compiled.sentences if compiled is not None else [])]
+    if len(trace) and not trace.dur.any():
+        known.append("no node has a duration")
     if not len(trace.gpu):
         return ["the trace has no GPU events", *known]
     graphs = [*known, *(trace.captured.sentences if trace.captured is not None else [])]

@@ -75,7 +75,8 @@ class Difference(Suggests):
         iterations_a, iterations_b: how many each trace has.
         outside_a, outside_b: GPU events launched outside iterations, and their ns; left out if iterations are compared.
         total_a, total_b: device time, ns.
-        latency_a, latency_b: mean length of an iteration, ns, where iterations are compared; else the traces' spans.
+        latency_a, latency_b: mean length of an iteration, ns, where iterations are compared; else the traces' spans, 0
+            if start times were not recorded.
         ops, kernels: by name (operators with shapes if asked for).
         damage: what is wrong with the files, in sentences.
         paths: by call path. phases: of the steps of serving engines. lines: by source line, where stacks are recorded.
@@ -163,6 +164,8 @@ def difference(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool 
 
 
 def _latency(analysis: Analysis, per_iteration: bool) -> float:
+    if not analysis.trace.times_recorded:
+        return 0.0
     mean = analysis.mean_latency_ns if per_iteration else None
     return analysis.trace.span.length if mean is None else mean
 
@@ -297,8 +300,12 @@ def diff_text(found: Difference, width: int, top: int = 15) -> str:
         f"A  {found.a}: {found.device_a}, {found.total_a / _MS:,.3f} {what}",
         f"B  {found.b}: {found.device_b}, {found.total_b / _MS:,.3f} {what}{change}",
         *textwrap.wrap(_compared(found), width),
-        f"{span} takes {found.latency_a / _MS:,.3f} ms in A, {found.latency_b / _MS:,.3f} ms in B{slower}",
-        *(f"warning {sentence}" for sentence in found.damage),
+        *(
+            [f"{span} takes {found.latency_a / _MS:,.3f} ms in A, {found.latency_b / _MS:,.3f} ms in B{slower}"]
+            if found.latency_a and found.latency_b
+            else []
+        ),
+        *(f"warning {sentence}" for sentence in dict.fromkeys(found.damage)),
     ]
     lines = (line for text in head for line in textwrap.wrap(printable(text, "?"), width, subsequent_indent="   "))
     parts = [

@@ -113,8 +113,9 @@ def run(arguments: argparse.Namespace) -> int:
     def chosen(trace: Trace) -> Trace:
         return selected(with_own(trace, arguments), arguments)
 
+    known: set[str] = set()
     for given, trace in zip(inputs, map(chosen, map(with_captures, read_inputs(inputs))), strict=True):
-        warn_of_damage([trace])
+        warn_of_damage([trace], known)
         analysis = analysed(trace)
         output.add(analysis, shell_of(given, arguments))
         if arguments.baseline is not None:

@@ -15,8 +15,7 @@ from ..jobs.engines import ENGINES
 from ..jobs.job_text import report_text
 from ..jobs.pairing import to_manifest
 from ..schemas.parquet import SUFFIXES
-from ..schemas.text.storage import is_url
-from ..schemas.text.transaction import check_outputs, make_folder
+from ..schemas.text.transaction import check_outputs
 from ..trace.printable import escaped, printable
 from .link import LINK_OPTIONS, add_link_options, share
 from .options import add_graph_captures, add_provenance, options_of, rank_list
@@ -76,6 +75,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="write the estimated clock offsets into the ET+ files; converters then align the ranks")  # fmt: skip
     add("--min-match", type=share, default=0.95, metavar="SHARE",
         help="a rank fails if a smaller share of its ET's ops is linked (default: 0.95)")  # fmt: skip
+    add("--min-certain", type=share, default=0.0, metavar="SHARE",
+        help="a rank fails if a smaller share of its ET's ops has a certain link (default: 0)")  # fmt: skip
     add_graph_captures(parser)
     add_provenance(parser)
     group = parser.add_argument_group("as in etplus link")
@@ -88,15 +89,13 @@ def run(arguments: argparse.Namespace) -> int:
     where = options_of(arguments, "manifest et kineto ranks")
     if arguments.dry_run:
         return _dry_run(arguments, where)
-    if arguments.output is not None and not is_url(arguments.output):
-        make_folder(arguments.output)  # first, since --json may be in it
     check_outputs([arguments.json])
     try:
         batch = link_many(
             arguments.source, arguments.output, progress=not arguments.no_progress,
             graph_captures=arguments.graph_capture, provenance=arguments.provenance, **where,
             engine=arguments.engine or ("processes" if arguments.scheduler is None else "dask"),
-            **options_of(arguments, f"jobs scheduler apply_clock_offsets min_match {LINK_OPTIONS}"),
+            **options_of(arguments, f"jobs scheduler apply_clock_offsets min_match min_certain {LINK_OPTIONS}"),
         )  # fmt: skip
     except KeyboardInterrupt:
         print("etplus: interrupted; what is linked is kept, the same command resumes", file=sys.stderr)

@@ -18,7 +18,7 @@ from ..trace.errors import UsageError
 from ..trace.printable import shell_word
 from ..trace.trace import Trace
 from .options import add_ranks
-from .terminal import print_warnings
+from .terminal import print_warnings, warn_of_damage
 
 _STDIN = "-"
 _KEPT = 16
@@ -210,8 +210,7 @@ def read_each(inputs: Sequence[TraceInput]) -> Iterator[Trace]:
 
 def _warned_of(trace: Trace, known: set[str]) -> Trace:
     """A trace, after a warning of the damage that is not known yet."""
-    print_warnings(sentence for sentence in trace.damage if sentence not in known)
-    known.update(trace.damage)
+    warn_of_damage([trace], known)
     return trace
 
 
@@ -256,7 +255,7 @@ def read_input(one: TraceInput) -> Trace:
         return load(one, progress=True)
     from ..linker import link
 
-    trace = link(one.et, one.kineto, rank=one.rank, progress=True)
+    trace = link(one.et, one.kineto, rank=one.rank, one_of_several=one.one_of_several, progress=True)
     ops = trace.report.ops
     print(f"linked  {ops['linked']:,} of {ops['total']:,} ET ops ({trace.report.linked_share:.2%})", file=sys.stderr)
     print_warnings(trace.report.warnings)

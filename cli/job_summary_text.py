@@ -47,8 +47,8 @@ def write_summary(arguments: argparse.Namespace, inputs: Sequence[TraceInput], c
 def summary_text(summary: JobSummary, width: int, top: int) -> str:
     """The tables but for that of single ranks, the first rows of each."""
     numbers = [row.rank for row in summary.ranks]
-    late = f"{len(summary.late)} stragglers: {ranges(summary.late)}" if summary.late else "no straggler"
-    first = f"job of {len(numbers):,} ranks, {late}"
+    late = f", {len(summary.late)} stragglers: {ranges(summary.late)}" if summary.late else ", no straggler"
+    first = f"job of {len(numbers):,} ranks{late if summary.collectives else ''}"
     waits = sorted(summary.collectives, key=lambda row: (-row.wait_ns, row.start_ns))
     latest = sorted(summary.stragglers, key=lambda row: (-row.behind_ns, row.rank))
     tables: list[Sequence[Row]] = [summary.spread, summary.outliers, latest, waits, summary.kernels, summary.operators]

@@ -65,6 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
         say(f"etplus record: {printable(note, ' ')}")
     if recorded.ranks:
         _link(folder, recorded.ranks)
+        if not recorded.call_lines:
+            say("note    the Python stacks have the first line of each function (its def), not the\n"
+                "        line of each call; PyTorch 2.14 or later records the lines of calls")  # fmt: skip
     return recorded.status
 
 

@@ -83,7 +83,7 @@ def _analysed(
     arguments: argparse.Namespace, inputs: Sequence[TraceInput], own: Sequence[Device]
 ) -> Iterator[tuple[Analysis, PythonFrames | None]]:
     """Each trace when the one before is done with."""
-    with_captures = captures_linker(arguments)
+    with_captures, known = captures_linker(arguments), set[str]()
     for file, read in zip(inputs, read_inputs(inputs), strict=True):
         trace = selected(with_own(with_captures(read), arguments), arguments)
         frames = read_python_frames(file) if arguments.python_frames and isinstance(file, str) else None
@@ -92,7 +92,7 @@ def _analysed(
             consecutive_kernel_delay_ns=arguments.consecutive_kernel_delay,
         )  # fmt: skip
         yield analysis, frames
-        warn_of_damage([trace])
+        warn_of_damage([trace], known)
 
 
 def _large_job(arguments: argparse.Namespace, inputs: Sequence[TraceInput]) -> int:

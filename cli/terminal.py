@@ -47,9 +47,16 @@ class _Damaged(Protocol):
     def damage(self) -> tuple[str, ...]: ...
 
 
-def warn_of_damage(read: Iterable[_Damaged]) -> None:
-    """Print a warning for each kind of damage of what was read, each once."""
-    print_warnings(all_damage(read))
+def warn_of_damage(read: Iterable[_Damaged], known: set[str] | None = None) -> None:
+    """Print a warning for each kind of damage of what was read, each once.
+
+    Args:
+        known: damage that was printed before; what is printed is added.
+    """
+    known = set() if known is None else known
+    found = [sentence for sentence in all_damage(read) if sentence not in known]
+    print_warnings(found)
+    known.update(found)
 
 
 def all_damage(read: Iterable[_Damaged]) -> list[str]:

@@ -55,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     devices = own_devices(arguments)
     texts: list[str] = []
     numbers: list[Any] = []
+    known: set[str] = set()
     failed = False
     named = [
         (selected(with_own(read, arguments), arguments), shell_of(given, arguments))
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     for case in _cases(named):
         traces = [trace for trace, _ in case]
-        warn_of_damage(traces)
+        warn_of_damage(traces, known)
         found = find_findings(Case(traces, devices=devices, shells=[shell for _, shell in case]))
         heading = f"{_names(traces)}\n" if len(inputs) > 1 else ""
         texts.append(heading + found.to_text(terminal_width()))

@@ -18,7 +18,7 @@ from .finding import Candidate, Finding, Gain, Where
 from .pricing import priced, together
 from .recording_gaps import AMONG, INCOMPLETE
 
-_NO_TIMES = "without start times, waits and idle times are not known"
+NO_TIMES = "without start times, waits and idle times are not known"
 FIRST = 7
 """So many findings at most are on the first screen: more are not read."""
 
@@ -116,7 +116,7 @@ def find_findings(case: Case) -> Findings:
         (True, True)
     """
     if not all(trace.times_recorded for trace in case.traces):
-        return Findings((), None, (), None, 0, (_NO_TIMES,))
+        return Findings((), None, (), None, 0, (NO_TIMES,))
     known = detectors()
     try:
         base, reason = case.base_error, "" if case.makespan_ns else "no event takes any time"

@@ -18,7 +18,7 @@ from ..trace.columns import IntColumn, distinct
 from ..trace.intervals import union
 from ..trace.printable import shell_word, shortened
 from ..trace.trace import Trace
-from .find import Findings
+from .find import NO_TIMES, Findings
 from .finding import LIKELY, MEASURED, POSSIBLE, Evidence, Finding, Where
 from .places import where_of
 
@@ -72,6 +72,8 @@ def changes(a: Analysis, b: Analysis, *, by_shape: bool = False, total: bool = F
     case = _Compared(found, a, b)
     slower = sorted(case.slower(), key=lambda finding: (-(finding.cost_ns or 0), finding.id, finding.title))
     notes = () if found.latency_a else ("no event of A takes any time: there is nothing to compare durations with",)
+    if not (a.trace.times_recorded and b.trace.times_recorded):
+        notes = (NO_TIMES,)
     columns = {column.name: getattr(found, column.name) for column in fields(Difference)}
     findings = Findings((*case.setting(), *slower), None, LOOKED_FOR, None, round(found.latency_a), notes)
     return TraceChanges(**columns, findings=findings)
@@ -112,8 +114,9 @@ class _Compared:
         return Finding(name, title, where or Where(), proof, cost, None, (), certainty, advice, check)
 
     def slower(self) -> Iterator[Finding]:
-        """Findings of what takes longer; none if A takes no time, of which every threshold is a share."""
-        if not self.found.latency_a:
+        """Findings of what takes longer; none without start times, or if A takes no time: every threshold is a share of
+        it."""
+        if not self.found.latency_a or not self.b.trace.times_recorded:
             return
         yield from self.kernels_slower()
         yield from self.other_kernels()

@@ -29,6 +29,7 @@ class RankCommunications:
         seq: int64, the trace's own number, −1 for none.
         start, end: int64, wall-clock ns by the rank's clock; the start is that of `FoundComm.start_ns`.
         on_host: int64, 1 for one that runs on the host, else 0.
+        times_recorded: see `Trace.times_recorded`; without, they do not say who waited for whom.
     """
 
     groups: tuple[Group, ...]
@@ -41,6 +42,7 @@ class RankCommunications:
     start: IntColumn
     end: IntColumn
     on_host: IntColumn
+    times_recorded: bool = True
 
     def __len__(self) -> int:
         return len(self.node)
@@ -51,7 +53,9 @@ def stored_communications(stored: StoredRank) -> tuple[JobTrace, RankCommunicati
     facts, columns = read_exchanges(stored)
     file = f"{os.fspath(stored)} ({stored.label})"
     trace = JobTrace(RankFacts(file, facts.info, facts.begin_ns), facts.rank, facts.digest)
-    return trace, RankCommunications(tuple(facts.groups), *columns)
+    return trace, RankCommunications(
+        tuple(facts.groups), **dict(zip(COLUMNS, columns, strict=True)), times_recorded=facts.times_recorded
+    )
 
 
 def communications(trace: Trace, *, unknown: bool = False) -> RankCommunications:
@@ -61,4 +65,4 @@ def communications(trace: Trace, *, unknown: bool = False) -> RankCommunications
         unknown: take in those of an unknown kind, too.
     """
     groups, columns = communication_columns(trace, unknown=unknown)
-    return RankCommunications(groups, *columns)
+    return RankCommunications(groups, **dict(zip(COLUMNS, columns, strict=True)), times_recorded=trace.times_recorded)

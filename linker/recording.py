@@ -56,6 +56,7 @@ class Recording:
         self.steps = 0
         self.finished = False
         self.result: Trace | None = None
+        self._pid = os.getpid()
         self._profiler: Any = None
         self._marked = False
         self._graphs = graphs
@@ -64,14 +65,21 @@ class Recording:
     def step(self) -> None:
         """Say that an iteration is over; call it at the end of every one, like ``profiler.step()``.
 
-        With ``graphs=True`` the first call says that the graphs are captured.
+        With ``graphs=True`` the first call says that the graphs are captured. In a fork of the process nothing happens.
         """
+        if self.in_fork:
+            return
         self.steps += 1
         if self._next_phase is not None:
             self._next_phase()
         elif not self.finished:
             self._profiler.step()
             self._mark_begin()
+
+    @property
+    def in_fork(self) -> bool:
+        """This process is a fork of the one that records, with a copy of this object; it records nothing."""
+        return os.getpid() != self._pid
 
     def _mark_begin(self) -> None:
         """Write an id of this recording, and the rank, into both files as soon as both observers are at work."""
@@ -82,11 +90,8 @@ class Recording:
     @contextlib.contextmanager
     def _running(self, options: dict[str, Any]) -> Iterator[None]:
         """Both observers at work; their output is in a hidden folder until it is complete."""
-        with (
-            tempfile.TemporaryDirectory(dir=self.et_path.parent, prefix=".recording-") as name,
-            contextlib.ExitStack() as phases,
-        ):
-            capture, scratch = Path(name, "capture"), Path(name, "window")
+        with self._scratch() as folder, contextlib.ExitStack() as phases:
+            capture, scratch = folder / "capture", folder / "window"
             capture.mkdir()
             scratch.mkdir()
             window = partial(self._window, scratch, options)
@@ -102,6 +107,26 @@ class Recording:
                 phases.enter_context(self._capture_phase(capture, options))
                 self._next_phase = captured
             yield
+
+    @contextlib.contextmanager
+    def _scratch(self) -> Iterator[Path]:
+        """A hidden folder until the block ends; a fork that leaves the block does not remove it."""
+        folder = tempfile.mkdtemp(dir=self.et_path.parent, prefix=".recording-")
+        try:
+            yield Path(folder)
+        finally:
+            if not self.in_fork:
+                shutil.rmtree(folder)
+
+    @contextlib.contextmanager
+    def _profiling(self, profiler: Any) -> Iterator[None]:
+        session = contextlib.ExitStack()
+        session.enter_context(profiler)
+        try:
+            yield
+        finally:
+            if not self.in_fork:
+                session.close()
 
     @contextlib.contextmanager
     def _window(self, scratch: Path, options: dict[str, Any]) -> Iterator[None]:
@@ -125,7 +150,7 @@ class Recording:
 
         try:
             self._profiler = _profiler(observer, {**options, "on_trace_ready": window_over})
-            with self._profiler:
+            with self._profiling(self._profiler):
                 self._mark_begin()
                 yield
         finally:
@@ -138,7 +163,7 @@ class Recording:
         always = {key: value for key, value in options.items() if key != "schedule"}
         try:
             profiler = _profiler(observer, {**always, "record_shapes": True, "with_stack": True})
-            with profiler:
+            with self._profiling(profiler):
                 _mark(self.rank)
                 yield
             observer.unregister_callback()
@@ -267,6 +292,8 @@ def record(
     recording = Recording(folder, stem, ".gz" if compress else "", rank, wait + warmup + active, graphs=graphs)
     with _tracking_provenance(provenance), recording._running(options):
         yield recording
+    if recording.in_fork:
+        return
     if not recording.finished:
         raise UsageError(
             f"nothing was recorded: step() was called {recording.steps} times and wait={wait}, "

@@ -1,6 +1,6 @@
 """A program with a recorder in each of its Python processes: how it is started, and what it leaves.
 
-The recorder (`hook/recorder.py`) gets in by a `sitecustomize` on PYTHONPATH. Each process that imports PyTorch writes
+The recorder (`hook/`) gets in by a `sitecustomize` on PYTHONPATH. Each process that imports PyTorch writes
 its traces and a status; when the program has ended the traces get the names of their ranks.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -58,11 +59,13 @@ class Recorded:
         status: its exit status, 128 + N where signal N ended it.
         ranks: those with a pair of traces in the folder.
         notes: a sentence for each rank or process that recorded less than it should.
+        call_lines: the Python stacks have the lines of calls, not only the first lines of functions.
     """
 
     status: int
     ranks: tuple[int, ...]
     notes: tuple[str, ...]
+    call_lines: bool
 
 
 def record_program(command: Sequence[str], folder: str | os.PathLike[str], plan: RecordingWindow) -> Recorded:
@@ -81,14 +84,16 @@ def record_program(command: Sequence[str], folder: str | os.PathLike[str], plan:
     with tempfile.TemporaryDirectory(dir=folder, prefix=".recording-") as name:
         scratch = Path(name).resolve()
         status = _run(command, _environment(scratch, plan))
-        found, notes = _pairs(scratch, plan)
+        processes = _processes(scratch)
+        found, notes = _pairs(scratch, processes, plan)
         with transaction(nested=True):  # in place when they are linked
             for rank, stem in found.items():
                 for what in ("et", "kineto"):
                     source = scratch / f"{stem}.{what}.json"
                     with source.open("rb") as file, open_output(Path(folder, f"rank-{rank}.{what}.json.gz")) as out:
                         shutil.copyfileobj(file, out, _COPY_BLOCK)
-    return Recorded(status, tuple(sorted(found)), tuple(notes))
+    versions = [str(processes[stem.partition(".")[0]].get("torch", "")) for stem in found.values()]
+    return Recorded(status, tuple(sorted(found)), tuple(notes), all(map(_has_call_lines, versions)))
 
 
 def _environment(scratch: Path, plan: RecordingWindow) -> dict[str, str]:
@@ -176,12 +181,25 @@ def _in_foreground() -> bool:
         return False
 
 
-def _pairs(scratch: Path, plan: RecordingWindow) -> tuple[dict[int, str], list[str]]:
-    """The stem of the files of each rank, and a sentence for each process or rank that has less than it should."""
+def _has_call_lines(version: str) -> bool:
+    """Whether this PyTorch records the line of each call (`CallFrom`)."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) >= (2, 14)
+
+
+def _processes(scratch: Path) -> dict[str, dict[str, Any]]:
+    """The last status of each process with a recorder, by the stem of its files."""
     processes: dict[str, dict[str, Any]] = {}
     for path in sorted(scratch.glob("*.status.json")):
         with contextlib.suppress(ValueError):  # the process was killed as it wrote
             processes[path.name.partition(".")[0]] = json.loads(path.read_bytes())
+    return processes
+
+
+def _pairs(
+    scratch: Path, processes: dict[str, dict[str, Any]], plan: RecordingWindow
+) -> tuple[dict[int, str], list[str]]:
+    """The stem of the files of each rank, and a sentence for each process or rank that has less than it should."""
     recorded = {int(state["rank"]): stem for stem, state in processes.items() if state["state"] == "recorded"}
     notes = [note for state in processes.values() if (note := _shortfall(state, plan))]
     if not recorded and not notes:

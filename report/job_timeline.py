@@ -103,7 +103,8 @@ def job_timeline(ranks: Sequence[tuple[int | None, RankLanes]]) -> dict[str, Any
     known = [rank for rank, _ in ranks if rank is not None]
     matched: list[Matched] = []
     mismatches: Sequence[Any] = ()
-    if len(set(known)) == len(ranks):
+    recorded = all(lanes.communications.times_recorded for _, lanes in ranks)
+    if len(set(known)) == len(ranks) and recorded:
         matched, _, mismatches = match_collectives({int(rank or 0): lanes.communications for rank, lanes in ranks})
     joint = synchronising(matched)
     offsets = {clock_offset.rank: clock_offset for clock_offset in clock_offsets(joint)}

@@ -30,7 +30,8 @@ def text_of(analysis: Analysis, width: int, *, top: int = 15, by_shape: bool = F
     parts = [_head(analysis, width)]
     if analysis.streams:
         often = [sequence for sequence in analysis.sequences if sequence.count > 1]
-        parts += [table_text(analysis.streams, width), table_text(analysis.device_use, width), _idle(analysis, width)]
+        streams = table_text(analysis.streams, width) if analysis.trace.times_recorded else _streams(analysis, width)
+        parts += [streams, table_text(analysis.device_use, width), _idle(analysis, width)]
         parts += [table_text(analysis.launches[:top], width), table_text(analysis.copies, width)]
         parts += [_topmost(analysis, width, top, by_shape), table_text(analysis.kernels, width, top)]
         parts += [table_text(table, width, top) for table in (analysis.gemms, analysis.communication, often)]
@@ -84,15 +85,16 @@ def _head(analysis: Analysis, width: int) -> str:
     lines = [
         f"file    {trace.file}{rank}",
         f"size    {len(trace.calls):,} CPU calls, {len(trace.runtime):,} runtime calls, {len(trace.gpu):,} GPU events,"
-        f" {trace.span.length / _MS:,.3f} ms",
+        f" {trace.span.length / _MS:,.3f} ms{'' if trace.times_recorded else ' predicted'}",
     ]
     for use in analysis.device_use:
         name = trace.properties.get(use.device, {}).get("name") or "no name"
         lines.append(f"device  {use.device} {name}{_peaks(analysis.devices.get(use.device))}")
-    lines.append(
-        f"host    {host.host_ns / _MS:,.3f} ms and {host.loading_ns / _MS:,.3f} ms data loading;"
-        f" {host.runtime_ns / _MS:,.3f} ms in runtime calls"
-    )
+    if trace.times_recorded:
+        lines.append(
+            f"host    {host.host_ns / _MS:,.3f} ms and {host.loading_ns / _MS:,.3f} ms data loading;"
+            f" {host.runtime_ns / _MS:,.3f} ms in runtime calls"
+        )
     lines += [f"warning {sentence}" for sentence in trace.damage]
     lines += [f"note    {note}" for note in analysis.notes]
     return "\n".join(
@@ -113,7 +115,15 @@ def _ms(*ns: float) -> list[str | None]:
     return [number(time, 3, _MS) for time in ns]
 
 
+def _streams(analysis: Analysis, width: int) -> str:
+    """Streams of a trace without start times, which does not say when they were busy."""
+    rows = [[f"device {use.device} stream {use.stream}", use.events, *_ms(use.total_ns)] for use in analysis.streams]
+    return render("streams, sums of durations", ["stream", "events", "total ms"], rows, width)
+
+
 def _idle(analysis: Analysis, width: int) -> str:
+    if not analysis.idle_causes:
+        return ""
     queues = {(queue.device, queue.stream): queue for queue in analysis.queues}
     rows = []
     for idle in analysis.idle_causes:

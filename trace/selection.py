@@ -202,7 +202,7 @@ def _of_steps(trace: Trace, steps: str) -> _Chosen:
 def _of_annotation(trace: Trace, name: str, number: int) -> _Chosen:
     call, calls, launched = call_between(trace, name, number), trace.calls, trace.launched_ns
     spans = Intervals(calls.ts[[call]], calls.end[[call]])
-    return _in_spans(trace, spans, _in(spans, launched, launched))
+    return _in_spans(trace, spans, _in(spans, launched, launched) & trace.launch_known)
 
 
 def _of_window(trace: Trace, window: str) -> _Chosen:

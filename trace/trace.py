@@ -483,6 +483,11 @@ class Trace(Library):
         return at
 
     @cached_property
+    def launch_known(self) -> ColumnOf[GpuIndex, np.bool_]:
+        """Which GPU events have a known launch, so that `launched_ns` is not their own start."""
+        return as_column((self.gpu.call >= 0) | (self.gpu.runtime >= 0))
+
+    @cached_property
     def step_of_event(self) -> ColumnOf[GpuIndex, np.int64]:
         """int64, for each GPU event the ordinal of the step in which it was launched (`launched_ns`), −1 for none.
 
@@ -594,7 +599,7 @@ class Trace(Library):
             jobs: processes to make the text with.
 
         Raises:
-            UsageError: the folder does not exist or cannot be written to.
+            UsageError: the folder cannot be made or written to.
         """
         self.texts.write(path, jobs=jobs)
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .forks import keep_out_of_forks
+
 _NOTICE = re.compile(
     rb"abling Execution Trace Observer|^USDT:.*profiler_st(?:art|op)|^STAGE:.*ActivityProfilerController"
     rb"|^ERROR:.*gpuGetDeviceCount failed"
@@ -42,16 +44,16 @@ def without_notices(folder: Path) -> Iterator[None]:
                     os.write(2, line)
 
 
-def device_options(torch: Any) -> dict[str, Any]:
-    """What is recorded of a GPU, where there is one."""
+def profile_options(torch: Any) -> dict[str, Any]:
+    """What the profiler records, if it can: the GPU and all threads, which the Execution Trace always has."""
     activity = torch.profiler.ProfilerActivity
-    if not torch.cuda.is_available():
-        return {"activities": [activity.CPU]}
-    options: dict[str, Any] = {"activities": [activity.CPU, activity.CUDA]}
+    on_gpu = torch.cuda.is_available()
     config = torch._C._profiler._ExperimentalConfig
-    if "enable_cuda_sync_events" in (config.__init__.__doc__ or ""):  # pybind11 puts the signature here
-        options["experimental_config"] = config(enable_cuda_sync_events=True)
-    return options
+    wanted = {"profile_all_threads": True, "enable_cuda_sync_events": on_gpu}
+    signature = config.__init__.__doc__ or ""  # pybind11 puts it here
+    known = {name: value for name, value in wanted.items() if value and name in signature}
+    options: dict[str, Any] = {"activities": [activity.CPU, activity.CUDA] if on_gpu else [activity.CPU]}
+    return options | ({"experimental_config": config(**known)} if known else {})
 
 
 def make_observer(torch: Any, path: Path) -> Any:
@@ -59,6 +61,7 @@ def make_observer(torch: Any, path: Path) -> Any:
     observer = torch.profiler.ExecutionTraceObserver()
     observer.register_callback(str(path))
     if path.exists():
+        keep_out_of_forks(torch, observer, path)
         return observer
     observer._registered = False  # else its end would unregister the one that is at work
     return None

@@ -1,8 +1,8 @@
 """The recorder inside of a program: finds its steps and records a window of them with both of PyTorch's observers.
 
-What it is to do is in the variable ETPLUS_RECORD, a JSON object: `folder` for the files, and `steps` or `seconds`, each
-the first and the last. `otherwise` are seconds to record if no step was seen until then. It leaves `PID.et.json`,
-`PID.kineto.json` (`PID.time.…` of `otherwise`) and `PID.status.json`, which says how far it came.
+Its plan is a JSON object: `folder` for the files, and `steps` or `seconds`, each the first and the last. `otherwise`
+has seconds to record if no step was seen until then. The recorder leaves `PID.et.json`, `PID.kineto.json`
+(`PID.time.…` for `otherwise`) and `PID.status.json`, which says how far it came.
 Nothing in here raises into the program or prints.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
-import importlib.util
 import inspect
 import json
 import os
@@ -27,46 +26,12 @@ from pathlib import Path
 from typing import Any
 
 from .fatal_signals import FatalSignals
-from .observers import device_options, make_observer, make_profiler, without_notices
+from .observers import make_observer, make_profiler, profile_options, without_notices
 from .untraced_steps import UntracedSteps
 
-VARIABLE = "ETPLUS_RECORD"
 _LAUNCHERS = re.compile(r"(?:^|[/\\])(?:torchrun|accelerate|deepspeed)$|^torch\.distributed\.(?:run|launch)$")
 _OF_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks on modules"
 OPTIMIZER, FORWARD, TIME = "optimizer steps", "forward passes", "seconds"
-
-
-def install() -> None:
-    """Have PyTorch's import set up the recorder; until then nothing else is done."""
-    plan = json.loads(os.environ[VARIABLE])
-    Path(plan["folder"], "started").touch()
-    sys.meta_path.insert(0, _WaitForTorch(plan))
-
-
-class _WaitForTorch:
-    """A finder of modules that looks for `torch` only, once, as the others find it."""
-
-    def __init__(self, plan: dict[str, Any]) -> None:
-        self._plan = plan
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != "torch":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.loader is None:
-            return spec
-        loader: Any = spec.loader
-        execute = loader.exec_module
-
-        def exec_module(module: Any) -> None:
-            with contextlib.suppress(AttributeError):
-                del loader.exec_module
-            execute(module)
-            StepRecorder(self._plan).arm()
-
-        loader.exec_module = exec_module
-        return spec
 
 
 class _StepEnd(dict):  # type: ignore[type-arg]
@@ -100,8 +65,8 @@ class StepRecorder:
         self._local = threading.local()
         self._thread: int | None = None  # whose forward passes count, and which records
         self._profiler: Any = None
+        self._step: Any = None  # the annotation of the step, within the window
         self._observer: Any = None
-        self._pid = 0
         self._otherwise: list[float] | None = plan.get("otherwise")
         self._provisional = False  # what is being recorded is `otherwise`
         self._callbacks: list[Any] = []
@@ -127,6 +92,8 @@ class StepRecorder:
                 self._fail(f"PyTorch {torch.__version__} is too old; 2.0 or later is needed")
                 return
             atexit.register(self._at_exit)
+            if hasattr(os, "register_at_fork"):
+                os.register_at_fork(after_in_child=self._in_child)
             if self._by_time:
                 self._kind = TIME
                 self._wait(self._first, self._begin_window)
@@ -245,12 +212,15 @@ class StepRecorder:
         if self._profiler is None:
             self._untraced.step_over(torch, self._done)
         if self._profiler is not None:
+            self._end_annotation()
             with without_notices(self._folder):
                 self._profiler.step()
             if self._done == self._first:
                 self._mark()
             if self._done > self._last:
                 self._end()
+            elif self._done >= self._first:
+                self._begin_annotation()
         elif self._done >= self._before_window:
             self._begin()
         elif self._done == 1:
@@ -327,13 +297,13 @@ class StepRecorder:
         if torch.autograd._profiler_enabled():
             self._fail("the program itself was profiling when the window began")
             return
-        self._pid, self._thread = os.getpid(), threading.get_ident()
+        self._thread = threading.get_ident()
         self._observer = make_observer(torch, self._path("et"))
         if self._observer is None:
             self._fail("the program itself records an Execution Trace")
             return
         options: dict[str, Any] = {"record_shapes": True, "with_stack": True, "on_trace_ready": self._window_over}
-        options |= device_options(torch)
+        options |= profile_options(torch)
         if not by_time:
             done, first, last, action = self._done, self._first, self._last, torch.profiler.ProfilerAction
 
@@ -346,7 +316,8 @@ class StepRecorder:
             options["schedule"] = schedule
         self._profiler = make_profiler(torch, self._observer, options)
         if not by_time:
-            self._profiler.step_num = self._done  # so that its annotations have the numbers of the steps
+            self._profiler.step_num = self._done
+            self._profiler.record_steps = False  # its own annotation would contain what the recorder does at a boundary
         self._signals.watch()
         with self._signals.deferred(), without_notices(self._folder):
             self._profiler.start()
@@ -354,6 +325,20 @@ class StepRecorder:
         self._write()
         if by_time or self._done >= self._first:
             self._mark()
+        if not by_time and self._done >= self._first:
+            self._begin_annotation()
+
+    def _begin_annotation(self) -> None:
+        """Begin the step that follows, as PyTorch's profiler names it."""
+        import torch
+
+        self._step = torch.profiler.record_function(f"ProfilerStep#{self._done}")
+        self._step.__enter__()
+
+    def _end_annotation(self) -> None:
+        step, self._step = self._step, None
+        if step is not None:
+            step.__exit__(None, None, None)
 
     def _mark(self) -> None:
         """Make the annotation that proves that two files are of one recording (`linker.rank_claims`), and one with the
@@ -388,6 +373,7 @@ class StepRecorder:
         profiler, self._profiler = self._profiler, None
         observer, self._observer = self._observer, None
         try:
+            self._end_annotation()
             with without_notices(self._folder):
                 if profiler is not None:
                     profiler.stop()
@@ -400,10 +386,18 @@ class StepRecorder:
 
     def _at_exit(self) -> None:
         """The program ends: what there is of the window is kept."""
-        if self._pid not in (0, os.getpid()):  # a fork of the process that recorded
-            return
         with self._reporting(), self._signals.deferred():
             self._end_early()
+
+    def _in_child(self) -> None:
+        """A fork of this process: it records its own steps if it comes from before the window, and nothing else."""
+        self._status.pop("otherwise", None)  # the parent's
+        if self._profiler is None:
+            return
+        self._over = True
+        self._profiler = self._observer = None  # stopped by `observers`
+        self._drop_module_hooks()
+        self._drop(self._hooks)
 
     def _interrupted(self, number: int) -> None:
         """A signal ends the program as soon as this returns."""

@@ -17,7 +17,7 @@ def _load_recorder() -> None:
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
-        importlib.import_module("_etplus_hook.recorder").install()
+        importlib.import_module("_etplus_hook.install").install()
     except Exception as error:
         sys.stderr.write(f"etplus record: cannot record this process ({type(error).__name__}: {error})\n")
 

@@ -10,6 +10,7 @@ const BUSY = [
 function idleSection(report, rank) {
   const { streams, device_use, iteration_list } = rank.analysis;
   if (!streams.length) return null;
+  if (!device_use.length) return streamSums(streams);
   const several = device_use.length > 1;
   const bars = [...streams].sort((a, b) => b.busy_ns - a.busy_ns).slice(0, 12);
   const gaps = rank.gaps.map((gap) => ({
@@ -73,6 +74,25 @@ function idleSection(report, rank) {
         name: "gaps",
         jump: (gap) => ({ from: gap.start, to: gap.start + gap.idle_ns }),
       },
+    ),
+  );
+}
+
+/** What streams take if no start times were recorded: nothing is known of busy and idle time. */
+function streamSums(streams) {
+  return section(
+    "idle",
+    "Streams",
+    "Sums of durations; no start times were recorded, so that busy and idle time are not known.",
+    tableCard(
+      "Streams in numbers",
+      null,
+      [
+        col.count("device", "Device"), col.count("stream", "Stream"), col.count("events", "Events"),
+        col.ns("total_ns", "Sum of events"),
+      ],
+      streams,
+      { sort: "total_ns", name: "streams", jump: lanePlace },
     ),
   );
 }

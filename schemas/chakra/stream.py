@@ -264,7 +264,7 @@ def write_blocks(path: str | os.PathLike[str], metadata: GlobalMetadata, blocks:
 
     Raises:
         ConvertError: no version in the metadata, or a message beyond `MAX_MESSAGE_BYTES`.
-        UsageError: the folder does not exist or cannot be written to.
+        UsageError: the folder cannot be made or written to.
     """
     if not metadata.version:
         raise ConvertError(f"{os.fspath(path)}: a Chakra trace needs a version in its metadata")

@@ -23,6 +23,7 @@ from .stored_tables import (
     COLUMNS,
     COMM_FIELDS,
     COMM_LISTS,
+    COMM_MESSAGES,
     COMM_TEXTS,
     EXCHANGES,
     FACTS,
@@ -185,6 +186,8 @@ class ArrowTables:
         columns = {"row": arrow_numbers(np.array(rows, np.int64))}
         for field in COMM_FIELDS:
             values = [getattr(self.trace.comm[row], field) for row in rows]
+            if field == COMM_MESSAGES:
+                values = [None if value is None else msgspec.json.encode(value).decode() for value in values]
             make = arrow_lists if field in COMM_LISTS else arrow_texts if field in COMM_TEXTS else arrow_integers
             columns[field] = make(values)
         return columns
@@ -213,7 +216,7 @@ class ArrowTables:
         trace = self.trace
         begin = trace.base_time_ns + trace.span.start if trace.span.length else None
         info = {key: value for key, value in trace.distributed_info.items() if key in ("backend", "rank", "world_size")}
-        facts = StoredFacts(list(self._communicated[0]), info, trace.rank, begin, trace.digest)
+        facts = StoredFacts(list(self._communicated[0]), info, trace.rank, begin, trace.digest, trace.times_recorded)
         return {FACTS: msgspec.json.encode(facts).decode()}
 
     def _memory(self) -> dict[str, Any]:

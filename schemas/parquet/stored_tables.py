@@ -61,7 +61,8 @@ MEMORY: dict[str, RowColumn] = {
 }
 COMM_FIELDS = tuple(Comm.__struct_fields__)
 COMM_LISTS = ("pg_ranks", "in_split", "out_split")
-COMM_TEXTS = ("collective", "dtype", "pg_name", "pg_desc")
+COMM_MESSAGES = "inferred_messages"
+COMM_TEXTS = ("collective", "dtype", "pg_name", "pg_desc", COMM_MESSAGES)
 REASONS, KINDS = list(UNATTACHED_REASONS), list(EDGE_KINDS)
 
 ABOUT = {
@@ -96,6 +97,7 @@ ABOUT = {
     "on_host": "whether it runs on the host",
     "code": "number of the signature",
     "text": "JSON",
+    COMM_MESSAGES: "JSON, of a kernel of several messages",
 }
 _TIMES = ("launch", "start", "end")
 _UNITS = {"start": "ns", "end": "ns", "bytes": "bytes", "text_size": "bytes", "text_at": "bytes"}
@@ -135,13 +137,14 @@ class StoredDigests(msgspec.Struct):
     digests: dict[str, str]
 
 
-class StoredFacts(msgspec.Struct, frozen=True):
+class StoredFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a rank is, in the metadata of its exchanges.
 
     Attributes:
         groups: its process groups, by number. info: of Kineto's `distributedInfo` the backend, the rank and the
             number of ranks, as far as it has them.
         rank: as recorded. begin_ns: wall-clock ns of its first call. digest: see `Trace.digest`.
+        times_recorded: see `Trace.times_recorded`.
     """
 
     groups: list[Group]
@@ -149,6 +152,7 @@ class StoredFacts(msgspec.Struct, frozen=True):
     rank: int | None
     begin_ns: int | None
     digest: bytes
+    times_recorded: bool = True
 
 
 class Place(NamedTuple):

@@ -10,11 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Protocol, cast
 
-from ...trace.errors import TraceFormatError, UsageError
-from .transaction import make_folder, transaction
+from ...trace.errors import MissingFileError, TraceFormatError, UsageError
+from .transaction import URL_PACKAGES, is_url, make_folder, transaction
 
 _BLOCK = 1 << 20
-_INSTALL = 'pip install "etplus[batch]", and the package of the file system (s3fs, gcsfs, ...)'
 
 
 class Folder(Protocol):
@@ -45,11 +44,6 @@ class Folder(Protocol):
         fails."""
 
 
-def is_url(place: str) -> bool:
-    """Whether a place is a URL and not a path."""
-    return "://" in place
-
-
 def at(folder: Folder, name: str) -> tuple[Folder, str]:
     """A file's folder and its name there; a manifest may name URLs."""
     if not is_url(name):
@@ -68,7 +62,7 @@ def open_folder(place: str | os.PathLike[str]) -> Folder:
 
         fsspec.filesystem(place.partition("://")[0])
     except (ImportError, ValueError) as error:
-        raise UsageError(f"{place}: URLs need more packages ({error}); try: {_INSTALL}") from None
+        raise UsageError(f"{place}: URLs need more packages ({error}); try: {URL_PACKAGES}") from None
     return _Remote(place.rstrip("/"))
 
 
@@ -142,7 +136,7 @@ class _Remote:
         try:
             system.get_file(f"{path}/{name}", str(target))
         except FileNotFoundError:
-            raise TraceFormatError(f"{self.root}/{name}", "", "no such file", "check the URL") from None
+            raise MissingFileError(f"{self.root}/{name}", "check the URL") from None
         except Exception as error:
             raise TraceFormatError(f"{self.root}/{name}", "", f"cannot be read ({_said(error)})") from None
         return target

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
+import pytest
 from etplus.analysis.modules import ModuleRow, module_class, module_table
 from etplus.converters.open import load as read_trace
+from etplus.trace.tables import ANNOTATION
+from etplus.trace.trace import Trace
+from etplus.trace.unattached import with_unattached
+from support import gpu_traces, linked
 from traces import kernel, kineto_of, launch, op
 
 
@@ -50,3 +57,44 @@ def test_without_modules_or_device() -> None:
 def test_classes() -> None:
     names = ("nn.Module: A_1_22", "nn.Module: A", "A_1", "nn.Module: ", "nn.Module: _3")
     assert [module_class(name) for name in names] == ["A_1", "A", "A_1", "nn.Module: ", "_3"]
+
+
+def test_an_annotation_has_what_other_threads_launch_while_its_own_waits_inside_it() -> None:
+    """As `loss.backward()` waits for autograd's threads, which may have annotations of their own."""
+    events = [
+        region("step", 0, 200), region("backward", 100, 50), op("aten::a", 10, 5), launch(1, 11),
+        kernel("forward", 1, 300, 1), op("autograd::engine::evaluate_function: A", 110, 8, tid=2),
+        {**launch(2, 111), "tid": 2}, kernel("backward", 2, 310, 2), op("hook", 120, 10, cat="user_annotation", tid=2),
+        op("aten::b", 121, 5, tid=2), {**launch(3, 122), "tid": 2}, kernel("of the hook", 3, 320, 4),
+        {**launch(4, 150), "tid": 2}, kernel("after it", 4, 330, 8), kernel("launched earlier", 5, 115, 16),
+    ]  # fmt: skip
+    trace = read_trace(kineto_of(events))
+    rows = {row.path: (row.device_self_ns, row.device_total_ns) for row in module_table(with_unattached(trace))}
+    assert rows == {
+        ("step",): (9_000, 15_000), ("step", "backward"): (2_000, 6_000), ("hook",): (4_000, 4_000)
+    }  # fmt: skip
+    for path, (_, total) in rows.items():
+        assert int(trace.between(path[-1]).gpu.dur.sum()) == total
+
+
+@pytest.mark.parametrize("file", gpu_traces("gpu-kineto", "graph-capture", "serving", "python-stacks"))
+def test_annotations_have_what_is_launched_between_their_ends(file: Path) -> None:
+    check_annotations(read_trace(file))
+
+
+@pytest.mark.parametrize("name", ["gpu-pairs/dlrm.rank0", "gpu-pairs/dlrm.rank1", "gpu-pairs/resnet103"])
+def test_annotations_of_linked_traces(name: str) -> None:
+    check_annotations(linked(name))
+
+
+def check_annotations(trace: Trace) -> None:
+    whole = with_unattached(trace)
+    total, calls = Counter[str](), Counter[str]()
+    for row in module_table(whole):
+        total[row.path[-1]] += row.device_total_ns
+        calls[row.path[-1]] += row.count
+        assert row.device_self_ns <= row.device_total_ns
+    names = Counter(whole.names[code] for code in whole.calls.name[whole.calls.kind == ANNOTATION].tolist())
+    for name in names & calls:
+        parts = [with_unattached(trace.between(name, number)) for number in range(names[name])]
+        assert total[name] == sum(int(part.gpu.dur.sum()) for part in parts), name

@@ -21,7 +21,7 @@ from etplus.linker import link
 from etplus.report.report_text import text_of
 from etplus.trace.call_tree import levels, outermost, preorder
 from etplus.trace.kernel_names import kernel_label
-from etplus.trace.tables import OP
+from etplus.trace.tables import ANNOTATION, OP
 from etplus.trace.trace import Trace
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,7 +96,10 @@ def test_operators(name: str, by_shape: bool) -> None:
 
 @pytest.mark.parametrize("name", TRACES)
 def test_modules(name: str) -> None:
-    """Every region's class path by walking up; times by adding call after call and event after event."""
+    """Every region's class path by walking up; times by adding call after call and event after event.
+
+    An event is inside an annotation if it was launched meanwhile, whatever thread launched it.
+    """
     trace = trace_of(name)
     calls, gpu, path = trace.calls, trace.gpu, trace.hierarchy.path
 
@@ -112,7 +115,7 @@ def test_modules(name: str) -> None:
         return tuple(module_class(trace.names[calls.name[one]]) for one in reversed(line))
 
     wanted: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
-    distinct = defaultdict(set)
+    distinct, opened = defaultdict(set), list[int]()
     for call in range(len(calls)):
         line = regions(call)
         if line[:1] != [call]:
@@ -122,11 +125,19 @@ def test_modules(name: str) -> None:
         distinct[classes(line)].add(tuple(trace.names[calls.name[one]] for one in line))
         if len(line) > 1 and calls.thread[line[1]] == calls.thread[call]:
             wanted[classes(line[1:])].update(self_ns=-dur)
-    for event in np.flatnonzero(gpu.call >= 0).tolist():
-        line = regions(int(gpu.call[event]))
-        for depth in range(len(line)):
-            own = int(gpu.dur[event]) if depth == 0 else 0
-            wanted[classes(line[depth:])].update(device_total_ns=int(gpu.dur[event]), device_self_ns=own)
+        if calls.kind[call] == ANNOTATION:
+            launched = (trace.launched_ns >= calls.ts[call]) & (trace.launched_ns < calls.end[call])
+            wanted[classes(line)].update(device_total_ns=int(gpu.dur[launched & trace.launch_known].sum()))
+            opened.append(call)
+    for event in np.flatnonzero(trace.launch_known).tolist():
+        line, dur = regions(int(gpu.call[event])) if gpu.call[event] >= 0 else [], int(gpu.dur[event])
+        if not line:
+            at = trace.launched_ns[event]
+            around = [call for call in opened if calls.ts[call] <= at < calls.end[call]]
+            line = regions(max(around, key=lambda call: (calls.ts[call], -calls.end[call]))) if around else []
+        for depth, one in enumerate(line):
+            total = dur if calls.kind[one] != ANNOTATION else 0
+            wanted[classes(line[depth:])].update(device_total_ns=total, device_self_ns=dur if depth == 0 else 0)
     rows = module_table(trace)
     numbers = ("count", "self_ns", "total_ns", "device_self_ns", "device_total_ns")
     assert {row.path: tuple(getattr(row, of) for of in numbers) for row in rows} == {

@@ -53,7 +53,7 @@ def test_wrong_usage_is_one_line(tmp_path: Path) -> None:
     for arguments, message in (
         ([tmp_path / "none"], "no such folder"),
         ([tmp_path / "empty"], "no Execution Trace and no Kineto trace"),
-        ([job, "--output", tmp_path / "file" / "out"], "cannot be made"),
+        ([job, "--output", tmp_path / "file" / "out"], "file is a file"),
         ([job, "--iteration", "best"], "unknown iteration"),
         ([job, "--manifest", tmp_path / "none.csv"], "no such file"),
         ([job, "--engine", "dask"], "a scheduler belongs to"),
@@ -117,4 +117,4 @@ def test_an_interrupted_run_says_how_to_resume(tmp_path: Path, monkeypatch: pyte
     assert (source, output) == (str(job), None)
     assert (options["progress"], options["min_match"], options["ranks"]) == (False, 0, [0, 1])
     call("batch", job, "-o", tmp_path / "new" / "out")
-    assert given[1][1] == str(tmp_path / "new" / "out") and Path(given[1][1]).is_dir() and given[1][2]["progress"]
+    assert given[1][1] == str(tmp_path / "new" / "out") and given[1][2]["progress"]

@@ -16,7 +16,7 @@ from etplus import link
 from etplus.recording import RecordingWindow, record_program
 from etplus.trace.kinds import CERTAIN
 
-from ..programs_to_record import FUNCTIONS, TRAIN
+from ..programs_to_record import CHILDREN, FUNCTIONS, TRAIN
 from ..support import assert_valid, call, command, read_json, run
 
 PYTHON = os.environ.get("ETPLUS_TEST_TORCH_PYTHON", sys.executable)
@@ -41,8 +41,12 @@ def recorded(folder: Path, *words: str | Path, **options: Any) -> subprocess.Com
 
 
 def steps_of(kineto: Path) -> list[str]:
-    names = {event.get("name", "") for event in read_json(kineto)["traceEvents"]}
-    return sorted(name for name in names if name.startswith("ProfilerStep#"))
+    """The names of the steps, none of which contains what the recorder does when the window begins."""
+    events = [event for event in read_json(kineto)["traceEvents"] if event.get("ph") == "X"]
+    steps = [event for event in events if event["name"].startswith("ProfilerStep#")]
+    mark = next(event for event in events if event["name"].startswith("etplus.run="))
+    assert all(mark["ts"] + mark["dur"] <= step["ts"] for step in steps)
+    return sorted({step["name"] for step in steps})
 
 
 @needs_torch
@@ -75,6 +79,24 @@ def test_six_unchanged_programs(tmp_path: Path, kind: str, accumulate: int, fail
     counts = [int(n.replace(",", "")) for n in re.findall(r"([\d,]+) of ([\d,]+) ET ops", done.stderr.decode())[0]]
     assert counts[0] >= 0.99 * counts[1] > 0
     assert len(re.findall(rb"trained", done.stderr)) == alone.stderr.count(b"trained")
+    call_lines = "CallFrom" in str(read_json(tmp_path / "traces" / "rank-0.kineto.json.gz")["traceEvents"])
+    assert (b"the first line of each function" in done.stderr) != call_lines
+
+
+@needs_torch
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["loader", "fork", "spawn", "pool", "subprocess", "os.fork"])
+def test_processes_that_start_in_the_window_leave_the_recording_alone(tmp_path: Path, kind: str) -> None:
+    """They inherit the observers and the open file, or get a recorder of their own; none notices."""
+    words = [PYTHON, str(program(tmp_path, CHILDREN)), kind]
+    alone = subprocess.run(words, capture_output=True, env=ONE_THREAD, timeout=120, check=False)
+    assert alone.returncode == 3 and alone.stderr == b"trained\n"
+    done = recorded(tmp_path, "--steps", "4-5", "--", *words, timeout=120)
+    assert (done.returncode, done.stdout) == (alone.returncode, alone.stdout)
+    assert done.stderr.startswith(alone.stderr) and b"warning" not in done.stderr
+    trace = link(*(tmp_path / "traces" / f"rank-0.{what}.json.gz" for what in ("et", "kineto")))
+    assert trace.report.linked_share >= 0.99
+    assert set(trace.link[trace.link > 0].tolist()) == {int(CERTAIN)}
 
 
 @needs_torch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib
 import json
+import os
 import queue
 import re
 import sys
@@ -305,3 +306,22 @@ def test_what_the_compiler_says_is_saved_where_code_is_compiled(torch: Any, tmp_
     assert known and {op.source.file for op in known if op.source is not None} == {__file__}
     with record(tmp_path, wait=0, warmup=0, active=1, provenance=False) as recording:
         compiled_loop(torch, recording, linear)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.parametrize("graphs", [False, True])
+def test_a_fork_that_leaves_the_block_changes_nothing(torch: Any, tmp_path: Path, graphs: bool) -> None:
+    """It inherits the recording, and runs the rest of the program as its parent does."""
+    parent, children = os.getpid(), []
+    try:
+        with record(tmp_path, wait=1, warmup=1, active=2, graphs=graphs, link=False) as recording:
+            for step in range(4 + graphs):
+                children.append(os.fork() or sys.exit(step))
+                loop(torch, recording, 1)
+    except SystemExit as done:
+        os._exit(done.code if os.getpid() != parent and not recording.finished else 99)  # type: ignore[arg-type]
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == list(range(4 + graphs))
+    assert windows(recording) == (["ProfilerStep#2", "ProfilerStep#3"],) * 2
+    trace = link(recording.et_path, recording.kineto_path)
+    assert trace.report.linked_share == 1 and not trace.report.warnings
+    assert len(names(tmp_path)) == (4 if graphs else 2)

@@ -7,8 +7,8 @@ import pickle
 from pathlib import Path
 
 import pytest
-from etplus.schemas.text.storage import Folder, at, is_url, open_folder
-from etplus.schemas.text.transaction import transaction
+from etplus.schemas.text.storage import Folder, at, open_folder
+from etplus.schemas.text.transaction import is_url, transaction
 from etplus.trace.errors import TraceFormatError, UsageError
 
 FILES = {"a.json": b"one", "sub/b.json": b"three", "sub/deep/c.json": b""}

@@ -49,6 +49,27 @@ def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert files(tmp_path) == ["old"] and (tmp_path / "old").read_bytes() == b"old"
 
 
+def test_missing_folders_of_an_output_are_made_and_go_again_if_the_run_fails(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), transaction():
+        write(tmp_path / "x" / "y" / "a")
+        raise RuntimeError
+    assert files(tmp_path) == []
+    write(tmp_path / "x" / "y" / "a")
+    assert files(tmp_path) == ["x", "x/y", "x/y/a"]
+
+
+def test_urls_are_refused_and_a_local_folder_of_that_name_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for refused in (protect, check_folder, make_folder, Transaction(None).claim):
+        with pytest.raises(UsageError, match=r"s3://b/a: is a URL, and only `etplus batch` .*etplus\[batch\]"):
+            refused("s3://b/a")
+    (tmp_path / "s3:").mkdir()
+    write(Path("s3:/b/a"))
+    assert files(tmp_path) == ["s3:", "s3:/b", "s3:/b/a"]
+
+
 def test_folders_of_others_stay(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), transaction():
         make_folder(tmp_path / "x" / "y")
@@ -140,10 +161,11 @@ def test_checks_before_anything_is_read(tmp_path: Path) -> None:
     given = tmp_path / "in"
     given.write_bytes(b"in")
     check_outputs([tmp_path / "a", None, "-", tmp_path / "b", os.devnull], [given, None, "-"])
-    check_outputs([tmp_path / "new" / "a"], in_new_folders=True)
+    check_outputs([tmp_path / "new" / "deep" / "a"])
     for outputs, problem in [
         ([given], "would replace an input"), (["-", "-"], "one output only"), ([tmp_path / "a"] * 2, "two outputs"),
-        ([tmp_path / "new" / "a"], "does not exist"), ([given / "a"], "is a file"),
+        ([given / "a"], "in is a file"), ([given / "x" / "a"], "in is a file"), (["s3://b/a"], "s3://b/a: is a URL"),
+        ([Path("s3://b/a")], "s3:/b/a: is a URL"),
     ]:  # fmt: skip
         with pytest.raises(UsageError, match=problem):
             check_outputs(outputs, [given])
@@ -152,10 +174,8 @@ def test_checks_before_anything_is_read(tmp_path: Path) -> None:
 
 def test_folders_that_can_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"")
-    for sound in ("", "-", tmp_path / "a", tmp_path, os.devnull):
+    for sound in ("", "-", tmp_path / "a", tmp_path / "x" / "y" / "a", tmp_path, os.devnull):
         check_folder(sound)
-    with pytest.raises(UsageError, match="its folder does not exist"):
-        check_folder(tmp_path / "x" / "a")
     with pytest.raises(UsageError, match="in is a file"):
         check_folder(tmp_path / "in" / "a")
     with pytest.raises(UsageError, match="is empty"):

@@ -1,0 +1,118 @@
+"""Forks of a recorded process: they inherit PyTorch's observers, which must stop there and leave the parent alone."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class _AtWork(NamedTuple):
+    """The observer of this process, which can have one at a time, and the descriptors of its open file."""
+
+    torch: Any
+    observer: Any
+    descriptors: list[int]
+
+
+_at_work: _AtWork | None = None
+_knows_forks = False
+
+
+def keep_out_of_forks(torch: Any, observer: Any, path: Path) -> None:
+    """Have forks of this process record nothing, although they inherit the observers and the open file."""
+    global _at_work, _knows_forks
+    _at_work = _AtWork(torch, observer, _descriptors(path))
+    if not _knows_forks and hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=_end_config_thread, after_in_child=_stop_in_child)
+        _knows_forks = True
+
+
+def _descriptors(path: Path) -> list[int]:
+    """The open descriptors of a file of this process; none if the system does not list them."""
+    wanted, found = path.stat(), []
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/dev/fd"):  # noqa: PTH208
+            with contextlib.suppress(OSError, ValueError):  # the descriptor of the listing itself is closed by now
+                if os.path.samestat(os.fstat(int(name)), wanted):
+                    found.append(int(name))
+    return found
+
+
+def _end_config_thread() -> None:
+    """End the thread in which libkineto waits for a new configuration, before a fork.
+
+    A fork lacks the thread but has the condition variable on which it waits, and at exit glibc waits until nobody does.
+    The thread serves profiling on demand only. A program that asks for that has the thread without the recorder, also;
+    it is left alone.
+    """
+    if _at_work is None or sys.platform != "linux" or "KINETO_USE_DAEMON" in os.environ:
+        return
+    with contextlib.suppress(Exception):  # a PyTorch that does not export these functions
+        library = ctypes.CDLL(str(Path(_at_work.torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+        instance = library._ZN9libkineto12ConfigLoader8instanceEv
+        end_thread = library._ZN9libkineto12ConfigLoader10stopThreadEv
+        instance.restype = ctypes.c_void_p
+        end_thread.argtypes, end_thread.restype = [ctypes.c_void_p], None
+        end_thread(instance())
+
+
+def _stop_in_child() -> None:
+    """In a fork: stop both observers, and send what is left for the parent's file to nowhere."""
+    if _at_work is None or not _at_work.observer._registered:
+        return
+    torch, observer, descriptors = _at_work
+    observer._registered = False  # else its end would complete the parent's file
+    with contextlib.suppress(Exception), _nowhere(descriptors):
+        torch._C._profiler._remove_execution_trace_observer()
+        _drop_profiler(torch)
+
+
+def _drop_profiler(torch: Any) -> None:
+    """Drop the profiler with what it has recorded.
+
+    To stop it would wait for devices and turn into events what the parent recorded. The older profiler's end does
+    neither and works for both; its options are to clean up this thread, and not to make events. PyTorch also keeps the
+    last session for threads that join in, until the next session ends. At exit its end would come after that of Python,
+    and crash.
+    """
+    autograd = torch.autograd
+    if not getattr(autograd.profiler, "_is_profiler_enabled", True):  # it waits or warms up
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python's part was not stopped
+        if autograd._profiler_enabled():  # in this thread
+            try:
+                autograd._disable_profiler_legacy(torch._C._autograd._ProfilerDisableOptions(True, False))
+            except RuntimeError:  # a scope of the program has put its own state on top
+                sys.setprofile(None)
+                autograd._enable_record_function(False)
+                return
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+            pass
+
+
+@contextlib.contextmanager
+def _nowhere(descriptors: list[int]) -> Iterator[None]:
+    """Send what is written to these descriptors to nowhere from now on, and to standard error within the block."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in descriptors:
+        os.dup2(nowhere, descriptor)
+    try:
+        before = os.dup(2)
+    except OSError:  # closed
+        os.close(nowhere)
+        yield
+        return
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
+    try:
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)

@@ -1,0 +1,48 @@
+"""Sets up the recorder when the program imports PyTorch; its plan is in the variable ETPLUS_RECORD."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from .recorder import StepRecorder
+
+VARIABLE = "ETPLUS_RECORD"
+
+
+def install() -> None:
+    """Have PyTorch's import set up the recorder; until then nothing else is done."""
+    plan = json.loads(os.environ[VARIABLE])
+    Path(plan["folder"], "started").touch()
+    sys.meta_path.insert(0, _WaitForTorch(plan))
+
+
+class _WaitForTorch:
+    """A finder of modules that looks for `torch` only, once, as the others find it."""
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        self._plan = plan
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        loader: Any = spec.loader
+        execute = loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            with contextlib.suppress(AttributeError):
+                del loader.exec_module
+            execute(module)
+            StepRecorder(self._plan).arm()
+
+        loader.exec_module = exec_module
+        return spec

@@ -1,0 +1,111 @@
+"""Chakra traces of other producers, most of which have no start times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chakra_sets import MB, collective, compute, data_parallel, single_collective, write_set
+from etplus.schemas.chakra import et_def_pb2 as pb
+from etplus.schemas.chakra.attributes import attribute
+from etplus.schemas.chakra.chakra_reader import read_et
+from etplus.schemas.communications import find_communications
+from etplus.schemas.etplus.read_etplus import read_etplus
+from etplus.trace.errors import TraceFormatError
+from etplus.trace.trace import Trace
+from support import SHARED
+
+
+def read(folder: Path, *nodes: pb.Node, **options: str) -> Trace:
+    return read_et(f"{write_set(folder, [nodes], **options)}.0.et")
+
+
+def host(number: int, micros: int, *deps: int, caller: int = 0, tid: int = 1) -> pb.Node:
+    attributes = [attribute("is_cpu_op", True), attribute("tid", tid)]
+    above = [caller] if caller else []
+    return pb.Node(
+        id=number, name=f"op_{number}", type=pb.COMP_NODE, ctrl_deps=above, data_deps=deps, duration_micros=micros,
+        attr=attributes,
+    )  # fmt: skip
+
+
+def test_nodes_of_a_stream_follow_each_other_and_their_dependencies(tmp_path: Path) -> None:
+    """The collective runs next to the second kernel; the last kernel waits for both."""
+    trace = read(
+        tmp_path, compute(0, 100), collective(1, "all_reduce", MB, 0, micros=500), compute(2, 200, 0), compute(3, 5, 1)
+    )
+    assert not trace.times_recorded
+    assert trace.ts.tolist() == [0, 100_000, 100_000, 600_000]
+    assert trace.dur.tolist() == [100_000, 500_000, 200_000, 5_000]
+    assert trace.stream[1] != trace.stream[0] == trace.stream[2]
+
+
+def test_the_lowest_id_of_those_that_are_ready_comes_first(tmp_path: Path) -> None:
+    trace = read(tmp_path, compute(7, 10), compute(3, 20), compute(5, 30, 7))
+    assert trace.ts.tolist() == [20_000, 0, 30_000]
+
+
+def test_callers_span_their_callees(tmp_path: Path) -> None:
+    """A caller's duration in the file is its own time; the kernel waits for its launching call."""
+    launched = compute(9, 50, name="kernel")
+    launched.ctrl_deps.append(4)
+    trace = read(tmp_path, host(2, 10), host(3, 5, caller=2), host(4, 7, 3, caller=3), launched, host(5, 1, 4))
+    assert trace.ts.tolist() == [0, 10_000, 15_000, 22_000, 22_000]
+    assert trace.dur.tolist() == [22_000, 12_000, 7_000, 50_000, 1_000]
+    assert trace.exclusive.tolist() == [10_000, 5_000, 7_000, 50_000, 1_000]
+    assert trace.parent_row.tolist() == [-1, 0, 1, 2, -1]
+
+
+def test_a_kernel_in_ctrl_deps_is_a_dependency_and_no_caller(tmp_path: Path) -> None:
+    second = compute(2, 5, name="second")
+    second.ctrl_deps.append(1)
+    trace = read(tmp_path, compute(0, 30), collective(1, "all_gather", MB, micros=90), second)
+    assert trace.ts.tolist() == [0, 0, 90_000] and trace.parent_row.tolist() == [-1, -1, -1]
+    assert trace.edges[:, :2].tolist() == [[1, 2]]
+
+
+def test_recorded_start_times_are_kept(tmp_path: Path) -> None:
+    late = compute(1, 5)
+    late.start_time_micros = 40
+    trace = read(tmp_path, compute(0, 5), late)
+    assert trace.times_recorded and trace.ts.tolist() == [0, 40_000] and trace.damage == ()
+
+
+def test_etplus_of_it_says_that_times_are_predicted(tmp_path: Path) -> None:
+    trace = read(tmp_path, *data_parallel(1)[0])
+    trace.write(tmp_path / "t.etplus.json")
+    back = read_etplus(tmp_path / "t.etplus.json")
+    assert back.ts.tolist() == trace.ts.tolist() and back.damage == trace.damage and not back.times_recorded
+    assert back.rank == trace.rank == 0
+
+
+@pytest.mark.parametrize("version", ["", "0.0.4"])
+def test_metadata_may_lack_a_version(version: str, tmp_path: Path) -> None:
+    assert len(read(tmp_path, *single_collective("all_to_all", 1)[0], version=version)) == 1
+
+
+@pytest.mark.parametrize("name", ["t.comm_groups.json", "t.json"])
+def test_groups_are_in_a_file_next_to_the_set(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text('{"7": [0, 2]}')
+    trace = read(tmp_path, collective(0, "all_reduce", MB, pg_name="7"), collective(1, "all_reduce", MB, pg_name="8"))
+    assert [found.group for found in find_communications(trace)] == [("7", (0, 2)), ("8", ())]
+
+
+def test_another_json_next_to_the_set_is_no_file_of_groups(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text('{"traceEvents": []}')
+    assert read(tmp_path, collective(0, "all_reduce", MB, pg_name="7")).process_groups == {}
+
+
+def test_nodes_that_wait_for_each_other_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TraceFormatError, match="node 1: waits for itself through other nodes"):
+        read(tmp_path, compute(0, 5), compute(1, 5, 2), compute(2, 5, 1))
+
+
+def test_a_converted_step_lasts_as_long_as_its_stream(tmp_path: Path) -> None:
+    """What Chakra's converter wrote of a recorded step: 42 kernels on one stream."""
+    step = SHARED / "cases" / "et-without-times" / "step.0.et"
+    if not step.exists():
+        pytest.skip(f"no {step}")
+    trace = read_et(step)
+    assert int(trace.gpu.dur.sum()) == 17_092_000 and trace.span.length >= 17_092_000
+    assert (trace.gpu.ts[1:] >= trace.gpu.end[:-1]).all()
