@@ -15,7 +15,7 @@ from ..schemas.text.sniff import begins_like_kineto, head_of, is_chakra, is_pftr
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.text_tables import terminal_width
-from .options import add_network
+from .options import add_groups, add_network
 from .outputs import add_tables_and_switch, one_or_all, write_tables
 from .terminal import warn_of_damage
 
@@ -41,12 +41,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("files", nargs="*", metavar="PREFIX",
-        help="prefix of the files <prefix>.<rank>.et[.gz], or files (one alone is compared with no other); "
-        "or Kineto traces")  # fmt: skip
+        help="prefix of the files <prefix>.<rank>.et[.gz], their folder, or files (one alone is compared with no "
+        "other); or Kineto traces")  # fmt: skip
     add("--profile", choices=("chakra", "astra-sim"), default="chakra",
         help="astra-sim: what that simulator does not survive is an error, not a warning "
         "(default: chakra)")  # fmt: skip
-    add("--groups", metavar="FILE", help="process groups (default: <prefix>.comm_groups.json if it is there)")
+    add_groups(parser)
     add_network(parser, "check a set against the network that it is meant for")
     add("--limit", type=int, default=5, metavar="N", help="problems listed of a kind (default: 5)")
     add_tables_and_switch(parser, _is_trace)

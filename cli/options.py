@@ -71,6 +71,13 @@ def add_network(parser: argparse._ActionsContainer, what: str) -> None:
         "algorithm=ring, direct, halving-doubling or tree, or library=gloo or nccl")  # fmt: skip
 
 
+def add_groups(parser: argparse._ActionsContainer) -> None:
+    """Add --groups, the file of process groups of Chakra traces of other producers."""
+    parser.add_argument("--groups", metavar="FILE",
+        help="process groups of Chakra traces (default: <prefix>.comm_groups.json, <prefix>.json or comm_group.json "
+        "next to them)")  # fmt: skip
+
+
 def add_annotation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--annotation", metavar="NAME",
         help="take annotations whose names contain NAME as iterations (default: detected)")  # fmt: skip
