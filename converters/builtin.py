@@ -121,7 +121,8 @@ class GraphOptions:
 
     Attributes:
         subtree: only this node (id or name) and what it calls and launches.
-        max_nodes: only so many nodes, those that start first.
+        max_nodes: only so many nodes of each rank, those that start first; by default all, in pictures
+            `PICTURE_NODES` of all ranks together.
     """
 
     subtree: str | None = None
@@ -346,13 +347,23 @@ class GraphFile:
 
     def write(self, traces: Traces, path: str, options: GraphOptions) -> Conversion:
         """See `write_graph`."""
-        from .graph import write_graph
+        from .graph import PICTURE_NODES, select_rows, write_graph
 
         check_outputs([path])
         held = dict(traces)
-        nodes = write_graph(held, path, self.name, subtree=options.subtree, max_nodes=options.max_nodes)
+        most = options.max_nodes
+        if most is None and path.lower().endswith(PICTURES):
+            most = max(PICTURE_NODES // len(held), 1)
+        nodes = write_graph(held, path, self.name, subtree=options.subtree, max_nodes=most)
         total = sum(map(len, held.values()))
         notes = (f"{nodes} of {total} nodes were taken",) if nodes < total else ()
+        wanted = [len(select_rows(trace, subtree=options.subtree)) for trace in held.values()]
+        if most != options.max_nodes and nodes < sum(wanted):
+            notes = (
+                f"{nodes} of {sum(wanted)} nodes are drawn, those that start first, and {sum(wanted) - nodes} are left "
+                f"out; draw all with --max-nodes {max(wanted)}, which takes Graphviz long, or write .graphml, .gexf or "
+                ".dot, which have all",
+            )
         return Conversion((path,), nodes, notes=notes)
 
 

@@ -213,7 +213,7 @@ def open_trace(source: str | os.PathLike[str] | Trace) -> Trace:
     if isinstance(source, InputPair):
         from ..linker import link
 
-        return link(source.et, source.kineto, rank=source.rank)
+        return link(source.et, source.kineto, rank=source.rank, one_of_several=source.one_of_several)
     return source if isinstance(source, Trace) else load(source)
 
 

@@ -172,9 +172,11 @@ def small(linked: int, unlinked: int) -> tuple[bytes, bytes]:
         (1, 99, ["--min-match", "0"], 0),
         (0, 5, ["--min-match", "0"], 3),
         (0, 5, [], 3),
+        (96, 4, ["--min-certain", "0.96"], 0),
+        (96, 4, ["--min-certain", "0.97"], 3),
     ],
 )
-def test_less_than_min_match_is_status_3_and_the_file_is_written(
+def test_less_than_min_match_or_min_certain_is_status_3_and_the_file_is_written(
     tmp_path: Path, linked: int, unlinked: int, options: list[str], status: int
 ) -> None:
     et, kineto = small(linked, unlinked)
