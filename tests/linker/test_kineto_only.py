@@ -19,6 +19,7 @@ from etplus.trace.errors import TraceFormatError
 from support import (
     FIXTURE_PAIRS,
     GPU_CATEGORIES,
+    PID,
     SHARED,
     assert_valid,
     call,
