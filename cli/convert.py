@@ -45,7 +45,8 @@ Exit status: 0 written; 1 written, but `etplus check` finds errors in it; 2 bad 
 """
 
 _OPTIONS = (
-    "host memory_nodes network skew renumber_ranks replicate roofline schema split subtree max_nodes degrade groups"
+    "host memory_nodes network skew renumber_ranks replicate roofline schema split subtree max_nodes degrade groups "
+    "without_times"
 )
 
 _SETS: dict[str, Profile] = {"chakra": "chakra", "astra-sim": "astra-sim"}
@@ -90,6 +91,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="chakra, astra-sim, goal: turn communications that do not match on all ranks into "
         "computations (default: refuse them, since a simulator would wait for ever)")  # fmt: skip
     add_groups(parser)
+    add("--without-times", action="store_const", const=True,
+        help="chakra: convert Execution Traces that were not linked; nodes have no durations")  # fmt: skip
     add("--schema", choices=("1.1.1",),
         help="etplus: rewrite nodes of older schemas in the layout of this one, which Chakra's converter "
         "reads")  # fmt: skip

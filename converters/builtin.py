@@ -41,12 +41,14 @@ class ChakraOptions:
         memory_nodes: copies and fills as MEM nodes, see `write_et`.
         degrade: keep communications that not all ranks have alike as computations, see `matched`; else refuse them.
         groups: the file of process groups of Chakra traces; by default the one next to them.
+        without_times: convert Execution Traces that were not linked; nodes then have no durations.
         as_prefix: write `<output>.<rank>.et`, not the file `output`; by default for several ranks.
     """
 
     memory_nodes: bool = False
     degrade: bool = False
     groups: str | None = None
+    without_times: bool = False
     as_prefix: bool | None = None
 
 
@@ -155,6 +157,8 @@ class Chakra:
         from .chakra_copy import copy_set, files_to_copy
         from .collectives import agree, matched
 
+        if options.without_times:
+            traces = _without_times(traces)
         files = files_to_copy(traces)
         if files is not None:
             return copy_set(files, path, prefix=_is_prefix(len(files), options.as_prefix), groups=options.groups)
@@ -407,6 +411,15 @@ def _survey(traces: Traces) -> tuple[list[RankComms], dict[int, RankRecording]]:
         if len(traces) > 1:
             recorded[rank] = rank_recording(trace, traces.unmatched(rank))
     return surveyed, recorded
+
+
+def _without_times(traces: Traces) -> Traces:
+    from ..schemas.etplus.read_etplus import read_etplus
+
+    files = traces.whole_files
+    if files is None:
+        raise UsageError("--without-times converts whole Execution Traces; give their files")
+    return Traces([read_etplus(file, without_times=True) for file in files], rank=traces.wanted)
 
 
 def _is_prefix(ranks: int, as_prefix: bool | None) -> bool:

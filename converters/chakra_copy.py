@@ -34,8 +34,10 @@ from ..schemas.chakra.comm_groups import (
 )
 from ..schemas.chakra.encode import Block, delimited
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType, Node, NodeType
+from ..schemas.chakra.json_form import begins_like_workload
 from ..schemas.chakra.stream import Messages, node_heads, read_messages, write_blocks
 from ..schemas.comm_types import RECV, SEND, WORLD
+from ..schemas.text.sniff import head_of
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from .astra_config import DEFAULT, write_astra_config
@@ -80,9 +82,9 @@ class GivenRank:
 
 
 def files_to_copy(traces: Traces) -> dict[int, str] | None:
-    """The files by rank if all are whole .et files that etplus did not write, else None."""
+    """The files by rank if all are whole Chakra files that etplus did not write, else None."""
     paths = traces.whole_files
-    if not paths or not all(path.endswith((".et", ".et.gz")) for path in paths):
+    if not paths or not all(path.endswith((".et", ".et.gz")) or begins_like_workload(head_of(path)) for path in paths):
         return None
     if any(written_by_etplus(read_messages(path)[0]) for path in paths):
         return None
