@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..replaying.host_backends import long_pauses
-from ..schemas.comm_types import RECV, SEND
+from ..schemas.comm_types import RECV
 from ..schemas.communications import backend_rows, blocking_calls, issue_times
 from ..trace.columns import IntColumn, distinct, lists_by, mask_at
 from ..trace.host_waits import LONG_PAUSE_NS, ROUNDING_NS
@@ -275,8 +275,6 @@ class _Folding:
     def _communicate(self, comm: Communication, issued: int, after: list[int]) -> Iterator[SimNode]:
         """A communication behind the computation or delay that ended last before the host had issued it.
 
-        Behind nothing it is behind a delay of no time: ASTRA-sim aborts on a collective that begins at time 0.
-
         Args:
             issued: when; its start where no computation is known that it waits for on the GPU.
             after: places in the chain of these computations.
@@ -286,9 +284,6 @@ class _Folding:
         before, free = self.on_stream.get(stream, (0, 0))
         turn = 0 if comm.kind == RECV else self.last_comm  # a receive waits beside what the rank sends
         needs = {*(self.chain_id[place] for place in (at, *after)), self.comm_id.get(turn, 0), before} - {0}
-        if not needs and comm.kind not in (SEND, RECV):
-            yield (start := SimNode(next(self.ids), DELAY, 0, []))
-            needs = {start.id}
         ready = max([free, self.comm_end.get(turn, 0), *(self.chain_end[place] for place in (at, *after))])
         until = self.transferred.get(int(self.trace.id[row]), self.trace.finish[row])
         micros = max(int(self._micros(until)) - ready, 0)

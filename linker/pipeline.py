@@ -72,6 +72,8 @@ class LinkOptions:
         timezone: of the machine that recorded the ET, which has local time: "UTC-7", "Europe/Berlin".
         whole_job: the files of every rank of the job are at hand, and no others of them fit either of these two by
             process ids and process groups, as `etplus.jobs.batch.link_many` finds out.
+        one_of_several: the files are of one of several ranks, as in a job's folder. Links are then `certain` only if
+            the rank is proved, whatever the files say.
 
     Raises:
         UsageError: an unknown method, iteration or time zone.
@@ -91,6 +93,7 @@ class LinkOptions:
     rank: int | None = None
     timezone: str | None = None
     whole_job: bool = False
+    one_of_several: bool = False
 
     def __post_init__(self) -> None:
         if self.match != "auto" and self.match not in METHODS:
@@ -118,6 +121,7 @@ def link(
     rank: int | None = None,
     timezone: str | None = None,
     whole_job: bool = False,
+    one_of_several: bool = False,
     graph_captures: Sequence[CaptureSource] = (),
     provenance: Sequence[Source] | None = None,
 ) -> Trace:
@@ -128,8 +132,8 @@ def link(
             are made of the Kineto trace's own CPU calls; of the options only `annotation` then matters. In place of a
             Kineto trace an export of Nsight Systems: of several ranks in it that of the ET's process is taken, or
             `rank`, or the one that a `NsysRank` says.
-        annotation, match, exact_match, strict, iteration, renumber, data_dependencies, rank, timezone, whole_job: see
-            `LinkOptions`.
+        annotation, match, exact_match, strict, iteration, renumber, data_dependencies, rank, timezone, whole_job,
+            one_of_several: see `LinkOptions`.
         jobs: processes to read large files with; the result is the same for any number.
         progress: show bars on a terminal for what takes over two seconds.
         graph_captures: recordings of the capture phase, to whose operators kernels of replayed CUDA and HIP graphs are
@@ -149,6 +153,7 @@ def link(
     options = LinkOptions(
         annotation=annotation, match=match, exact_match=exact_match, strict=strict, iteration=iteration,
         renumber=renumber, data_dependencies=data_dependencies, rank=rank, timezone=timezone, whole_job=whole_job,
+        one_of_several=one_of_several,
     )  # fmt: skip
     trace = _linked(et, kineto, options, provenance, progress=progress, jobs=jobs)
     return link_captured_graphs(trace, read_captures(graph_captures, progress=progress)) if graph_captures else trace
@@ -190,7 +195,7 @@ def _linked(
         _LOG.info("%s: %d events", kineto_trace.file, kineto_trace.event_count)
         claims = read_claims(
             et_trace, kineto_trace, stated, timezone=options.timezone, modified_s=modified(et, kineto),
-            whole_job=options.whole_job,
+            whole_job=options.whole_job, one_of_several=options.one_of_several,
         )  # fmt: skip
         return _link(et_trace, kineto_trace, claims, options, provenance)
 

@@ -67,12 +67,12 @@ def read_et(path: str | os.PathLike[str]) -> Trace:
     """
     metadata, messages = read_encoded(path)
     file = shown_name(path)
-    if not _is_ours(metadata):
+    if not written_by_etplus(metadata):
         return read_foreign(file, messages, os.fspath(path))
     return _read(file, metadata, messages)
 
 
-def _is_ours(metadata: GlobalMetadata) -> bool:
+def written_by_etplus(metadata: GlobalMetadata) -> bool:
     """Whether `write_et` wrote the file."""
     return {"header", "etplus", "layout"} <= {attr.name for attr in metadata.attr}
 
@@ -110,7 +110,7 @@ def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], o
         TraceFormatError: a dependency on a node that is not there, or an attribute that should be JSON.
         UsageError: the output cannot be written.
     """
-    if not _is_ours(metadata):
+    if not written_by_etplus(metadata):
         trace = read_foreign(file, ((node, node.SerializeToString()) for node in nodes), file)
         trace.write(output)
         return len(trace)
