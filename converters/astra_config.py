@@ -92,7 +92,7 @@ def _network_files(network: Network, links: AstraLinks) -> dict[str, str]:
 
 
 def _run_line(prefix: str, *, groups: bool) -> str:
-    """A script that runs the set in its folder; $ASTRA_SIM is the simulator."""
+    """Return a script that runs the set in its folder; $ASTRA_SIM is the simulator."""
     name = shlex.quote(prefix.rpartition("/")[2])
     files = [
         f"--workload-configuration={name}",
@@ -101,7 +101,17 @@ def _run_line(prefix: str, *, groups: bool) -> str:
         f"--remote-memory-configuration={name}.memory.json",
         f"--network-configuration={name}.network.yml",
     ]
-    return '#!/bin/sh\ncd "$(dirname "$0")" && "${ASTRA_SIM:-' + _BINARY + '}" \\\n  ' + " \\\n  ".join(files) + "\n"
+    return f"""#!/bin/sh
+cd "$(dirname "$0")" || exit 2
+simulator=${{ASTRA_SIM:-{_BINARY}}}
+if ! command -v "$simulator" >/dev/null; then
+  echo "$simulator: not found; set ASTRA_SIM to ASTRA-sim's program {_BINARY}," \\
+    "which is built from https://github.com/astra-sim/astra-sim (./build/astra_analytical/build.sh)" >&2
+  exit 2
+fi
+"$simulator" \\
+  {f" {chr(92)}{chr(10)}  ".join(files)}
+"""
 
 
 _LIST = re.compile(r"^(\w+): *\[([^\]]*)\] *$", re.MULTILINE)

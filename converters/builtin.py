@@ -41,12 +41,14 @@ class ChakraOptions:
         memory_nodes: copies and fills as MEM nodes, see `write_et`.
         degrade: keep communications that not all ranks have alike as computations, see `matched`; else refuse them.
         groups: the file of process groups of Chakra traces; by default the one next to them.
+        without_times: convert Execution Traces that were not linked; nodes then have no durations.
         as_prefix: write `<output>.<rank>.et`, not the file `output`; by default for several ranks.
     """
 
     memory_nodes: bool = False
     degrade: bool = False
     groups: str | None = None
+    without_times: bool = False
     as_prefix: bool | None = None
 
 
@@ -119,7 +121,8 @@ class GraphOptions:
 
     Attributes:
         subtree: only this node (id or name) and what it calls and launches.
-        max_nodes: only so many nodes, those that start first.
+        max_nodes: only so many nodes of each rank, those that start first; by default all, in pictures
+            `PICTURE_NODES` of all ranks together.
     """
 
     subtree: str | None = None
@@ -154,6 +157,8 @@ class Chakra:
         from .chakra_copy import copy_set, files_to_copy
         from .collectives import agree, matched
 
+        if options.without_times:
+            traces = _without_times(traces)
         files = files_to_copy(traces)
         if files is not None:
             return copy_set(files, path, prefix=_is_prefix(len(files), options.as_prefix), groups=options.groups)
@@ -221,11 +226,12 @@ class AstraSim:
                     "those durations are as recorded; in the set they are of the replay on its network",
                 )
             slowed = (*slowed, *timeline.notes)
+        base_error = None if timeline is None else timeline.base.to_dict()
         done = _write_ranks(traces, path, prefix, agreement, write, sources=sources, groups=prefix)
         if prefix:
             config, about = write_astra_config(path, network, links, groups=bool(agreement.groups))
             done = replace(done, files=(*done.files, *config), notes=(*done.notes, *about), network=network_dict(given))
-        return replace(done, notes=(*done.notes, *renamed, *notes, *changes, *slowed))
+        return replace(done, notes=(*done.notes, *renamed, *notes, *changes, *slowed), base_error=base_error)
 
 
 class Goal:
@@ -342,13 +348,23 @@ class GraphFile:
 
     def write(self, traces: Traces, path: str, options: GraphOptions) -> Conversion:
         """See `write_graph`."""
-        from .graph import write_graph
+        from .graph import PICTURE_NODES, select_rows, write_graph
 
         check_outputs([path])
         held = dict(traces)
-        nodes = write_graph(held, path, self.name, subtree=options.subtree, max_nodes=options.max_nodes)
+        most = options.max_nodes
+        if most is None and path.lower().endswith(PICTURES):
+            most = max(PICTURE_NODES // len(held), 1)
+        nodes = write_graph(held, path, self.name, subtree=options.subtree, max_nodes=most)
         total = sum(map(len, held.values()))
         notes = (f"{nodes} of {total} nodes were taken",) if nodes < total else ()
+        wanted = [len(select_rows(trace, subtree=options.subtree)) for trace in held.values()]
+        if most != options.max_nodes and nodes < sum(wanted):
+            notes = (
+                f"{nodes} of {sum(wanted)} nodes are drawn, those that start first, and {sum(wanted) - nodes} are left "
+                f"out; draw all with --max-nodes {max(wanted)}, which takes Graphviz long, or write .graphml, .gexf or "
+                ".dot, which have all",
+            )
         return Conversion((path,), nodes, notes=notes)
 
 
@@ -395,6 +411,15 @@ def _survey(traces: Traces) -> tuple[list[RankComms], dict[int, RankRecording]]:
         if len(traces) > 1:
             recorded[rank] = rank_recording(trace, traces.unmatched(rank))
     return surveyed, recorded
+
+
+def _without_times(traces: Traces) -> Traces:
+    from ..schemas.etplus.read_etplus import read_etplus
+
+    files = traces.whole_files
+    if files is None:
+        raise UsageError("--without-times converts whole Execution Traces; give their files")
+    return Traces([read_etplus(file, without_times=True) for file in files], rank=traces.wanted)
 
 
 def _is_prefix(ranks: int, as_prefix: bool | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -43,6 +44,7 @@ from ..schemas.wire_format import Cells, byte_rows
 from ..trace.captured import CapturedGraphs
 from ..trace.columns import IntColumn, distinct
 from ..trace.conventions import COPY_CATEGORIES
+from ..trace.errors import UNREADABLE
 from ..trace.index import Row
 from ..trace.kinds import CPU, GPU, RUNTIME
 from ..trace.trace import Record, Trace
@@ -123,6 +125,7 @@ class _Encoder:
     ) -> None:
         self.trace, self.needs = trace, needs
         self.names = [text_field(NAME, name.encode()) for name in trace.names]
+        self.has_times = bool(trace.timed.any())
         self.type = _node_types(trace, comms, memory_nodes)
         # what a row does itself, ns: GPU events and collectives as measured
         self.duration = np.where(trace.timed, trace.dur, 0)
@@ -219,7 +222,7 @@ class _Encoder:
         ts, dur, exclusive = self.trace.ts[rows], self.trace.dur[rows], self.trace.exclusive[rows]
         timed, duration = ts >= 0, self.duration[rows]
         return [
-            numbers("duration_ns", duration),
+            numbers("duration_ns", duration, np.full(len(rows), self.has_times)),
             numbers("start_ns", ts, timed),
             numbers("inclusive_ns", dur, timed & (dur != duration)),
             numbers("exclusive_ns", exclusive, timed & (exclusive != duration) & (kind != RUNTIME)),
@@ -280,7 +283,19 @@ def _metadata(trace: Trace) -> GlobalMetadata:
         "layout": encode("flat" if trace.flat else "attrs"),
     }
     attributes = [AttributeProto(name=name, string_val=text.decode("utf-8", "replace")) for name, text in texts.items()]
+    attributes += _header_attributes(trace)
     return GlobalMetadata(version=CHAKRA_VERSION, attr=attributes)
+
+
+def _header_attributes(trace: Trace) -> Iterator[AttributeProto]:
+    """The ET's `schema`, `pid`, `time`, `start_ts` and `finish_ts`, as Chakra's converter writes them."""
+    for name in ("schema", "pid", "time", "start_ts", "finish_ts"):
+        with contextlib.suppress(*UNREADABLE):
+            value = msgspec.json.decode(trace.header.get(name, b"null"))
+            if isinstance(value, str):
+                yield AttributeProto(name=name, string_val=value)
+            elif type(value) is int and 0 <= value < 2**64:
+                yield AttributeProto(name=name, uint64_val=value)
 
 
 Parts = list[list[bytes]]

@@ -34,8 +34,10 @@ from ..schemas.chakra.comm_groups import (
 )
 from ..schemas.chakra.encode import Block, delimited
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType, Node, NodeType
+from ..schemas.chakra.json_form import begins_like_workload
 from ..schemas.chakra.stream import Messages, node_heads, read_messages, write_blocks
 from ..schemas.comm_types import RECV, SEND, WORLD
+from ..schemas.text.sniff import head_of
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from .astra_config import DEFAULT, write_astra_config
@@ -80,9 +82,9 @@ class GivenRank:
 
 
 def files_to_copy(traces: Traces) -> dict[int, str] | None:
-    """The files by rank if all are whole .et files that etplus did not write, else None."""
+    """The files by rank if all are whole Chakra files that etplus did not write, else None."""
     paths = traces.whole_files
-    if not paths or not all(path.endswith((".et", ".et.gz")) for path in paths):
+    if not paths or not all(path.endswith((".et", ".et.gz")) or begins_like_workload(head_of(path)) for path in paths):
         return None
     if any(written_by_etplus(read_messages(path)[0]) for path in paths):
         return None
@@ -136,7 +138,8 @@ def _communication(node: Node) -> Communication | None:
     """A node's communication; None for a broadcast, which ASTRA-sim replays by its duration, and for a node without the
     attributes that it needs, which `check` reports."""
     values = _values(node)
-    size, kind, peer = values.get("comm_size"), values.get("comm_type", 0), -1
+    size, kind = values.get("comm_size"), values.get("comm_type", 0)
+    peer: Any = -1
     if node.type != NodeType.COMM_COLL_NODE:
         kind, other = (SEND, "comm_dst") if node.type == NodeType.COMM_SEND_NODE else (RECV, "comm_src")
         peer = values.get(other)
@@ -221,6 +224,7 @@ class _Changes:
     def _keep_dependencies(self, listed: Any) -> None:
         """Replace removed nodes by what they wait for, and drop missing and repeated ones."""
         there = [number for one in listed for number in self._behind(one)]
+        assert self.given.ids is not None
         found = np.isin(np.array(there, np.uint64), self.given.ids)
         known = [number for number, is_there in zip(there, found.tolist(), strict=True) if is_there]
         kept = list(dict.fromkeys(known))

@@ -236,9 +236,9 @@ def _compare_order(
         findings.extend(found)
         return
     from ..replaying.network import parse_network  # for few sets
-    from .preflight_run import runs_to_the_end
+    from .preflight_run import rank_ends
 
-    if not runs_to_the_end(scans, groups or {}, network or parse_network(_ANY_NETWORK)):
+    if rank_ends(scans, groups or {}, network or parse_network(_ANY_NETWORK)) is None:
         findings.extend(found)
         return
     for problem in [of[0] for of in found.errors.values() if of][:1]:

@@ -29,9 +29,10 @@ ALL_RANKS = 0
 _HOST, _COMPUTATION, _COMMUNICATION, _NO_TURN = range(4)
 
 
-def runs_to_the_end(scans: Sequence[RankScan], groups: Groups, network: Network) -> bool:
-    """Return whether all nodes of all ranks run, on a network."""
-    return _Run(scans, groups, network).complete()
+def rank_ends(scans: Sequence[RankScan], groups: Groups, network: Network) -> list[int] | None:
+    """When the last node of each rank ends on a network, ns; None if nodes of a rank never run."""
+    run = _Run(scans, groups, network)
+    return run.ends_ns if run.complete() else None
 
 
 class _Rank:
@@ -68,6 +69,7 @@ class _Run:
         self.sent: defaultdict[tuple[int, ...], deque[int]] = defaultdict(deque)
         self.receiving: defaultdict[tuple[int, ...], deque[int]] = defaultdict(deque)
         self.ends: list[tuple[int, int, int]] = []  # time, rank and node
+        self.ends_ns = [0] * len(scans)
         self.differs = False
 
     def complete(self) -> bool:
@@ -80,6 +82,7 @@ class _Run:
             now, rank, node = heapq.heappop(self.ends)
             own = self.ranks[rank]
             own.left -= 1
+            self.ends_ns[rank] = now
             if own.lane[node] != _NO_TURN:
                 own.busy[own.lane[node]] = False
             for follower in own.after[own.first[node] : own.first[node + 1]]:
