@@ -32,7 +32,8 @@ def with_unattached(trace: Trace) -> Trace:
         return trace
     rows = counted_events(trace)
     added = _gpu_events(events, rows, trace)
-    notes = (*trace.notes, *_notes(added), *([] if trace.selection else _not_counted(trace, len(events) - len(rows))))
+    apart = np.count_nonzero(events.ts >= 0) - len(rows)
+    notes = (*trace.notes, *_notes(added), *([] if trace.selection else _not_counted(trace, apart)))
     if not len(rows):
         return trace.with_(notes=notes).with_tables(replace(tables, whole=True))
     gpu = tables.gpu.joined(added)
@@ -49,7 +50,7 @@ def counted_events(trace: Trace) -> IntColumn:
     near = (events.ts < last) & (events.ts + events.dur > first)
     if trace.selection is not None or not trace.timed.any():
         near[:] = True
-    found = np.flatnonzero(near)
+    found = np.flatnonzero(near & (events.ts >= 0))
     return found[np.argsort(events.ts[found], kind="stable")]
 
 
