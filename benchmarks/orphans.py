@@ -30,6 +30,7 @@ from etplus.trace.unattached import with_unattached
 
 HIDDEN = 0.3
 _HOST = ("cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver")
+_OF_THE_CALL = ("grid", "block", "shared memory")
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,12 @@ class Score:
     replay_change: float | None
 
 
-def hide(document: dict[str, Any], share: float = HIDDEN) -> dict[str, Any]:
-    """A Kineto trace without the host's events that start in the first part of it, and the arrows from them."""
+def hide(document: dict[str, Any], share: float = HIDDEN, *, rocm: bool = False) -> dict[str, Any]:
+    """A Kineto trace without the host's events that start in the first part of it, and the arrows from them.
+
+    Args:
+        rocm: kernels without a launch call lose what ROCm takes from the call.
+    """
     events = document["traceEvents"]
     timed = [event for event in events if event.get("ph") == "X" and event.get("cat") in (*_HOST, *GPU_CATEGORIES)]
     first = min(float(event["ts"]) for event in timed)
@@ -70,16 +75,21 @@ def hide(document: dict[str, Any], share: float = HIDDEN) -> dict[str, Any]:
         of_gpu = event.get("cat") in GPU_CATEGORIES or (event.get("pid"), event.get("tid")) in gpu_threads
         return of_gpu or float(event["ts"]) >= cut or (event.get("ph") == "X" and event.get("cat") not in _HOST)
 
-    return {**document, "traceEvents": [event for event in events if stays(event)]}
+    left = [event for event in events if stays(event)]
+    calls = {event["args"].get("correlation") for event in left if event.get("cat") in _HOST and "args" in event}
+    for event in left if rocm else ():
+        if event.get("cat") in GPU_CATEGORIES and event["args"].get("correlation") not in calls:
+            event["args"] = {key: value for key, value in event["args"].items() if key not in _OF_THE_CALL}
+    return {**document, "traceEvents": left}
 
 
-def score(kineto: bytes, et: Path | None = None, share: float = HIDDEN) -> Score | None:
+def score(kineto: bytes, et: Path | None = None, share: float = HIDDEN, *, rocm: bool = False) -> Score | None:
     """Hide launches of a Kineto trace, link it (with its ET) and compare with the whole; None without kernels."""
     document = orjson.loads(gzip.decompress(kineto) if kineto[:2] == b"\x1f\x8b" else kineto)
     whole = with_unattached(link(et, orjson.dumps(document)))
     if not np.any(whole.gpu.call >= 0):
         return None
-    linked = link(et, orjson.dumps(hide(document, share)))
+    linked = link(et, orjson.dumps(hide(document, share, rocm=rocm)))
     return _compare(_operators(whole), linked)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 from textwrap import fill
 
 from ..trace.printable import printable
-from .job_report import ClockOffset, GroupCounts, JobReport, Mismatch, Wait, ranges
+from .job_report import ClockOffset, GroupCounts, JobReport, Mismatch, RankResult, Wait, ranges
 
 _WIDTH = 79
 _LISTED = 20
@@ -37,9 +39,28 @@ def _lines(report: JobReport) -> Iterator[str]:
     yield from _clocks(report.clock_offsets, report.offsets_applied)
     yield from _late(report)
     yield from _cut("waits", [_wait(wait) for wait in report.longest_waits[:_WAITS]], "waits")
-    warnings = [f"rank {rank.rank}: {text}" for rank in report.ranks for text in rank.warnings]
-    yield from _cut("warning", warnings, "warnings")
+    yield from _cut("warning", warnings_of(report.ranks), "warnings")
     yield from _cut("note", report.notes, "notes")
+
+
+def warnings_of(ranks: Sequence[RankResult]) -> list[str]:
+    """The warnings of all ranks, each once with the ranks that it holds for ("ranks 0-7: ...")."""
+    said: dict[str, dict[int, str]] = {}
+    for rank in ranks:
+        for text in rank.warnings:
+            said.setdefault(_without_rank(text, rank), {})[rank.rank] = text
+    return [
+        f"ranks {ranges(texts)}: {general}" if len(texts) > 1 else f"rank {min(texts)}: {texts[min(texts)]}"
+        for general, texts in said.items()
+    ]
+
+
+def _without_rank(text: str, rank: RankResult) -> str:
+    """A warning with general words for what differs from rank to rank: the rank and the names of its files."""
+    for file, words in ((rank.et, "the Execution Trace"), (rank.kineto, "the Kineto trace")):
+        if file:
+            text = text.replace(PurePath(file).name, words)
+    return re.sub(rf"\brank {rank.rank}\b", "rank N", text)
 
 
 def _cut(title: str, texts: Sequence[str], what: str) -> Iterator[str]:

@@ -3,22 +3,25 @@ open CPU call → its node."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ..schemas.kineto.cuspy import GRAPH_ARROW, LAUNCH_FLOW
-from ..schemas.kineto.kineto_calls import CpuCalls, enclosing_call
+from ..schemas.kineto.kineto_calls import CpuCalls, enclosing_call, open_caller
 from ..schemas.kineto.read_kineto import KinetoTrace
-from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, matching, positions
-from ..trace.conventions import GPU_CATEGORIES, UNATTACHED_REASONS
+from ..trace.conventions import GPU_CATEGORIES, NOT_IN_ET, OUTSIDE_OPS, OUTSIDE_WINDOW
+from ..trace.tables import unknown_launch_reasons
 
 ATTACH_METHODS = ("correlation", "ac2g flow", "External id")
 
 _PASS_THROUGH = frozenset({"nccl:coalesced"})
 """Wrappers, not operators: their caller is the parent."""
+_LAUNCH_OF_ONE = re.compile(r"^(?!.*(?:Graph|Multi|Batch)).*Launch")
+"""Names of calls that launch one kernel. A launch of a graph, of a batch or on several devices has many."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,8 @@ class Attachment:
         launcher: int64, row of the runtime call that launched it, −1 for none.
         method: int8 index into `ATTACH_METHODS`, −1 for none.
         repeated: how many events have a correlation that several calls of the trace share.
-        call: int64, position in `CpuCalls` of the innermost call open at the launch, or of its nearest ancestor that is
-            linked; −1 if not attached.
+        shared: bool, other events have the same launcher, a call that launches one kernel only.
+        call: int64, position in `CpuCalls` of the innermost linked call that is open at the launch; −1 if not attached.
         reason: int8 index into `UNATTACHED_REASONS`.
     """
 
@@ -39,6 +42,7 @@ class Attachment:
     launcher: IntColumn
     method: npt.NDArray[np.int8]
     repeated: int
+    shared: npt.NDArray[np.bool_]
     call: IntColumn
     reason: npt.NDArray[np.int8]
 
@@ -53,23 +57,26 @@ def attach_gpu_events(kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[
     rows = np.flatnonzero(events.mask(GPU_CATEGORIES))
     rows = rows[np.lexsort((rows, events.ts[rows]))]
     launcher, repeated = _launchers(kineto, rows)
-    op, method = _launching_call(kineto, calls, rows, launcher)
-    call = nearest(op, calls.parent, linked)
+    op, call, method = _launching_calls(kineto, calls, linked, rows, launcher)
     reason = np.zeros(len(op), np.int8)
-    reason[call < 0] = UNATTACHED_REASONS.index("parent not in the ET")
+    reason[call < 0] = NOT_IN_ET
     if linked.any():
         ts = calls.ts[np.maximum(op, 0)]
         outside = (ts < calls.ts[linked].min()) | (ts > calls.end[linked].max())
-        reason[(call < 0) & outside] = UNATTACHED_REASONS.index("outside the window of the ET")
-    reason[op < 0] = UNATTACHED_REASONS.index("launcher outside any op")
-    reason[method < 0] = UNATTACHED_REASONS.index("no launcher in the trace")
-    return Attachment(rows, launcher, method, repeated, call, reason)
+        reason[(call < 0) & outside] = OUTSIDE_WINDOW
+    reason[op < 0] = OUTSIDE_OPS
+    runtime, unknown = np.flatnonzero(events.runtime_mask()), rows[method < 0]
+    reason[method < 0] = unknown_launch_reasons(
+        events.ts[unknown], events.correlation[unknown], events.ts[runtime], events.correlation[runtime], len(calls)
+    )
+    return Attachment(rows, launcher, method, repeated, _shared_launches(kineto, launcher), call, reason)
 
 
-def _launching_call(
-    kineto: KinetoTrace, calls: CpuCalls, rows: IntColumn, launcher: IntColumn
-) -> tuple[IntColumn, npt.NDArray[np.int8]]:
-    """Position in `CpuCalls` of the innermost call open at each launch, −1 for none; and how the launch was found."""
+def _launching_calls(
+    kineto: KinetoTrace, calls: CpuCalls, linked: npt.NDArray[np.bool_], rows: IntColumn, launcher: IntColumn
+) -> tuple[IntColumn, IntColumn, npt.NDArray[np.int8]]:
+    """Positions in `CpuCalls` of the innermost call and of the innermost linked call that are open at each launch, −1
+    for none; and how the launch was found."""
     events = kineto.events
     method = np.where(launcher >= 0, 0, -1).astype(np.int8)
     thread, ts, until = np.full(len(rows), -1, np.int64), events.ts[rows], events.ts[rows]
@@ -82,10 +89,23 @@ def _launching_call(
     op = enclosing_call(calls, thread, ts, until)
     by_id, op_by_id = _launching_ops(kineto, calls, rows, method < 0)
     op[by_id], method[by_id] = op_by_id, 2
+    ts[by_id], until[by_id] = calls.ts[op_by_id], calls.end[op_by_id]
 
     wrappers = matching(calls.name, events.names, _PASS_THROUGH.__contains__)
-    real = nearest(op, calls.parent, ~wrappers)
-    return np.where(real >= 0, real, op), method
+    real = open_caller(calls, op, ts, until, ~wrappers) if wrappers.any() else op
+    op = np.where(real >= 0, real, op)
+    return op, open_caller(calls, op, ts, until, linked), method
+
+
+def _shared_launches(kineto: KinetoTrace, launcher: IntColumn) -> npt.NDArray[np.bool_]:
+    """Mark the events whose launcher launches one kernel only, but is the launcher of several events."""
+    events, shared = kineto.events, np.zeros(len(launcher), np.bool_)
+    has = np.flatnonzero(launcher >= 0)
+    several = np.bincount(launcher[has], minlength=len(events)) > 1
+    has = has[several[launcher[has]]]
+    if len(has):
+        shared[has] = matching(events.name[launcher[has]], events.names, _LAUNCH_OF_ONE.match)
+    return shared
 
 
 def _launchers(kineto: KinetoTrace, rows: IntColumn) -> tuple[IntColumn, int]:

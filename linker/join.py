@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.kineto.kineto_calls import enclosing_call
-from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, scatter
 from .attach import Attachment
 from .calls import TracePair
@@ -84,5 +83,5 @@ def linked_caller(
 ) -> IntColumn:
     """Position in `nodes` of the innermost linked call around each of some events of threads, −1 for none."""
     calls = pair.calls
-    op = nearest(enclosing_call(calls, thread.astype(np.int64), ts, end), calls.parent, node_of_call >= 0)
+    op = enclosing_call(calls, thread.astype(np.int64), ts, end, node_of_call >= 0)
     return scatter(len(op), op >= 0, node_of_call[op[op >= 0]])

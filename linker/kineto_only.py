@@ -21,7 +21,7 @@ from ..schemas.kineto.input_args import NO_TENSORS, RecordedInputs, et_inputs, r
 from ..schemas.kineto.kineto_calls import CpuCalls
 from ..schemas.kineto.read_kineto import EventRecords, KinetoTrace
 from ..trace.columns import IntColumn, inverse_positions
-from ..trace.conventions import ANNOTATION_SCOPE, UNATTACHED_REASONS
+from ..trace.conventions import ANNOTATION_SCOPE, UNKNOWN_LAUNCH
 from ..trace.kinds import CERTAIN
 from .attach import Attachment
 from .calls import EtCalls, TracePair, et_calls
@@ -30,7 +30,6 @@ from .match.result import Match
 _SCHEMA = "1.1.1-chakra.0.0.4"
 _ROOT = "[pytorch|profiler|execution_trace|%s]"
 _BEFORE = b'{"schema": "%b", "pid": %d, "time": "", "start_ts": 0, "finish_ts": 0, "nodes": ['
-_NO_LAUNCHER = UNATTACHED_REASONS.index("no launcher in the trace")
 _BLOCK = 1024
 """Nodes whose texts are made at once."""
 _NODE_NUMBERS = ("id", "parent", "rf_id", "seq_id", "scope", "tid")
@@ -67,7 +66,7 @@ def adopt_rest(pair: TracePair, attachment: Attachment, parent: IntColumn) -> tu
         the calls with the process node as one more, at the end; the attachment without reasons for what has a parent;
         and the parents in these calls.
     """
-    apart = (attachment.reason == _NO_LAUNCHER) & (pair.kineto.recorder != "Kineto")
+    apart = np.isin(attachment.reason, UNKNOWN_LAUNCH) & (pair.kineto.recorder != "Kineto")
     parent = np.where(apart, -1, np.where(attachment.call >= 0, parent, len(pair.nodes)))
     none = np.array([-1], np.int64)
     columns = {name: np.append(getattr(pair.nodes, name), none) for name in ("parent", "thread", "name", "seq")}

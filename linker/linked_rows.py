@@ -171,6 +171,7 @@ class LinkedRows:
         event: int64, by place the row in `events`, −1 for a node that is not linked.
         parent: int64, by place the position in `et` of the parent of GPU events and runtime calls, −1 for none.
         link: int8, how sure the link of each ET node is. exclusive: int64 ns, of each.
+        doubtful: int64, places of the GPU events that share a launch of one kernel.
         waiting: ET nodes that wait for an operator on another thread. waits_for: the ids of these.
         left: event rows of the GPU events without a row. reason: int8, as in `UnattachedEvents`.
         kind, sync_dep, edges, memory, stacks, generated: see `RowSource`.
@@ -183,6 +184,7 @@ class LinkedRows:
     parent: IntColumn
     link: npt.NDArray[np.int8]
     exclusive: IntColumn
+    doubtful: IntColumn
     waiting: IntColumn
     waits_for: IntColumn
     left: IntColumn
@@ -216,6 +218,7 @@ class LinkedRows:
             parent=np.concatenate([np.full(nodes, -1), np.where(above >= 0, join.nodes.node[above], -1)]),
             link=scatter(nodes, node, sure, UNLINKED),
             exclusive=scatter(nodes, node, exclusive_durations(calls)[call], 0),
+            doubtful=join.gpu_places[np.isin(join.gpu_row, attachment.row[attachment.shared])],
             waiting=np.array(list(waits), np.int64),
             waits_for=numbers.id[np.array(list(waits.values()), np.int64)],
             left=attachment.row[left],
@@ -264,6 +267,8 @@ class LinkedRows:
         if name in _OF_NODES:
             at = np.flatnonzero(kind == CPU)
             values[at] = self._of_nodes(name, place[at])
+        if name == "link":
+            values[np.isin(place, self.doubtful)] = EQUIVALENT
         if name in _OF_EVENTS:
             event = self.event[place]
             at = np.flatnonzero((event >= 0) & _OF_EVENTS[name][kind])

@@ -19,7 +19,8 @@ from isal import isal_zlib
 from ..schemas.execution_trace.arguments import process_groups
 from ..schemas.nsys import find_ranks, is_nsys
 from ..schemas.text.sniff import begins_like_kineto, begins_like_nodes, is_pftrace, unpacked
-from ..schemas.text.storage import Folder, is_url
+from ..schemas.text.storage import Folder
+from ..schemas.text.transaction import is_url
 from ..trace.errors import EtplusError
 from .rank_claims import INIT, Claim, group_ranks
 

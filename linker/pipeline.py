@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from ..trace.kinds import LINK_NAMES
 from ..trace.link_report import Identity, LinkReport
 from ..trace.trace import Trace
 from .attach import ATTACH_METHODS, Attachment, attach_gpu_events
+from .batched_messages import with_batched_messages
 from .calls import TracePair, et_calls
 from .captured_graphs import link_captured_graphs
 from .captures import Capture, CaptureSource, captures_of
@@ -71,6 +72,8 @@ class LinkOptions:
         timezone: of the machine that recorded the ET, which has local time: "UTC-7", "Europe/Berlin".
         whole_job: the files of every rank of the job are at hand, and no others of them fit either of these two by
             process ids and process groups, as `etplus.jobs.batch.link_many` finds out.
+        one_of_several: the files are of one of several ranks, as in a job's folder. Links are then `certain` only if
+            the rank is proved, whatever the files say.
 
     Raises:
         UsageError: an unknown method, iteration or time zone.
@@ -90,6 +93,7 @@ class LinkOptions:
     rank: int | None = None
     timezone: str | None = None
     whole_job: bool = False
+    one_of_several: bool = False
 
     def __post_init__(self) -> None:
         if self.match != "auto" and self.match not in METHODS:
@@ -117,6 +121,7 @@ def link(
     rank: int | None = None,
     timezone: str | None = None,
     whole_job: bool = False,
+    one_of_several: bool = False,
     graph_captures: Sequence[CaptureSource] = (),
     provenance: Sequence[Source] | None = None,
 ) -> Trace:
@@ -127,8 +132,8 @@ def link(
             are made of the Kineto trace's own CPU calls; of the options only `annotation` then matters. In place of a
             Kineto trace an export of Nsight Systems: of several ranks in it that of the ET's process is taken, or
             `rank`, or the one that a `NsysRank` says.
-        annotation, match, exact_match, strict, iteration, renumber, data_dependencies, rank, timezone, whole_job: see
-            `LinkOptions`.
+        annotation, match, exact_match, strict, iteration, renumber, data_dependencies, rank, timezone, whole_job,
+            one_of_several: see `LinkOptions`.
         jobs: processes to read large files with; the result is the same for any number.
         progress: show bars on a terminal for what takes over two seconds.
         graph_captures: recordings of the capture phase, to whose operators kernels of replayed CUDA and HIP graphs are
@@ -148,6 +153,7 @@ def link(
     options = LinkOptions(
         annotation=annotation, match=match, exact_match=exact_match, strict=strict, iteration=iteration,
         renumber=renumber, data_dependencies=data_dependencies, rank=rank, timezone=timezone, whole_job=whole_job,
+        one_of_several=one_of_several,
     )  # fmt: skip
     trace = _linked(et, kineto, options, provenance, progress=progress, jobs=jobs)
     return link_captured_graphs(trace, read_captures(graph_captures, progress=progress)) if graph_captures else trace
@@ -189,7 +195,7 @@ def _linked(
         _LOG.info("%s: %d events", kineto_trace.file, kineto_trace.event_count)
         claims = read_claims(
             et_trace, kineto_trace, stated, timezone=options.timezone, modified_s=modified(et, kineto),
-            whole_job=options.whole_job,
+            whole_job=options.whole_job, one_of_several=options.one_of_several,
         )  # fmt: skip
         return _link(et_trace, kineto_trace, claims, options, provenance)
 
@@ -245,6 +251,7 @@ def _trace_of_links(
     join = _joined(pair, found, alone=alone)
     _LOG.info("%d of %d GPU events attached", len(join.gpu_row), len(join.attachment.row))
     comm = comm_of_kernels(join.et, join.nodes, join.kineto.events, join.gpu_row, join.gpu_parent)
+    comm = with_batched_messages(join, comm)
     data = recorded_data(join.kineto, join.calls, join.node_of_call)
     if options.data_dependencies:
         data = np.append(data[0], join.data_edges[0]), np.append(data[1], join.data_edges[1])
@@ -340,7 +347,7 @@ def _summary(join: Join, report: LinkReport) -> dict[str, Any]:
             "device_properties": kineto.header_value("deviceProperties"),
             "distributed_info": kineto.header_value("distributedInfo"),
         },
-        "damage": list(damage_of(join.et, kineto)),
+        "damage": [*damage_of(join.et), *kineto.damage],
         "unattached": unattached,
         "inferred_edges": [],
         "link": report.to_dict(),
@@ -352,13 +359,20 @@ def _make_report(pair: TracePair, match: Match, attachment: Attachment, **others
     et, kineto, nodes, calls = pair.et, pair.kineto, pair.nodes, pair.calls
     by_reason = np.bincount(match.reason, minlength=len(REASONS))
     by_link = np.bincount(match.link, minlength=len(LINK_NAMES))
-    warnings = list(damage_of(et, kineto))
-    if len(nodes) and not match.linked:
+    warnings = [*damage_of(et), *kineto.damage]
+    if len(nodes) and not match.linked and not warnings:
         warnings.append("nothing was linked: these two files do not seem to belong together")
     if attachment.repeated:
         warnings.append(
             f"{attachment.repeated:,} GPU events share their correlation with several calls; "
             "the last one before each was taken"
+        )
+    shared = attachment.shared & (attachment.call >= 0)
+    if shared.any():
+        launches = len(distinct(attachment.launcher[shared]))
+        warnings.append(
+            f"{np.count_nonzero(shared):,} GPU events share {launches:,} "
+            f"launch{'es' * (launches > 1)} of one kernel each: their launches are not certain"
         )
     used, events = mask_at(len(calls), match.call[match.call >= 0]), kineto.events
     return LinkReport(
@@ -369,7 +383,7 @@ def _make_report(pair: TracePair, match: Match, attachment: Attachment, **others
         kineto={
             "file": Path(kineto.file).name, "events": kineto.event_count, "cpu_ops": len(calls),
             "cpu_ops_not_in_et": int(np.count_nonzero(~used)),
-            "by_category": _counts(events.category, events.categories),
+            "by_category": _counts(events.category, events.categories), **asdict(kineto.account),
         },
         ops={
             "total": len(nodes), "linked": match.linked, "certain": int(by_link[2]), "equivalent": int(by_link[1]),
@@ -397,6 +411,7 @@ def _gpu(kineto: KinetoTrace, attachment: Attachment) -> dict[str, Any]:
             "attached": int(reasons[0]),
             "by_method": {m: int(c) for m, c in zip(ATTACH_METHODS, methods, strict=True) if c},
             "unattached": {r: int(c) for r, c in zip(UNATTACHED_REASONS[1:], reasons[1:], strict=True) if c},
+            **({"equivalent": shared} if (shared := int(np.count_nonzero(known & attachment.shared))) else {}),
         }
     dur = np.maximum(events.dur[attachment.row], 0)
     return {

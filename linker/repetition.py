@@ -19,7 +19,7 @@ from ..schemas.kineto.event_args import work_args
 from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, StringTable, distinct, distinct_rows, mask_at, run_starts
 from ..trace.comm_kernels import has_collective_fields, is_comm_kernel
-from ..trace.conventions import UNATTACHED_REASONS
+from ..trace.conventions import LAUNCHED_BEFORE, NO_LAUNCHER
 from ..trace.counterparts import UNPAIRED_REASONS, CounterpartLinks, Counterparts
 from ..trace.tables import MODULE
 from ..trace.trace import Trace
@@ -27,7 +27,6 @@ from ..trace.trace import Trace
 Mask = npt.NDArray[np.bool_]
 
 _NO_REPETITION, _NO_RUN, _SEVERAL, _DURATION, _NO_OPERATOR = range(len(UNPAIRED_REASONS))
-_NO_LAUNCHER = UNATTACHED_REASONS.index("no launcher in the trace")
 SHORTEST_RUN = 8
 """Events of the shortest run; fewer that were launched before the recording are not worth the columns of the trace."""
 _MARGIN = 2
@@ -99,10 +98,10 @@ class _GpuSequences:
         call = np.append(gpu.call, none)
         columns = {key: np.append(getattr(gpu, key), getattr(rest, key)) for key in ("device", "stream", "ts", "dur")}
         name = np.append(gpu.name, names.codes(rest.names)).astype(np.int64)
-        alike = StringTable()
-        work = alike.codes([work_args(text) for text in args]).astype(np.int64)
         category = np.append(gpu.category, categories.codes(rest.categories)).astype(np.int64)
-        symbol = distinct_rows(columns["device"], columns["stream"], name, category, work)[1]
+        unknown = np.isin(np.append(gpu.reason, rest.reason), (LAUNCHED_BEFORE, NO_LAUNCHER))
+        kind = distinct_rows(name, category)[1]
+        symbol = distinct_rows(columns["device"], columns["stream"], kind, _work(kind, args, unknown))[1]
         has = call >= 0
         operator, module = np.full((2, len(call)), -1, np.int64)
         operator[has] = distinct_rows(calls.name[call[has]], calls.signature[call[has]])[1]
@@ -111,7 +110,6 @@ class _GpuSequences:
         described = zip(rest.names, args[len(gpu) :], strict=True)
         loose = [is_comm_kernel(kernel) or has_collective_fields(text) for kernel, text in described]
         waits = np.append(trace.is_comm, np.array(loose, np.bool_))
-        unknown = np.append(gpu.reason, rest.reason) == _NO_LAUNCHER
         launched = np.append(trace.launched_ns, rest.ts)
         order = np.lexsort((columns["ts"], columns["stream"], columns["device"]))
         first = np.flatnonzero(run_starts(columns["device"][order], columns["stream"][order]))[1:]
@@ -127,6 +125,26 @@ class _GpuSequences:
         """Some of the events; separators have to be among them."""
         columns = {key: getattr(self, key)[kept] for key in ("event", "symbol", *_BY_EVENT)}
         return _GpuSequences(**columns)
+
+
+def _work(kind: IntColumn, args: list[bytes], unknown: Mask) -> IntColumn:
+    """Code of what tells events of a kind (name and category) apart, as far as all unknown events of the kind have it.
+
+    On ROCm the grid and block of a kernel come from its launch call, so kernels without a launch lack them.
+    """
+    table = StringTable()
+    code = table.codes([work_args(text) for text in args]).astype(np.int64)
+    variants, variant = distinct_rows(kind, code, unknown.astype(np.int64))
+    lacking = dict[int, set[int]]()
+    for of_kind, of_work, is_unknown in variants.tolist():
+        if is_unknown:
+            missing = {field for field, value in enumerate(table.values[of_work]) if not value}
+            lacking.setdefault(of_kind, set()).update(missing)
+    compared = [
+        tuple(b"" if field in lacking.get(of_kind, ()) else value for field, value in enumerate(table.values[of_work]))
+        for of_kind, of_work, _ in variants.tolist()
+    ]
+    return StringTable().codes(compared).astype(np.int64)[variant]
 
 
 _BY_EVENT = ("operator", "module", "dur", "waits", "launched", "unknown")

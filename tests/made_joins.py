@@ -92,7 +92,7 @@ PAIR_KINETO = kineto_document([
     _kernel("first kernel", 40, 20, 1),
     _event("outer", 10, 380, **{"Record function id": 11}),
     _event("inner", 15, 10, **{"Record function id": 12}),
-    _event("cudaLaunchKernel", 16, 2, "cuda_runtime", correlation=1),
+    _event("cudaGraphLaunch", 16, 2, "cuda_runtime", correlation=1),
     _event("late", 400, 50, tid=8, **{"Record function id": 13}),
     _event("cudaMemcpyAsync", 410, 20, "cuda_runtime", 8, correlation=2),
     {**_kernel("Memcpy DtoD", 420, -1, 2, 9, device=1), "cat": "gpu_memcpy"},
@@ -105,5 +105,5 @@ PAIR_KINETO = kineto_document([
     _memory(5, 32, 2, **{"Device Type": 0, "Device Id": -1}),
     _memory(30, -64, 1, **_GPU, **{"Total Allocated": 0}),
 ])  # fmt: skip
-"""One launch with two kernels, a copy without an end on another thread and device, two kernels without a parent, a call
-that waits, and what allocators did."""
+"""One launch of a graph with two kernels, a copy without an end on another thread and device, two kernels without a
+parent, a call that waits, and what allocators did."""

@@ -54,9 +54,16 @@ UNATTACHED_REASONS = (
     "launcher outside any op",
     "outside the window of the ET",
     "parent not in the ET",
+    "launched before the recording",
+    "no CPU calls were recorded",
+    "the event has no correlation",
 )
 """Why a GPU event has no parent node, by code; code 0 is an attached one."""
-OUTSIDE_WINDOW = UNATTACHED_REASONS.index("outside the window of the ET")
+NO_LAUNCHER, OUTSIDE_OPS, OUTSIDE_WINDOW, NOT_IN_ET, LAUNCHED_BEFORE, NO_CPU_CALLS, NO_CORRELATION = range(
+    1, len(UNATTACHED_REASONS)
+)
+UNKNOWN_LAUNCH = (NO_LAUNCHER, LAUNCHED_BEFORE, NO_CPU_CALLS, NO_CORRELATION)
+"""The reasons of events whose launch is not in the trace."""
 """Events that are listed by index alone: they are not of the part of the program that the ET covers."""
 LONGEST_NAME = 200
 """Operators of libraries have no longer names: longer ones are not searched for what they might be."""

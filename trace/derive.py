@@ -11,10 +11,10 @@ import numpy.typing as npt
 from .call_tree import nearest
 from .captured import CaptureLinks, captured_calls
 from .columns import IntColumn, distinct, inverse_positions, mask_at, matching, scatter
-from .conventions import ANNOTATION_SCOPE, COPY_CATEGORIES
+from .conventions import ANNOTATION_SCOPE, COPY_CATEGORIES, OUTSIDE_OPS
 from .index import CallIndex, ColumnOf, GpuIndex, Positions, Row, RuntimeIndex, as_column, as_positions
 from .kinds import CPU, GPU, RUNTIME
-from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Tables, reasons
+from .tables import ANNOTATION, MODULE, OP, Calls, GpuEvents, RuntimeCalls, Tables, unknown_launch_reasons
 from .tensors import SignatureTable, numbers_matter
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ def tables_of(trace: Trace) -> Tables:
     caller = _timed_caller(trace, as_positions(inverse_positions(len(trace), call_rows)))
     signatures = trace.texts.signature_table()
     calls = _calls(trace, call_rows, caller, signatures)
-    gpu = _gpu_events(trace, gpu_rows, caller, launcher)
+    reason = _reasons(trace, gpu_rows, runtime_rows, caller, launcher, len(calls))
+    gpu = _gpu_events(trace, gpu_rows, caller, launcher, reason)
     runtime = RuntimeCalls(
         trace.name[runtime_rows], trace.thread[runtime_rows], trace.ts[runtime_rows], trace.finish[runtime_rows],
         caller[runtime_rows], as_column(mask_at(len(runtime_rows), gpu.runtime[gpu.runtime >= 0])), runtime_rows,
@@ -78,21 +79,33 @@ def _calls(
     )  # fmt: skip
 
 
+def _reasons(
+    trace: Trace, rows: Positions[GpuIndex, Row], runtime: Positions[RuntimeIndex, Row],
+    caller: Positions[Row, CallIndex], launcher: Positions[Row, RuntimeIndex], cpu_calls: int,
+) -> ColumnOf[GpuIndex, np.int8]:  # fmt: skip
+    """`GpuEvents.reason`: a trace whose nodes were made of its own calls has rows for events without a launch."""
+    reason = np.where(launcher[rows] >= 0, OUTSIDE_OPS, 0).astype(np.int8)
+    lost = np.flatnonzero(launcher[rows] < 0)
+    reason[lost] = unknown_launch_reasons(
+        trace.ts[rows[lost]], trace.correlation[rows[lost]], trace.ts[runtime], trace.correlation[runtime], cpu_calls
+    )
+    return as_column(np.where(caller[rows] >= 0, 0, reason))
+
+
 def _gpu_events(
     trace: Trace, rows: Positions[GpuIndex, Row], caller: Positions[Row, CallIndex],
-    launcher: Positions[Row, RuntimeIndex],
+    launcher: Positions[Row, RuntimeIndex], reason: ColumnOf[GpuIndex, np.int8],
 ) -> GpuEvents:  # fmt: skip
     sizes = np.full(len(rows), -1, np.int64)
     copied = np.flatnonzero(matching(trace.category[rows], trace.categories, COPY_CATEGORIES.__contains__))
     sizes[copied] = trace.texts.copy_sizes(rows[copied])
     comm = {position: trace.comm[row] for position, row in enumerate(rows.tolist()) if row in trace.comm}
-    call, runtime = caller[rows], launcher[rows]
     links = trace.captured.links if trace.captured else CaptureLinks.none()
     by, link, replay = links.of(rows)
     counterpart, same_module = trace.counterparts.links.of(rows)
     return GpuEvents(
         trace.name[rows], trace.category[rows], trace.ts[rows], trace.dur[rows], trace.device[rows],
-        trace.stream[rows], call, runtime, as_column(reasons(call, runtime)), as_column(sizes), comm, rows,
+        trace.stream[rows], caller[rows], launcher[rows], reason, as_column(sizes), comm, rows,
         as_column(by), as_column(link), as_column(replay), as_positions(counterpart), as_column(same_module),
     )  # fmt: skip
 

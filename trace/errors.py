@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import msgspec
 
 UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
@@ -42,3 +44,14 @@ class TraceFormatError(EtplusError):
     def __reduce__(self) -> tuple[type[TraceFormatError], tuple[str, str, str, str]]:
         """So that it can be sent from one process to another."""
         return type(self), self._given
+
+
+class MissingFileError(TraceFormatError, FileNotFoundError):
+    """An input file or folder that does not exist; also a FileNotFoundError, which programs catch for other files."""
+
+    def __init__(self, file: str, remedy: str = "check the path", problem: str = "no such file") -> None:
+        super().__init__(file, "", problem, remedy)
+        self.errno, self.filename = errno.ENOENT, file
+        self._given = (file, remedy, problem)  # type: ignore[assignment]
+
+    __str__ = EtplusError.__str__  # an OSError shows its errno and file name in place of the message

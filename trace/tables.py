@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from .brief import brief
 from .columns import IntColumn, grouped
 from .comm_kernels import Comm
-from .conventions import UNATTACHED_REASONS
+from .conventions import LAUNCHED_BEFORE, NO_CORRELATION, NO_CPU_CALLS, NO_LAUNCHER
 from .index import CallIndex, ColumnOf, GpuIndex, Positions, Row, RuntimeIndex, as_column, as_positions
 from .suggest import Suggests
 from .tensors import Signature
@@ -21,9 +22,6 @@ T = TypeVar("T", bound="_Table")
 
 OP, ANNOTATION, MODULE = 0, 1, 2
 """Values of `Calls.kind`: operator; user annotation; Python call of a module's forward (traces recorded with_stack)."""
-
-_NO_LAUNCHER = UNATTACHED_REASONS.index("no launcher in the trace")
-_OUTSIDE_OPS = UNATTACHED_REASONS.index("launcher outside any op")
 
 
 @dataclass(frozen=True)
@@ -151,7 +149,7 @@ class GpuEvents(_Table):
 
     __repr__ = brief
 
-    @property
+    @cached_property
     def end(self) -> ColumnOf[GpuIndex, np.int64]:
         """int64 ns, ts + dur."""
         return as_column(self.ts + self.dur)
@@ -172,10 +170,27 @@ class GpuEvents(_Table):
         return replace(super().joined(other), comm=comm)
 
 
-def reasons(call: IntColumn, runtime: IntColumn) -> npt.NDArray[np.int8]:
-    """`GpuEvents.reason` where nothing else is known than the other two columns."""
-    reason = np.where(runtime >= 0, _OUTSIDE_OPS, _NO_LAUNCHER)
-    return np.where(call >= 0, 0, reason).astype(np.int8)
+def unknown_launch_reasons(
+    ts: IntColumn, correlation: IntColumn, recorded_ts: IntColumn, recorded: IntColumn, cpu_calls: int
+) -> npt.NDArray[np.int8]:
+    """Say why the launch of each of some GPU events is not in the trace: codes of `UNATTACHED_REASONS`.
+
+    The correlations of a process ascend, so an event with a smaller one than all recorded calls was launched before
+    them. So was one that ran before the first of them.
+
+    Args:
+        ts, correlation: int64, one entry an event.
+        recorded_ts, recorded: int64, start and correlation of each runtime and driver call of the trace.
+        cpu_calls: number of operators and annotations in the trace.
+    """
+    if not cpu_calls and not len(recorded):
+        return np.full(len(ts), NO_CPU_CALLS, np.int8)
+    reason = np.full(len(ts), NO_LAUNCHER, np.int8)
+    if len(recorded):
+        first = recorded[recorded > 0].min(initial=np.iinfo(np.int64).max)
+        reason[(correlation < first) | (ts < recorded_ts.min())] = LAUNCHED_BEFORE
+    reason[correlation <= 0] = NO_CORRELATION
+    return reason
 
 
 @dataclass(frozen=True)

@@ -601,7 +601,7 @@ class Trace(Library):
             jobs: processes to make the text with.
 
         Raises:
-            UsageError: the folder does not exist or cannot be written to.
+            UsageError: the folder cannot be made or written to.
         """
         self.texts.write(path, jobs=jobs)
 

@@ -10,7 +10,7 @@ import numpy as np
 from .captured import CaptureLinks
 from .columns import IntColumn, StringTable, distinct, positions
 from .comm_kernels import has_collective_fields, is_comm_kernel
-from .conventions import COPY_CATEGORIES, OUTSIDE_WINDOW, UNATTACHED_REASONS
+from .conventions import COPY_CATEGORIES, OUTSIDE_WINDOW, UNATTACHED_REASONS, UNKNOWN_LAUNCH
 from .index import as_column, as_positions
 from .tables import GpuEvents, UnattachedEvents
 
@@ -32,16 +32,17 @@ def with_unattached(trace: Trace) -> Trace:
         return trace
     rows = counted_events(trace)
     added = _gpu_events(events, rows, trace)
-    apart = np.count_nonzero(events.ts >= 0) - len(rows)
-    notes = (*trace.notes, *_notes(added), *([] if trace.selection else _not_counted(trace, apart)))
+    own = tables.gpu.take(np.isin(tables.gpu.reason, () if trace.outputs_recorded else UNKNOWN_LAUNCH))
+    notes = [*trace.notes, *_notes(own), *_notes(added)]
+    notes += [] if trace.selection else _not_counted(trace, np.count_nonzero(events.ts >= 0) - len(rows))
     if not len(rows):
-        return trace.with_(notes=notes).with_tables(replace(tables, whole=True))
+        return trace.with_(notes=tuple(notes)).with_tables(replace(tables, whole=True))
     gpu = tables.gpu.joined(added)
     launches = tables.runtime.launches.copy()
     launches[gpu.runtime[gpu.runtime >= 0]] = True
     gpu = gpu.take(np.argsort(gpu.ts, kind="stable"))
     tables = replace(tables, gpu=gpu, runtime=replace(tables.runtime, launches=launches), whole=True)
-    return trace.with_(notes=notes).with_tables(tables)
+    return trace.with_(notes=tuple(notes)).with_tables(tables)
 
 
 def counted_events(trace: Trace) -> IntColumn:

@@ -23,7 +23,7 @@ from ..etplus.read_etplus import NodeRows
 from ..etplus.record_store import TextRecords
 from ..execution_trace.arguments import ATTRIBUTES, ET_ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS, listed_attributes
 from ..text.files import open_output, shown_name
-from .attributes import KIND_BITS, values_of
+from .attributes import KIND_BITS, MESSAGES, is_message, values_of
 from .et_def_pb2 import GlobalMetadata, Node
 from .foreign_reader import read_foreign
 from .node_records import EVENT_NUMBERS
@@ -66,17 +66,18 @@ def read_et(path: str | os.PathLike[str]) -> Trace:
             trace raise it for an attribute that should be JSON.
     """
     metadata, messages = read_encoded(path)
-    return _read(shown_name(path), metadata, messages)
+    file = shown_name(path)
+    if not written_by_etplus(metadata):
+        return read_foreign(file, messages, os.fspath(path))
+    return _read(file, metadata, messages)
 
 
-def _is_ours(metadata: GlobalMetadata) -> bool:
+def written_by_etplus(metadata: GlobalMetadata) -> bool:
     """Whether `write_et` wrote the file."""
     return {"header", "etplus", "layout"} <= {attr.name for attr in metadata.attr}
 
 
 def _read(file: str, metadata: GlobalMetadata, messages: Iterator[Encoded]) -> Trace:
-    if not _is_ours(metadata):
-        return read_foreign(file, messages)
     form = _Form(file, metadata)
     rows, needs = NodeRows(file), _Needs(form)
     bodies: list[bytes] = []
@@ -89,7 +90,7 @@ def _read(file: str, metadata: GlobalMetadata, messages: Iterator[Encoded]) -> T
 
     for block in blocks_of(messages):
         check_ids(file, block)
-        nodes = [form.read(*message, needs) for message in block]
+        nodes = [form.read(*message, needs) for message in block if not is_message(message[0])]
         calls += [read for read in nodes if read.runtime]
         add([read for read in nodes if not read.runtime], runtime=False)
     add(sorted(calls, key=lambda call: (call.times[0], call.node.id)), runtime=True)
@@ -109,8 +110,8 @@ def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], o
         TraceFormatError: a dependency on a node that is not there, or an attribute that should be JSON.
         UsageError: the output cannot be written.
     """
-    if not _is_ours(metadata):
-        trace = read_foreign(file, ((node, node.SerializeToString()) for node in nodes))
+    if not written_by_etplus(metadata):
+        trace = read_foreign(file, ((node, node.SerializeToString()) for node in nodes), file)
         trace.write(output)
         return len(trace)
     form = _Form(file, metadata)
@@ -184,6 +185,8 @@ class _Form:
         yield document_head(self.header)
         between = b""
         for node in nodes:
+            if is_message(node):
+                continue
             values = values_of(node.attr)
             needs.add(node, values)
             text = _encode(self.record(node, values))
@@ -319,7 +322,7 @@ class _Form:
     def _durations(self, values: dict[str, Any]) -> tuple[int, int]:
         """Inclusive and exclusive, ns."""
         own = values.get("duration_ns", 0)
-        return max(values.get("inclusive_ns", own), 0), max(values.get("exclusive_ns", own), 0)
+        return values.get("inclusive_ns", own), values.get("exclusive_ns", own)
 
     def _parent(self, node: Node, values: dict[str, Any]) -> int | None:
         return node.ctrl_deps[0] if node.ctrl_deps else values.get("call_parent")
@@ -361,6 +364,7 @@ class _Needs:
         """Take the dependencies of a node."""
         check_range(self.form.file, node)
         deps, kinds = list(node.data_deps), values.get("data_dep_kinds", [])
+        deps = deps[: len(deps) - values.get(MESSAGES, 0)]
         if len(kinds) != len(deps):
             problem = f"{len(deps)} data_deps but {len(kinds)} kinds"
             raise TraceFormatError(self.form.file, f"node {node.id}", problem, AGAIN)

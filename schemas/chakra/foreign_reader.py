@@ -35,6 +35,7 @@ from ..etplus.record_store import TextRecords
 from ..etplus.write_etplus import FORMAT_VERSION
 from ..execution_trace.arguments import ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS, listed_attributes
 from .attributes import values_of
+from .comm_groups import find_groups, read_groups
 from .et_def_pb2 import CollectiveCommType, Node, NodeType
 from .row_reading import (
     CHECK,
@@ -66,12 +67,16 @@ _COMM_STREAM = _CLASS - 1
 """Number of the lane of communications that name no stream: they run next to the kernels that name none."""
 
 
-def read_foreign(file: str, messages: Iterator[Encoded]) -> Trace:
+def read_foreign(file: str, messages: Iterator[Encoded], path: str) -> Trace:
     """Read the nodes of another producer's file; rows in the order of the file.
 
+    Args:
+        file: names it in messages.
+        path: of the file; its name says the rank, and the process groups of its set may be in a file next to it.
+
     Raises:
-        TraceFormatError: ids that repeat or exceed 63 bits, times out of range, a dependency on a node that is not in
-            the file, or, without start times, nodes that wait for each other.
+        TraceFormatError: the file of groups is invalid, ids repeat or exceed 63 bits, a time is out of range, a
+            dependency is not in the file, or, without start times, nodes wait for each other.
     """
     rows, needs, bodies = NodeRows(file), _Needs(file), list[bytes]()
     for block in blocks_of(messages):
@@ -84,17 +89,22 @@ def read_foreign(file: str, messages: Iterator[Encoded]) -> Trace:
             bodies.append(body)
         times = time_columns(file, [node.id for node, _ in block], [_times(node) for node, _ in block])
         rows.add(nodes, times, runtime=False)
-    trace = rows.trace(_HEADER, msgspec.Raw(_encode(_summary(file))), NO_RECORDS, needs.edges)
+    trace = rows.trace(_HEADER, msgspec.Raw(_encode(_summary(path))), NO_RECORDS, needs.edges)
     trace = _with_host_callers(trace)
     if not np.any(trace.ts > 0):
         trace = _laid_out(trace, needs)
     return trace.with_(flat=False, texts=_ForeignRecords(trace, bodies))
 
 
-def _summary(file: str) -> dict[str, Any]:
-    rank = _RANK.search(file)
-    job = None if rank is None else {"rank": int(rank[1])}
-    kineto = {"file_name": Path(file).name, "base_time_ns": 0, "distributed_info": job}
+def _summary(path: str) -> dict[str, Any]:
+    """The root's `etplus`, with the rank and the process groups in the form of Kineto's `distributedInfo`."""
+    rank, job = _RANK.search(path), dict[str, Any]()
+    if rank is not None:
+        job["rank"] = int(rank[1])
+        groups = find_groups(path[: rank.start()])
+        if groups is not None:
+            job["pg_config"] = [{"pg_name": str(name), "ranks": ranks} for name, ranks in read_groups(groups).items()]
+    kineto = {"file_name": Path(path).name, "base_time_ns": 0, "distributed_info": job or None}
     return {"version": FORMAT_VERSION, "tool_version": __version__, "kineto": kineto}
 
 

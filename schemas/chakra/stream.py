@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from isal import igzip, isal_zlib
 
 from ...trace.columns import IntColumn, run_starts
-from ...trace.errors import ConvertError, TraceFormatError
+from ...trace.errors import ConvertError, MissingFileError, TraceFormatError
 from ..text.files import open_output, shown_name
 from ..text.memory_limit import Expansion
 from ..text.sniff import GZIP_MAGIC, head_of, is_chakra, name_of_trace, refuse_foreign
@@ -23,6 +23,7 @@ from ..text.transaction import protect
 from ..wire_format import DELIMITED, VARINT, fields_of, packed_varints
 from .encode import MAX_MESSAGE_BYTES, Block, delimited
 from .et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
+from .json_form import begins_like_workload, read_workload
 
 __all__ = [
     "MAX_MESSAGE_BYTES", "Messages", "messages_of", "node_heads", "read_chakra", "read_encoded", "read_messages",
@@ -64,6 +65,8 @@ def read_messages(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterato
     """Like `read_chakra`, some megabytes of nodes at a time, which are not parsed yet."""
     name = os.fspath(path)
     head = head_of(path)
+    if begins_like_workload(head):
+        return _of_json(name)
     refuse_foreign(shown_name(path), head)
     blocks = _blocks(name)
     first = next(blocks, None)
@@ -78,6 +81,21 @@ def read_messages(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterato
         raise TraceFormatError(name, first.place(0), problem, _REMEDY)
     nodes = first._replace(begin=first.ends[0], starts=first.starts[1:], ends=first.ends[1:])
     return metadata, chain([nodes], blocks)
+
+
+def _of_json(name: str) -> tuple[GlobalMetadata, Iterator[Messages]]:
+    """A file in Chakra's JSON form as messages."""
+    texts = [delimited(node.SerializeToString()) for node in read_workload(name)]
+    ends = np.cumsum([len(text) for text in texts], dtype=np.int64).tolist()
+    starts = [end - size for end, size in zip(ends, map(_message_size, texts), strict=True)]
+    return GlobalMetadata(), iter([Messages(name, b"".join(texts), 0, starts, ends, 0, " of its messages")])
+
+
+def _message_size(text: bytes) -> int:
+    """Bytes of a message without the length before it."""
+    start, size = _length(text, 0)
+    assert start + size == len(text)
+    return size
 
 
 class Messages(NamedTuple):
@@ -185,6 +203,8 @@ def _blocks(name: str) -> Iterator[Messages]:
     protect(name)
     try:
         file = open(name, "rb")  # noqa: SIM115, PTH123 (closed below)
+    except FileNotFoundError:
+        raise MissingFileError(name) from None
     except OSError as error:
         raise TraceFormatError(name, "", f"cannot be read ({error.strerror})", "check the path") from None
     with file:
@@ -264,7 +284,7 @@ def write_blocks(path: str | os.PathLike[str], metadata: GlobalMetadata, blocks:
 
     Raises:
         ConvertError: no version in the metadata, or a message beyond `MAX_MESSAGE_BYTES`.
-        UsageError: the folder does not exist or cannot be written to.
+        UsageError: the folder cannot be made or written to.
     """
     if not metadata.version:
         raise ConvertError(f"{os.fspath(path)}: a Chakra trace needs a version in its metadata")

@@ -23,7 +23,7 @@ from ...trace.conventions import EDGE_KINDS, GPU_ANNOTATION_CATEGORY, PYTHON_CAT
 from ...trace.counterparts import Counterparts
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.generated import GeneratedKernels
-from ...trace.kinds import CERTAIN, CPU, GPU, RUNTIME
+from ...trace.kinds import CERTAIN, CPU, EQUIVALENT, GPU, RUNTIME
 from ...trace.stacks import Stacks
 from ...trace.tables import MemoryEvents, UnattachedEvents
 from ...trace.trace import LazyTexts, Record, Trace
@@ -50,6 +50,7 @@ _WORTH_A_PROCESS = 8
 """Pieces of some megabytes; with fewer, starting a process takes longer than it saves."""
 _SEPARATOR = b",\n    "
 _LINKS = (b'"equivalent"', b'"certain"')
+_DOUBTFUL = b', "link": "equivalent"'
 _DEPENDENT = b', "inter_thread_dep": %b, "sync_dep": %b'
 _INDEPENDENT = _DEPENDENT % (b"null", b"[]")
 _END = b"}" + _SEPARATOR
@@ -356,6 +357,8 @@ class LinkedRecords(TextRecords):
         ends = [_END] * len(gpu)
         if captured or counterpart:
             ends = [counterpart.get(row, b"") + captured.get(row, b"") + _END for row in gpu.tolist()]
+        for k in np.flatnonzero(self.rows.column("link", gpu) == EQUIVALENT).tolist():
+            ends[k] = _DOUBTFUL + ends[k]
         for k in np.flatnonzero(np.isin(gpu, self._communicating)).tolist():
             comm = self.comm[int(gpu[k])].members()
             if self.captured is None:  # as files of version 1.1 have it

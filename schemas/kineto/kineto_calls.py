@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from ...trace.call_tree import nesting
-from ...trace.columns import IntColumn
+from ...trace.call_tree import nearest, nesting
+from ...trace.columns import IntColumn, grouped
 from ...trace.conventions import CPU_CATEGORIES
 from .read_kineto import KinetoTrace
 
@@ -51,26 +52,39 @@ def cpu_calls(kineto: KinetoTrace, categories: frozenset[str] = CPU_CATEGORIES) 
     )
 
 
-def enclosing_call(calls: CpuCalls, thread: IntColumn, ts: IntColumn, until: IntColumn) -> IntColumn:
+def enclosing_call(
+    calls: CpuCalls, thread: IntColumn, ts: IntColumn, until: IntColumn, wanted: npt.NDArray[np.bool_] | None = None
+) -> IntColumn:
     """For intervals on threads: the position of the innermost call that is open at their start, −1 for none.
 
-    Where a call ends just as the interval starts, it counts as open if the interval ends with it too: times of older
-    files are whole µs, cut off, so that a call's last launch may seem to begin when the call ends.
+    The innermost call is the one that started last, also if calls of a thread overlap partly. A call that ends just as
+    the interval starts counts as open if the interval ends with it too: times of older files are whole µs, cut off, so
+    a call's last launch may seem to begin when the call ends.
 
     Args:
         thread: int64 codes of `EventTable.threads`.
         ts, until: int64 ns, start and end, same length.
+        wanted: the calls that count, one entry a call; None for all.
     """
     at = np.full(len(ts), -1, np.int64)
-    for code in np.flatnonzero(np.bincount(thread[thread >= 0])):
+    for (code,), here in grouped(thread):
         begin, stop = np.searchsorted(calls.thread, [code, code + 1])
-        here = np.flatnonzero(thread == code)
         last = begin + np.searchsorted(calls.ts[begin:stop], ts[here], side="right") - 1
         at[here] = np.where(last >= begin, last, -1)
+    return open_caller(calls, at, ts, until, wanted)
+
+
+def open_caller(
+    calls: CpuCalls, start: IntColumn, ts: IntColumn, until: IntColumn, wanted: npt.NDArray[np.bool_] | None = None
+) -> IntColumn:
+    """For each interval the innermost of a call (`start`, −1 for none) and its callers that is open then, as
+    `enclosing_call` says. A caller may have ended before its callee if calls of a thread overlap partly."""
+    at = start.copy() if wanted is None else nearest(start, calls.parent, wanted)
     active = np.flatnonzero(at >= 0)
     while len(active):
         end = calls.end[at[active]]
         active = active[(end < ts[active]) | ((end == ts[active]) & (until[active] > end + _ROUNDING_NS))]
-        at[active] = calls.parent[at[active]]
+        above = calls.parent[at[active]]
+        at[active] = above if wanted is None else nearest(above, calls.parent, wanted)
         active = active[at[active] >= 0]
     return at

@@ -20,12 +20,12 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar, cast
 import msgspec
 from isal import igzip, isal_zlib
 
-from ...trace.errors import UNREADABLE, EtplusError, TraceFormatError, UsageError
+from ...trace.errors import UNREADABLE, EtplusError, MissingFileError, TraceFormatError, UsageError
 from ...trace.printable import escaped
 from .memory_limit import Expansion, available_memory, or_raise_limit, size_text
-from .sniff import GZIP_MAGIC, HEAD, refuse_foreign
+from .sniff import GZIP_MAGIC, HEAD, as_utf8, has_byte_order_mark, refuse_foreign
 from .text import FileText, Text
-from .transaction import Transaction, check_folder, protect, transaction
+from .transaction import Transaction, check_folder, make_folder, protect, transaction
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -67,7 +67,8 @@ def load(source: Source, *, progress: bool = False, trace: bool = True) -> Blob[
         trace: it should be a trace; a file of another format is refused with its name.
 
     Raises:
-        TraceFormatError: the input is missing, a directory, unreadable, empty, or larger than the free memory.
+        MissingFileError: the input does not exist.
+        TraceFormatError: the input is a directory, unreadable, empty, or larger than the free memory.
     """
     blob = _open(source, sys.maxsize, progress)
     if trace:
@@ -106,14 +107,18 @@ def _open(source: Source, kept: int, progress: bool) -> Blob[Text]:
     if not raw[:_BLOCK].strip(_EMPTY):
         raise TraceFormatError(name, "", "the file is empty", "give the file that the profiler wrote")
     if raw[:2] != GZIP_MAGIC:
-        return Blob(name, raw)
+        return Blob(name, _in_utf8(raw))
     with progress_bar(len(raw), f"unpack {Path(name).name}", progress) as bar:
         data, broken_at = gunzip(raw, name, kept=kept, done=bar.update)
     if not len(data):
         raise TraceFormatError(name, "byte 0", "a gzip file with nothing in it that can be read", "record it again")
     if not data[:_BLOCK].strip(_EMPTY):
         raise TraceFormatError(name, "", "the file is empty", "give the file that the profiler wrote")
-    return Blob(name, data, broken_at)
+    return Blob(name, _in_utf8(data), broken_at)
+
+
+def _in_utf8(data: Text) -> Text:
+    return as_utf8(data[:]) if has_byte_order_mark(data[:4]) else data
 
 
 def shown_name(path: str | os.PathLike[str]) -> str:
@@ -130,8 +135,8 @@ def _read(source: Source, kept: int) -> tuple[str, Text]:
         return name, _gathered(source, name, sys.maxsize if isinstance(source, io.BytesIO) else kept)
     if source == "-":
         return "<stdin>", _gathered(_standard_input(), "<stdin>", kept)
+    protect(source)  # refuses URLs, of which `Path` makes one slash of two
     path = Path(source)
-    protect(path)
     try:
         if path.is_file() and path.stat().st_size > _KEPT_IN_MEMORY and hasattr(os, "pread"):
             _refuse_holes(path)
@@ -141,7 +146,7 @@ def _read(source: Source, kept: int) -> tuple[str, Text]:
     except IsADirectoryError:
         raise TraceFormatError(str(path), "", "is a directory", "give the trace file inside it") from None
     except FileNotFoundError:
-        raise TraceFormatError(str(path), "", "no such file", "check the path") from None
+        raise MissingFileError(str(path)) from None
     except OSError as error:
         raise TraceFormatError(str(path), "", f"cannot be read ({error.strerror})", "check its permissions") from None
     except ValueError:
@@ -219,13 +224,13 @@ def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
     The bytes go to a file without a name in its folder, which gets the name at the end, so that nothing is left behind
     however the program ends; where the system has no such files, to a temporary one beside it, which is renamed at the
-    end and removed on any exception, KeyboardInterrupt included. Inside a `transaction` the end is that of the
-    transaction, and the file may not be one of its inputs. A file that is replaced keeps its permissions. A name that
-    ends in ".gz" is gzipped (no time stamp, no name: the same input gives the same bytes). "-" is standard output; a
-    device, a pipe or a link's target is written through.
+    end and removed on any exception, KeyboardInterrupt included. Missing folders are made, and removed again if the run
+    fails. Inside a `transaction` the end is that of the transaction, and the file may not be one of its inputs. A file
+    that is replaced keeps its permissions. A name that ends in ".gz" is gzipped (no time stamp, no name: the same input
+    gives the same bytes). "-" is standard output; a device, a pipe or a link's target is written through.
 
     Raises:
-        UsageError: the folder does not exist or cannot be written to; see also `Transaction.claim`.
+        UsageError: the folder cannot be made or written to; see also `Transaction.claim`.
         EtplusError: writing failed.
 
     Example:
@@ -246,6 +251,7 @@ def open_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
                 yield stream
         else:
             check_folder(path)
+            make_folder(target.parent)
             with _written_beside(target, run) as file:
                 yield file
 

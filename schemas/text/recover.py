@@ -77,6 +77,9 @@ class Loss:
     example: str
 
     def __str__(self) -> str:
+        if self.kind == "truncated" and self.first_offset >= 0:
+            stream = f" of the {self.example}" if self.example else ""
+            return LOSS_KINDS[self.kind].replace("cut off", f"cut off at byte {self.first_offset:,}{stream}")
         where = f", first at byte {self.first_offset}" if self.first_offset >= 0 else ""
         shown = f": {self.example!r}" if self.example else ""
         return f"{self.count} × {self.kind} ({LOSS_KINDS[self.kind]}){where}{shown}"
@@ -128,8 +131,10 @@ def recover(data: bytes, records_key: str, name: str = "<bytes>") -> Recovered:
     """
     body = _find_array(data, records_key)
     if body is None:
-        problem = f'no "{records_key}" array was found'
-        raise TraceFormatError(name, f"byte {_first_fault(data)}", problem, "give the file that the profiler wrote")
+        fault = _first_fault(data)
+        cut_off = f'the file is cut off before its "{records_key}" array'
+        problem = cut_off if fault == len(data) else f'no "{records_key}" array was found'
+        raise TraceFormatError(name, f"byte {fault}", problem, "give the file that the profiler wrote")
     salvage = _Salvage(data, records_key)
     salvage.run(body)
     losses = salvage.losses()
@@ -146,7 +151,7 @@ def _find_array(data: bytes, key: str) -> int | None:
 
 
 def _first_fault(data: bytes) -> int:
-    """Where a text stops being JSON; 0 if it is JSON, but not what is wanted."""
+    """Where a text stops being JSON, its length if it ends too soon; 0 if it is JSON, but not what is wanted."""
     try:
         msgspec.json.Decoder(msgspec.Raw).decode(data)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -10,11 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Protocol, cast
 
-from ...trace.errors import TraceFormatError, UsageError
-from .transaction import make_folder, transaction
+from ...trace.errors import MissingFileError, TraceFormatError, UsageError
+from .transaction import URL_PACKAGES, is_url, make_folder, transaction
 
 _BLOCK = 1 << 20
-_INSTALL = 'pip install "etplus[batch]", and the package of the file system (s3fs, gcsfs, ...)'
 
 
 class Folder(Protocol):
@@ -25,7 +24,7 @@ class Folder(Protocol):
         """Where it is, for messages."""
 
     def files(self) -> list[str]:
-        """All files in it and below, sorted; UsageError if it is not there."""
+        """All files in it and below, sorted; MissingFileError or UsageError if it is not there."""
 
     def open(self, name: str) -> BinaryIO:
         """Open a file for reading; OSError if that fails."""
@@ -43,11 +42,6 @@ class Folder(Protocol):
     def write(self, name: str, fill: Callable[[Path], None]) -> None:
         """Have `fill` write a file, which appears when it is whole; folders on the way are made. UsageError if that
         fails."""
-
-
-def is_url(place: str) -> bool:
-    """Whether a place is a URL and not a path."""
-    return "://" in place
 
 
 def at(folder: Folder, name: str) -> tuple[Folder, str]:
@@ -68,7 +62,7 @@ def open_folder(place: str | os.PathLike[str]) -> Folder:
 
         fsspec.filesystem(place.partition("://")[0])
     except (ImportError, ValueError) as error:
-        raise UsageError(f"{place}: URLs need more packages ({error}); try: {_INSTALL}") from None
+        raise UsageError(f"{place}: URLs need more packages ({error}); try: {URL_PACKAGES}") from None
     return _Remote(place.rstrip("/"))
 
 
@@ -78,7 +72,7 @@ class _Local:
 
     def files(self) -> list[str]:
         if not Path(self.root).is_dir():
-            raise UsageError(f"{self.root}: no such folder; give the one with the traces of the job")
+            raise MissingFileError(self.root, "give the one with the traces of the job", "no such folder")
         found = []
         for folder, folders, names in os.walk(self.root):
             folders[:] = [name for name in folders if not name.startswith(".")]
@@ -142,7 +136,7 @@ class _Remote:
         try:
             system.get_file(f"{path}/{name}", str(target))
         except FileNotFoundError:
-            raise TraceFormatError(f"{self.root}/{name}", "", "no such file", "check the URL") from None
+            raise MissingFileError(f"{self.root}/{name}", "check the URL") from None
         except Exception as error:
             raise TraceFormatError(f"{self.root}/{name}", "", f"cannot be read ({_said(error)})") from None
         return target

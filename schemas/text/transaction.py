@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import signal
 import stat
+import threading
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
@@ -20,6 +23,12 @@ StrPath = str | os.PathLike[str]
 
 STANDARD_STREAM = "-"
 """Names standard input among inputs, standard output among outputs."""
+
+URL_PACKAGES = 'pip install "etplus[batch]", and the package of the file system (s3fs, gcsfs, ...)'
+"""What reads and writes URLs, for messages."""
+
+_URL = re.compile(r"([A-Za-z][\w.+-]+:)/")
+"""The start of a URL, even if pathlib has made one slash of two; drives of Windows have one letter."""
 
 _MOST_UNNAMED = 256
 """A quarter of the descriptors that a process usually may have."""
@@ -45,7 +54,7 @@ class Transaction:
         """The file that an output path names, links resolved; None for standard output.
 
         Raises:
-            UsageError: an empty name, a folder, an input of this run, or an output that it already has.
+            UsageError: an empty name, a URL, a folder, an input of this run, or an output that it already has.
         """
         name = os.fspath(path)
         if not name:
@@ -55,6 +64,7 @@ class Transaction:
                 raise UsageError("standard output (-) can take one output only; give the others file names")
             self._standard_output = True
             return None
+        _refuse_url(name)
         target = Path(os.path.realpath(name))
         try:
             status = target.stat()
@@ -130,14 +140,15 @@ class Transaction:
 
     def commit(self) -> None:
         """Put all outputs in place; EtplusError if a file cannot be renamed."""
-        for target, temporary in list(self._temporary.items()):
-            try:
-                self._put_in_place(target, temporary)
-            except OSError as error:
-                raise EtplusError(f"{target}: cannot be written ({error.strerror}); choose another name") from error
-            self._close(target)
-            del self._temporary[target]
-        self._folders.clear()
+        with _signals_held() if len(self._temporary) > 1 else contextlib.nullcontext():
+            for target, temporary in list(self._temporary.items()):
+                try:
+                    self._put_in_place(target, temporary)
+                except OSError as error:
+                    raise EtplusError(f"{target}: cannot be written ({error.strerror}); choose another name") from error
+                self._close(target)
+                del self._temporary[target]
+            self._folders.clear()
 
     def discard(self) -> None:
         """Remove what was not committed."""
@@ -148,6 +159,26 @@ class Transaction:
         for folder in reversed(self._folders):
             with contextlib.suppress(OSError):  # it may hold files of others
                 folder.rmdir()
+
+
+@contextlib.contextmanager
+def _signals_held() -> Iterator[None]:
+    """Let SIGINT and SIGTERM wait, so that they leave all files of a set or none."""
+    if threading.current_thread() is not threading.main_thread():  # which handles all signals
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came[:1]:
+            signal.raise_signal(number)
+
+
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 def _link(unnamed: int, path: StrPath) -> None:
@@ -188,8 +219,33 @@ def transaction(*, nested: bool = False) -> Iterator[Transaction]:
         own.discard()
 
 
+def is_url(place: str) -> bool:
+    """Whether a place is a URL and not a path."""
+    return "://" in place
+
+
+def _refuse_url(name: StrPath) -> None:
+    """Refuse the name of a single file or folder that is a URL; paths of this machine may look the same.
+
+    Raises:
+        UsageError: a URL.
+    """
+    url = _URL.match(os.fspath(name))
+    if url is not None and not os.path.lexists(url[1]):
+        raise UsageError(
+            f"{os.fspath(name)}: is a URL, and only `etplus batch` reads and writes these; copy the file to this "
+            f"machine, or give its folder to `etplus batch` (needs {URL_PACKAGES})"
+        )
+
+
 def protect(source: StrPath | int) -> None:
-    """Note an input of the present transaction, by its path or file descriptor; without a transaction do nothing."""
+    """Note an input of the present transaction, by its path or file descriptor; without a transaction do nothing.
+
+    Raises:
+        UsageError: the path is a URL.
+    """
+    if not isinstance(source, int):
+        _refuse_url(source)
     run = _current.get()
     if run is not None:
         with contextlib.suppress(OSError, ValueError):  # who opens it reports what is wrong
@@ -202,13 +258,8 @@ def staged(output: StrPath) -> Path:
     return target if run is None else run.place_of(target)
 
 
-def check_outputs(
-    outputs: Iterable[StrPath | None], inputs: Iterable[StrPath | None] = (), *, in_new_folders: bool = False
-) -> None:
+def check_outputs(outputs: Iterable[StrPath | None], inputs: Iterable[StrPath | None] = ()) -> None:
     """Refuse at once, before anything is read, what `open_output` would refuse at the end; None means no file.
-
-    Args:
-        in_new_folders: folders of outputs that are not there will be made.
 
     Raises:
         UsageError: see `Transaction.claim` and `check_folder`; or two of the outputs are the same file.
@@ -222,32 +273,34 @@ def check_outputs(
             if name is None or (target := probe.claim(name)) is None:
                 continue
             if target.is_file() or not target.exists():
-                if not in_new_folders:
-                    check_folder(name)
+                check_folder(name)
                 probe.temporary(target)
 
 
 def check_folder(output: StrPath) -> None:
-    """Refuse an output, or a prefix of outputs, whose folder is not there or cannot be written to; "-" has none.
+    """Refuse an output, or a prefix of outputs, whose folder cannot be written to or made; "-" has none.
 
     Raises:
         UsageError: such an output.
     """
     if os.fspath(output) in ("", STANDARD_STREAM):
         return
+    _refuse_url(output)
     target = Path(os.path.realpath(output))
-    folder = target.parent
     if target.exists() and not target.is_file() and not target.is_dir():  # a device or a pipe
         return
-    if not folder.exists():
-        problem = "its folder does not exist"
-    elif not folder.is_dir():
-        problem = f"{folder} is a file"
-    elif not os.access(folder, os.W_OK | os.X_OK):
-        problem = "no permission to write to its folder"
-    else:
-        return
-    raise UsageError(f"{os.fspath(output)}: cannot be written ({problem}); create the folder or choose another")
+    if problem := _problem_of(target.parent):
+        raise UsageError(f"{os.fspath(output)}: cannot be written ({problem}); choose another name")
+
+
+def _problem_of(folder: Path) -> str:
+    """Return why files cannot be written to a folder, which is made if it is missing; "" if they can."""
+    nearest = next(path for path in (folder, *folder.parents) if path.exists())
+    if not nearest.is_dir():
+        return f"{nearest} is a file"
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        return f"no permission to write to {'its folder' if nearest == folder else nearest}"
+    return ""
 
 
 def make_folder(folder: StrPath) -> Path:
@@ -259,6 +312,7 @@ def make_folder(folder: StrPath) -> Path:
     path = Path(folder)
     if not os.fspath(folder):
         raise UsageError("the name of the output folder is empty; give a folder")
+    _refuse_url(folder)
     try:
         with transaction() as run:
             run.add_folder(path)

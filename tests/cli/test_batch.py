@@ -53,7 +53,7 @@ def test_wrong_usage_is_one_line(tmp_path: Path) -> None:
     for arguments, message in (
         ([tmp_path / "none"], "no such folder"),
         ([tmp_path / "empty"], "no Execution Trace and no Kineto trace"),
-        ([job, "--output", tmp_path / "file" / "out"], "cannot be made"),
+        ([job, "--output", tmp_path / "file" / "out"], "file is a file"),
         ([job, "--iteration", "best"], "unknown iteration"),
         ([job, "--manifest", tmp_path / "none.csv"], "no such file"),
         ([job, "--engine", "dask"], "a scheduler belongs to"),
@@ -100,6 +100,23 @@ def test_one_rank_of_a_dry_run(tmp_path: Path) -> None:
     assert lacks.returncode == 3 and lacks.stderr == b"rank 2: no file was found\n"
 
 
+def test_quiet_and_the_report_for_programs(tmp_path: Path) -> None:
+    job, report = write_job(tmp_path / "job", 2), tmp_path / "new" / "report.json"
+    done = call("batch", job, "-q", "--json", report, "--min-certain", "0")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    found = read_json(report)
+    assert found.items() >= read_json(job / "etplus" / "job_report.json").items()
+    assert (found["status"], found["exit_code"], found["linked_share"]) == ("linked", 0, 1.0)
+    assert all(Path(name).is_file() for name in found["outputs"]) and len(found["outputs"]) == 4
+    assert [text for text in found["warnings"] if text.startswith("ranks 0-1: ")], "once for both"
+    (job / "rank-1.et.json.gz").write_bytes(b"{")
+    done = call("batch", job, "-q", "--json", report)
+    found = read_json(report)
+    assert done.returncode == found["exit_code"] == 3 and found["status"] == "failed"
+    assert done.stderr.startswith(b"error: rank 1: ") and done.stderr.count(b"\n") == 1
+    assert found["gates"]["min_match"] == {"least": 0.95, "share": 0.0, "passed": False}
+
+
 def test_an_interrupted_run_says_how_to_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
 
@@ -117,4 +134,4 @@ def test_an_interrupted_run_says_how_to_resume(tmp_path: Path, monkeypatch: pyte
     assert (source, output) == (str(job), None)
     assert (options["progress"], options["min_match"], options["ranks"]) == (False, 0, [0, 1])
     call("batch", job, "-o", tmp_path / "new" / "out")
-    assert given[1][1] == str(tmp_path / "new" / "out") and Path(given[1][1]).is_dir() and given[1][2]["progress"]
+    assert given[1][1] == str(tmp_path / "new" / "out") and given[1][2]["progress"]

@@ -238,7 +238,7 @@ def test_json_of_the_other_commands(folder: Path, words: str) -> None:
 
 
 def test_the_default_output_of_link_is_in_the_current_folder(folder: Path) -> None:
-    done = run("trace-link", "--et-file", "../et.json", "--kineto-file", "../kineto.json", cwd=folder / "out")
+    done = run("trace-link", "../et.json", "../kineto.json", cwd=folder / "out")
     assert done.returncode == 0 and done.stderr.endswith(b"wrote   et_plus.json\n")
     assert [path.name for path in (folder / "out").iterdir()] == ["et_plus.json"]
     assert not (folder / "et_plus.json").exists()

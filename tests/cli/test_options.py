@@ -217,7 +217,6 @@ WRITES = (
     "augment kineto.json -o x --json {}", "redact kineto.json -o x --json {}", "diff plus.json plus.json --json {}",
 )  # fmt: skip
 """A command line for each output of each command; {} is the output."""
-MAKES_FOLDERS = ("batch . -o {}", "demo", "--pairs", "--csv", "--plots", "npz", "reshard plus.json --dp 2 -o {}")
 
 
 def test_every_command_that_writes_is_among_them() -> None:
@@ -235,7 +234,7 @@ def test_folders_are_checked_before_any_work(sources: Path, line: str) -> None:
     for path in damaged.rglob("*"):
         if path.is_file():
             path.write_bytes(b"{")
-    for place in ("kineto.json/x", "kineto.json/x/y", *([] if any(one in line for one in MAKES_FOLDERS) else ["no/x"])):
+    for place in ("kineto.json/x", "kineto.json/x/y"):
         text = one_line(*line.format(place).split(), cwd=damaged)
         assert place in text and ("cannot be written" in text or "cannot be made" in text), text
 
@@ -244,8 +243,7 @@ def test_folders_are_checked_before_any_work(sources: Path, line: str) -> None:
 @pytest.mark.parametrize("line", WRITES)
 def test_folders_without_permission(sources: Path, tmp_path: Path, line: str) -> None:
     (tmp_path / "closed").mkdir(mode=0o555)
-    place = str(tmp_path / "closed") + ("" if any(one in line for one in MAKES_FOLDERS) else "/x")
-    assert "permission" in one_line(*line.format(place).split(), cwd=sources)
+    assert "permission" in one_line(*line.format(tmp_path / "closed" / "x").split(), cwd=sources).lower()
 
 
 def test_times_and_whole_numbers() -> None:

@@ -13,7 +13,7 @@ from etplus.jobs.job_report import (
     RankResult,
     Wait,
 )
-from etplus.jobs.job_text import report_text
+from etplus.jobs.job_text import report_text, warnings_of
 
 
 def linked(rank: int, **more: object) -> RankResult:
@@ -35,6 +35,21 @@ def test_a_report_of_one_rank_is_one_line_and_its_ops() -> None:
         "ranks   1 of 1 linked: 3", "        999 of 1,000 ET ops (99.90%), 900 certain",
     ]  # fmt: skip
     assert lines(JobReport("1", ())) == ["ranks   0 of 0 linked"]
+
+
+def test_a_warning_of_many_ranks_is_one_line_with_their_range() -> None:
+    ranks = [
+        RankResult(
+            rank, "linked", et=f"a/et{rank}.json", kineto=f"a/k{rank}.json",
+            warnings=("recorded in UTC-7", f"et{rank}.json: both are of rank {rank} of 12", *(["cut"] * (rank == 10))),
+        )
+        for rank in (0, 1, 2, 10)
+    ]  # fmt: skip
+    assert warnings_of(ranks) == [
+        "ranks 0-2, 10: recorded in UTC-7", "ranks 0-2, 10: the Execution Trace: both are of rank N of 12",
+        "rank 10: cut",
+    ]  # fmt: skip
+    assert warnings_of(ranks[3:])[1] == "rank 10: et10.json: both are of rank 10 of 12"
 
 
 def test_every_line() -> None:

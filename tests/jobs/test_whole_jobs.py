@@ -314,6 +314,18 @@ def test_urls(tmp_path: Path) -> None:
         link_many("nosuchscheme://bucket/job")
 
 
+@pytest.mark.parametrize(("kept", "cause"), [
+    (2000, "ops are linked: rank-1.kineto.json.gz is broken: the file is cut off at byte 2,000 of the gzip stream"),
+    (200, ": the file is cut off before its \"traceEvents\" array"),
+])  # fmt: skip
+def test_the_reason_of_a_failed_rank_is_the_damage_of_its_file(tmp_path: Path, kept: int, cause: str) -> None:
+    job = write_job(tmp_path / "job", 2)
+    path = job / "rank-1.kineto.json.gz"
+    path.write_bytes(path.read_bytes()[:kept])
+    (reason,) = failures(link_many(job, jobs=1)).values()
+    assert cause in reason and "belong together" not in reason
+
+
 def test_a_manifest_names_the_files(tmp_path: Path) -> None:
     job = write_job(tmp_path / "job", 2)
     (job / "rank-0.et.json.gz").rename(job / "somewhere.json.gz")

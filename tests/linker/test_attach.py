@@ -8,10 +8,18 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+from etplus.analysis.summary import analyse
 from etplus.linker import LinkReport, link
+from etplus.schemas.etplus.read_etplus import read_etplus
+from etplus.trace.conventions import NO_CPU_CALLS
+from etplus.trace.kinds import EQUIVALENT, GPU
+from etplus.trace.unattached import with_unattached
+from hypothesis import given
+from hypothesis import strategies as st
 from support import (
     FIXTURES,
     GPU_CATEGORIES,
+    PID,
     Document,
     assert_valid,
     et_document,
@@ -20,6 +28,7 @@ from support import (
     ns,
     read_json,
     recorded_with,
+    shared_case,
     shared_pair,
     shared_trace,
 )
@@ -118,7 +127,7 @@ def test_the_fixture_with_a_gpu_against_its_truth() -> None:
     found = {n["kineto_event"]: nodes[n["ctrl_deps"]]["kineto_event"] for n in nodes.values() if "cat" in n}
     assert found == {int(i): about["parent"] for i, about in truth.items() if about["parent"] is not None}
     reasons = {
-        "no launcher in the trace": "no launcher in the trace",
+        "no launcher in the trace": "launched before the recording",
         "launched outside any op": "launcher outside any op",
     }
     expected: dict[str, list[int]] = defaultdict(list)
@@ -218,10 +227,49 @@ def test_a_graph_launch_has_many_events_in_order_of_gpu_start() -> None:
     assert [node["ts"] for node in document["nodes"] if "cat" in node] == sorted(starts)
 
 
-def test_without_a_launcher() -> None:
-    for correlation in (9, 0, -1, None):
-        gpu, _, document = join(NODES, [*CPU, launch(15, 1), launch(20, 0), work(60, correlation)])
-        assert not gpu and reasons(document) == {"no launcher in the trace": [5]}
+@pytest.mark.parametrize(
+    ("correlation", "ts", "reason"),
+    [
+        (9, 60, "no launcher in the trace"),
+        (2, 60, "launched before the recording"),
+        (9, 3, "launched before the recording"),
+        *((none, 60, "the event has no correlation") for none in (0, -1, None)),
+    ],
+)
+def test_the_reason_for_a_missing_launcher(correlation: int | None, ts: float, reason: str) -> None:
+    gpu, _, document = join(NODES, [*CPU, launch(15, 5), launch(20, 0), work(ts, correlation)])
+    assert not gpu and reasons(document) == {reason: [5]}
+
+
+def test_a_trace_without_cpu_calls_says_so_for_every_kernel() -> None:
+    trace = link(None, orjson.dumps(kineto_document([work(60, 1), work(70, None)])))
+    assert with_unattached(trace).gpu.reason.tolist() == [NO_CPU_CALLS] * 2
+    assert [row.label for row in analyse(trace).breakdown] == ["(not attached: no CPU calls were recorded)"]
+    (note,) = with_unattached(trace).notes
+    assert note == "2 GPU events (0.010 ms) not attached to an operator, but counted: no CPU calls were recorded"
+
+
+def test_the_reasons_of_a_trace_alone_are_those_of_its_pair() -> None:
+    events = [*CPU, launch(15, 5), work(60, 2), work(70, 9), work(80, None), work(90, 5)]
+    pair, alone = (link(et, orjson.dumps(kineto_document(events))) for et in (orjson.dumps(et_document(NODES)), None))
+    assert with_unattached(pair).gpu.reason.tolist() == with_unattached(alone).gpu.reason.tolist()
+
+
+def test_kernels_that_share_a_launch_of_one_are_not_certain() -> None:
+    """Nor is any lost: which of them the call launched is not known."""
+    events = [*CPU, launch(15, 1), launch(50, 2), work(60, 1), work(70, 2), work(80, 2)]
+    gpu, report, document = join(NODES, events)
+    assert parents(gpu) == [4, 3, 3] and [node.get("link") for node in gpu.values()] == [None, *["equivalent"] * 2]
+    assert report.gpu["categories"]["kernel"]["equivalent"] == 2
+    assert report.warnings == ("2 GPU events share 1 launch of one kernel each: their launches are not certain",)
+    again = read_etplus(orjson.dumps(document))
+    assert (again.link[again.kind == GPU] == EQUIVALENT).tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("call", ["cudaGraphLaunch", "hipGraphLaunch", "cudaMemcpyBatchAsync", "cudaMemcpyAsync"])
+def test_a_graph_or_a_batch_has_many_events(call: str) -> None:
+    gpu, report, _ = join(NODES, [*CPU, launch(15, 1, call), *(work(ts, 1) for ts in (60, 70, 80))])
+    assert parents(gpu) == [4] * 3 and not report.warnings and not any("link" in node for node in gpu.values())
 
 
 def test_a_launcher_outside_any_op() -> None:
@@ -300,6 +348,69 @@ def test_flow_ends_and_other_flows_are_no_launchers() -> None:
     assert not gpu and reasons(document) == {"no launcher in the trace": [6]}
 
 
+def rocm(events: list[Event]) -> list[Event]:
+    """The events as ROCm wrote them without `correlation`: the flow's id is the `External id` of call and kernel."""
+    flows = []
+    for event in events:
+        if event["cat"] in ("cuda_runtime", "kernel"):
+            number = event["args"].pop("correlation")
+            event["args"] = {"External id": number}
+            place = {"pid": 2, "tid": 0} if event["cat"] == "kernel" else {"pid": PID, "tid": 7}
+            event |= place
+            phase = "f" if event["cat"] == "kernel" else "s"
+            flows.append({"ph": phase, "cat": "ac2g", "name": "ac2g", "id": number, "ts": event["ts"], **place})
+    return [*events, *flows]
+
+
+@pytest.mark.parametrize("modern", [True, False])
+def test_rocm_files_without_correlation_are_joined_by_flows(modern: bool) -> None:
+    """Ids of flows are those of other operators, too: in files since 2024 `External id` is usually one."""
+    cpu = [op("outer", 0, 100, 1, args={"External id": 41}), op("inner", 10, 20, 2, args={"External id": 42}), CPU[2]]
+    events = rocm([*cpu, launch(15, 41), launch(50, 42), launch(210, 43), *map(work, (60, 70, 220), (41, 42, 43))])
+    document = kineto_document(events)
+    if not modern:
+        del document["baseTimeNanoseconds"]
+    trace = link(None, orjson.dumps(document))
+    assert [kernel.op and kernel.op.name for kernel in trace.kernels] == ["inner", "outer", "last"]
+    assert set(trace.gpu.device.tolist()) == {2} and set(trace.gpu.stream.tolist()) == {0}
+    assert [kernel.launch_ns for kernel in trace.kernels] == [15_000, 50_000, 210_000]
+
+
+def test_the_case_of_rocm_without_correlation() -> None:
+    rows = analyse(link(None, shared_case("rocm-no-correlation/trace.json"))).breakdown
+    assert sorted((row.label, row.count, row.total_ns) for row in rows) == [
+        ("aten::add", 2, 70_000), ("aten::mm", 2, 50_000), ("aten::mul", 2, 90_000),
+    ]  # fmt: skip
+
+
+def test_the_case_of_a_trace_of_the_device_alone() -> None:
+    (row,) = analyse(link(None, shared_case("gpu-only-reason/trace.json"))).breakdown
+    assert (row.label, row.count) == ("(not attached: no CPU calls were recorded)", 4)
+
+
+@given(st.data())
+def test_the_innermost_open_operator_also_if_operators_overlap_partly(data: st.DataObject) -> None:
+    times = st.integers(0, 40)
+    calls = [
+        op(f"op{i}", 10 * start, 10 * data.draw(st.integers(1, 30)), i + 1, tid=data.draw(st.sampled_from([7, 8])))
+        for i, start in enumerate(data.draw(st.lists(times, min_size=1, max_size=12)))
+    ]
+    known = data.draw(st.lists(st.sampled_from(range(len(calls))), unique=True))
+    launches = [launch(10 * ts + 5, i + 1, tid=7) for i, ts in enumerate(data.draw(st.lists(times, max_size=12)))]
+    events = [*calls, *launches, *(work(500 + i, i + 1) for i in range(len(launches)))]
+    nodes = [{"id": 3 + i, "name": calls[i]["name"], "rf_id": i + 1} for i in sorted(known)]
+    gpu, _, _ = join(nodes or NODES, events)
+    for i, call in enumerate(launches):
+        open_ones = [
+            (calls[k]["ts"], -calls[k]["dur"], k) for k in known
+            if calls[k]["tid"] == 7 and calls[k]["ts"] <= call["ts"] < calls[k]["ts"] + calls[k]["dur"]
+        ]  # fmt: skip
+        node = gpu.get(len(calls) + len(launches) + i)
+        expected = max(open_ones)[:2] if open_ones else None
+        found = None if node is None else calls[node["ctrl_deps"] - 3]
+        assert (None if found is None else (found["ts"], -found["dur"])) == expected
+
+
 def test_external_id_of_the_launching_op_in_present_files() -> None:
     cpu = [op("outer", 0, 100, 1, args={"External id": 41}), op("inner", 10, 20, 2, args={"External id": 42}), CPU[2]]
     gpu, report, _ = join(NODES, [*cpu, work(60, 9, **{"External id": 42}), work(70, None, **{"External id": 41})])
@@ -355,11 +466,10 @@ def test_real_gpu_traces_with_an_et_made_of_their_own_ops(name: str) -> None:
             event["args"] = {**event.get("args", {}), "Record function id": 1 + len(nodes)}
             nodes.append({"id": 3 + len(nodes), "name": event["name"], "rf_id": 1 + len(nodes)})
     et = et_document(nodes, **recorded_with(kineto))
-    rank = kineto.get("distributedInfo", {}).get("rank", 0)
-    document = link(orjson.dumps(et), orjson.dumps(kineto), rank=rank).to_dict()
+    document = link(orjson.dumps(et), orjson.dumps(kineto)).to_dict()
     assert_valid(document)
     events = kineto["traceEvents"]
-    assert document["etplus"]["link"]["ops"]["certain"] == len(nodes)
+    assert document["etplus"]["link"]["ops"]["linked"] == len(nodes)
     by_id = {node["id"]: node for node in document["nodes"]}
     gpu = {n["kineto_event"]: by_id[n["ctrl_deps"]]["kineto_event"] for n in document["nodes"] if "cat" in n}
     brute = BruteForce(events, {n["kineto_event"] for n in document["nodes"] if "link" in n})
@@ -387,4 +497,4 @@ def test_an_arrow_within_a_graph_is_no_launch() -> None:
 
 def test_a_correlation_of_zero_is_none() -> None:
     gpu, report, document = join(NODES, [*CPU, launch(15, 0), launch(16, 0), work(60, 0)])
-    assert not gpu and reasons(document) == {"no launcher in the trace": [5]} and not report.warnings
+    assert not gpu and reasons(document) == {"the event has no correlation": [5]} and not report.warnings

@@ -226,7 +226,7 @@ def test_what_has_no_operator_goes_to_the_process_if_it_was_launched(recorder: s
     object.__setattr__(pair, "kineto", SimpleNamespace(recorder=recorder))
     none = np.zeros(3, np.int64)
     reason = np.array([0, 2, 1], np.int8)
-    attachment = Attachment(none, none, none.astype(np.int8), 0, np.array([0, -1, -1]), reason)
+    attachment = Attachment(none, none, none.astype(np.int8), 0, none > 0, np.array([0, -1, -1]), reason)
     nodes, attached, parent = adopt_rest(pair, attachment, np.array([2, -1, -1]))
     assert parent.tolist() == [2, 4, 4 if recorder == "Kineto" else -1]
     assert attached.reason.tolist() == [0, 0, 0 if recorder == "Kineto" else 1] and attached.reason.dtype == np.int8

@@ -59,7 +59,7 @@ KEPT: dict[str, list[Any]] = {
     "id": [1, 2, 4, 6, 8, 9, 10, 11, 12, 13, 14, 15],
     "parent": [1, 1, 2, 4, 2, 2, 6, 6, 9, 6, -1, 9],
     "name": [PROCESS, THREAD, "outer", "inner", "lost", "late",
-             "first kernel", "second kernel", "Memcpy DtoD", "cudaLaunchKernel", "cudaDeviceSynchronize",
+             "first kernel", "second kernel", "Memcpy DtoD", "cudaGraphLaunch", "cudaDeviceSynchronize",
              "cudaMemcpyAsync"],
     "category": ["", "", "", "", "", "", "kernel", "kernel", "gpu_memcpy", "", "", ""],
     "ts": [-1, -1, 10000, 15000, -1, 400000, 40000, 62000, 420000, 16000, 392000, 410000],

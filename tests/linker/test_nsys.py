@@ -21,7 +21,7 @@ from etplus.trace.trace import Trace
 from nsys_files import et_of, kernel, real_export, small_export
 from support import assert_valid, read_json
 
-NO_LAUNCHER = UNATTACHED_REASONS.index("no launcher in the trace")
+LAUNCHED_BEFORE = UNATTACHED_REASONS.index("launched before the recording")
 WITHIN = """
     SELECT k.correlationId, (
         SELECT n.text FROM NVTX_EVENTS n
@@ -65,7 +65,7 @@ def test_every_kernel_is_below_the_innermost_operator_or_listed(export: Path) ->
                 assert parents(trace, category) == Counter((correlation, op_id(text)) for correlation, text in rows)
                 found[category] += len(rows)
             found.update(f"{category} apart" for category in trace.unattached.categories)
-            assert set(trace.unattached.reason.tolist()) == {NO_LAUNCHER}
+            assert set(trace.unattached.reason.tolist()) == {LAUNCHED_BEFORE}
             calls = "SELECT MIN(correlationId) FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE globalTid / 0x1000000 = ?"
             (first,) = database.execute(calls, (rank.process,)).fetchone()
             assert trace.unattached.correlation.max() < first  # launched before the capture began
@@ -175,7 +175,7 @@ def test_kernels_of_a_graph_and_a_recorded_wait(tmp_path: Path) -> None:
     names = {node["id"]: (node["name"], node.get("ts")) for node in document["nodes"]}
     events = [(names[a], names[b]) for a, b, kind in document["edges"] if kind == "event"]
     assert events == [(("Memcpy HtoD (Pinned -> Device)", 50.0), ("void gemm<float>(int)", 60.0))]
-    assert [event["reason"] for event in document["unattached"]] == ["no launcher in the trace"]
+    assert [event["reason"] for event in document["unattached"]] == ["launched before the recording"]
 
 
 def test_link_and_reading_agree_after_saving(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from etplus.trace.unattached import with_unattached
 from hypothesis import given
 from hypothesis import strategies as st
 from repeated_steps import PROCESS, THREAD, Step, Work, layer, recorded, training
-from support import ROOT, examples, shared_trace
+from support import ROOT, examples, shared_case, shared_trace
 
 
 def pairs(trace: Trace, truth: Sequence[Work]) -> Iterator[tuple[Work, Work | None]]:
@@ -55,6 +55,23 @@ def test_every_kernel_of_a_periodic_program_has_its_repetition(queued: int) -> N
     kernel = trace.kernels[0]
     assert kernel.op is None and kernel.counterpart is not None and kernel.counterpart.op is not None
     assert kernel.counterpart.start_ns > kernel.start_ns and kernel.counterpart.counterpart is None
+
+
+def test_on_rocm_kernels_without_a_launch_have_no_grid() -> None:
+    """Their grid and block are those of the launch call. Which kernels of a name there are, the order still says."""
+    blob, truth = recorded([training()] * 4, 40)
+    document = orjson.loads(blob)
+    launched = {e["args"]["correlation"] for e in document["traceEvents"] if e.get("cat") == "cuda_runtime"}
+    for event in document["traceEvents"]:
+        if event.get("cat") == "kernel" and event["args"]["correlation"] not in launched:
+            del event["args"]["grid"], event["args"]["block"]
+    found = list(pairs(link(None, orjson.dumps(document)), truth))
+    assert len(found) == 40 and all(b is not None and alike(a, b) for a, b in found)
+
+
+def test_the_case_of_kernels_without_grid() -> None:
+    report = link(None, shared_case("rocm-orphans/trace.json.gz")).report
+    assert report.gpu["repetition"]["paired"] == report.gpu["repetition"]["events"] == 20
 
 
 def test_module_and_line_follow_from_the_repetition() -> None:
@@ -212,7 +229,9 @@ REPEATS = ("gpu-pairs/resnet103.kineto.json.gz",)
 @pytest.mark.parametrize("name", [*REPEATS, "python-stacks/mi300_nsfw.json.gz", "gpu-kineto/h100_bert.json.gz"])
 def test_hidden_launches_of_real_traces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    found = importlib.import_module("orphans").score(shared_trace(name).read_bytes())
+    score, data = importlib.import_module("orphans").score, shared_trace(name).read_bytes()
+    found = score(data)
+    assert score(data, rocm=True) == found
     assert found.events and found.right >= 0.98 * found.paired and found.right_module >= 0.98 * found.in_module
     assert not found.certain and found.replay_change == 0
     assert name not in REPEATS or found.paired_time >= 0.85 * found.time

@@ -95,7 +95,7 @@ def test_a_kineto_trace_without_any_call() -> None:
     kineto = kineto_document([{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1, "args": {"correlation": 4}}])
     report = link(fixture_pair("demo/train_cpu")[0], orjson.dumps(kineto)).report
     check(report)
-    assert report.gpu["categories"]["kernel"]["unattached"] == {"no launcher in the trace": 1}
+    assert report.gpu["categories"]["kernel"]["unattached"] == {"no CPU calls were recorded": 1}
 
 
 def test_names_from_strangers_cannot_drive_the_terminal() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import io
 import os
+import pickle
 import stat
 import subprocess
 import sys
@@ -135,6 +137,9 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(TraceFormatError) as caught:
         load(tmp_path / "none.json")
     assert str(caught.value) == f"{tmp_path / 'none.json'}: no such file; check the path"
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert isinstance(again, FileNotFoundError) and str(again) == str(caught.value)
+    assert (again.errno, again.filename) == (errno.ENOENT, str(tmp_path / "none.json"))
 
 
 def test_output_appears_whole(tmp_path: Path) -> None:
@@ -206,12 +211,13 @@ def test_output_has_the_rights_of_a_new_file(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "out.json").stat().st_mode) == 0o640
 
 
-def test_output_into_no_folder_or_onto_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be written"), open_output(tmp_path / "none" / "out.json"):
+def test_output_into_a_file_or_onto_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot be written"), open_output(tmp_path / "file" / "out.json"):
         raise AssertionError("must not be reached")
     with pytest.raises(UsageError, match="is a directory"), open_output(tmp_path):
         raise AssertionError("must not be reached")
-    assert issubclass(UsageError, EtplusError) and list(tmp_path.iterdir()) == []
+    assert issubclass(UsageError, EtplusError) and [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_output_to_a_pipe_or_device_does_not_replace_it(tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +47,27 @@ def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
         write(tmp_path / "old")
         raise RuntimeError
     assert files(tmp_path) == ["old"] and (tmp_path / "old").read_bytes() == b"old"
+
+
+def test_missing_folders_of_an_output_are_made_and_go_again_if_the_run_fails(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), transaction():
+        write(tmp_path / "x" / "y" / "a")
+        raise RuntimeError
+    assert files(tmp_path) == []
+    write(tmp_path / "x" / "y" / "a")
+    assert files(tmp_path) == ["x", "x/y", "x/y/a"]
+
+
+def test_urls_are_refused_and_a_local_folder_of_that_name_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for refused in (protect, check_folder, make_folder, Transaction(None).claim):
+        with pytest.raises(UsageError, match=r"s3://b/a: is a URL, and only `etplus batch` .*etplus\[batch\]"):
+            refused("s3://b/a")
+    (tmp_path / "s3:").mkdir()
+    write(Path("s3:/b/a"))
+    assert files(tmp_path) == ["s3:", "s3:/b", "s3:/b/a"]
 
 
 def test_folders_of_others_stay(tmp_path: Path) -> None:
@@ -137,10 +161,11 @@ def test_checks_before_anything_is_read(tmp_path: Path) -> None:
     given = tmp_path / "in"
     given.write_bytes(b"in")
     check_outputs([tmp_path / "a", None, "-", tmp_path / "b", os.devnull], [given, None, "-"])
-    check_outputs([tmp_path / "new" / "a"], in_new_folders=True)
+    check_outputs([tmp_path / "new" / "deep" / "a"])
     for outputs, problem in [
         ([given], "would replace an input"), (["-", "-"], "one output only"), ([tmp_path / "a"] * 2, "two outputs"),
-        ([tmp_path / "new" / "a"], "does not exist"), ([given / "a"], "is a file"),
+        ([given / "a"], "in is a file"), ([given / "x" / "a"], "in is a file"), (["s3://b/a"], "s3://b/a: is a URL"),
+        ([Path("s3://b/a")], "s3:/b/a: is a URL"),
     ]:  # fmt: skip
         with pytest.raises(UsageError, match=problem):
             check_outputs(outputs, [given])
@@ -149,10 +174,8 @@ def test_checks_before_anything_is_read(tmp_path: Path) -> None:
 
 def test_folders_that_can_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"")
-    for sound in ("", "-", tmp_path / "a", tmp_path, os.devnull):
+    for sound in ("", "-", tmp_path / "a", tmp_path / "x" / "y" / "a", tmp_path, os.devnull):
         check_folder(sound)
-    with pytest.raises(UsageError, match="its folder does not exist"):
-        check_folder(tmp_path / "x" / "a")
     with pytest.raises(UsageError, match="in is a file"):
         check_folder(tmp_path / "in" / "a")
     with pytest.raises(UsageError, match="is empty"):
@@ -195,3 +218,27 @@ def test_what_cannot_be_put_in_place(tmp_path: Path) -> None:
         (tmp_path / "a").mkdir()
         (tmp_path / "a" / "b").mkdir()
     assert files(tmp_path) == ["a", "a/b"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_outputs_are_put_in_place_leaves_all_of_them(tmp_path: Path, number: signal.Signals) -> None:
+    """It arrives after the first file of a set has its name."""
+    program = f"""
+import os, signal, sys
+from pathlib import Path
+from etplus.schemas.text import transaction as t
+from etplus.schemas.text.files import open_output
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+place = t.Transaction._put_in_place
+def placed(self, target, temporary):
+    place(self, target, temporary)
+    os.kill(os.getpid(), {int(number)})
+t.Transaction._put_in_place = placed
+with t.transaction():
+    for rank in range(4):
+        with open_output({str(tmp_path)!r} + f"/x.{{rank}}.et") as file:
+            file.write(b"1")
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False, stderr=subprocess.DEVNULL)
+    assert done.returncode != 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"x.{rank}.et" for rank in range(4)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from etplus.trace.comm_kernels import Comm
-from etplus.trace.tables import Calls, reasons
+from etplus.trace.conventions import LAUNCHED_BEFORE, NO_CORRELATION, NO_CPU_CALLS, NO_LAUNCHER
+from etplus.trace.tables import Calls, unknown_launch_reasons
 from made_trace import ALL_REDUCE, made_trace
 
 
@@ -43,6 +44,10 @@ def test_events_by_stream() -> None:
     assert found == [(0, 7, [2, 0]), (0, 8, [3]), (1, 9, [1])]
 
 
-def test_why_no_call_is_known() -> None:
-    found = reasons(np.array([0, 5, -1, -1, -1]), np.array([-1, 2, 0, 3, -1]))
-    assert found.tolist() == [0, 0, 2, 2, 1] and found.dtype == np.int8
+def test_why_no_launch_is_known() -> None:
+    ts, correlation, none = np.array([50, 50, 50, 5]), np.array([9, 2, 0, 9]), np.zeros(0, np.int64)
+    found = unknown_launch_reasons(ts, correlation, np.array([10, 20]), np.array([5, -1]), 0)
+    assert found.tolist() == [NO_LAUNCHER, LAUNCHED_BEFORE, NO_CORRELATION, LAUNCHED_BEFORE]
+    assert unknown_launch_reasons(ts, correlation, none, none, 0).tolist() == [NO_CPU_CALLS] * 4
+    found = unknown_launch_reasons(ts, correlation, none, none, 1)
+    assert found.tolist() == [NO_LAUNCHER, NO_LAUNCHER, NO_CORRELATION, NO_LAUNCHER] and found.dtype == np.int8
