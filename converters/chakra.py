@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import takewhile
+from itertools import accumulate, pairwise, takewhile
 from operator import attrgetter
 from typing import Any
 
@@ -142,10 +142,8 @@ class _Encoder:
         }
         self.rank = comms.rank
         first, rows = int(trace.id.max(initial=0)) + 1, list(self.shared)
-        ends = first + np.cumsum([len(self.shared[row]) for row in rows], dtype=np.int64)
-        self.message_ids = {
-            row: range(end - len(self.shared[row]), end) for row, end in zip(rows, ends.tolist(), strict=True)
-        }
+        ends = accumulate((len(self.shared[row]) for row in rows), initial=first)  # in Python, as ids may be 2**63 - 1
+        self.message_ids = {row: range(begin, end) for row, (begin, end) in zip(rows, pairwise(ends), strict=True)}
         self.message_micros = {row: int(self.micros[row]) for row in rows}
         self.micros[rows] = 0
 
@@ -221,7 +219,7 @@ class _Encoder:
     def _times(self, kind: int, rows: IntColumn) -> list[Cells]:
         """Exact times; those that equal `duration_ns` are left out."""
         ts, dur, exclusive = self.trace.ts[rows], self.trace.dur[rows], self.trace.exclusive[rows]
-        if kind != CPU:
+        if kind != CPU and np.any(ts < 0):
             ts, dur, exclusive = self._with_wrong_times(rows, ts, dur, exclusive)
         timed, duration = ts >= 0, self.duration[rows]
         return [

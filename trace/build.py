@@ -257,7 +257,9 @@ class _ColumnsOnDemand(Trace):
         if name not in self.__dataclass_fields__ or "_build" not in known:
             return super().__getattr__(name)  # type: ignore[misc]
         built = vars(known.pop("_build")())
-        known.update({**built, **known, "summary": built["summary"]})  # which says what is wrong with the columns
+        known.update({**built, **known})
+        if damage := damage_in(built["summary"]):  # also of what is wrong with the columns
+            known["summary"] = {**known["summary"], "damage": list(damage)}
         return known[name]
 
     @property
