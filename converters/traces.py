@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..jobs.job_report import JobReport
-from ..schemas.nsys import NsysRank
 from ..schemas.parquet import StoredRank
+from ..schemas.text.file_ranks import FileRank
 from ..trace.errors import UsageError
 from ..trace.selection import part_of
 from ..trace.trace import Trace
@@ -164,7 +164,7 @@ def rank_of(trace: Trace, source: Source, position: int) -> int:
     """The rank of a trace: as it records it, else by what holds it, else by its name, else its position."""
     if trace.rank is not None:
         return trace.rank
-    if isinstance(source, NsysRank) and not source.alone:
+    if isinstance(source, FileRank) and not source.alone:
         return source.rank
     if isinstance(source, (StoredRank, InputPair)) and source.rank is not None:
         return source.rank
