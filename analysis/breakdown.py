@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, StringTable, distinct, distinct_rows, matching
+from ..trace.columns import IntColumn, StringTable, distinct, distinct_rows, grouped, matching
 from ..trace.conventions import UNATTACHED_REASONS
 from ..trace.intervals import Intervals, Span, intersection, step_function, sums, union
 from ..trace.stacks import MODULE_FRAME, is_module
@@ -356,7 +356,8 @@ def _busy(trace: Trace, chosen: npt.NDArray[np.bool_]) -> Intervals:
 
 def _overlapped(trace: Trace, chosen: npt.NDArray[np.bool_]) -> int:
     """How long events of two streams or more ran at once."""
-    of_streams = [_busy(trace, chosen & (trace.gpu.stream == stream)) for stream in distinct(trace.gpu.stream[chosen])]
+    gpu, events = trace.gpu, np.flatnonzero(chosen)
+    of_streams = [union(gpu.ts[events[at]], gpu.end[events[at]]) for _, at in grouped(gpu.stream[events])]
     edges = np.concatenate([stream.start for stream in of_streams] + [stream.end for stream in of_streams])
     times, running = step_function(edges, np.repeat([1, -1], len(edges) // 2))
     return int(np.diff(times)[running[:-1] >= 2].sum())
@@ -368,5 +369,6 @@ def _named(trace: Trace, rows: IntColumn, pattern: re.Pattern[str]) -> IntColumn
 
 
 def _within(busy: Intervals, span: Span) -> int:
-    start, end = np.maximum(busy.start, span.start), np.minimum(busy.end, span.end)
+    near = slice(np.searchsorted(busy.end, span.start), np.searchsorted(busy.start, span.end))
+    start, end = np.maximum(busy.start[near], span.start), np.minimum(busy.end[near], span.end)
     return int(np.maximum(end - start, 0).sum())

@@ -108,6 +108,15 @@ class OutlivingRow(Row):
     )  # fmt: skip
 
 
+PLAIN_COLUMNS = (
+    "device", "number", "source", "peak_bytes", "peak_ns", "reserved_peak_bytes", "before_bytes", "end_bytes", "blocks",
+    "allocated_bytes",
+)  # fmt: skip
+"""Of `DeviceMemory.plain`."""
+CURVE_COLUMNS = ("device", "ts_ns", "allocated", "reserved")
+"""Of `DeviceMemory.curve`."""
+
+
 @dataclass(frozen=True)
 class DeviceMemory(Suggests):
     """Memory of a device.
@@ -164,13 +173,12 @@ class DeviceMemory(Suggests):
 
     def plain(self) -> dict[str, Any]:
         """The columns of JSON and CSV."""
-        return {
-            "device": self.device, "number": self.number, "source": self.source,
-            "peak_bytes": self.peak_bytes, "peak_ns": self.peak_ns,
-            "reserved_peak_bytes": int(self.reserved.max()) if self.reserves else None, "before_bytes": self.base,
-            "end_bytes": int(self.allocated[-1]), "blocks": len(self.blocks.bytes),
-            "allocated_bytes": int(self.blocks.bytes.sum()),
-        }  # fmt: skip
+        values = (
+            self.device, self.number, self.source, self.peak_bytes, self.peak_ns,
+            int(self.reserved.max()) if self.reserves else None, self.base, int(self.allocated[-1]),
+            len(self.blocks.bytes), int(self.blocks.bytes.sum()),
+        )  # fmt: skip
+        return dict(zip(PLAIN_COLUMNS, values, strict=True))
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame of its course: allocated and reserved bytes from each time on."""
@@ -180,7 +188,7 @@ class DeviceMemory(Suggests):
         """A row for each time at which it changes, for JSON and CSV."""
         columns = (self.ts.tolist(), self.allocated.tolist(), self.reserved.tolist())
         return [
-            {"device": self.device, "ts_ns": ts, "allocated": held, "reserved": None if reserved < 0 else reserved}
+            dict(zip(CURVE_COLUMNS, (self.device, ts, held, None if reserved < 0 else reserved), strict=True))
             for ts, held, reserved in zip(*columns, strict=True)
         ]
 

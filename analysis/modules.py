@@ -148,7 +148,8 @@ def _launched_in(trace: Trace, annotations: IntColumn) -> IntColumn:
     known = known[np.argsort(trace.launched_ns[known], kind="stable")]
     launched, until = trace.launched_ns[known], np.append(0, np.cumsum(trace.gpu.dur[known]))
     first, last = (np.searchsorted(launched, at[annotations]) for at in (trace.calls.ts, trace.calls.end))
-    return until[np.maximum(first, last)] - until[first]
+    inside: IntColumn = until[np.maximum(first, last)] - until[first]
+    return inside
 
 
 def _open_at(trace: Trace, annotations: IntColumn, times: IntColumn) -> IntColumn:

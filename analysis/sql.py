@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,12 @@ _SHOWN = 20
 _BATCH = 100_000
 """Rows that are taken from a query at a time."""
 _WORD = re.compile(r"[a-z_]+")
+_NO_VALUE = re.compile(r"\b(INTERVAL|UNION|BIT|BIGNUM|VARINT)\b")
+"""Types of DuckDB that Parquet or JSON cannot hold, also within lists and structs; their values become text."""
+_TEMPORAL = re.compile(r"DATE|TIME")
+"""Types of DuckDB with values that Python cannot hold, such as infinite timestamps and dates after the year 9999."""
+_TEXT_CELL = 150
+"""Bytes that a cell of a table in text takes while the widths of columns are found, without its characters."""
 FRAMES, RANKS = ("ops", "kernels"), "ranks"
 SQL_TABLES = (*FRAMES, *VIEWS, RANKS)
 """What queries see: the data frames, the stored tables, and a row a rank."""
@@ -45,13 +52,15 @@ class QueryResult:
 
     Attributes:
         arrow: the rows as a `pyarrow.Table`.
+        limit: bytes that the text of the rows may take, None for any number.
     """
 
     arrow: Any
+    limit: float | None = None
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns."""
+        """The names of the columns; a name that several have gets a number, as "ts_ns_1"."""
         return list(self.arrow.column_names)
 
     @property
@@ -76,7 +85,15 @@ class QueryResult:
         return self.arrow
 
     def to_text(self, width: int | None = None) -> str:
-        """The rows as a table for the terminal."""
+        """The rows as a table for the terminal.
+
+        Raises:
+            UsageError: the text would take more memory than queries may.
+        """
+        cells = len(self) * len(self.columns)
+        if self.limit is not None and cells * _TEXT_CELL + self.arrow.nbytes > self.limit:
+            problem = f"{len(self):,} rows as a table take more memory than queries may"
+            raise UsageError(f"SQL: {problem}; add a limit, or write .csv, .json or .parquet (-o), or give --memory")
         rows = [[_cell(value) for value in row] for row in self]
         return render("", self.columns, rows, width or terminal_width()).removeprefix("\n")
 
@@ -139,9 +156,22 @@ class SqlTables:
             if kind not in _ALLOWED:
                 raise UsageError(f"{kind} is not allowed, traces are only read; give a SELECT")
             self._add_named(sql)
-            return QueryResult(self._with_int64(self._rows(self._connection.sql(sql))))
+            return QueryResult(self._with_int64(self._found(self._connection.sql(sql))), self._limit)
         except self._error as error:
             raise UsageError(f"SQL: {_first_line(error)}; the tables are {', '.join(SQL_TABLES)}") from None
+
+    def _found(self, relation: Any) -> Any:
+        """The rows of a relation as Arrow, of which Python, JSON and Parquet can hold every value."""
+        types = list(map(str, relation.types))
+        texts = {at for at, kind in enumerate(types) if _NO_VALUE.search(kind)}
+        names = _distinct(relation.columns)
+        found = self._rows(_with_texts(relation, texts, names))
+        too_great = {
+            at for at, kind in enumerate(types) if _TEMPORAL.search(kind) and not _is_readable(found.column(at))
+        }
+        if too_great - texts:
+            found = self._rows(_with_texts(relation, texts | too_great, names))
+        return found.rename_columns(names)
 
     def _rows(self, relation: Any) -> Any:
         """The rows as Arrow, which DuckDB's limit does not count: they may take as much again.
@@ -226,6 +256,41 @@ class SqlTables:
             "create view ranks as select rank, count(*) as device_events, sum(dur_ns)::bigint as device_ns, "
             "min(ts_ns) as start_ns, max(ts_ns + dur_ns) as end_ns from device group by rank"
         )
+
+
+def _with_texts(relation: Any, texts: Collection[int], names: Sequence[str]) -> Any:
+    """A relation with the text of DuckDB for the values of some columns, given by position."""
+    if not texts:
+        return relation
+    columns = ", ".join(f"c{at}::varchar" if at in texts else f"c{at}" for at in range(len(names)))
+    aliases = ", ".join(f"c{at}" for at in range(len(names)))
+    return relation.query("_found", f"select {columns} from _found as found({aliases})")
+
+
+def _is_readable(column: Any) -> bool:
+    """Return whether Python can hold all values of an Arrow column."""
+    try:
+        for chunk in column.chunks:
+            chunk.to_pylist()
+    except (OverflowError, ValueError):  # what pyarrow raises is a ValueError, too
+        return False
+    return True
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Number names that are used again.
+
+    Example:
+        >>> _distinct(["a", "b", "a", "a_1"])
+        ['a', 'b', 'a_2', 'a_1']
+    """
+    found, taken = list[str](), set(names)
+    for name in names:
+        if name in found:
+            name = next(one for k in itertools.count(1) if (one := f"{name}_{k}") not in taken)
+            taken.add(name)
+        found.append(name)
+    return found
 
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")

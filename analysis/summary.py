@@ -37,7 +37,14 @@ from .breakdown import (
     shape_labels,
     stream_use,
 )
-from .device_memory import DeviceMemory, device_memory
+from .device_memory import (
+    CURVE_COLUMNS,
+    PLAIN_COLUMNS,
+    DeviceMemory,
+    MemoryHolder,
+    OutlivingRow,
+    device_memory,
+)
 from .devices import Device, why_unknown
 from .event_work import Work, work_of_events
 from .kernel_peaks import GemmRow, KernelRow, find_devices, gemm_table, kernel_table
@@ -196,8 +203,8 @@ TABLES: dict[str, Callable[[Analysis], Sequence[Any]]] = {
     "device_use": attrgetter("device_use"),
     "iteration_list": attrgetter("iterations"),
     **{name: attrgetter(name) for name in _BY_NAME},
-    "memory_holders": lambda analysis: [row for device in analysis.memory for row in device.holders],
-    "memory_outliving": lambda analysis: [row for device in analysis.memory for row in device.outliving],
+    "memory_holders": lambda of: Table(MemoryHolder, (row for device in of.memory for row in device.holders)),
+    "memory_outliving": lambda of: Table(OutlivingRow, (row for device in of.memory for row in device.outliving)),
 }
 """Tables of JSON and CSV: what finds each in an analysis."""
 
@@ -342,3 +349,10 @@ def tables_of(analysis: Analysis) -> dict[str, list[dict[str, Any]]]:
     curve = [row for device in analysis.memory for row in device.curve()]
     tables = {name: [row.plain() for row in find(analysis)] for name, find in TABLES.items()}
     return tables | {"memory_curve": curve} | {name: table.plain() for name, table in analysis.others.items()}
+
+
+def columns_of(analysis: Analysis) -> dict[str, Sequence[str]]:
+    """The columns of those tables, also of those without rows."""
+    tables = {name: find(analysis) for name, find in TABLES.items()} | dict(analysis.others)
+    known = {name: found.kind.names() for name, found in tables.items() if isinstance(found, Table)}
+    return known | {"memory": PLAIN_COLUMNS, "memory_curve": CURVE_COLUMNS}

@@ -89,8 +89,7 @@ def check_rules(kineto: KinetoTrace) -> RulesReport:
     for rule, (meaning, find) in _RULES.items():
         checked, (cases, example) = find(kineto.events)
         results.append(RuleResult(rule, meaning, checked, cases, example))
-    damage = tuple(f"{kineto.file} is broken: {loss}" for loss in kineto.losses)
-    return RulesReport(kineto.file, damage, tuple(results))
+    return RulesReport(kineto.file, kineto.damage, tuple(results))
 
 
 def _kernels_after_launch(events: EventTable) -> tuple[int, Violations]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from ..trace.errors import UsageError
+from ..trace.printable import shortened
 from .recorded_text import PROSE_WIDTH, quoted, recorded_text
 from .tokens import count_tokens
 
@@ -54,6 +55,10 @@ UNITS = (
 that anyone may have written it (`recorded_text`), "id" is what `event`, `why` and others take, "number" has no unit."""
 
 
+_MESSAGE = 400
+"""Characters of an error's message, at most."""
+
+
 class AskError(UsageError):
     """A question that cannot be answered.
 
@@ -62,6 +67,7 @@ class AskError(UsageError):
     """
 
     def __init__(self, message: str, did_you_mean: Sequence[str] = (), works: Sequence[str] = ()) -> None:
+        message = shortened(message, _MESSAGE)  # it may repeat an argument of any length
         self.problem, self.did_you_mean, self.works = message, tuple(did_you_mean), tuple(works)
         meant = f"; did you mean {' or '.join(did_you_mean)}?" if did_you_mean else ""
         super().__init__(message + meant + (f"; works: {' · '.join(works)}" if works else ""))

@@ -193,6 +193,8 @@ def _value(question: Question, option: QuestionOption, value: Any) -> Any:
     Raises:
         AskError: it has no such type, or is none of the choices.
     """
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise AskError(f"{option.name} is a number beyond 64 bits", works=_works(question))
     if option.type == TEXT and isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     elif option.type == NUMBER and isinstance(value, str) and len(value) < 10 and value.strip().isdecimal():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..analysis.overheads import OverheadRows, pool, summarise
-from ..analysis.summary import Analysis, analyse, json_of, tables_of
+from ..analysis.summary import Analysis, analyse, columns_of, json_of, tables_of
 from ..analysis.workbook import write_workbook
 from ..findings import Case, find_findings
 from ..report.plots import require_matplotlib, write_plots
@@ -158,6 +158,7 @@ class _Output:
         self._texts: list[str] = []
         self._numbers: list[dict[str, Any]] = []
         self._tables: dict[str, list[dict[str, Any]]] = {}
+        self._columns: dict[str, list[str]] = {}
         self._files: list[str] = []
         self._overheads: list[OverheadRows] = []
         self._difference: Difference | None = None
@@ -182,6 +183,7 @@ class _Output:
         file = analysis.trace.file
         for name, found in tables_of(analysis).items():
             self._tables.setdefault(name, []).extend({"file": file} | row for row in found)
+        self._columns |= {name: ["file", *names] for name, names in columns_of(analysis).items()}
         overheads = msgspec.to_builtins(analysis.overheads)
         by_type = {"t1": {"": overheads["t1"]}, **{kind: overheads[kind] for kind in ("t2", "t3", "t4", "t5")}}
         self._tables.setdefault("overheads", []).extend(
@@ -205,7 +207,7 @@ class _Output:
             with open_output(arguments.overheads) as out:
                 out.write(msgspec.json.format(msgspec.json.encode(pooled), indent=1) + b"\n")
         if self._csv_folder is not None:
-            write_csv(self._tables, self._csv_folder)
+            write_csv(self._tables, self._csv_folder, self._columns)
         if self._several:
             of_all = overheads_text(pooled, self._width, arguments.top)
             self._texts.append(f"all {len(self._files)} traces\n\n{of_all}")

@@ -75,6 +75,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="write the estimated clock offsets into the ET+ files; converters then align the ranks")  # fmt: skip
     add("--min-match", type=share, default=0.95, metavar="SHARE",
         help="a rank fails if a smaller share of its ET's ops is linked (default: 0.95)")  # fmt: skip
+    add("--min-certain", type=share, default=0.0, metavar="SHARE",
+        help="a rank fails if a smaller share of its ET's ops has a certain link (default: 0)")  # fmt: skip
     add_graph_captures(parser)
     add_provenance(parser)
     group = parser.add_argument_group("as in etplus link")
@@ -93,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.source, arguments.output, progress=not arguments.no_progress,
             graph_captures=arguments.graph_capture, provenance=arguments.provenance, **where,
             engine=arguments.engine or ("processes" if arguments.scheduler is None else "dask"),
-            **options_of(arguments, f"jobs scheduler apply_clock_offsets min_match {LINK_OPTIONS}"),
+            **options_of(arguments, f"jobs scheduler apply_clock_offsets min_match min_certain {LINK_OPTIONS}"),
         )  # fmt: skip
     except KeyboardInterrupt:
         print("etplus: interrupted; what is linked is kept, the same command resumes", file=sys.stderr)

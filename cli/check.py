@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..converters.preflight import check
 from ..converters.preflight_findings import KINDS, Level, PreflightReport, level_of
 from ..converters.row_dependencies import Coupling
+from ..replaying.network import parse_network
+from ..schemas.chakra.comm_groups import prefix_of
 from ..schemas.text.sniff import begins_like_kineto, head_of, is_chakra, is_pftrace
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
-from ..trace.text_tables import terminal_width
-from .options import add_network
+from ..trace.printable import few
+from ..trace.text_tables import render, terminal_width
+from .options import add_groups, add_network
 from .outputs import add_tables_and_switch, one_or_all, write_tables
 from .terminal import warn_of_damage
 
 if TYPE_CHECKING:
     from ..analysis.trace_rules import RulesReport
+    from ..converters.astra_run import SimulatedRank
 
 _EPILOG = """\
 examples:
   etplus check traces/job --profile astra-sim
   etplus check traces/job --profile astra-sim --network cluster.yml
-  etplus check traces/job --json report.json
+  etplus check traces/job --run --network bandwidth=25,latency=5us --network bandwidth=50,latency=5us
   etplus check kineto.json.gz                     # PyTorch's six rules for its traces
 
 Exit status: 0 no error, 1 errors found, 2 wrong usage or neither a Chakra nor a Kineto trace.
@@ -41,13 +48,17 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("files", nargs="*", metavar="PREFIX",
-        help="prefix of the files <prefix>.<rank>.et[.gz], or files (one alone is compared with no other); "
-        "or Kineto traces")  # fmt: skip
+        help="prefix of the files <prefix>.<rank>.et[.gz], their folder, or files (one alone is compared with no "
+        "other); or Kineto traces")  # fmt: skip
     add("--profile", choices=("chakra", "astra-sim"), default="chakra",
         help="astra-sim: what that simulator does not survive is an error, not a warning "
         "(default: chakra)")  # fmt: skip
-    add("--groups", metavar="FILE", help="process groups (default: <prefix>.comm_groups.json if it is there)")
-    add_network(parser, "check a set against the network that it is meant for")
+    add_groups(parser)
+    add_network(parser, "check a set against the network that it is meant for; with --run several make a table",
+                action="append", default=[])  # fmt: skip
+    add("--run", action="store_true",
+        help="run the set in ASTRA-sim ($ASTRA_SIM is its binary), and compare with the replay and the "
+        "recording")  # fmt: skip
     add("--limit", type=int, default=5, metavar="N", help="problems listed of a kind (default: 5)")
     add_tables_and_switch(parser, _is_trace)
 
@@ -63,12 +74,60 @@ def run(args: argparse.Namespace) -> int:
         if len(timelines) < len(sources):
             other = next(source for source in sources if source not in timelines)
             raise UsageError(f"{timelines[0]} is a Kineto trace and {other} is none; check them one after the other")
-        if args.network is not None:
-            raise UsageError(f"{timelines[0]} is a Kineto trace; --network checks sets of Chakra traces")
+        if args.network or args.run:
+            option = "--run" if args.run else "--network"
+            raise UsageError(f"{timelines[0]} is a Kineto trace; {option} checks sets of Chakra traces")
         return _check_timelines(args, timelines)
-    report = check(sources, profile=args.profile, groups=args.groups, limit=args.limit, network=args.network)
-    write_tables(args, "\n".join(_lines(report)), report.to_dict())
-    return 0 if report.ok else 1
+    network = args.network[0] if args.network else None
+    report = check(sources, profile=args.profile, groups=args.groups, limit=args.limit, network=network)
+    lines, numbers = _lines(report), report.to_dict()
+    if not args.run:
+        write_tables(args, "\n".join(lines), numbers)
+        return 0 if report.ok else 1
+    from ..converters.astra_run import run_set  # with the replay
+
+    networks = args.network or [_network_of(report.files[0])]
+    runs = {network: run_set(report.files, prefix_of(report.files[0]), network) for network in networks}
+    numbers["runs"] = [{"network": name, "ranks": [asdict(rank) for rank in ranks]} for name, ranks in runs.items()]
+    write_tables(args, "\n".join([*lines, "", *_run_lines(runs)]), numbers)
+    return 0 if report.ok and all(rank.is_complete for ranks in runs.values() for rank in ranks) else 1
+
+
+def _network_of(file: str) -> str:
+    """The network that a set was converted for, as the first line of its network file says; else the default."""
+    with contextlib.suppress(OSError, UsageError):
+        first = Path(f"{prefix_of(file)}.network.yml").read_text("utf-8").partition("\n")[0].removeprefix("# ")
+        parse_network(first)
+        return first
+    return "bandwidth=25,latency=5us"
+
+
+def _run_lines(runs: Mapping[str, Sequence[SimulatedRank]]) -> list[str]:
+    """A row for each rank, or of several networks a row for each."""
+    if len(runs) == 1:
+        ((network, ranks),) = runs.items()
+        head = ["rank", "nodes run", "simulated ms", "replayed ms", "recorded ms"]
+        rows = [
+            [str(rank.rank), f"{'?' if rank.ran is None else rank.ran} of {rank.nodes}",
+             *(_ms(value) for value in (rank.simulated, rank.replayed, rank.recorded))]
+            for rank in ranks
+        ]  # fmt: skip
+        table = render(f"ASTRA-sim on {network}", head, rows, terminal_width())
+    else:
+        head = ["network", "ranks done", "simulated ms", "replayed ms"]
+        rows = [
+            [network, f"{sum(rank.is_complete for rank in ranks)} of {len(ranks)}",
+             _ms(max((rank.simulated or 0 for rank in ranks), default=None)),
+             _ms(max((rank.replayed or 0 for rank in ranks), default=None))]
+            for network, ranks in runs.items()
+        ]  # fmt: skip
+        table = render("ASTRA-sim", head, rows, terminal_width())
+    hung = [str(rank.rank) for ranks in runs.values() for rank in ranks if not rank.is_complete]
+    return [table, *([f"failed: rank {few(hung)} did not run to the end"] if hung else [])]
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.3f}"
 
 
 def _is_timeline(name: str) -> bool:

@@ -16,7 +16,7 @@ from ..schemas.text.transaction import check_folder, check_outputs
 from ..trace.errors import UsageError
 from ..trace.printable import shell_word
 from .inputs import add_inputs, find_inputs, input_files, read_input
-from .options import add_network, add_selection, options_of, selection_of
+from .options import add_groups, add_network, add_selection, options_of, selection_of
 from .outputs import add_json, write_json
 from .parser import hidden_alias
 from .terminal import say, warn_of_damage
@@ -35,7 +35,7 @@ examples:
   etplus convert rank*.json.gz -o job.goal --option algorithm=direct
   etplus convert rank0.json rank1.json -o trace.perfetto.json
   etplus convert et_plus.json -o step.svg --subtree 'ProfilerStep#3' --max-nodes 60
-  etplus convert job.0.et --to json -o job.0.json
+  etplus convert job.0.et -o job.0.json
   etplus convert runs/*.json.gz --to npz -o dataset       # train/, valid/, test/
 
 ET+ may come from trace-link or from Chakra's linker. Without -o, the second of two FILEs is the output; it must not
@@ -44,7 +44,10 @@ exist yet.
 Exit status: 0 written; 1 written, but `etplus check` finds errors in it; 2 bad input or usage, nothing written.
 """
 
-_OPTIONS = "host memory_nodes network skew renumber_ranks replicate roofline schema split subtree max_nodes degrade"
+_OPTIONS = (
+    "host memory_nodes network skew renumber_ranks replicate roofline schema split subtree max_nodes degrade groups "
+    "without_times"
+)
 
 _SETS: dict[str, Profile] = {"chakra": "chakra", "astra-sim": "astra-sim"}
 """Formats that are checked when they are written, and for what."""
@@ -87,6 +90,9 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--degrade", action="store_const", const=True,
         help="chakra, astra-sim, goal: turn communications that do not match on all ranks into "
         "computations (default: refuse them, since a simulator would wait for ever)")  # fmt: skip
+    add_groups(parser)
+    add("--without-times", action="store_const", const=True,
+        help="chakra: convert Execution Traces that were not linked; nodes have no durations")  # fmt: skip
     add("--schema", choices=("1.1.1",),
         help="etplus: rewrite nodes of older schemas in the layout of this one, which Chakra's converter "
         "reads")  # fmt: skip
@@ -95,7 +101,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "(default: model)")  # fmt: skip
     add("--config", action="append", metavar="NAME=NUMBER", help="npz: threads or batch of the job")
     add("--subtree", metavar="NODE", help="graphs: only this node (id or name) and what it calls and launches")
-    add("--max-nodes", type=int, metavar="N", help="graphs: only the first N nodes")
+    add("--max-nodes", type=int, metavar="N", help="graphs: only the first N nodes (default: all, in pictures 300)")
     add("--option", action="append", default=[], metavar="NAME=VALUE",
         help="any option of a format, see docs/reference/converters.md")  # fmt: skip
 
@@ -104,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Convert, and say on standard error what was written; returns the exit status."""
     arguments.files, output = _inputs_and_output(arguments)
     inputs = find_inputs(arguments, rank_of_job=True)
-    exporter = exporter_for(output, arguments.to)
+    exporter = exporter_for(output, arguments.to, inputs)
     is_file = names_a_file(output, exporter.name)
     check_outputs([arguments.json, output if is_file and not is_stored(output) else None], input_files(inputs))
     if is_file or exporter.name in _SETS:

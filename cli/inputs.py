@@ -284,7 +284,7 @@ def read_input(one: TraceInput) -> Trace:
         return load(one, progress=True)
     from ..linker import link
 
-    trace = link(one.et, one.kineto, rank=one.rank, progress=True)
+    trace = link(one.et, one.kineto, rank=one.rank, one_of_several=one.one_of_several, progress=True)
     ops = trace.report.ops
     print(f"linked  {ops['linked']:,} of {ops['total']:,} ET ops ({trace.report.linked_share:.2%})", file=sys.stderr)
     print_warnings(trace.report.warnings)

@@ -39,7 +39,7 @@ def write_summary(arguments: argparse.Namespace, inputs: Sequence[TraceInput], c
     print_warnings([*damage, *summary.notes])
     plain = {name: table.plain() for name, table in summary.tables.items()}
     if csv_folder is not None:
-        write_csv(plain, csv_folder)
+        write_csv(plain, csv_folder, {name: table.kind.names() for name, table in summary.tables.items()})
     write_tables(arguments, summary_text(summary, terminal_width(), arguments.top), {"job": plain})
     return 0
 

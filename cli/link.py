@@ -38,9 +38,9 @@ examples:
   etplus link kineto.json.gz -o k_plus.json                   # without an ET
   etplus link replay.json.gz --graph-capture capture.json.gz
 
-Exit status: 0 linked; 3 linked less than --min-match, or no kernel of a replayed
-graph with --graph-capture (the file is written all the same); 2 bad input or
-usage, nothing written.
+Exit status: 0 linked; 3 linked less than --min-match, less of it certain than
+--min-certain, or no kernel of a replayed graph with --graph-capture (the file is
+written all the same); 2 bad input or usage, nothing written.
 """
 
 
@@ -63,6 +63,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_link_options(parser, "median")
     add("--min-match", type=share, default=0.95, metavar="SHARE",
         help="exit with 3 if a smaller share of the ET's ops is linked (default: 0.95)")  # fmt: skip
+    add("--min-certain", type=share, default=0.0, metavar="SHARE",
+        help="exit with 3 if a smaller share of the ET's ops has a certain link (default: 0)")  # fmt: skip
     add_graph_captures(parser)
     add_provenance(parser)
     add_json(parser, "the report")
@@ -129,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         result.write(output, jobs=arguments.jobs)
     say(report_text(result, output))
-    if et is not None and (result.report.linked_share < arguments.min_match or not result.report.ops["linked"]):
+    if et is not None and not result.report.reaches(arguments.min_match, arguments.min_certain):
         return _LINKED_LESS
     if graphs is not None and graphs.replays and not graphs.counts["certain"] + graphs.counts["equivalent"]:
         return _LINKED_LESS

@@ -64,11 +64,18 @@ def engine_for(arguments: argparse.Namespace, traces: int) -> Engine | None:
     return engine_of("processes", min(arguments.jobs or os.cpu_count() or 1, traces), None)
 
 
-def add_network(parser: argparse._ActionsContainer, what: str) -> None:
-    """Add --network, for `parse_network`; `what` is done with it, for the help."""
-    parser.add_argument("--network", metavar="SPEC",
+def add_network(parser: argparse._ActionsContainer, what: str, **more: Any) -> None:
+    """Add --network, for `parse_network`; `what` is done with it, for the help, and `more` is for argparse."""
+    parser.add_argument("--network", metavar="SPEC", **more,
         help=f"{what}: a file (JSON or YAML, docs/reference/network.md), or bandwidth=GB/s, latency=us of a step, "
         "algorithm=ring, direct, halving-doubling or tree, or library=gloo or nccl")  # fmt: skip
+
+
+def add_groups(parser: argparse._ActionsContainer) -> None:
+    """Add --groups, the file of process groups of Chakra traces of other producers."""
+    parser.add_argument("--groups", metavar="FILE",
+        help="process groups of Chakra traces (default: <prefix>.comm_groups.json, <prefix>.json or comm_group.json "
+        "next to them)")  # fmt: skip
 
 
 def add_annotation(parser: argparse.ArgumentParser) -> None:

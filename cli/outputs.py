@@ -78,17 +78,21 @@ def write_tables(arguments: argparse.Namespace, text: str, numbers: Any) -> None
         print_text(text)
 
 
-def write_csv(tables: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> None:
-    """Write each table as a file of comma-separated values, named after it."""
+def write_csv(
+    tables: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path, columns: Mapping[str, Sequence[str]]
+) -> None:
+    """Write each table as a file of comma-separated values, named after it.
+
+    Args:
+        columns: the names of a table's columns, for a table without rows.
+    """
     for name, found in tables.items():
         text = io.StringIO(newline="")
-        if found:
-            writer = csv.DictWriter(text, list(found[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(
-                {key: csv_cell(value) if isinstance(value, str) else value for key, value in row.items()}
-                for row in found
-            )
+        writer = csv.DictWriter(text, list(found[0]) if found else columns.get(name, []), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(
+            {key: csv_cell(value) if isinstance(value, str) else value for key, value in row.items()} for row in found
+        )
         with open_output(folder / f"{name}.csv") as out:
             out.write(text.getvalue().encode("utf-8", "replace"))
 

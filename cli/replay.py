@@ -25,6 +25,7 @@ from ..replaying.replay_graph import ReplayGraph
 from ..replaying.replay_ranks import replay_changed
 from ..replaying.replay_summary import BaseError, Summary, summarize
 from ..replaying.whatif import GRAMMAR, WhatIf, parse_what_if
+from ..schemas.chakra.comm_groups import read_groups, with_groups
 from ..trace.errors import UsageError
 from ..trace.printable import few, shortened
 from ..trace.selection import without_enclosing
@@ -33,7 +34,7 @@ from ..trace.text_tables import number, render, rewrap, terminal_width
 from ..trace.trace import Trace
 from .execute import add_execution, run_execution
 from .inputs import TraceInput, add_inputs, find_inputs, read_each
-from .options import add_network, add_selection, add_steps, selected
+from .options import add_groups, add_network, add_selection, add_steps, selected
 from .outputs import add_tables, one_or_all, write_tables
 from .parser import hidden_alias
 from .terminal import all_damage
@@ -68,6 +69,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add_tables(parser)
     add("--rank-couple", action="store_true", help="replay the ranks together: collectives wait for the last rank")
     add_network(parser, "price communications on another network; several traces are the ranks of one job")
+    add_groups(parser)
     add_steps(
         parser, "predict from the other iterations each of", "such as 3, 2-5 or all, or of a phase such as decode"
     )
@@ -134,7 +136,11 @@ def _replayed(
 
 def _parts(inputs: Sequence[TraceInput], arguments: argparse.Namespace) -> Iterator[Trace]:
     """The part of each trace that is to be replayed, under the name of its file."""
-    parts = (without_enclosing(selected(trace, arguments)) for trace in read_each(inputs))
+    traces = read_each(inputs)
+    if arguments.groups is not None:
+        groups = read_groups(arguments.groups)
+        traces = (with_groups(trace, groups) for trace in traces)
+    parts = (without_enclosing(selected(trace, arguments)) for trace in traces)
     return (part.with_(file=Path(part.file).name) for part in parts)
 
 
@@ -151,6 +157,9 @@ class _HeldOut:
 
 def _held_out(graph: ReplayGraph, which: str, keep_outliers: bool) -> _HeldOut:
     """Predictions of one iteration, or of all that are like each other."""
+    if not graph.times_recorded:
+        problem = "no start times, so that no iteration was measured; leave --steps out"
+        raise UsageError(f"{graph.trace.file}: {problem}")
     constants, found = fit_constants(graph), find_iterations(graph.trace)
     set_apart = () if keep_outliers else found.outliers
     if which == "all":
@@ -200,10 +209,10 @@ def _timelines(results: Sequence[Replay]) -> tuple[dict[int, Trace], dict[int, s
     """Documents and titles of the measured and predicted timeline of every rank, next to each other."""
     traces: dict[int, Trace] = {}
     titles: dict[int, str] = {}
-    for result in results:
-        for measured, predicted in zip(result.graph.traces, predicted_traces(result), strict=True):
-            name = f"rank {len(traces) // 2 if measured.rank is None else measured.rank}"
-            for trace, what in ((measured, "measured"), (predicted, "predicted")):
-                titles[len(traces)] = f"{name} {what}"
-                traces[len(traces)] = trace
+    pairs = (pair for result in results for pair in zip(result.graph.traces, predicted_traces(result), strict=True))
+    for place, (measured, predicted) in enumerate(pairs):
+        name = f"rank {place if measured.rank is None else measured.rank}"
+        for trace, what in ((measured, "measured"), (predicted, "predicted"))[0 if measured.times_recorded else 1 :]:
+            titles[len(traces)] = f"{name} {what}"
+            traces[len(traces)] = trace
     return traces, titles

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import itertools
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -18,7 +21,7 @@ from ..converters.job_sql import job_tables
 from ..schemas.text.files import open_output
 from ..trace.errors import UsageError
 from ..trace.frames import library
-from ..trace.printable import escaped
+from ..trace.printable import csv_cell, escaped
 from .inputs import add_inputs, find_inputs, read_input
 from .options import add_engine, add_selection, engine_for, selection_of
 from .terminal import say
@@ -64,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         if query is None:
             return _prompt(database, form, arguments.output)
         with open_output("-" if arguments.output is None else arguments.output) as file:
-            file.write(_bytes(database.query(query), form))
+            file.writelines(_pieces(database.query(query), form))
         return 0
 
 
@@ -93,25 +96,44 @@ def _prompt(database: SqlTables, form: str, output: str | None) -> int:
                 return 0
             continue
         try:
-            print(_bytes(database.query(line), form).decode(), end="", flush=True)
+            for piece in _pieces(database.query(line), form):
+                print(piece.decode(), end="", flush=True)
         except UsageError as error:
             if not person:
                 raise
             say(f"etplus sql: {error}")
 
 
-def _bytes(found: QueryResult, form: str) -> bytes:
+def _pieces(found: QueryResult, form: str) -> Iterator[bytes]:
+    """What is written of the rows, a part at a time, as the rows may be as large as memory allows."""
     if form == "parquet":
         packed = io.BytesIO()
         library("pyarrow.parquet").write_table(found.arrow, packed, compression="zstd")
-        return packed.getvalue()
-    if form == "json":
-        rows = [dict(zip(found.columns, row, strict=True)) for row in found]
-        return orjson.dumps(rows, default=str, option=orjson.OPT_INDENT_2) + b"\n"
-    if form == "csv":
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(found.columns)
-        writer.writerows(found)
-        return text.getvalue().encode()
-    return escaped(found.to_text()).encode() + b"\n"
+        yield packed.getvalue()
+    elif form == "text":
+        yield escaped(found.to_text()).encode() + b"\n"
+    elif form == "json":
+        between = b"[\n"
+        for rows in _parts(found):
+            listed = [dict(zip(found.columns, row, strict=True)) for row in rows]
+            text = orjson.dumps(listed, default=str, option=orjson.OPT_INDENT_2)
+            yield between + text.removeprefix(b"[\n").removesuffix(b"\n]")
+            between = b",\n"
+        yield b"[]\n" if between == b"[\n" else b"\n]\n"
+    else:
+        for rows in itertools.chain([[found.columns]], _parts(found)):
+            text = io.StringIO()
+            writer = csv.writer(text, lineterminator="\n")
+            writer.writerows([csv_cell(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+            yield text.getvalue().encode()
+
+
+_ROWS = 10_000
+"""Rows that are made text at a time."""
+
+
+def _parts(found: QueryResult) -> Iterator[list[tuple[Any, ...]]]:
+    """The rows, some at a time."""
+    rows = iter(found)
+    while part := list(itertools.islice(rows, _ROWS)):
+        yield part

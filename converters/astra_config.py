@@ -6,6 +6,7 @@ without congestion gives collectives what `Network` does; see `AstraLinks`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
@@ -24,6 +25,8 @@ from .astra_links import AstraLinks
 
 DEFAULT = Network(25.0, 5000.0)
 """Where none is given: one NIC of 200 Gbit/s a rank."""
+ENDPOINT_DELAY_NS = 1
+"""ASTRA-sim aborts on a collective at time 0 if this is 0; its own examples have 10."""
 _IMPLEMENTATIONS: Mapping[Algorithm, str] = {
     "ring": "ring", "direct": "direct", "halving-doubling": "halvingDoubling"
 }  # fmt: skip
@@ -73,7 +76,7 @@ def _network_files(network: Network, links: AstraLinks) -> dict[str, str]:
     lists = (f"[ {', '.join(map(str, column))} ]" for column in zip(*columns, strict=True))
     keys = ("topology", "npus_count", "bandwidth", "latency")
     system = {
-        "scheduling-policy": "LIFO", "endpoint-delay": 0, "active-chunks-per-dimension": 1,
+        "scheduling-policy": "LIFO", "endpoint-delay": ENDPOINT_DELAY_NS, "active-chunks-per-dimension": 1,
         "preferred-dataset-splits": 1,
         **{
             f"{name}-implementation": [_IMPLEMENTATIONS[of] for of in links.algorithms(kind)]
@@ -89,7 +92,7 @@ def _network_files(network: Network, links: AstraLinks) -> dict[str, str]:
 
 
 def _run_line(prefix: str, *, groups: bool) -> str:
-    """A script that runs the set in its folder; $ASTRA_SIM is the simulator."""
+    """Return a script that runs the set in its folder; $ASTRA_SIM is the simulator."""
     name = shlex.quote(prefix.rpartition("/")[2])
     files = [
         f"--workload-configuration={name}",
@@ -98,7 +101,17 @@ def _run_line(prefix: str, *, groups: bool) -> str:
         f"--remote-memory-configuration={name}.memory.json",
         f"--network-configuration={name}.network.yml",
     ]
-    return '#!/bin/sh\ncd "$(dirname "$0")" && "${ASTRA_SIM:-' + _BINARY + '}" \\\n  ' + " \\\n  ".join(files) + "\n"
+    return f"""#!/bin/sh
+cd "$(dirname "$0")" || exit 2
+simulator=${{ASTRA_SIM:-{_BINARY}}}
+if ! command -v "$simulator" >/dev/null; then
+  echo "$simulator: not found; set ASTRA_SIM to ASTRA-sim's program {_BINARY}," \\
+    "which is built from https://github.com/astra-sim/astra-sim (./build/astra_analytical/build.sh)" >&2
+  exit 2
+fi
+"$simulator" \\
+  {f" {chr(92)}{chr(10)}  ".join(files)}
+"""
 
 
 _LIST = re.compile(r"^(\w+): *\[([^\]]*)\] *$", re.MULTILINE)
@@ -109,6 +122,13 @@ def network_files_of(prefix: str) -> tuple[Path, Path] | None:
     """The network and system files beside a set, if both are there."""
     network, system = Path(f"{prefix}.network.yml"), Path(f"{prefix}.system.json")
     return (network, system) if network.is_file() and system.is_file() else None
+
+
+def endpoint_delay_of(system: Path) -> float:
+    """The endpoint delay in a system file, ns; ASTRA-sim's own 10 if it does not say."""
+    with contextlib.suppress(*UNREADABLE, AttributeError, TypeError, ValueError):
+        return float(msgspec.json.decode(system.read_bytes()).get("endpoint-delay", 10))
+    return 10.0
 
 
 def flaws_of_files(files: tuple[Path, Path], ranks: int) -> Iterator[str]:

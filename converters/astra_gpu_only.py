@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..replaying.host_backends import long_pauses
-from ..schemas.comm_types import RECV, SEND
+from ..schemas.comm_types import RECV
 from ..schemas.communications import backend_rows, blocking_calls, issue_times
 from ..trace.columns import IntColumn, distinct, lists_by, mask_at
 from ..trace.host_waits import LONG_PAUSE_NS, ROUNDING_NS
@@ -91,13 +91,17 @@ class _Folding:
         transferred: Mapping[int, int],
         on_host: ReplayedRank | None,
     ) -> None:
-        self.trace, self.rows, self.ends, self.comms, self.transferred = trace, rows, ends, comms, transferred
+        self.trace, self.rows, self.ends, self.transferred = trace, rows, ends, transferred
+        place = {comm.row: at for at, comm in reversed(list(enumerate(comms)))}
+        # sends of a kernel first: each send waits for the one before, a receive does not
+        self.comms = sorted(comms, key=lambda comm: (place[comm.row], comm.kind == RECV))
         self.begin = trace.span[0]
         self.ids = itertools.count(1)
         self.chain_end, self.chain_id = [0], [0]  # computations and delays so far, behind a start that is none
         self.chain_at: dict[int, int] = {}  # row of a computation to its place in the chain
         self.comm_end: dict[int, int] = {}  # row of a communication to its end
         self.comm_id: dict[int, int] = {}
+        self.sent: SimNode | None = None  # the last communication
         self.last_comm = 0  # row of the last one but receives
         self.on_stream: dict[int, tuple[int, int]] = {}  # id and end of the last node of each stream
         self.waits = GpuWaits(trace, rows, comms) if on_host is None else HostWaits(*on_host.waits(rows))
@@ -149,6 +153,24 @@ class _Folding:
             issued = self._submitted(comm.row, started) if after else started
             yield from self._host(issued, row)
             yield from self._communicate(comm, issued, after)
+            yield from self._beside(comm, pending)
+
+    def _beside(self, comm: Communication, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
+        """The further messages of a kernel, and a computation of no time after all, for what follows the kernel.
+
+        They begin together: one after the other, two ranks that send to each other could wait for ever.
+        """
+        first, ids = self.sent, [self.comm_id.get(comm.row, 0)]
+        while pending and pending[0][1].row == comm.row and first is not None:
+            _, other = pending.popleft()
+            yield (node := first._replace(id=next(self.ids), comm=other))
+            ids.append(node.id)
+        if len(ids) > 1:
+            yield (done := SimNode(next(self.ids), DELAY, 0, ids))
+            self.comm_id[comm.row] = done.id
+            stream = int(self.trace.stream_lane[comm.row])
+            if stream >= 0:
+                self.on_stream[stream] = done.id, self.comm_end[comm.row]
 
     def _issuing(self, row: int, end: int, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
         """An operator of the host up to the last communication that begins while it runs, each behind its part."""
@@ -253,8 +275,6 @@ class _Folding:
     def _communicate(self, comm: Communication, issued: int, after: list[int]) -> Iterator[SimNode]:
         """A communication behind the computation or delay that ended last before the host had issued it.
 
-        Behind nothing it is behind a delay of no time: ASTRA-sim aborts on a collective that begins at time 0.
-
         Args:
             issued: when; its start where no computation is known that it waits for on the GPU.
             after: places in the chain of these computations.
@@ -264,15 +284,13 @@ class _Folding:
         before, free = self.on_stream.get(stream, (0, 0))
         turn = 0 if comm.kind == RECV else self.last_comm  # a receive waits beside what the rank sends
         needs = {*(self.chain_id[place] for place in (at, *after)), self.comm_id.get(turn, 0), before} - {0}
-        if not needs and comm.kind not in (SEND, RECV):
-            yield (start := SimNode(next(self.ids), DELAY, 0, []))
-            needs = {start.id}
         ready = max([free, self.comm_end.get(turn, 0), *(self.chain_end[place] for place in (at, *after))])
         until = self.transferred.get(int(self.trace.id[row]), self.trace.finish[row])
         micros = max(int(self._micros(until)) - ready, 0)
         took = self.measured_ns.get(row, -1)
         shown = micros if took < 0 else 0 if comm.aside else (took + 500) // 1000
         node = SimNode(next(self.ids), row, shown, sorted(needs), comm=comm)
+        self.sent = node
         yield node
         if comm.aside and comm.kind == RECV:
             return

@@ -153,11 +153,11 @@ def sized_exactly(simulated: Agreement, original: Agreement, network: Network, l
     Args:
         simulated: see `for_simulator`.
     """
-    given = {(rank, comm.row): comm for rank, of in original.ranks.items() for comm in of.found}
+    given = {(rank, comm.row, comm.tag): comm for rank, of in original.ranks.items() for comm in of.found}
     everyone, counts = sorted(simulated.ranks), Counter[str]()
 
     def sized(rank: int, comm: Communication) -> Communication:
-        kind, size = _priced_as(given[rank, comm.row], comm)
+        kind, size = _priced_as(given[rank, comm.row, comm.tag], comm)
         if kind in (SEND, RECV):
             members: Sequence[int] = (rank, comm.peer) if kind == SEND else (comm.peer, rank)
         else:

@@ -6,7 +6,6 @@ Those modules are imported by `write`: listing the formats needs none of them, a
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from .collectives import Agreement, RankComms, RankRecording
 
 _CHAKRA_SUFFIXES = with_gz(".et")
-_RANK_AND_SUFFIX = re.compile(r"(?:\.\d{1,6})?\.et(?:\.gz)?$", re.ASCII)
 _SILENT = "warning: no rank communicates, so that the simulated time does not follow the network"
 _NOT_SHOWN = "edges left out, since a node of theirs has no time"
 
@@ -42,11 +40,15 @@ class ChakraOptions:
     Attributes:
         memory_nodes: copies and fills as MEM nodes, see `write_et`.
         degrade: keep communications that not all ranks have alike as computations, see `matched`; else refuse them.
+        groups: the file of process groups of Chakra traces; by default the one next to them.
+        without_times: convert Execution Traces that were not linked; nodes then have no durations.
         as_prefix: write `<output>.<rank>.et`, not the file `output`; by default for several ranks.
     """
 
     memory_nodes: bool = False
     degrade: bool = False
+    groups: str | None = None
+    without_times: bool = False
     as_prefix: bool | None = None
 
 
@@ -62,8 +64,7 @@ class AstraSimOptions:
         roofline: memory bandwidth of a roofline simulation, GB/s; see `write_astra_sim`.
         network: what its network file says, such as "bandwidth=25,latency=5us"; see `parse_network`.
         memory: tensors that each node reads and writes, for a simulation that tracks memory; see `TensorLists`.
-        degrade: as in `ChakraOptions`.
-        as_prefix: as in `ChakraOptions`.
+        degrade, groups, as_prefix: as in `ChakraOptions`.
 
     Raises:
         UsageError: another `host`.
@@ -77,6 +78,7 @@ class AstraSimOptions:
     network: str | None = None
     memory: bool = False
     degrade: bool = False
+    groups: str | None = None
     as_prefix: bool | None = None
 
     def __post_init__(self) -> None:
@@ -119,7 +121,8 @@ class GraphOptions:
 
     Attributes:
         subtree: only this node (id or name) and what it calls and launches.
-        max_nodes: only so many nodes, those that start first.
+        max_nodes: only so many nodes of each rank, those that start first; by default all, in pictures
+            `PICTURE_NODES` of all ranks together.
     """
 
     subtree: str | None = None
@@ -149,10 +152,16 @@ class Chakra:
     inputs: Inputs = "ranks"
 
     def write(self, traces: Traces, path: str, options: ChakraOptions) -> Conversion:
-        """See `write_et`."""
+        """See `write_et`, and `copy_set` for files of other producers."""
         from .chakra import write_et
+        from .chakra_copy import copy_set, files_to_copy
         from .collectives import agree, matched
 
+        if options.without_times:
+            traces = _without_times(traces)
+        files = files_to_copy(traces)
+        if files is not None:
+            return copy_set(files, path, prefix=_is_prefix(len(files), options.as_prefix), groups=options.groups)
         surveyed, recorded = _survey(traces)
         prefix = _is_prefix(len(surveyed), options.as_prefix)
         found, notes = matched(surveyed, recorded, degrade=options.degrade)
@@ -169,15 +178,19 @@ class AstraSim:
     inputs: Inputs = "ranks"
 
     def write(self, traces: Traces, path: str, options: AstraSimOptions) -> Conversion:
-        """See `write_astra_sim`."""
+        """See `write_astra_sim`, and `copy_for_astra_sim` for files of other producers."""
         from ..replaying.network import parse_network
         from ..replaying.network_file import network_dict
         from .astra_config import DEFAULT, write_astra_config
         from .astra_links import astra_links, described_beyond_a_formula, sized_exactly
         from .astra_sim import JobTimes, for_simulator, simulated_ranks, write_astra_sim
+        from .chakra_copy import copy_for_astra_sim, files_to_copy
         from .collectives import agree, matched
         from .host_timeline import host_timeline, sized_by, with_slowed_work
 
+        files = files_to_copy(traces)
+        if files is not None:
+            return copy_for_astra_sim(files, path, options)
         network = given = DEFAULT if options.network is None else parse_network(options.network)
         exact = described_beyond_a_formula(network)
         surveyed, recorded = _survey(traces)
@@ -215,8 +228,8 @@ class AstraSim:
             slowed = (*slowed, *timeline.notes)
         done = _write_ranks(traces, path, prefix, agreement, write, sources=sources, groups=prefix)
         if prefix:
-            files, about = write_astra_config(path, network, links, groups=bool(agreement.groups))
-            done = replace(done, files=(*done.files, *files), notes=(*done.notes, *about), network=network_dict(given))
+            config, about = write_astra_config(path, network, links, groups=bool(agreement.groups))
+            done = replace(done, files=(*done.files, *config), notes=(*done.notes, *about), network=network_dict(given))
         return replace(done, notes=(*done.notes, *renamed, *notes, *changes, *slowed))
 
 
@@ -334,13 +347,23 @@ class GraphFile:
 
     def write(self, traces: Traces, path: str, options: GraphOptions) -> Conversion:
         """See `write_graph`."""
-        from .graph import write_graph
+        from .graph import PICTURE_NODES, select_rows, write_graph
 
         check_outputs([path])
         held = dict(traces)
-        nodes = write_graph(held, path, self.name, subtree=options.subtree, max_nodes=options.max_nodes)
+        most = options.max_nodes
+        if most is None and path.lower().endswith(PICTURES):
+            most = max(PICTURE_NODES // len(held), 1)
+        nodes = write_graph(held, path, self.name, subtree=options.subtree, max_nodes=most)
         total = sum(map(len, held.values()))
         notes = (f"{nodes} of {total} nodes were taken",) if nodes < total else ()
+        wanted = [len(select_rows(trace, subtree=options.subtree)) for trace in held.values()]
+        if most != options.max_nodes and nodes < sum(wanted):
+            notes = (
+                f"{nodes} of {sum(wanted)} nodes are drawn, those that start first, and {sum(wanted) - nodes} are left "
+                f"out; draw all with --max-nodes {max(wanted)}, which takes Graphviz long, or write .graphml, .gexf or "
+                ".dot, which have all",
+            )
         return Conversion((path,), nodes, notes=notes)
 
 
@@ -389,6 +412,15 @@ def _survey(traces: Traces) -> tuple[list[RankComms], dict[int, RankRecording]]:
     return surveyed, recorded
 
 
+def _without_times(traces: Traces) -> Traces:
+    from ..schemas.etplus.read_etplus import read_etplus
+
+    files = traces.whole_files
+    if files is None:
+        raise UsageError("--without-times converts whole Execution Traces; give their files")
+    return Traces([read_etplus(file, without_times=True) for file in files], rank=traces.wanted)
+
+
 def _is_prefix(ranks: int, as_prefix: bool | None) -> bool:
     """Whether the output of so many ranks is a prefix."""
     prefix = ranks > 1 if as_prefix is None else as_prefix
@@ -423,10 +455,9 @@ def _write_ranks(
         coupled += coupling_of(trace, agreement.ranks[rank].found)
     files = list(paths.values())
     if agreement.groups or groups:
-        from ..schemas.chakra.comm_groups import write_groups
+        from ..schemas.chakra.comm_groups import prefix_of, write_groups
 
-        prefix_of_groups = path if prefix else _RANK_AND_SUFFIX.sub("", path)
-        files += write_groups(prefix_of_groups, agreement.groups, agreement.names)
+        files += write_groups(path if prefix else prefix_of(path), agreement.groups, agreement.names)
     communicates = any(rank.found for rank in agreement.ranks.values())
     silent = len(sources) > 1 and not communicates and not coupled.fixed_ns
     notes = (*agreement.notes, *coupled.notes(), *([_SILENT] if silent else []))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
-from ..schemas.chakra.attributes import attribute, encoded, numbers, shared
+from ..schemas.chakra.attributes import MESSAGE_OF, MESSAGES, attribute, encoded, numbers, shared
 from ..schemas.chakra.encode import (
     CTRL_DEPS,
     DURATION,
@@ -25,6 +26,7 @@ from ..schemas.chakra.encode import (
     START,
     TYPE,
     Block,
+    delimited,
     dependency_rows,
     field_cells,
     io_info,
@@ -42,9 +44,11 @@ from ..schemas.wire_format import Cells, byte_rows
 from ..trace.captured import CapturedGraphs
 from ..trace.columns import IntColumn, distinct
 from ..trace.conventions import COPY_CATEGORIES
+from ..trace.errors import UNREADABLE
+from ..trace.index import Row
 from ..trace.kinds import CPU, GPU, RUNTIME
 from ..trace.trace import Record, Trace
-from .collectives import Communication, RankComms, agree, survey
+from .collectives import Communication, RankComms, agree, shared_rows, survey
 from .node_work import host_rows, host_work, work_columns
 from .row_dependencies import TraceDependencies, dependencies
 
@@ -121,6 +125,7 @@ class _Encoder:
     ) -> None:
         self.trace, self.needs = trace, needs
         self.names = [text_field(NAME, name.encode()) for name in trace.names]
+        self.has_times = bool(trace.timed.any())
         self.type = _node_types(trace, comms, memory_nodes)
         # what a row does itself, ns: GPU events and collectives as measured
         self.duration = np.where(trace.timed, trace.dur, 0)
@@ -130,24 +135,62 @@ class _Encoder:
         lanes = np.where(trace.kind == GPU, -1 - trace.stream_lane, threads)
         self.micros = rounded(self.duration, lanes, np.where(trace.ts >= 0, trace.ts, 0))
         self.work = {name: np.where(self.type == COMP, values, -1) for name, values in work_columns(trace).items()}
-        self.comms = {comm.row: encoded(*comm_attributes(comm, comms.rank)) for comm in comms.found}
+        self.shared = shared_rows(comms.found)
+        self.comms = {
+            comm.row: encoded(*comm_attributes(comm, comms.rank)) for comm in comms.found if comm.row not in self.shared
+        }
+        self.rank = comms.rank
+        first, rows = int(trace.id.max(initial=0)) + 1, list(self.shared)
+        ends = first + np.cumsum([len(self.shared[row]) for row in rows], dtype=np.int64)
+        self.message_ids = {
+            row: range(end - len(self.shared[row]), end) for row, end in zip(rows, ends.tolist(), strict=True)
+        }
+        self.message_micros = {row: int(self.micros[row]) for row in rows}
+        self.micros[rows] = 0
 
     def block(self, rows: IntColumn) -> Block:
         """Some nodes."""
         nodes = np.empty(len(rows), object)
+        parts = [row for row in rows.tolist() if row in self.shared]
         for kind in (CPU, GPU, RUNTIME):
             at = np.flatnonzero(self.trace.kind[rows] == kind)
             if len(at):
                 nodes[at] = self._nodes(kind, rows[at])
-        return Block(len(nodes), b"".join(nodes.tolist()))
+        for place, row in enumerate(rows.tolist() if parts else ()):
+            if row in self.shared:
+                nodes[place] = b"".join(self._messages(row)) + nodes[place]
+        return Block(len(nodes) + sum(len(self.shared[row]) for row in parts), b"".join(nodes.tolist()))
+
+    def _messages(self, row: int) -> Iterator[bytes]:
+        """A node for each of several messages of a row, whose own node comes after all of them and takes no time.
+
+        So simulators run them beside each other: one after the other, two ranks could wait for each other.
+        """
+        trace = self.trace
+        needs = trace.id[self.needs.of_rows(np.array([row]))[1]].tolist()
+        for number, comm in zip(self.message_ids[row], self.shared[row], strict=True):
+            node = Node(
+                id=number, name=trace.name_of(Row(row)), type=comm_node_type(comm), data_deps=needs,
+                start_time_micros=(int(trace.ts[row]) + 500) // 1000, duration_micros=self.message_micros[row],
+                attr=[
+                    AttributeProto(name="is_cpu_op", bool_val=False), *comm_attributes(comm, self.rank),
+                    attribute(MESSAGE_OF, int(trace.id[row])),
+                ],
+            )  # fmt: skip
+            yield delimited(node.SerializeToString())
 
     def _nodes(self, kind: int, rows: IntColumn) -> list[bytes]:
         """Nodes of a kind, their fields and attributes in the order in which a file has them."""
         trace = self.trace
         counts, sources, kinds = self.needs.of_rows(rows)
+        needs, messages_of = trace.id[sources], [len(self.message_ids.get(row, ())) for row in rows.tolist()]
         ends = np.cumsum(counts)
         bits = kinds.tolist()
         edges = [tuple(bits[a:b]) for a, b in zip((ends - counts).tolist(), ends.tolist(), strict=True)]
+        if any(messages_of):
+            lists = np.split(needs, ends[:-1])
+            own = [[*of, *self.message_ids.get(row, ())] for of, row in zip(lists, rows.tolist(), strict=True)]
+            needs, counts = np.array([number for of in own for number in of], np.int64), counts + messages_of
         ts, parent, parent_row = trace.ts[rows], trace.parent[rows], trace.parent_row[rows]
         comms = [self.comms.get(row, b"") for row in rows.tolist()]
         tensors, attributes = describe(trace, kind, rows)
@@ -158,13 +201,14 @@ class _Encoder:
                 field_cells(TYPE, self.type[rows]),
                 field_cells(CTRL_DEPS, trace.id[parent_row], parent_row >= 0),
             ]),
-            dependency_rows(trace.id[sources], counts),
+            dependency_rows(needs, counts),
             byte_rows([
                 field_cells(START, np.where(ts >= 0, (ts + 500) // 1000, 0)),
                 field_cells(DURATION, self.micros[rows]),
             ]),
             *tensors,
             [shared("is_cpu_op", kind != GPU and not comm) for comm in comms],
+            [shared(MESSAGES, count) if count else b"" for count in messages_of],
             *attributes,
             byte_rows(self._times(kind, rows)),
             comms,
@@ -178,7 +222,7 @@ class _Encoder:
         ts, dur, exclusive = self.trace.ts[rows], self.trace.dur[rows], self.trace.exclusive[rows]
         timed, duration = ts >= 0, self.duration[rows]
         return [
-            numbers("duration_ns", duration),
+            numbers("duration_ns", duration, np.full(len(rows), self.has_times)),
             numbers("start_ns", ts, timed),
             numbers("inclusive_ns", dur, timed & (dur != duration)),
             numbers("exclusive_ns", exclusive, timed & (exclusive != duration) & (kind != RUNTIME)),
@@ -224,8 +268,9 @@ def _node_types(trace: Trace, comms: RankComms, memory_nodes: bool) -> IntColumn
         to_host = np.array(["DtoH" in name or "Device -> Host" in name for name in trace.names], np.bool_)
         memory = np.where(to_host[trace.name], NodeType.Value("MEM_STORE_NODE"), NodeType.Value("MEM_LOAD_NODE"))
         kind = np.where(copies[trace.category] & ~trace.structural, memory, kind)
+    several = shared_rows(comms.found)
     for comm in comms.found:
-        kind[comm.row] = comm_node_type(comm)
+        kind[comm.row] = COMP if comm.row in several else comm_node_type(comm)
     return kind
 
 
@@ -238,7 +283,19 @@ def _metadata(trace: Trace) -> GlobalMetadata:
         "layout": encode("flat" if trace.flat else "attrs"),
     }
     attributes = [AttributeProto(name=name, string_val=text.decode("utf-8", "replace")) for name, text in texts.items()]
+    attributes += _header_attributes(trace)
     return GlobalMetadata(version=CHAKRA_VERSION, attr=attributes)
+
+
+def _header_attributes(trace: Trace) -> Iterator[AttributeProto]:
+    """The ET's `schema`, `pid`, `time`, `start_ts` and `finish_ts`, as Chakra's converter writes them."""
+    for name in ("schema", "pid", "time", "start_ts", "finish_ts"):
+        with contextlib.suppress(*UNREADABLE):
+            value = msgspec.json.decode(trace.header.get(name, b"null"))
+            if isinstance(value, str):
+                yield AttributeProto(name=name, string_val=value)
+            elif type(value) is int and 0 <= value < 2**64:
+                yield AttributeProto(name=name, uint64_val=value)
 
 
 Parts = list[list[bytes]]

@@ -95,6 +95,14 @@ class Agreement:
     notes: tuple[str, ...]
 
 
+def shared_rows(comms: Sequence[Communication]) -> dict[int, list[Communication]]:
+    """The messages of each row that has several, which its kernel sends and receives together."""
+    by_row: defaultdict[int, list[Communication]] = defaultdict(list)
+    for comm in comms:
+        by_row[comm.row].append(comm)
+    return {row: of for row, of in by_row.items() if len(of) > 1}
+
+
 def survey(trace: Trace, rank: int, unmatched: Container[int] = ()) -> RankComms:
     """Find the communications of a rank but those `unmatched`, which other ranks do not have (ids of their nodes)."""
     counts: Counter[str] = Counter()
@@ -116,7 +124,7 @@ def agree(ranks: Sequence[RankComms]) -> Agreement:
     world = max((rank.world or 0 for rank in ranks), default=0)
     members, notes = groups_at_hand({rank.rank: [comm.named for comm in rank.found] for rank in ranks}, world)
     members = {group: of for group, of in members.items() if of != present or len(present) < 2}
-    numbers = _numbers(members)
+    numbers = group_numbers(members)
     grouped = [
         replace(rank, found=tuple(replace(comm, group=numbers.get(comm.named, ALL_RANKS)) for comm in rank.found))
         for rank in ranks
@@ -129,7 +137,7 @@ def agree(ranks: Sequence[RankComms]) -> Agreement:
     )
 
 
-def _numbers(groups: Iterable[Group]) -> dict[Group, int]:
+def group_numbers(groups: Iterable[Group]) -> dict[Group, int]:
     """A number from 1 on for each group: its name where that is one and free, else the lowest that is free."""
     numbers: dict[Group, int] = {}
     taken: set[int] = set()

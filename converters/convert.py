@@ -67,8 +67,8 @@ def convert(
         >>> convert(["rank0.json", "rank1.json"], "job", to="chakra").files
         ('job.0.et', 'job.1.et')
     """
-    exporter = exporter_for(output, to)
     inputs = [sources] if isinstance(sources, (str, os.PathLike, Trace)) else list(sources)
+    exporter = exporter_for(output, to, inputs)
     if not inputs:
         raise UsageError("nothing to convert; give an ET+ or .et file")
     if exporter.inputs == "one" and len(inputs) > 1 and rank is None:

@@ -29,11 +29,13 @@ class InputPair:
 
     Attributes:
         rank: of both, where an option or the folder says it.
+        one_of_several: the folder has pairs of several ranks.
     """
 
     et: str
     kineto: str | FileRank
     rank: int | None = None
+    one_of_several: bool = False
 
     def __fspath__(self) -> str:
         return os.fspath(self.kineto)
@@ -121,8 +123,9 @@ def _pairs(place: Folder) -> Found:
     pairing = find_pairs(place)
     notes = [f"{folder}: rank {rank.rank}: {rank.problem}" for rank in pairing.ranks if rank.problem]
     notes += [f"{folder}: {note}" for note in pairing.notes]
+    several = len(pairing.ranks) > 1
     found = [
-        InputPair(str(Path(folder) / rank.et), str(Path(folder) / rank.kineto), rank.rank if rank.settled else None)
+        InputPair(place.place(rank.et), place.place(rank.kineto), rank.rank if rank.settled else None, several)
         for rank in pairing.ranks
         if not rank.problem
     ]

@@ -18,20 +18,22 @@ algorithm.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from ..jobs.job_ranks import ranks_of
 from ..replaying.constants import Constants, fit_constants
 from ..replaying.graph_building import build_graph
 from ..replaying.graph_replay import replay
 from ..replaying.rank_coupling import join_ranks
 from ..replaying.replay_graph import COMM, DURATION, HOST, ReplayGraph
-from ..schemas.comm_types import SEND, CollectiveCommType
+from ..schemas.comm_types import RECV, SEND, CollectiveCommType
 from ..schemas.communications import FoundComm, comm_rows, find_communications
 from ..schemas.text.files import open_output
 from ..trace.columns import IntColumn, mask_at
@@ -142,7 +144,11 @@ class _Schedule:
         self.joins = lanes  # the cpu of operations without length, of each rank
         self.unit, self.units = _latency_units(graph, done.time, done.lag, self.lane_of_edge, self.rank_of_point)
         self.extra = [0] * len(graph.traces)
-        self.comms = [{comm.row: comm for comm in find_communications(trace)} for trace in graph.traces]
+        self.numbers = ranks_of(graph.traces)
+        self.comms = [defaultdict[int, list[FoundComm]](list) for _ in graph.traces]
+        for own, trace in zip(self.comms, graph.traces, strict=True):
+            for comm in find_communications(trace):
+                own[comm.row].append(comm)
         self.operations = [_GoalRank() for _ in graph.traces]
         self.ends: list[int | None] = [None] * len(graph)
         self.after: dict[tuple[int, int], list[int]] = {}  # of a meeting on a rank: what its end requires
@@ -209,16 +215,28 @@ class _Schedule:
         for edge in range(self.begin[point], self.begin[point + 1]):
             rank = self.rank_of_point[self.source[edge]]
             ready[rank] = [*ready.get(rank, []), *self._edge(edge, rank)]
-        comms: dict[int, FoundComm] = {}
+        own: dict[int, list[FoundComm]] = {}
         for row in self.met[point]:
             rank = int(self.graph.rank_of_row[row])
-            comms[rank] = self.comms[rank][row - int(self.graph.first_row[rank])]
+            own[rank] = self.comms[rank][row - int(self.graph.first_row[rank])]
+        comms = self._next_of(own)
         after = self._communicate(ready, comms)
         if after is None:
             self.counts[_FIXED] += 1
             ns = max(self.time[self.graph.end[row]] for row in self.met[point]) - self.time[point]
             after = {rank: [self._alone(rank, ns, needs)] for rank, needs in ready.items()}
         self.after.update({(point, rank): of for rank, of in after.items()})
+
+    def _next_of(self, own: Mapping[int, list[FoundComm]]) -> dict[int, FoundComm]:
+        """The communication in which ranks meet, of each rank's kernel; of several messages the next that fit."""
+        for source, target in permutations(own, 2) if len(own) == 2 else ():
+            sent = [of for of in own[source] if of.kind == SEND and of.peer == self.numbers[target]]
+            got = [of for of in own[target] if of.kind == RECV and of.peer == self.numbers[source]]
+            if sent and got and max(len(own[source]), len(own[target])) > 1:
+                own[source].remove(sent[0])
+                own[target].remove(got[0])
+                return {source: sent[0], target: got[0]}
+        return {rank: of[0] for rank, of in own.items() if of}
 
     def _communicate(
         self, ready: Mapping[int, list[int]], comms: Mapping[int, FoundComm]
@@ -231,7 +249,7 @@ class _Schedule:
         """
         found = list(comms.values())
         kinds, sizes = [comm.kind for comm in found], [comm.bytes for comm in found if comm.bytes is not None]
-        if None in kinds or len(sizes) < len(found):
+        if not found or None in kinds or len(sizes) < len(found):
             return None
         kind, size = kinds[0] or 0, max(sizes)
         if kind >= 0:

@@ -26,6 +26,9 @@ from ..trace.kinds import GPU
 from ..trace.trace import Trace
 from .exporter import PICTURES
 
+PICTURE_NODES = 300
+"""Nodes of a picture if no number is given: Graphviz takes 25 s for 1,700, and nobody can read so many."""
+
 _LABEL = 60
 _BLOCK = 1 << 20
 _COLOURS = {"cpu": "#dbe9f6", "gpu": "#fde2c8", "comm": "#f8cdd1", "runtime": "#e4e4e4"}

@@ -125,7 +125,13 @@ class _Chakra:
     name = "chakra"
 
     def reads(self, head: bytes, name: str) -> bool:
-        return _ET.search(name) is not None and not is_text(head)
+        if _ET.search(name) is not None and not is_text(head):
+            return True
+        if b"workload_graph" not in head:
+            return False
+        from ..schemas.chakra.json_form import begins_like_workload
+
+        return begins_like_workload(head)
 
     def read(self, source: Opened) -> Trace:
         from ..schemas.chakra.chakra_reader import read_et
@@ -213,7 +219,7 @@ def open_trace(source: str | os.PathLike[str] | Trace) -> Trace:
     if isinstance(source, InputPair):
         from ..linker import link
 
-        return link(source.et, source.kineto, rank=source.rank)
+        return link(source.et, source.kineto, rank=source.rank, one_of_several=source.one_of_several)
     return source if isinstance(source, Trace) else load(source)
 
 

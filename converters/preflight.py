@@ -12,17 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..jobs.job_ranks import ONE_RANK
 from ..schemas.chakra.attributes import SIMULATED_COLLECTIVES
-from ..schemas.chakra.comm_groups import GROUPS_SUFFIX, Groups, group_file, read_group_names, read_groups
+from ..schemas.chakra.comm_groups import GROUPS_SUFFIX, Groups, find_groups, read_group_names, read_groups
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType, NodeType
 from ..schemas.text.transaction import staged
 from ..trace.columns import distinct, mask_at
 from ..trace.errors import UsageError
+from ..trace.printable import few
 from ..trace.topological_order import IntArray, find_cycle, issue_order
 from .preflight_findings import PreflightFindings, PreflightReport, Profile
 from .preflight_rank import UNKNOWN_RANK, CommTable, RankFile, RankScan, scan
@@ -66,11 +67,22 @@ def check(
     if limit < 0:
         raise UsageError(f"limit is {limit}; give 0 or more")
     files, prefix, alone = _find(source)
-    group_path = _group_path(prefix, groups)
+    group_path = os.fspath(groups) if groups is not None else None if prefix is None else find_groups(prefix)
     known = read_groups(group_path) if group_path else None
     findings = PreflightFindings(profile, limit)
-    dimensions = None if prefix is None or alone else _check_network_files(prefix, len(files), findings)
-    scans = _scan(files, findings, alone=alone, group_path=group_path, groups=known, dimensions=dimensions)
+    if isinstance(network, str):
+        from ..replaying.network import parse_network
+
+        network = parse_network(network)
+    beside = None if prefix is None or alone else _check_network_files(prefix, len(files), findings)
+    dimensions = None if beside is None else beside.dimensions
+    scans = _scan(
+        files, findings, alone=alone, group_path=group_path, groups=known, dimensions=dimensions, network=network
+    )
+    if beside is not None and not beside.endpoint_delay:
+        for scanned in scans:
+            if (node := scanned.begins_at_once) is not None and not scanned.flaw:
+                findings.add("first-collective", scanned.file.rank, (node,), "node {} waits for nothing", node)
     if network is not None:
         _check_network(scans, prefix, known or {}, network, findings)
     return _report(scans, findings)
@@ -101,6 +113,7 @@ def _scan(
     groups: Groups | None,
     written: bool = False,
     dimensions: int | None = None,
+    network: Network | None = None,
 ) -> list[RankScan]:
     """Read the ranks, and check each, the groups, and ranks against each other."""
     if group_path and "empty" in group_path:
@@ -111,7 +124,7 @@ def _scan(
     if world is None:
         findings.skip("ranks were not compared with each other: one file was given")
     else:
-        _compare(scans, world, groups, findings)
+        _compare(scans, world, groups, network, findings)
     return scans
 
 
@@ -136,27 +149,34 @@ def _report(scans: Sequence[RankScan], findings: PreflightFindings) -> Preflight
     )
 
 
-def _check_network_files(prefix: str, ranks: int, findings: PreflightFindings) -> int | None:
-    """Check the network and system files beside a set; the number of dimensions if they are there."""
-    from .astra_config import dimensions_of, flaws_of_files, network_files_of  # few sets have them
+class _NetworkFiles(NamedTuple):
+    """What the network and system files next to a set say: the number of dimensions, None if unknown, and the endpoint
+    delay in ns."""
+
+    dimensions: int | None
+    endpoint_delay: float
+
+
+def _check_network_files(prefix: str, ranks: int, findings: PreflightFindings) -> _NetworkFiles | None:
+    """Check the network and system files next to a set, if they are there."""
+    from .astra_config import dimensions_of, endpoint_delay_of, flaws_of_files, network_files_of  # few sets have them
 
     files = network_files_of(prefix)
     if files is None:
         return None
     for flaw in flaws_of_files(files, ranks):
         findings.add("network-files", None, (), "{}", flaw)
-    return len(dimensions_of(files[0].read_text(errors="replace")).get("npus_count", ())) or None
+    dimensions = len(dimensions_of(files[0].read_text(errors="replace")).get("npus_count", ())) or None
+    return _NetworkFiles(dimensions, endpoint_delay_of(files[1]))
 
 
 def _check_network(
-    scans: Sequence[RankScan], prefix: str | None, groups: Groups, network: Network | str, findings: PreflightFindings
+    scans: Sequence[RankScan], prefix: str | None, groups: Groups, network: Network, findings: PreflightFindings
 ) -> None:
     """Check a set against the network that it is meant for."""
-    from ..replaying.network import parse_network
     from .astra_config import network_files_of, same_files, unknown_groups
     from .astra_links import astra_links
 
-    network = parse_network(network) if isinstance(network, str) else network
     links = astra_links(network, len(scans))
     for text in links.unsaid:
         findings.add("network-inexact", None, (), "{}", text)
@@ -187,7 +207,9 @@ def _check_parts(scanned: RankScan, world: int, groups: Groups, findings: Prefli
 _PART_LOST = 0.01
 
 
-def _compare(scans: list[RankScan], world: int, groups: Groups | None, findings: PreflightFindings) -> None:
+def _compare(
+    scans: list[RankScan], world: int, groups: Groups | None, network: Network | None, findings: PreflightFindings
+) -> None:
     ranks = [scanned.file.rank for scanned in scans]
     flaws = [f"rank {scanned.file.rank} {scanned.flaw}" for scanned in scans if scanned.flaw]
     for before, after in pairwise([-1, *ranks]):
@@ -200,7 +222,32 @@ def _compare(scans: list[RankScan], world: int, groups: Groups | None, findings:
     if flaws:
         findings.skip(f"communications of the ranks were not compared with each other: {', '.join(flaws)}")
     else:
-        compare_ranks(scans, groups, findings)
+        _compare_order(scans, groups, network, findings)
+
+
+def _compare_order(
+    scans: list[RankScan], groups: Groups | None, network: Network | None, findings: PreflightFindings
+) -> None:
+    """Compare communications in the order in which nodes would be issued if none took time; if that order is a problem
+    for ASTRA-sim, in the order of a run with their durations."""
+    found = PreflightFindings(findings.profile, max(findings.limit, 1))
+    compare_ranks(scans, groups, found)
+    if findings.profile != "astra-sim" or not set(found.errors) or not set(found.errors) <= _BY_ORDER:
+        findings.extend(found)
+        return
+    from ..replaying.network import parse_network  # for few sets
+    from .preflight_run import rank_ends
+
+    if rank_ends(scans, groups or {}, network or parse_network(_ANY_NETWORK)) is None:
+        findings.extend(found)
+        return
+    for problem in [of[0] for of in found.errors.values() if of][:1]:
+        findings.add("free-order", problem.rank, problem.nodes, "it runs with these durations: {}", problem.text)
+
+
+_BY_ORDER = frozenset(("collective", "uneven-collective", "comm-order", "world-turn", "deadlock"))
+"""Errors that depend on the order in which nodes are issued."""
+_ANY_NETWORK = "bandwidth=25GB/s,latency=5us"
 
 
 def _find(source: Paths) -> tuple[list[RankFile], str | None, bool]:
@@ -208,6 +255,8 @@ def _find(source: Paths) -> tuple[list[RankFile], str | None, bool]:
     paths = [Path(source)] if isinstance(source, (str, os.PathLike)) else list(map(Path, source))
     if not paths:
         raise UsageError("nothing to check; give a prefix or files")
+    if len(paths) == 1 and paths[0].is_dir() and not _siblings(paths[0]):
+        paths = [_prefix_in(paths[0])]
     if len(paths) == 1 and not paths[0].is_file():
         return _find_by_prefix(paths[0]), str(paths[0]), False
     files = sorted(map(_rank_file, paths), key=lambda file: (file.rank, file.path))
@@ -226,22 +275,32 @@ def _rank_file(path: Path) -> RankFile:
     return RankFile(path, int(named["rank"]) if named else UNKNOWN_RANK)
 
 
-def _find_by_prefix(prefix: Path) -> list[RankFile]:
+def _prefix_in(folder: Path) -> Path:
+    """The prefix of the one set in a folder."""
+    prefixes = sorted({named["prefix"] for path in folder.iterdir() if (named := _RANK.fullmatch(path.name))})
+    if not prefixes:
+        raise UsageError(f"{folder}: no file named <prefix>.<rank>.et; give a set of Chakra traces")
+    if len(prefixes) > 1:
+        raise UsageError(f"{folder}: {len(prefixes)} sets ({few(prefixes)}); give one as {folder / prefixes[0]}")
+    return folder / prefixes[0]
+
+
+def _siblings(prefix: Path) -> dict[int, Path]:
+    """The files of a prefix by rank."""
     found: dict[int, Path] = {}
     siblings = sorted(prefix.parent.iterdir()) if prefix.parent.is_dir() else []
     for path in siblings:  # x.0.et comes before x.0.et.gz, and is the one that every reader would take
         named = _RANK.fullmatch(path.name)
         if named and named["prefix"] == prefix.name:
             found.setdefault(int(named["rank"]), path)
+    return found
+
+
+def _find_by_prefix(prefix: Path) -> list[RankFile]:
+    found = _siblings(prefix)
     if not found:
         raise UsageError(f"no file {prefix}.<rank>.et; give the part of the names before .<rank>.et, or files")
     return [RankFile(found[rank], rank) for rank in sorted(found)]
-
-
-def _group_path(prefix: str | None, groups: str | os.PathLike[str] | None) -> str | None:
-    if groups is not None:
-        return os.fspath(groups)
-    return None if prefix is None else group_file(prefix)
 
 
 ALL_RANKS = 0
@@ -271,7 +330,7 @@ def check_groups(
         findings.add("group", None, (), problem)
     for group, ranks in groups.items():
         strange = sorted({rank for rank in ranks if rank < 0 or (world is not None and rank >= world)})
-        if strange:
+        if strange and group in in_use:
             findings.add("group", None, (), "group {} has ranks that do not exist: {}", group, strange)
         if len(set(ranks)) < len(ranks):
             findings.add("group", None, (), "group {} lists a rank twice: {}", group, list(ranks))
@@ -340,7 +399,7 @@ def _match_collectives(
         first = next(iter(by_rank))
         for rank in sorted({*members, *by_rank} - {first}):
             mine = by_rank.get(rank, rows[:0])
-            if _same(table, group, by_rank[first], mine, rank, findings):
+            if _same(table, group, by_rank[first], mine, rank, len(members), findings):
                 event[mine] = by_rank[first]
             else:
                 good = False
@@ -366,7 +425,7 @@ def _runs(rows: IntArray, key: IntArray) -> list[IntArray]:
 
 
 def _same(
-    table: _CommRows, group: int, ours: IntArray, theirs: IntArray, rank: int, findings: PreflightFindings
+    table: _CommRows, group: int, ours: IntArray, theirs: IntArray, rank: int, parts: int, findings: PreflightFindings
 ) -> bool:
     """Whether two ranks run the same collectives of a group; the first difference is reported."""
     name = f"group {group}" if group else "all ranks"
@@ -377,7 +436,9 @@ def _same(
     rows = table.rows
     other_op = rows.op[one] != rows.op[two]
     other_size = (rows.size[one] != rows.size[two]) & ~other_op
-    uneven = other_size & (rows.op[one] == CollectiveCommType.ALL_TO_ALL)
+    of_parts = other_size & (rows.op[one] == CollectiveCommType.ALL_TO_ALL)  # each rank gets a whole number of bytes
+    uneven = of_parts & (rows.size[one] // parts != rows.size[two] // parts)
+    other_size &= uneven | ~of_parts
     text = "{}, collective {}: {} of {} bytes on rank {} (node {}), {} of {} bytes on rank {} (node {})"
     for kind, differs in (("collective", other_op | (other_size & ~uneven)), ("uneven-collective", uneven)):
         for at in np.flatnonzero(differs)[:1].tolist():
@@ -432,7 +493,7 @@ def _match_messages(table: _CommRows, findings: PreflightFindings) -> tuple[IntA
     """Pair sends with receives, the k-th with the k-th of the same source, destination, tag and size.
 
     Returns:
-        rows of the sends and of their receives; None if some are left over.
+        rows of the sends and of their receives; None if a receive waits for a send that does not come.
     """
     rows = np.flatnonzero(table.rows.type != NodeType.COMM_COLL_NODE)
     if not len(rows):
@@ -451,9 +512,14 @@ def _match_messages(table: _CommRows, findings: PreflightFindings) -> tuple[IntA
     for at in unequal:
         first = rows[starts[at]]
         node, rank = int(table.rows.node[first]), int(table.rank[first])
-        values = (*keys[:, starts[at]].tolist(), sent[at], count[at] - sent[at], node, rank)
-        findings.add("message", rank, (node,), text, *values)
-    return None if unequal else (rows[sends], rows[~sends])
+        received = count[at] - sent[at]
+        values = (*keys[:, starts[at]].tolist(), sent[at], received, node, rank)
+        findings.add("message" if received > sent[at] else "unreceived-message", rank, (node,), text, *values)
+    if np.any(count > 2 * sent):
+        return None
+    before = np.cumsum(sends) - sends
+    received = sends & (before - np.repeat(before[starts], count) < np.repeat(count - sent, count))
+    return rows[received], rows[~sends]
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ class Kind(NamedTuple):
 
 
 _defect, _simulator = partial(Kind, "error", "error"), partial(Kind, "warning", "error")
+_other_reader = partial(Kind, "error", "warning")
 KINDS = {
     "damaged": _defect("a file that cannot be read to its end"),
     "no-version": Kind("warning", None, "metadata without a version, which one reader takes for the end of the file"),
@@ -29,31 +30,38 @@ KINDS = {
     "missing-rank": _defect("a rank without a file"),
     "duplicate-id": _defect("an id that several nodes have"),
     "dangling-dependency": _defect("a dependency on a node that is not in the file"),
-    "duplicate-dependency": _defect("a dependency listed twice, which blocks the node for ever in one reader"),
+    "duplicate-dependency": _other_reader("a dependency listed twice, which blocks the node for ever in one reader"),
     "cycle": _defect("nodes that wait for each other, so that none of them is ever issued"),
     "missing-attribute": _defect("a communication node without an attribute that readers need"),
     "no-group": Kind("warning", None, "a collective without pg_name: ASTRA-sim runs it on all ranks, one reader fails"),
-    "attribute-type": _defect("an attribute in another member of the oneof than readers look at"),
+    "attribute-type": _other_reader("an attribute in another member of the oneof than most readers look at"),
+    "attribute-unreadable": _defect("an attribute without a value of the type that readers need"),
     "attribute-value": _defect("an attribute of a communication node with a value that makes no sense"),
-    "duplicate-attribute": _defect("an attribute that a node has twice, of which readers take the first or the last"),
+    "duplicate-attribute": _other_reader("an attribute that a node has twice; ASTRA-sim reads the first one"),
+    "group-name": _other_reader("a pg_name that ASTRA-sim takes for its leading number"),
     "collective": _defect("collectives of a group that differ between its ranks"),
     "message": _defect("sends and receives that do not match by source, destination, tag and size"),
+    "unreceived-message": _other_reader("sends that no rank receives; in ASTRA-sim they end all the same"),
     "deadlock": _defect("communications of several ranks that wait for each other"),
     "unsupported-node": _simulator("a kind of node that ASTRA-sim cannot run"),
     "unsupported-collective": _simulator("a kind of collective that ASTRA-sim cannot run"),
     "uneven-collective": _simulator("an all-to-all whose size differs between ranks"),
     "group": _simulator("a process group that is missing from the group file, or has wrong ranks there"),
     "one-rank-group": _simulator("a collective in a group of one rank, which ASTRA-sim cannot run"),
-    "small-all-gather": _simulator("an all-gather of less than 4 bytes, which ASTRA-sim cannot run"),
+    "empty-all-gather": _simulator("an all-gather of 0 bytes, which ASTRA-sim cannot run"),
     "self-message": _simulator("a message from a rank to itself, which ASTRA-sim cannot run"),
     "empty-message": _simulator("a send or receive of 0 bytes, on which ASTRA-sim hangs"),
-    "no-dimension": _simulator("a collective whose involved_dim selects no dimension, on which ASTRA-sim hangs"),
+    "no-dimension": _simulator(
+        "a collective of all ranks whose involved_dim selects no dimension, on which ASTRA-sim hangs"
+    ),
     "replayed-collective": Kind(None, "warning", "a broadcast, which ASTRA-sim replays by its duration on any network"),
     "first-collective": _simulator(
-        "a collective that waits for nothing, on which ASTRA-sim aborts: it begins at time 0"
+        "a collective at time 0, on which ASTRA-sim aborts if endpoint-delay is 0, as in the system file"
     ),
     "comm-order": _simulator("ranks that deadlock if each runs one communication at a time, lowest id first"),
-    "free-order": _simulator("a collective that waits for the communication before it on some ranks only"),
+    "free-order": Kind(
+        "warning", "warning", "an order of communications that durations or the network can turn into a deadlock"
+    ),
     "world-turn": _simulator(
         "a collective of all ranks before which they ran unequal numbers of collectives of any group, by which "
         "ASTRA-sim matches it; write all ranks as a group"
@@ -157,19 +165,19 @@ class PreflightFindings:
     """Collects problems: counts all, keeps the first ``limit`` of each kind."""
 
     def __init__(self, profile: Profile, limit: int) -> None:
-        self._profile: Profile = profile
-        self._limit = limit
+        self.profile: Profile = profile
+        self.limit = limit
         self._counts: Counter[str] = Counter()
         self._kept: dict[str, list[Problem]] = {kind: [] for kind in KINDS}
         self._skipped: list[str] = []
 
     def add(self, kind: str, rank: int | None, nodes: tuple[int, ...], text: str, *values: object) -> None:
         """Note a problem; ``text`` is formatted with ``values``, only if it is kept."""
-        level = level_of(kind, self._profile)
+        level = level_of(kind, self.profile)
         if level is None:
             return
         self._counts[kind] += 1
-        if len(self._kept[kind]) < self._limit:
+        if len(self._kept[kind]) < self.limit:
             line = text.format(*values)[:_MAX_TEXT]
             self._kept[kind].append(Problem(kind, level, rank, nodes, line))
 
@@ -177,10 +185,22 @@ class PreflightFindings:
         """Note a check that could not be made."""
         self._skipped.append(text)
 
+    def extend(self, other: PreflightFindings) -> None:
+        """Note all that another one found."""
+        self._counts += other._counts
+        for kind, problems in other._kept.items():
+            self._kept[kind] += problems[: self.limit - len(self._kept[kind])]
+        self._skipped += other._skipped
+
+    @property
+    def errors(self) -> dict[str, list[Problem]]:
+        """The problems that are errors, by kind; kinds that were counted but not kept have none."""
+        return {kind: self._kept[kind] for kind in self._counts if level_of(kind, self.profile) == "error"}
+
     def report(self, files: tuple[str, ...], **sizes: int) -> PreflightReport:
         """What was found so far; `sizes` are the counts of a `PreflightReport` from `ranks` to `by_nothing`."""
         counts = {kind: self._counts[kind] for kind in KINDS if self._counts[kind]}
         problems = tuple(problem for kind in KINDS for problem in self._kept[kind])
         return PreflightReport(
-            self._profile, files, **sizes, counts=counts, problems=problems, skipped=tuple(self._skipped)
+            self.profile, files, **sizes, counts=counts, problems=problems, skipped=tuple(self._skipped)
         )

@@ -27,9 +27,19 @@ _NEEDED: dict[int, tuple[str, ...]] = {
     NodeType.COMM_SEND_NODE: ("comm_dst", "comm_tag", "comm_size"),
     NodeType.COMM_RECV_NODE: ("comm_src", "comm_tag", "comm_size"),
 }
+_INTEGERS = frozenset((
+    "int32_val", "int64_val", "uint32_val", "uint64_val", "sint32_val", "sint64_val", "fixed32_val", "fixed64_val",
+    "sfixed32_val", "sfixed64_val", "bool_val",
+))  # fmt: skip
+_READ = frozenset((
+    "is_cpu_op", "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "comm_priority", "pg_name",
+    "involved_dim",
+))  # fmt: skip
+"""Attributes that ASTRA-sim reads of every node that has them; `num_ops` and `tensor_size` only for a roofline."""
+_LEADING_NUMBER = re.compile(r"\s*\+?([0-9]{1,10})", re.ASCII)
+"""The number that ASTRA-sim takes a group's name for (`std::stoi`): 1 for " 01" and "1e0"."""
 _GROUP = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _MAX_GROUP = 2**31 - 1
-_MIN_ALL_GATHER_BYTES = 4
 _MOST_BYTES = 2**53
 _MOST_MICROS = 2**53 // 1000  # ns that a double counts; ASTRA-sim was seen to stop near 2**63
 _MANY_READY = 20_000  # from about here on ASTRA-sim was seen to crawl
@@ -85,6 +95,8 @@ class RankScan:
     """What the checks over all ranks need of one rank.
 
     Attributes:
+        micros, on_host: how long each node of the graph takes, and whether it runs on the CPU.
+        begins_at_once: id of a collective that the rank begins with at time 0, None if there is none.
         flaw: why its communications cannot be compared with those of other ranks, "" if they can.
     """
 
@@ -92,6 +104,9 @@ class RankScan:
     nodes: int
     graph: IndexGraph
     comm: CommTable
+    micros: IntArray
+    on_host: npt.NDArray[np.bool_]
+    begins_at_once: int | None
     flaw: str
 
 
@@ -100,7 +115,8 @@ class NodeColumns:
     """Columns in file order while they grow; ``comm`` holds the columns of `CommTable` from ``type`` on.
 
     Attributes:
-        micros: how long all nodes take together.
+        micros, on_host: how long each node takes, and whether it runs on the CPU.
+        invalid: ids of INVALID nodes; ASTRA-sim never ends one that waits and is waited for.
         dimensions: of the network that the set is for, None if unknown.
     """
 
@@ -109,7 +125,9 @@ class NodeColumns:
     depends_on: array[int] = field(default_factory=lambda: array("Q"))
     comm_at: array[int] = field(default_factory=lambda: array("q"))
     comm: array[int] = field(default_factory=lambda: array("q"))
-    micros: int = 0
+    micros: array[int] = field(default_factory=lambda: array("Q"))
+    on_host: array[int] = field(default_factory=lambda: array("b"))
+    invalid: list[int] = field(default_factory=list)
     dimensions: int | None = None
     flaw: str = ""
 
@@ -140,9 +158,16 @@ def scan(
     if ready >= _MANY_READY:
         findings.add("many-ready", file.rank, (), "{} of {} nodes wait for nothing", ready, graph.count)
     comm = _comm_table(columns, ids, graph, order)
-    if not columns.flaw:
-        _check_first(comm, graph, file.rank, findings)
-    return RankScan(file, len(columns.ids), graph, comm, columns.flaw)
+    at = np.searchsorted(ids, np.frombuffer(columns.ids, np.uint64))
+    micros = scatter(
+        graph.count, at, np.minimum(np.frombuffer(columns.micros, np.uint64), _MOST_MICROS).astype(np.int64)
+    )
+    on_host = scatter(graph.count, at, np.frombuffer(columns.on_host, np.int8)).astype(np.bool_)
+    first = _first_collective(comm, graph)
+    for number in columns.invalid:
+        if np.any(ids[graph.source] == number) and np.any(ids[graph.target] == number):
+            findings.add("unsupported-node", file.rank, (number,), "node {} is of type INVALID_NODE", number)
+    return RankScan(file, len(columns.ids), graph, comm, micros, on_host, first, columns.flaw)
 
 
 def _read(file: RankFile, findings: PreflightFindings, columns: NodeColumns, known_attributes: bool) -> NodeColumns:
@@ -164,8 +189,9 @@ def _read(file: RankFile, findings: PreflightFindings, columns: NodeColumns, kno
     except TraceFormatError as error:
         findings.add("damaged", rank, (), "{}", error)
         columns.flaw = "is damaged"
-    if columns.micros > _MOST_MICROS:
-        findings.add("overflow", rank, (), "its nodes take {:,} µs together", columns.micros)
+    together = sum(columns.micros)
+    if together > _MOST_MICROS:
+        findings.add("overflow", rank, (), "its nodes take {:,} µs together", together)
     if not columns.ids and not columns.flaw:
         findings.add("no-nodes", rank, (), "{} has metadata only", file.path.name)
         columns.flaw = "has no nodes"
@@ -190,8 +216,10 @@ def _take(node: Node, columns: NodeColumns, rank: int, findings: PreflightFindin
             columns.depends_on.extend(listed)
             if len(listed) > 1 and len(set(listed)) < len(listed):
                 findings.add("duplicate-dependency", rank, (number,), "in {} of node {}", name, number)
-    _take_kind(len(columns.ids), number, node.type, _attributes(node, rank, findings), columns, rank, findings)
-    columns.micros += node.duration_micros
+    values = _attributes(node, rank, findings)
+    _take_kind(len(columns.ids), number, node.type, values, columns, rank, findings)
+    columns.on_host.append(bool(values.get("is_cpu_op")))
+    columns.micros.append(node.duration_micros)
     columns.ids.append(number)
     columns.degrees.append(degree)
 
@@ -206,7 +234,8 @@ def _take_written(messages: Messages, columns: NodeColumns, rank: int, findings:
     columns.ids.frombytes(heads.ids.tobytes())
     columns.degrees.frombytes(heads.degrees.tobytes())
     columns.depends_on.frombytes(heads.depends_on.tobytes())
-    columns.micros += sum(heads.micros.tolist())
+    columns.micros.frombytes(heads.micros.tobytes())
+    columns.on_host.extend(bytes(len(heads.ids)))
     for at in np.flatnonzero(heads.kinds != NodeType.COMP_NODE).tolist():
         number, kind = columns.ids[first + at], int(heads.kinds[at])
         values = _attributes(messages.node(at)[0], rank, findings) if kind in _NEEDED else {}
@@ -231,6 +260,8 @@ def _take_kind(
             findings.add("host-node", rank, (number,), "node {} is a CPU operator", number)
     elif kind in (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE):
         findings.add("memory-node", rank, (number,), "node {} is of type {}", number, _type_name(kind))
+    elif kind == NodeType.INVALID_NODE:
+        columns.invalid.append(number)
     else:
         findings.add("unsupported-node", rank, (number,), "node {} is of type {}", number, _type_name(kind))
 
@@ -240,7 +271,8 @@ def _type_name(kind: int) -> str:
 
 
 def _attributes(node: Node, rank: int, findings: PreflightFindings) -> dict[str, Any]:
-    """Values of the attributes that readers know; None where the value is in a member they do not look at."""
+    """Values of the attributes that readers know, of one that comes twice the first; None for one that ASTRA-sim cannot
+    read. It reads any integer where one is expected, whatever member of the oneof holds it."""
     values: dict[str, Any] = {}
     for attribute in node.attr:
         name = attribute.name
@@ -249,13 +281,16 @@ def _attributes(node: Node, rank: int, findings: PreflightFindings) -> dict[str,
             continue
         if name in values:
             findings.add("duplicate-attribute", rank, (node.id,), "{} of node {}", name, node.id)
-        actual = attribute.WhichOneof("value")
-        if actual == member:
-            values[name] = getattr(attribute, member)
             continue
-        values[name] = None
+        actual = attribute.WhichOneof("value")
+        values[name] = None if actual is None else getattr(attribute, actual)
+        if actual == member:
+            continue
+        readable = actual in _INTEGERS and member in _INTEGERS
+        kind = "attribute-type" if readable or name not in _READ else "attribute-unreadable"
         text = "{} of node {} is {}, not {}"
-        findings.add("attribute-type", rank, (node.id,), text, name, node.id, actual or "without a value", member)
+        findings.add(kind, rank, (node.id,), text, name, node.id, actual or "without a value", member)
+        values[name] = values[name] if readable else None
     return values
 
 
@@ -273,14 +308,17 @@ def _comm_row(
     if absent or wrong or any(values[name] is None for name in _NEEDED[kind]) or values.get("pg_name", "") is None:
         return None
     size = values["comm_size"]
-    if size > _MOST_BYTES:
-        findings.add("overflow", rank, (number,), "node {} communicates {:,} bytes", number, size)
     if kind == NodeType.COMM_COLL_NODE:
+        if size > _MOST_BYTES:
+            findings.add("overflow", rank, (number,), "node {} communicates {:,} bytes", number, size)
         op = values["comm_type"]
+        name = values.get("pg_name")
         if "pg_name" not in values:
             findings.add("no-group", rank, (number,), "node {} has no pg_name", number)
-        group, chosen = int(values.get("pg_name") or 0), values.get("involved_dim")
-        if chosen is not None and not any(chosen.values[: None if group else dimensions]):
+        elif name and not _GROUP.fullmatch(name):
+            findings.add("group-name", rank, (number,), "pg_name of node {} is {!r}", number, name)
+        group, chosen = _group_number(values.get("pg_name")), values.get("involved_dim")
+        if chosen is not None and not group and not any(chosen.values[:dimensions]):
             findings.add("no-dimension", rank, (number,), "node {}: no value of involved_dim is true", number)
         _check_simulated(number, op, size, rank, findings)
         return kind, op, size, group, -1, 0
@@ -290,6 +328,15 @@ def _comm_row(
     if peer == rank:
         findings.add("self-message", rank, (number,), "node {} is between rank {} and itself", number, rank)
     return kind, -1, size, -1, peer, values["comm_tag"]
+
+
+def _group_number(name: str | None) -> int:
+    """The number that ASTRA-sim takes a group's name for; −1 for a name that it cannot read."""
+    if not name:
+        return 0
+    found = _LEADING_NUMBER.match(name)
+    number = int(found[1]) if found else -1
+    return number if number or name == "0" else -1
 
 
 def _wrong_values(kind: int, values: dict[str, Any], rank: int) -> list[tuple[str, str]]:
@@ -303,7 +350,7 @@ def _wrong_values(kind: int, values: dict[str, Any], rank: int) -> list[tuple[st
         if (values.get("comm_type") or 0) not in CollectiveCommType.values():
             wrong.append(("comm_type", "which is not a CollectiveCommType"))
         group = values.get("pg_name")
-        if group and not (_GROUP.fullmatch(group) and int(group) <= _MAX_GROUP):
+        if group and not (0 <= _group_number(group) <= _MAX_GROUP):
             wrong.append(("pg_name", "but readers need a decimal integer"))
         return wrong
     own, other = ("comm_src", "comm_dst") if kind == NodeType.COMM_SEND_NODE else ("comm_dst", "comm_src")
@@ -322,16 +369,17 @@ def _check_simulated(number: int, op: int, size: int, rank: int, findings: Prefl
         findings.add("replayed-collective", rank, (number,), "node {} is a {}", number, name)
     elif op not in SIMULATED_COLLECTIVES:
         findings.add("unsupported-collective", rank, (number,), "node {} is a {}", number, name)
-    if op == CollectiveCommType.ALL_GATHER and size < _MIN_ALL_GATHER_BYTES:
-        findings.add("small-all-gather", rank, (number,), "node {} gathers {} bytes", number, size)
+    if op == CollectiveCommType.ALL_GATHER and not size:
+        findings.add("empty-all-gather", rank, (number,), "node {} gathers 0 bytes", number)
 
 
-def _check_first(comm: CommTable, graph: IndexGraph, rank: int, findings: PreflightFindings) -> None:
-    """The communication that a rank begins with at time 0: of those that wait for nothing the one of the lowest id, but
-    for receives, which take no turn."""
+def _first_collective(comm: CommTable, graph: IndexGraph) -> int | None:
+    """The id of a simulated collective that a rank begins with at time 0: of the communications that wait for nothing
+    the one of the lowest id, but for receives, which take no turn."""
     first = np.flatnonzero(~mask_at(graph.count, graph.target)[comm.index] & (comm.type != NodeType.COMM_RECV_NODE))
     if len(first) and comm.op[at := first[np.argmin(comm.node[first])]] in SIMULATED_COLLECTIVES:
-        findings.add("first-collective", rank, (int(comm.node[at]),), "node {} waits for nothing", comm.node[at])
+        return int(comm.node[at])
+    return None
 
 
 def _graph(columns: NodeColumns, rank: int, findings: PreflightFindings) -> tuple[npt.NDArray[np.uint64], IndexGraph]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ import msgspec
 from ..trace.errors import ConvertError, EtplusError, UsageError
 from ..trace.plugins import Plugin, plugins
 from .builtin import BUILT_IN
-from .exporter import Conversion, Exporter, Inputs, NoOptions
+from .exporter import Conversion, Exporter, Inputs, NoOptions, with_gz
 from .traces import Traces
 
 GROUP = "etplus.exporters"
@@ -44,13 +44,13 @@ def suffixes() -> dict[str, str]:
     return found
 
 
-def exporter_for(output: str | os.PathLike[str], to: str | None) -> Exporter:
-    """The exporter of a name or, if that is None, of an output's suffix.
+def exporter_for(output: str | os.PathLike[str], to: str | None, sources: Iterable[object] = ()) -> Exporter:
+    """The exporter of a name or, if that is None, of an output's suffix; see `format_of`.
 
     Raises:
         UsageError: there is none.
     """
-    name = format_of(output) if to is None else to
+    name = format_of(output, sources) if to is None else to
     for exporter in BUILT_IN:  # without a search for other packages, which takes longer than some conversions
         if exporter.name == name:
             return exporter
@@ -59,18 +59,29 @@ def exporter_for(output: str | os.PathLike[str], to: str | None) -> Exporter:
     return exporters()[name]
 
 
-def format_of(output: str | os.PathLike[str]) -> str:
+def format_of(output: str | os.PathLike[str], sources: Iterable[object] = ()) -> str:
     """The name of the format that a file's suffix stands for: "dot" for "step.svg"; the longest suffix counts.
+
+    Args:
+        sources: what is converted; of Chakra traces (.et) alone, ".json" means their JSON form.
 
     Raises:
         UsageError: the suffix stands for none.
     """
     name, known = Path(output).name.lower(), suffixes()
     fitting = [suffix for suffix in known if name.endswith(suffix)]
+    if not fitting and name.endswith(with_gz(".json")) and _are_chakra(list(sources)):
+        return "json"
     if not fitting:
         plain = ", ".join(dict.fromkeys(suffix.removesuffix(".gz") for suffix in known))
         raise UsageError(f"{os.fspath(output)}: unknown extension; choose a format with --to, or one of {plain}")
     return known[max(fitting, key=len)]
+
+
+def _are_chakra(sources: list[object]) -> bool:
+    """Whether there are sources, and all are Chakra files by their names."""
+    names = [os.fspath(source) if isinstance(source, (str, os.PathLike)) else "" for source in sources]
+    return bool(names) and all(name.endswith(with_gz(".et")) for name in names)
 
 
 def names_a_file(output: str | os.PathLike[str], to: str) -> bool:

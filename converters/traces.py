@@ -34,7 +34,7 @@ class Traces(Mapping[int, Trace]):
         ranks: take only these. choose: makes what counts of each trace.
 
     Attributes:
-        notes, damage: of the traces that were handed out so far; see `Conversion`.
+        wanted: the `rank`. notes, damage: of the traces that were handed out so far; see `Conversion`.
 
     Example:
         >>> for rank, trace in Traces(["rank0.json", "rank1.json"]).items():
@@ -56,7 +56,7 @@ class Traces(Mapping[int, Trace]):
     ) -> None:
         self._part = {key: value for key, value in (part or {}).items() if value is not None}
         self._ranks_wanted, self._choose = ranks, choose
-        self._sources, self._wanted, self._job, self._independent = tuple(sources), rank, job, independent
+        self._sources, self.wanted, self._job, self._independent = tuple(sources), rank, job, independent
         self._ranks: list[int] = []  # of the sources read so far
         self._positions: dict[int, int] = {}  # of these ranks
         self._held: tuple[int, Trace] | None = None
@@ -66,7 +66,7 @@ class Traces(Mapping[int, Trace]):
     def __len__(self) -> int:
         if self._ranks_wanted is not None:
             return sum(1 for _ in self)
-        return len(self._sources) if self._wanted is None else 1
+        return len(self._sources) if self.wanted is None else 1
 
     def __iter__(self) -> Iterator[int]:
         """The ranks.
@@ -80,9 +80,9 @@ class Traces(Mapping[int, Trace]):
                 self._read(position)
             if self._takes(self._ranks[position]):
                 yield self._ranks[position]
-        if self._wanted is not None and self._wanted not in self._positions:
+        if self.wanted is not None and self.wanted not in self._positions:
             there = ", ".join(map(str, sorted(self._ranks)))
-            raise UsageError(f"no file of rank {self._wanted}; there are ranks {there}")
+            raise UsageError(f"no file of rank {self.wanted}; there are ranks {there}")
 
     def __getitem__(self, rank: int) -> Trace:
         if not self._takes(rank) or (rank not in self._positions and rank not in list(self)):
@@ -99,17 +99,26 @@ class Traces(Mapping[int, Trace]):
     @property
     def source(self) -> Source:
         """The only source as it was given; one that is alone is not read for it."""
-        if len(self._sources) == 1 and self._wanted is None:
+        if len(self._sources) == 1 and self.wanted is None:
             return self._sources[0]
         (rank,) = self
         return self._sources[self._positions[rank]]
+
+    @property
+    def whole_files(self) -> list[str] | None:
+        """The names of all files if they are converted whole, with their own clocks; None for anything else."""
+        chosen = (self._part, self._ranks_wanted, self._choose, self._job)
+        if any(value not in (None, {}) for value in chosen):
+            return None
+        plain = [source for source in self._sources if not isinstance(source, (Trace, StoredRank, NsysRank, InputPair))]
+        return list(map(os.fspath, plain)) if len(plain) == len(self._sources) else None
 
     def unmatched(self, rank: int) -> Collection[int]:
         """Ids of the nodes whose communication other ranks of the job do not have; see `JobReport.unmatched`."""
         return () if self._job is None else self._job.unmatched(rank)
 
     def _takes(self, rank: int) -> bool:
-        return self._wanted in (None, rank) and (self._ranks_wanted is None or rank in self._ranks_wanted)
+        return self.wanted in (None, rank) and (self._ranks_wanted is None or rank in self._ranks_wanted)
 
     def _opened(self, position: int) -> Trace:
         trace = open_trace(self._sources[position])

@@ -31,7 +31,7 @@ from .rank_link import STATE_FOLDER, RankState, RankTask, link_rank, set_clock_o
 
 REPORT, REPORT_TEXT = "job_report.json", "job_report.txt"
 _LONGEST_WAITS = 10
-_OF_A_RANK = ("rank", "whole_job")
+_OF_A_RANK = ("rank", "whole_job", "one_of_several")
 """Options of `link` that are found out for each rank."""
 
 
@@ -71,6 +71,7 @@ def link_many(
     scheduler: str | None = None,
     apply_clock_offsets: bool = False,
     min_match: float = 0.95,
+    min_certain: float = 0.0,
     iteration: str = "first",
     progress: bool = False,
     graph_captures: Sequence[str | os.PathLike[str]] = (),
@@ -94,7 +95,7 @@ def link_many(
         jobs: processes, the cores by default.
         scheduler: of Dask, "tcp://host:8786" or the path of its scheduler file.
         apply_clock_offsets: write the estimated offsets into the ET+ files (`clock_offset_ns`).
-        min_match: share of an ET's ops of which fewer linked ones are a failure.
+        min_match, min_certain: a rank fails if a smaller share of its ET's ops is linked, or has a certain link.
         iteration: as in `link`. "first" and not "median" by default: all ranks should take the same.
         progress: show a bar with rate and remaining time on a terminal.
         graph_captures: as in `link`, files and folders that the workers reach; each rank takes those of its own.
@@ -121,9 +122,11 @@ def link_many(
         given["graph_captures"] = [os.path.abspath(graph_capture) for graph_capture in graph_captures]  # noqa: PTH100 (links stay)
     if provenance is not None:
         given["provenance"] = [os.path.abspath(file) for file in provenance]  # noqa: PTH100 (links stay)
+    if pairing.several_ranks:
+        given["one_of_several"] = True
     tasks = [
         RankTask(
-            rank.rank, rank.et, rank.kineto, folder, target, min_match,
+            rank.rank, rank.et, rank.kineto, folder, target, min_match, min_certain,
             given | ({"rank": rank.rank} if rank.settled else {}) | ({"whole_job": True} if rank.proved else {}),
             apply_clock_offsets,
         )

@@ -52,18 +52,21 @@ class Pairing:
         ranks: in order.
         missing: ranks that should be there and have no files, ascending.
         notes: on files that were not taken.
+        several_ranks: there are files of several ranks, perhaps of others than `ranks`.
     """
 
     ranks: tuple[RankFiles, ...]
     missing: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    several_ranks: bool = False
 
     def of(self, wanted: Sequence[int] | None) -> Pairing:
         """With these ranks and no other (None: from 0 to the highest one found)."""
         found = {rank.rank for rank in self.ranks}
         expected = range(max(found, default=-1) + 1) if wanted is None else sorted(set(wanted))
         kept = tuple(rank for rank in self.ranks if wanted is None or rank.rank in expected)
-        return replace(self, ranks=kept, missing=tuple(rank for rank in expected if rank not in found))
+        missing, several = tuple(rank for rank in expected if rank not in found), len(self.ranks) > 1
+        return replace(self, ranks=kept, missing=missing, several_ranks=several)
 
 
 def find_pairs(folder: Folder, *, et: str | None = None, kineto: str | None = None, skip: str = "") -> Pairing:

@@ -46,7 +46,7 @@ class RankTask:
     Attributes:
         rank: the rank. et, kineto: its files in `source`, or URLs.
         source, target: folders of the inputs and of the outputs.
-        min_match: share of the ET's ops of which fewer are a failure.
+        min_match, min_certain: shares of the ET's ops; it is a failure if fewer are linked, or have a certain link.
         options: arguments of `link`.
         may_have_offset: an output that already holds a clock offset need not be made again.
     """
@@ -57,6 +57,7 @@ class RankTask:
     source: Folder
     target: Folder
     min_match: float
+    min_certain: float = 0.0
     options: Mapping[str, Any] = field(default_factory=dict)
     may_have_offset: bool = False
 
@@ -185,7 +186,7 @@ def _unused_options(task: RankTask, linked: Trace) -> list[str]:
     """
     identity = linked.report.identity
     proofs = {clue.by for clue in identity.proves} if identity is not None else set()
-    unused = ["whole_job"] if proofs & {"run", "rank"} else []
+    unused = ["whole_job", "one_of_several"] if proofs & {"run", "rank"} else []
     return [*unused, "rank"] if "rank" in proofs and linked.distributed_info.get("rank") == task.rank else unused
 
 
@@ -194,7 +195,7 @@ def _options(task: RankTask) -> dict[str, Any]:
     files = {"graph_captures": task.captures, "provenance": task.provenance}
     marks = {key: [[file, open_folder(str(Path(file).parent)).mark(Path(file).name)] for file in of]
              for key, of in files.items() if of}  # fmt: skip
-    return {**task.options, **marks, "min_match": task.min_match}
+    return {**task.options, **marks, "min_match": task.min_match, "min_certain": task.min_certain}
 
 
 def _mark(folder: Folder, name: str) -> Mark | None:
@@ -224,16 +225,20 @@ def _rank_result(task: RankTask, linked: Trace) -> RankResult:
     report = linked.report
     window, base = report.windows["linked_ns"], linked.summary["kineto"]["base_time_ns"]
     reason, graphs = "", linked.captured.sentences if linked.captured is not None else []
-    if report.linked_share < task.min_match or not report.ops["linked"]:
+    doubts = report.identity.doubts if report.identity else []
+    if not report.reaches(task.min_match):
         cause = next(iter(linked.damage), f"{task.et} and {task.kineto} do not seem to belong together")
         reason = f"only {report.ops['linked']:,} of {report.ops['total']:,} ET ops are linked: {cause}"
+    elif not report.reaches(task.min_match, task.min_certain):
+        reason = f"only {report.ops['certain']:,} of {report.ops['total']:,} ET ops have a certain link: "
+        reason += "; ".join(doubts) or "several places in the Kineto trace fit"
     return RankResult(
         task.rank, "failed" if reason else "linked", reason, task.et, task.kineto, task.output,
         ops=report.ops["total"], linked=report.ops["linked"],
         certain=report.ops["certain"], equivalent=report.ops["equivalent"],
         window_ns=(base + window[0], base + window[1]) if window else None,
         iterations=tuple(report.windows["linked_iterations"]),
-        warnings=(*report.warnings, *graphs, *(report.identity.doubts if report.identity else ())),
+        warnings=(*report.warnings, *graphs, *doubts),
     )  # fmt: skip
 
 

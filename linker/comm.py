@@ -231,6 +231,17 @@ def comm_of_node(text: bytes) -> dict[str, Any]:
     return comm
 
 
+def peer_in_group(inputs: DecodedSide) -> dict[str, Any]:
+    """Return the other rank of a message, by the inputs of its record_param_comms; {} if its ranks are not known.
+
+    The position of a rank in the group is that in the job only for the group of all ranks.
+    """
+    at = _name_at(inputs)
+    peer, group = (inputs.values[at - back] if at >= back else None for back in (1, 2))
+    of_all = isinstance(group, list) and len(group) == 2 and (group[0] == "0" or group[1] == "default_pg")
+    return {"src_rank": peer, "dst_rank": peer} if type(peer) is int and of_all else {}
+
+
 def _strided(start: Any, stride: Any, size: Any) -> list[int] | None:
     """The ranks of a group that PyTorch describes by the first, their distance and number; −1 if they have no one."""
     if not all(type(value) is int for value in (start, stride, size)) or min(start, stride - 1, size - 1) < 0:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..schemas.kineto.cuspy import GRAPH_ARROW, LAUNCH_FLOW
-from ..trace.columns import IntColumn, distinct, distinct_rows, lists_by, positions, run_starts
+from ..trace.columns import IntColumn, distinct, distinct_rows, grouped, lists_by, positions, run_starts
 from ..trace.conventions import GPU_CATEGORIES
 from ..trace.host_waits import ROUNDING_NS, named
 from .join import Join
@@ -49,10 +49,9 @@ class GpuOrder:
         key = list(zip(device[first].tolist(), stream[first].tolist(), strict=True))
         launch = np.where(launcher >= 0, events.ts[launcher], ts) if len(rows) else ts
         by_launch = np.lexsort((ts, launch))
-        queue = [by_launch[code[by_launch] == k] for k in range(len(key))]
+        queue = [by_launch[at] for _, at in grouped(code[by_launch])]
         free = np.zeros(len(rows), np.int64)
-        for k in range(len(key)):
-            members = np.flatnonzero(code == k)
+        for _, members in grouped(code):
             free[members[1:]] = np.maximum.accumulate(events.end[rows[members]])[:-1]
         return GpuOrder(code, key, launch, free, queue, [launch[positions] for positions in queue])
 

@@ -1,7 +1,7 @@
-"""Whose traces these are: whether the ET and the Kineto trace were recorded in one process at one time.
+"""Decide whether the ET and the Kineto trace were recorded in one process at one time.
 
-Ids, names and sequence numbers identify a call only within one process. Ranks of a job run the same program and, in
-containers, have the same small process ids, so that process id and time prove nothing where there are several ranks.
+Ids, names and sequence numbers identify a call only within one process. Ranks of a job run the same program, so process
+id and time prove nothing if there are several. Containers give the same small process ids to every run.
 """
 
 from __future__ import annotations
@@ -13,24 +13,27 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Literal, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.kineto.read_kineto import KinetoTrace
 from ..schemas.text.files import Source
-from ..trace.columns import IntColumn, distinct, positions
+from ..trace.columns import IntColumn, distinct
 from ..trace.conventions import MAX_RANKS
 from ..trace.errors import TraceFormatError, UsageError
 from ..trace.link_report import Clue, Identity, Verdict
+from .call_evidence import contradictions
 from .calls import TracePair
 from .naming import file_rank
 from .rank_claims import Claim, rank_of_et, rank_of_kineto
 
-Kind = Literal["run", "pid", "time", "world_size", "rank", "job", "names", "option", "calls"]
+Kind = Literal[
+    "run", "pid", "time", "world_size", "rank", "job", "names", "option", "calls", "numbers", "threads", "inputs"
+]
 Weight = Literal["proves", "refutes", "stated", "unknown"]
 
 _ONE_TIME: frozenset[Kind] = frozenset({"pid", "time"})
+_SMALL_PID = 4096
+"""A container numbers its processes from 1, so that runs in several containers have equal ids below this. On a machine
+that has been up for a day they are larger."""
 _ONE_RANK: frozenset[Kind] = frozenset({"rank", "job"})
 _SLACK_S = 1.0
 """The ET's time is in whole seconds, and rounded down."""
@@ -60,6 +63,7 @@ class Claims:
         timezone: of the machine that recorded the ET, as the user says; see `offsets_of`.
         modified_s: when the ET and the Kineto trace were last written, seconds since the epoch; None if unknown.
         whole_job: the files of every rank of the job are at hand, and these two fit no others of them.
+        one_of_several: files of other ranks are at hand.
     """
 
     et: Claim
@@ -69,6 +73,12 @@ class Claims:
     timezone: str | None
     modified_s: tuple[float, float] | None
     whole_job: bool
+    one_of_several: bool = False
+
+    @property
+    def same_run(self) -> bool:
+        """Whether both files have the id of one recording."""
+        return bool(self.et.runs & self.kineto.runs)
 
     @property
     def world_size(self) -> int | None:
@@ -78,9 +88,9 @@ class Claims:
     @property
     def several_ranks(self) -> bool:
         """Whether another rank of the job could have recorded one of the files."""
-        if self.world_size is not None:
-            return self.world_size > 1
-        numbered = self.et.rank or self.kineto.rank or (self.stated is not None and self.stated.rank > 0)
+        if self.one_of_several or self.world_size is not None:
+            return self.one_of_several or self.world_size != 1
+        numbered = self.et.rank or self.kineto.rank or self.stated is not None
         return bool(numbered) or self.et.communicates or self.kineto.communicates
 
     @property
@@ -140,7 +150,7 @@ def modified(et: Source, kineto: Source) -> tuple[float, float] | None:
 
 def read_claims(
     et: ExecutionTrace, kineto: KinetoTrace, stated: StatedRank | None, *, timezone: str | None,
-    modified_s: tuple[float, float] | None, whole_job: bool,
+    modified_s: tuple[float, float] | None, whole_job: bool, one_of_several: bool = False,
 ) -> Claims:  # fmt: skip
     """See `Claims`.
 
@@ -149,7 +159,8 @@ def read_claims(
     """
     pids = kineto.machine_pids
     machine = len(pids) if len(pids) > 1 and pids.count(et.pid) == 1 else 0
-    claims = Claims(rank_of_et(et), rank_of_kineto(kineto), stated, machine, timezone, modified_s, whole_job)
+    of_et, of_kineto = rank_of_et(et), rank_of_kineto(kineto)
+    claims = Claims(of_et, of_kineto, stated, machine, timezone, modified_s, whole_job, one_of_several)
     if stated is not None and stated.by == "option":
         for file, claim in ((kineto.file, claims.kineto), (et.file, claims.et)):
             if claim.ranks is not None and stated.rank not in claim.ranks:
@@ -160,21 +171,23 @@ def read_claims(
     return claims
 
 
-def identify(claims: Claims, pair: TracePair, linked: IntColumn) -> Identity:
+def identify(claims: Claims, pair: TracePair, linked: IntColumn, certain: tuple[IntColumn, IntColumn]) -> Identity:
     """Weigh everything that is known about the process and the time of both files.
 
-    An id of the recording in both files proves both. Without one, process id and time prove the run where there is one
-    rank. Where there can be several, the rank must be proved, too: by the contents of both files, or of those of the
-    whole job. What the user says about the rank is no proof: files are renamed.
+    An id of the recording in both files proves both. Without one, process id and time prove the run if there is one
+    rank, the id is no small one, and nothing that both files record differs. If there can be several ranks, the rank
+    must be proved, too: by the contents of both files, or of those of the whole job. What the user says about the rank
+    is no proof: files are renamed.
 
     Args:
         linked: int64, positions in `pair.calls` of the linked ones.
+        certain: int64, positions in `pair.nodes` and in `pair.calls` of the links that are certain if both files are
+            of one process.
     """
-    weighed = [*_run(claims), *_pid(pair, linked)]
-    if not claims.et.runs & claims.kineto.runs:
+    weighed = [*_run(claims), *_pid(claims, pair, linked)]
+    if not claims.same_run:
         weighed += [*_time(claims, pair, linked), *_rank(claims)]
-        if claims.several_ranks and not (pair.et.losses or pair.kineto.losses):
-            weighed += _calls(pair)
+        weighed += [_Weighed(found.by, "refutes", found.says) for found in contradictions(pair, *certain)]
     verdict, rank = _verdict(claims, weighed)
     proves, refutes, stated, unknown = (
         tuple(Clue(found.by, found.says) for found in weighed if found.weight == weight)
@@ -208,13 +221,20 @@ def _run(claims: Claims) -> Iterator[_Weighed]:
         yield _Weighed("run", "refutes", says)
 
 
-def _pid(pair: TracePair, linked: IntColumn) -> Iterator[_Weighed]:
+def _pid(claims: Claims, pair: TracePair, linked: IntColumn) -> Iterator[_Weighed]:
     et = pair.et
     if et.pid < 0:
         yield _Weighed("pid", "unknown", "the ET names no process, so that nothing proves one run")
         return
     pids = linked_pids(pair, linked)
     if not pids:
+        return
+    if pids == [str(et.pid)] and et.pid < _SMALL_PID and not claims.same_run:
+        yield _Weighed(
+            "pid", "unknown",
+            f"both files are of process {et.pid}, as processes of two containers can be, so that no link is certain; "
+            "`etplus record` writes an id that proves the run",
+        )  # fmt: skip
         return
     if pids == [str(et.pid)]:
         yield _Weighed("pid", "proves", f"both files are of process {et.pid}")
@@ -341,40 +361,6 @@ def _ranks(claim: Claim) -> str:
     ranks = sorted(claim.ranks or ())
     shown = ", ".join(map(str, ranks[:8])) + (", …" if len(ranks) > 8 else "")
     return f"rank {shown}" if len(ranks) == 1 else f"one of ranks {shown}"
-
-
-def _calls(pair: TracePair) -> Iterator[_Weighed]:
-    """Calls of the ET within what both files cover that Kineto lacks, or has under another name.
-
-    Of 123,725 calls in 77 recorded pairs none is such: on each thread, from the first to the last call with an id that
-    both files have, Kineto has every call that the ET has.
-    """
-    (ours, theirs), nodes = pair.rf_ids, pair.nodes
-    at = positions(theirs, ours)
-    joined = (ours > 0) & (at >= 0)
-    if not joined.any():
-        return
-    other_name = joined & (nodes.name != pair.calls.name[at])
-    lacking = np.flatnonzero(other_name | ((ours > 0) & ~joined & _between(nodes.thread, joined)))
-    if len(lacking):
-        name = pair.et.names[pair.et.name[nodes.node[lacking[0]]]]
-        yield _Weighed(
-            "calls", "refutes",
-            f"two processes: {len(lacking):,} calls of the ET (such as {name}) are not in the Kineto trace, though "
-            "both cover that time",
-        )  # fmt: skip
-
-
-def _between(thread: IntColumn, joined: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Which calls are between the first and the last joined call of their own thread."""
-    of = positions(distinct(thread), thread)
-    rows = np.flatnonzero(joined)
-    first, last = np.full(len(thread), len(thread)), np.full(len(thread), -1)
-    np.minimum.at(first, of[rows], rows)
-    np.maximum.at(last, of[rows], rows)
-    row = np.arange(len(thread))
-    between: npt.NDArray[np.bool_] = (row > first[of]) & (row < last[of])
-    return between
 
 
 _HOUR_S = 3600

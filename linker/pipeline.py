@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from ..trace.kinds import LINK_NAMES
 from ..trace.link_report import Identity, LinkReport
 from ..trace.trace import Trace
 from .attach import ATTACH_METHODS, Attachment, attach_gpu_events
+from .batched_messages import with_batched_messages
 from .calls import TracePair, et_calls
 from .captured_graphs import link_captured_graphs
 from .captures import Capture, CaptureSource, captures_of
@@ -73,6 +74,8 @@ class LinkOptions:
         timezone: of the machine that recorded the ET, which has local time: "UTC-7", "Europe/Berlin".
         whole_job: the files of every rank of the job are at hand, and no others of them fit either of these two by
             process ids and process groups, as `etplus.jobs.batch.link_many` finds out.
+        one_of_several: the files are of one of several ranks, as in a job's folder. Links are then `certain` only if
+            the rank is proved, whatever the files say.
 
     Raises:
         UsageError: an unknown method, iteration or time zone.
@@ -92,6 +95,7 @@ class LinkOptions:
     rank: int | None = None
     timezone: str | None = None
     whole_job: bool = False
+    one_of_several: bool = False
 
     def __post_init__(self) -> None:
         if self.match != "auto" and self.match not in METHODS:
@@ -119,6 +123,7 @@ def link(
     rank: int | None = None,
     timezone: str | None = None,
     whole_job: bool = False,
+    one_of_several: bool = False,
     graph_captures: Sequence[CaptureSource] = (),
     provenance: Sequence[Source] | None = None,
 ) -> Trace:
@@ -130,8 +135,8 @@ def link(
             Kineto trace an export of Nsight Systems: of several ranks in it that of the ET's process is taken, or
             `rank`, or the one that a `NsysRank` says; and likewise of a Kineto trace in which those of several ranks
             are merged.
-        annotation, match, exact_match, strict, iteration, renumber, data_dependencies, rank, timezone, whole_job: see
-            `LinkOptions`.
+        annotation, match, exact_match, strict, iteration, renumber, data_dependencies, rank, timezone, whole_job,
+            one_of_several: see `LinkOptions`.
         jobs: processes to read large files with; the result is the same for any number.
         progress: show bars on a terminal for what takes over two seconds.
         graph_captures: recordings of the capture phase, to whose operators kernels of replayed CUDA and HIP graphs are
@@ -151,6 +156,7 @@ def link(
     options = LinkOptions(
         annotation=annotation, match=match, exact_match=exact_match, strict=strict, iteration=iteration,
         renumber=renumber, data_dependencies=data_dependencies, rank=rank, timezone=timezone, whole_job=whole_job,
+        one_of_several=one_of_several,
     )  # fmt: skip
     trace = _linked(et, kineto, options, provenance, progress=progress, jobs=jobs)
     return link_captured_graphs(trace, read_captures(graph_captures, progress=progress)) if graph_captures else trace
@@ -192,7 +198,7 @@ def _linked(
         _LOG.info("%s: %d events", kineto_trace.file, kineto_trace.event_count)
         claims = read_claims(
             et_trace, kineto_trace, stated, timezone=options.timezone, modified_s=modified(et, kineto),
-            whole_job=options.whole_job,
+            whole_job=options.whole_job, one_of_several=options.one_of_several,
         )  # fmt: skip
         return _link(et_trace, kineto_trace, claims, options, provenance)
 
@@ -248,6 +254,7 @@ def _trace_of_links(
     join = _joined(pair, found, alone=alone)
     _LOG.info("%d of %d GPU events attached", len(join.gpu_row), len(join.attachment.row))
     comm = comm_of_kernels(join.et, join.nodes, join.kineto.events, join.gpu_row, join.gpu_parent)
+    comm = with_batched_messages(join, comm)
     data = recorded_data(join.kineto, join.calls, join.node_of_call)
     if options.data_dependencies:
         data = np.append(data[0], join.data_edges[0]), np.append(data[1], join.data_edges[1])
@@ -343,7 +350,7 @@ def _summary(join: Join, report: LinkReport) -> dict[str, Any]:
             "device_properties": kineto.header_value("deviceProperties"),
             "distributed_info": kineto.header_value("distributedInfo"),
         },
-        "damage": list(damage_of(join.et, kineto)),
+        "damage": [*damage_of(join.et), *kineto.damage],
         "unattached": unattached,
         "inferred_edges": [],
         "link": report.to_dict(),
@@ -355,7 +362,7 @@ def _make_report(pair: TracePair, match: Match, attachment: Attachment, **others
     et, kineto, nodes, calls = pair.et, pair.kineto, pair.nodes, pair.calls
     by_reason = np.bincount(match.reason, minlength=len(REASONS))
     by_link = np.bincount(match.link, minlength=len(LINK_NAMES))
-    warnings = list(damage_of(et, kineto))
+    warnings = [*damage_of(et), *kineto.damage]
     if len(nodes) and not match.linked and not warnings:
         warnings.append("nothing was linked: these two files do not seem to belong together")
     if attachment.repeated:
@@ -379,7 +386,7 @@ def _make_report(pair: TracePair, match: Match, attachment: Attachment, **others
         kineto={
             "file": Path(kineto.file).name, "events": kineto.event_count, "cpu_ops": len(calls),
             "cpu_ops_not_in_et": int(np.count_nonzero(~used)),
-            "by_category": _counts(events.category, events.categories),
+            "by_category": _counts(events.category, events.categories), **asdict(kineto.account),
         },
         ops={
             "total": len(nodes), "linked": match.linked, "certain": int(by_link[2]), "equivalent": int(by_link[1]),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, first_places, median, run_starts
+from ..trace.columns import IntColumn, first_places, grouped, median, run_starts
 from ..trace.errors import ConvertError
 from ..trace.host_waits import COPY, MAX_SKEW_NS, ROUNDING_NS, SYNCHRONIZE, named
 from ..trace.host_waits import blocking_copies as copies_that_block
@@ -106,9 +106,10 @@ def _limit_of(
     call, work, duration = call[order], work[order], duration[order]
     early = points.gpu[points.launcher[points.gpu] < 0]
     outstanding, queues = np.zeros(len(call), np.int64), []
+    none, early_of = early[:0], {lane: early[at] for (lane,), at in grouped(lane[early])}
     bounds = [*np.flatnonzero(np.diff(lane[work], prepend=-2)).tolist(), len(call)]
     for a, b in itertools.pairwise(bounds):
-        before = early[lane[early] == lane[work[a]]]
+        before = early_of.get(int(lane[work[a]]), none)
         leaving = np.concatenate([before, work[a:b]])
         leaving = leaving[np.argsort(trace.ts[leaving], kind="stable")]
         gone = np.searchsorted(trace.ts[leaving], trace.finish[call[a:b]], side="right")

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from ..trace.columns import IntColumn, distinct_rows, mask_at, run_starts
+from ..trace.columns import IntColumn, distinct_rows, grouped, mask_at, run_starts
 from ..trace.intervals import Span
 from ..trace.kinds import GPU, OPTIMIZER
 from ..trace.origin import origin_of_rows
@@ -178,12 +178,12 @@ def _between_launches(graph: ReplayGraph, call: IntColumn, step: IntColumn) -> I
     row, when = graph.row[edges.target[at]], graph.measured[edges.target[at]]
     found = np.zeros(len(at), np.bool_)
     order = np.lexsort((first, lanes[1], lanes[0]))  # the spans of a thread do not overlap: steps follow each other
-    for rank, of_thread in distinct_rows(*lanes[:2])[0].tolist():
-        mine = order[(lanes[0, order] == rank) & (lanes[1, order] == of_thread)]
-        here = (graph.rank_of_row[row] == rank) & (thread[row] == of_thread)
+    spans = {key: order[of] for key, of in grouped(lanes[0, order], lanes[1, order])}
+    for key, here in grouped(graph.rank_of_row[row], thread[row]):
+        mine = spans.get(key, order[:0])
         span = np.searchsorted(first[mine], when[here], side="left") - 1
-        inside = (span >= 0) & (when[here] <= last[mine][np.maximum(span, 0)])
-        found[np.flatnonzero(here)[inside]] = True
+        here, span = here[span >= 0], span[span >= 0]
+        found[here] = when[here] <= last[mine[span]]
     return at[found]
 
 

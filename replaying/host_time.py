@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..trace.columns import IntColumn, distinct
+from ..trace.columns import IntColumn, distinct, grouped
 from ..trace.host_waits import SYNCHRONIZE, named
 from ..trace.host_waits import blocking_copies as copies_that_block
 from ..trace.index import ColumnOf, as_column
@@ -59,11 +59,14 @@ def _earlier(
         of, begin, rest: thread, begin and length of each wait, in order of begin.
     """
     result = at.copy()
-    for number in distinct(of).tolist():
-        mine, waits = np.flatnonzero(thread == number), of == number
+    waiting = dict(grouped(of))
+    for number, mine in grouped(thread):
+        if number not in waiting:
+            continue
+        waits = waiting[number]
         ended = np.concatenate([[0], np.cumsum(rest[waits])])
         over = np.searchsorted(begin[waits] + rest[waits], at[mine], side="right")
-        begun = np.minimum(over, np.count_nonzero(waits) - 1)  # the one that may be under way
+        begun = np.minimum(over, len(waits) - 1)  # the one that may be under way
         part = np.clip(at[mine] - begin[waits][begun], 0, rest[waits][begun])
-        result[mine] -= ended[over] + np.where(over < np.count_nonzero(waits), part, 0)
+        result[mine] -= ended[over] + np.where(over < len(waits), part, 0)
     return as_column(result)

@@ -67,8 +67,8 @@ def on_network(graph: ReplayGraph, network: Network, at: At = "times") -> Replay
             if cut and not (comm.peer in used if comm.kind in (SEND, RECV) else len(members[comm.group]) > 1):
                 continue  # no other one of its ranks is given
             of = members.get(comm.group) if cut or group_size(trace, comm) is None else None
-            prices[rows[-1]] = price(network, trace, comm, of, rank=rank)
-            sent[rows[-1]] = price(plain, trace, comm, of, rank=rank)
+            for column, on in ((prices, network), (sent, plain)):  # messages of one kernel go at the same time
+                column[rows[-1]] = max(column[rows[-1]], price(on, trace, comm, of, rank=rank))
     prices = _alike(graph, prices)
     priced = int(np.count_nonzero(prices[rows] >= 0))
     unknown = len(rows) - priced

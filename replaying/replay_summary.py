@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..trace.brief import brief
-from ..trace.columns import IntColumn, distinct, matching
+from ..trace.columns import IntColumn, distinct, grouped, matching
 from ..trace.conventions import ANNOTATION_SCOPE, KERNEL_CATEGORIES
 from ..trace.errors import UsageError
 from ..trace.intervals import union
@@ -343,14 +343,14 @@ def _lanes(replay: Replay, start: IntColumn, end: IntColumn) -> Iterator[LaneTim
         a = int(graph.first_row[k])
         prefix = f"rank {graph.ranks[k]} " if len(graph.traces) > 1 else ""
         several = len(distinct(trace.device[trace.kind == GPU])) > 1
-        for lane in distinct(trace.stream_lane[trace.timed & (trace.kind == GPU)]).tolist():
-            rows = np.flatnonzero(trace.timed & (trace.stream_lane == lane)) + a
-            first = rows[0] - a
+        timed = np.flatnonzero(trace.timed & (trace.kind == GPU))
+        for _, at in grouped(trace.stream_lane[timed]):
+            rows, first = timed[at] + a, timed[at[0]]
             name = f"device {trace.device[first]} " if several else ""
             yield _lane(f"{prefix}{name}stream {trace.stream[first]}", replay, start, end, rows)
-        host = trace.timed & (trace.kind != GPU) & (trace.scope != ANNOTATION_SCOPE)
-        for thread in distinct(trace.thread[host]).tolist():
-            rows = np.flatnonzero(host & (trace.thread == thread)) + a
+        host = np.flatnonzero(trace.timed & (trace.kind != GPU) & (trace.scope != ANNOTATION_SCOPE))
+        for (thread,), at in grouped(trace.thread[host]):
+            rows = host[at] + a
             name = f"thread {thread}" if thread >= 0 else f"other thread {-1 - thread}"
             yield _lane(prefix + name, replay, start, end, rows)
 

@@ -127,9 +127,9 @@ def group_of(comm: Comm, groups: Mapping[str, Sequence[int]], world: int | None)
     the job."""
     name = comm.pg_name or ""
     ranks = set(comm.pg_ranks or groups.get(name) or ())
-    if comm.group_size and len(ranks) > comm.group_size:
+    if 0 < (comm.group_size or 0) < len(ranks):
         ranks = set()
-    whole = not world or comm.group_size in (None, world)
+    whole = not world or not 0 < (comm.group_size or 0) < world  # an impossible size says nothing
     if len(ranks) == world or (not ranks and ((name in ("", "0") and whole) or (world and comm.group_size == world))):
         return WORLD
     if not ranks and comm.pg_first_rank is not None:

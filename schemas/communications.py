@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +13,7 @@ from ..trace.call_tree import nearest
 from ..trace.columns import IntColumn, matching, positions, without
 from ..trace.comm_kernels import Comm
 from ..trace.conventions import MAX_RANKS
+from ..trace.index import Row
 from ..trace.kinds import CPU, GPU
 from ..trace.trace import Trace
 from .comm_types import (
@@ -86,10 +87,10 @@ def _communications(trace: Trace) -> list[FoundComm]:
     groups, world = known_groups(trace), trace.world_size
     calls = issuing_calls(trace, rows)
     host_groups = _host_groups(trace, calls)
-    for row, comm in zip(rows.tolist(), _with_inputs(trace, rows, calls), strict=True):
+    for row, comm in _single(zip(rows.tolist(), _with_inputs(trace, rows, calls), strict=True)):
         if row in host_groups and comm.pg_name is None:
             comm = msgspec.structs.replace(comm, pg_name=host_groups[row])
-        kind = collective_type(comm, trace.name_of(row))
+        kind = collective_type(comm, trace.name_of(Row(row)))
         peer = comm.dst_rank if kind == SEND else comm.src_rank if kind == RECV else None
         sent = calls[row] if kind == SEND and row in calls else row
         found.append(FoundComm(
@@ -99,6 +100,12 @@ def _communications(trace: Trace) -> list[FoundComm]:
             start_ns=int(min(trace.ts[row], trace.ts[sent])), described=comm.pg_desc or "",
         ))  # fmt: skip
     return found
+
+
+def _single(comms: Iterable[tuple[int, Comm]]) -> Iterator[tuple[int, Comm]]:
+    """The communications with a kernel of several messages once for each of them."""
+    for row, comm in comms:
+        yield from ((row, one) for one in comm.inferred_messages or [comm])
 
 
 def known_groups(trace: Trace) -> dict[str, list[int]]:

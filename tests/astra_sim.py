@@ -70,7 +70,7 @@ def run_astra(
     if not os.access(RUNNER, os.X_OK):
         pytest.skip(f"no {RUNNER}: ASTRA-sim is not at hand")
     words = [str(RUNNER), str(prefix), str(ranks), str(gbps * 1e9 / _BYTES_OF_A_GB), str(latency_ns)]
-    environment = {**os.environ, "T": str(timeout_s), **more}
+    environment = {**os.environ, "T": str(timeout_s), "EP": "1", **more}
     done = subprocess.run(words, capture_output=True, check=False, text=True, env=environment)
     rows = [
         RankRun(int(nodes), int(issued), int(finished), cycles != "-", int(float(last)))

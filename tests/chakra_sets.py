@@ -22,8 +22,14 @@ __all__ = [
     "collective",
     "compute",
     "data_parallel",
+    "message",
     "model_parallel",
+    "pipeline",
+    "ring_all_gather",
+    "roofline",
     "single_collective",
+    "symbolic",
+    "tree",
     "write_set",
 ]
 
@@ -85,6 +91,93 @@ def model_parallel(ranks: int, layers: int = 8, micros: int = 300, size: int = M
         last = _add(nodes, collective(len(nodes), "all_reduce", size + layer * MB, *gradient))
         _add(nodes, compute(len(nodes), micros, *gradient))
     return [nodes] * ranks
+
+
+def tree(ranks: int, depth: int = 4, micros: int = 100) -> Ranks:
+    """Computations that fork and join again, with a collective at each join."""
+    nodes: list[pb.Node] = []
+
+    def grow(level: int, *deps: int) -> list[int]:
+        top = _add(nodes, compute(len(nodes), micros + level, *deps))
+        if level == depth:
+            return top
+        parts = [*grow(level + 1, *top), *grow(level + 1, *top)]
+        return _add(nodes, collective(len(nodes), "all_reduce", (level + 1) * MB, *parts))
+
+    grow(0)
+    return [nodes] * ranks
+
+
+def roofline(ranks: int, layers: int = 6) -> Ranks:
+    """Computations without durations: FLOPs and bytes for ASTRA-sim's roofline."""
+    nodes: list[pb.Node] = []
+    last: list[int] = []
+    for layer in range(layers):
+        work = {"num_ops": 10**9 * (layer + 1), "tensor_size": MB * (layer + 1)}
+        last = _add(nodes, compute(len(nodes), 0, *last, **work))
+        last = _add(nodes, collective(len(nodes), "all_gather", MB, *last, pg_name="1"))
+    return [nodes] * ranks
+
+
+def pipeline(ranks: int, microbatches: int = 4, micros: int = 200, size: int = MB) -> Ranks:
+    """A pipeline stage a rank: each microbatch is received, computed and sent on; then an all-reduce of all ranks."""
+    return [list(_stage(rank, ranks, microbatches, micros, size)) for rank in range(ranks)]
+
+
+def _stage(rank: int, ranks: int, microbatches: int, micros: int, size: int) -> list[pb.Node]:
+    nodes: list[pb.Node] = []
+    last: list[int] = []
+    for microbatch in range(microbatches):
+        if rank:
+            last = [*last, *_add(nodes, message(len(nodes), rank - 1, rank, microbatch, size, is_send=False))]
+        last = _add(nodes, compute(len(nodes), micros + 10 * rank, *last))
+        if rank < ranks - 1:
+            _add(nodes, message(len(nodes), rank, rank + 1, microbatch, size, *last, is_send=True))
+    _add(nodes, collective(len(nodes), "all_reduce", size, *last))
+    return nodes
+
+
+def message(number: int, source: int, target: int, tag: int, size: int, *deps: int, is_send: bool) -> pb.Node:
+    """A send or receive."""
+    kind = pb.COMM_SEND_NODE if is_send else pb.COMM_RECV_NODE
+    what = {"is_cpu_op": False, "comm_src": source, "comm_dst": target, "comm_tag": tag, "comm_size": size}
+    return _node(number, kind, f"{'send' if is_send else 'receive'}_{number}", deps, 0, **what)
+
+
+def ring_all_gather(ranks: int, size: int = MB) -> Ranks:
+    """A custom collective, as collective compilers write them: each rank sends on what it received, in a ring."""
+    return [list(_ring(rank, ranks, size)) for rank in range(ranks)]
+
+
+def _ring(rank: int, ranks: int, size: int) -> list[pb.Node]:
+    nodes = [compute(0, 10)]
+    last = [0]
+    for step in range(ranks - 1):
+        _add(nodes, message(len(nodes), rank, (rank + 1) % ranks, step, size, *last, is_send=True))
+        last = _add(nodes, message(len(nodes), (rank - 1) % ranks, rank, step, size, 0, is_send=False))
+    return nodes
+
+
+def symbolic(ranks: int) -> Ranks:
+    """As the symbolic generator writes sets: `is_cpu_op` and sizes in other integer members, outputs without a value,
+    and two groups whose collectives stand in another order in each half of the ranks."""
+    found = []
+    for rank in range(ranks):
+        own = "1" if rank < ranks // 2 else "2"
+        nodes = [compute(0, 50), compute(1, 400, 0)]
+        order = [("all_reduce", 2 * MB, own, [0]), ("all_gather", MB, own, [1])]
+        nodes += [
+            collective(2 + at, kind, size, *deps, pg_name=name) for at, (kind, size, name, deps) in enumerate(order)
+        ]
+        for node in nodes:
+            for given in node.attr:
+                if given.name == "is_cpu_op":
+                    given.int32_val = 0
+                if given.name == "comm_size":
+                    given.uint64_val = given.int64_val
+            node.attr.append(pb.AttributeProto(name="outputs"))
+        found.append(nodes)
+    return found
 
 
 def _add(nodes: list[pb.Node], node: pb.Node) -> list[int]:

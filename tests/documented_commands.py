@@ -10,7 +10,8 @@ A page's front matter says which file stands for each name:
 
 A block ```console has commands after `$ ` and what they print; `…` stands for lines that are left out. A line `?12` is
 replaced by the first 12 lines, `?12 PATTERN` by 12 lines from the first one with the pattern on, where
-ETPLUS_DOCS=write is set. All other commands, which pages show without output, only have to end well.
+ETPLUS_DOCS=write is set. All other commands, which pages show without output, only have to end well. Pages of
+docs/coming_from/ have commands within lines, too: those in backticks count there.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _FRONT = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
 _SHOWN = re.compile(r"^(?: {4}|)(?:\$ )?((?:etplus|trace-link) \S.*)$", re.MULTILINE)
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`((?:etplus \S+|trace-link) [^`\n]+)`")
 _FILL = re.compile(r"^\?(\d+)(?: (.*))?$")
 _SYNOPSIS = re.compile(r"\[-|…|\bTRACE\b|\bIN\b|\bINPUT\b|\bPREFIX\b|\bKINETO\b|\bFILE\b|\bCOMMAND\b|\bOUT\b")
 
@@ -77,6 +79,8 @@ def commands_of(page: Path) -> list[Shown]:
     for line in _SHOWN.finditer(in_code):
         if not _SYNOPSIS.search(line[1].partition("  ")[0]):
             found.append((line.start(), Shown(words_of(line[1]))))
+    if page.parent.name == "coming_from":
+        found += [(line.start(), Shown(words_of(line[1]))) for line in _INLINE.finditer(rest)]
     return [shown for _, shown in sorted(found, key=lambda one: one[0])]
 
 

@@ -14,7 +14,7 @@ import orjson
 from etplus.trace.kinds import CERTAIN, CPU, UNLINKED
 from etplus.trace.trace import Trace
 from hypothesis import strategies as st
-from support import Document, et_document, kineto_document
+from support import PID, Document, et_document, kineto_document
 
 __all__ = ["Op", "Pair", "Recipe", "Window", "Worker", "links_of", "recipes", "record"]
 
@@ -271,7 +271,7 @@ def _kineto_events(
     begin, end = window
     free: dict[int, int] = {}
     events: list[tuple[tuple[int, int, int] | None, Document]] = [
-        (None, {"ph": "M", "name": "process_name", "pid": 7, "tid": 0, "ts": 0, "args": {"name": "python"}})
+        (None, {"ph": "M", "name": "process_name", "pid": PID, "tid": 0, "ts": 0, "args": {"name": "python"}})
     ]
     for i, call in enumerate(sorted(run.calls, key=lambda c: c.start)):
         profiled = recipe.workers[call.key[0]].profiled and call.key not in recipe.et_only
@@ -310,7 +310,7 @@ def _us(tenths: int) -> float:
 def _event(category: str, name: str, thread: int, ticks: tuple[int, int], args: Document) -> Document:
     start, end = ticks
     return {
-        "ph": "X", "cat": category, "name": name, "pid": 7, "tid": 100 + thread, "ts": _us(start * 10),
+        "ph": "X", "cat": category, "name": name, "pid": PID, "tid": 100 + thread, "ts": _us(start * 10),
         "dur": _us((end - start) * 10), "args": args,
     }  # fmt: skip
 

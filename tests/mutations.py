@@ -249,6 +249,15 @@ def _timed(change: Callable[[float, random.Random], float], name: str) -> _Chang
     return apply
 
 
+def _all_at_once(document: Record, records: list[Any], rng: random.Random) -> list[Any]:
+    """Events of some categories, or all, that take no time at one moment."""
+    some = rng.choice([("kernel",), ("cpu_op",), ("user_annotation", "gpu_user_annotation"), ()])
+    touched = [record for record in records if "dur" in record and (not some or record.get("cat") in some)]
+    for record in touched:
+        record["dur"], record["ts"] = 0, touched[0].get("ts", 0)
+    return touched
+
+
 _BOTH: dict[str, Mutator] = {
     "drop_records": _structural(_drop_records), "repeat_records": _structural(_repeat_records),
     "shuffle": _structural(_shuffle, order=True), "no_records": _structural(_no_records),
@@ -269,6 +278,9 @@ MUTATIONS: dict[Kind, dict[str, Mutator]] = {
         "own_caller": _structural(_own_caller, order=True),
         "cycle": _structural(_cycle, order=True),
         "upside_down": _structural(_upside_down, order=True),
+        "times": _structural(_setting(("ts", "dur", "exclusive_dur", "inclusive_dur"), 0, -1, 0.5, 1e9, 1e15, most=50)),
+        "correlations": _structural(_borrowing(("correlation",)), order=True),
+        "streams": _structural(_setting(("stream", "device"), 0, 7, -1, 2**40, most=50), order=True),
         "lost_callers": _structural(_setting(("ctrl_deps", "parent"), 0, -5, 10**9), order=True),
         "threads": _structural(_setting(("tid", "fw_tid", "scope"), 0, 1, 2, 99, -1), order=True),
     },
@@ -277,6 +289,8 @@ MUTATIONS: dict[Kind, dict[str, Mutator]] = {
         "negative_durations": _structural(_timed(lambda dur, rng: -dur, "dur"), order=True),
         "long_durations": _structural(_timed(lambda dur, rng: dur * rng.choice([10, 1e6]), "dur"), order=True),
         "no_durations": _structural(_timed(lambda dur, rng: 0, "dur"), order=True),
+        "all_at_once": _structural(_all_at_once, order=True),
+        "overrun": _structural(_timed(lambda dur, rng: rng.choice([1e3, 1e7, 7e11]), "dur"), order=True),
         "moved": _structural(_timed(lambda ts, rng: ts + rng.choice([-50.5, 0.001, 1e4, -1e9]), "ts"), order=True),
         "one_time": _structural(_timed(lambda ts, rng: 5000.0, "ts"), order=True),
         "repeated_rf_ids": _structural(_borrowing(("Record function id",))),

@@ -8,9 +8,9 @@ from itertools import count
 from typing import Any, NamedTuple
 
 import orjson
-from support import kineto_document
+from support import PID, kineto_document
 
-PROCESS, THREAD = 7, 1
+PROCESS, THREAD = PID, 1
 
 
 class Work(NamedTuple):

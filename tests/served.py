@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from support import Document, kineto_document
+from support import PID, Document, kineto_document
 
 __all__ = ["Batch", "Served", "serve"]
 
@@ -94,7 +94,7 @@ def serve(
 
     def add(step: int, **event: object) -> Document:
         made.step_of[len(made.events)] = step
-        made.events.append({"ph": "X", "pid": 7, **event})
+        made.events.append({"ph": "X", "pid": PID, **event})
         return made.events[-1]
 
     def kernels(step: int, call: int, at: int, count: int) -> None:

@@ -188,6 +188,10 @@ def attr_of(node: Document, name: str) -> Any:
     return next((attr["value"] for attr in node["attrs"] if attr["name"] == name), None)
 
 
+PID = 70_007
+"""Process of made traces: one as large as no container's, so that it and the time prove a run."""
+
+
 def et_document(nodes: list[Document], schema: str = "1.0.3-chakra.0.0.4", **header: Any) -> Document:
     """An Execution Trace of the given calls below a process and a thread node, of the time of `kineto_document`.
 
@@ -200,7 +204,7 @@ def et_document(nodes: list[Document], schema: str = "1.0.3-chakra.0.0.4", **hea
     ]
     shaped = [_flat(node) if schema == "1.0.1" else _with_attrs(node) for node in [*roots, *nodes]]
     recorded = {"time": "2023-11-14 22:13:20", "start_ts": 1, "finish_ts": 600_001}  # for 10 minutes
-    return {"schema": schema, "pid": 7, **recorded, **header, "nodes": shaped}
+    return {"schema": schema, "pid": PID, **recorded, **header, "nodes": shaped}
 
 
 def recorded_with(kineto: Document) -> Document:
@@ -241,8 +245,8 @@ def _with_attrs(node: Document) -> Document:
 
 
 def kineto_document(events: list[Document], **header: Any) -> Document:
-    """A Kineto trace of the present generation; each event gets pid and tid 7 where it has none."""
-    whole = [{"pid": 7, "tid": 7, **event} for event in events]
+    """A Kineto trace of the present generation; each event gets pid `PID` and tid 7 where it has none."""
+    whole = [{"pid": PID, "tid": 7, **event} for event in events]
     return {"schemaVersion": 1, "baseTimeNanoseconds": 1_700_000_000_000_000_000, **header, "traceEvents": whole}
 
 

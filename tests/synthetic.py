@@ -12,7 +12,7 @@ from etplus.replaying.graph_replay import Replay, replay
 from etplus.replaying.replay_graph import ReplayGraph
 from etplus.replaying.whatif import apply_what_ifs, parse_what_if
 from etplus.trace.trace import Trace
-from support import assert_valid, kineto_document
+from support import PID, assert_valid, kineto_document
 
 __all__ = ["Timeline", "after", "ends", "starts"]
 
@@ -45,7 +45,7 @@ class Timeline:
         """A launching call and its kernel."""
         self.gpu(name, start, length, self.call("cudaLaunchKernel", ts, dur), stream)
 
-    def _add(self, category: str, name: str, ts: float, dur: float, tid: int, pid: int = 7, **args: Any) -> None:
+    def _add(self, category: str, name: str, ts: float, dur: float, tid: int, pid: int = PID, **args: Any) -> None:
         self.events.append(
             {"ph": "X", "cat": category, "name": name, "ts": ts, "dur": dur, "pid": pid, "tid": tid, "args": args}
         )

@@ -6,10 +6,12 @@ import os
 import re
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 
 import pytest
 from documented_commands import PAGES, assert_printed, commands_of, files_of, fill, put_files
 from etplus.cli.parser import COMMANDS, parse
+from etplus.converters.exporter import PICTURES
 from support import ROOT, call
 
 NOT_RUN = {
@@ -29,6 +31,8 @@ def needs_more(words: list[str]) -> bool:
     """Whether a command needs what tests of this file do not have."""
     if words[0] in NOT_RUN or any(word in _OPTIONS_NOT_RUN for word in words):
         return True
+    if words[0] == "convert" and words[-1].endswith(PICTURES):
+        return which("dot") is None
     return words[0] == "sql" and find_spec("duckdb") is None
 
 
@@ -58,6 +62,13 @@ def test_commands_of_the_page(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
                 fill(page, words, output)
             else:
                 assert_printed(printed, output, where)
+
+
+def test_pages_of_other_tools_name_the_files_of_their_commands() -> None:
+    """Otherwise their commands would only be parsed."""
+    pages = [page for page in PAGES if page.parent.name == "coming_from"]
+    assert {page.stem for page in pages} >= {"chakra", "hta", "param", "tracelens"}
+    assert all(files_of(page) and commands_of(page) for page in pages)
 
 
 def test_every_command_is_shown_somewhere() -> None:

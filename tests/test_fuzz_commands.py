@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from captured import capture_events, encode, replay_events
+from etplus.answers.hottest import BY
 from etplus.cli.parser import COMMANDS as ALL_COMMANDS
 from etplus.converters.registry import exporters
 from etplus.linker import link
@@ -30,7 +31,7 @@ from etplus.measuring.measured import VERSION, Conditions, Measured, Timing, wri
 from etplus.measuring.reader import recorded_calls
 from mutations import mutate
 from nsys_files import et_of, small_export
-from support import SHARED, TooSlowError, call, fixture_pair, plain, time_limit
+from support import ROOT, SHARED, TooSlowError, call, fixture_pair, plain, shared_trace, time_limit
 
 PAIRS = ("pairs/one_of_n", "pairs/gpu_shaped_from_cpu")
 LIMIT_S = 60
@@ -48,10 +49,12 @@ CELLS: tuple[Any, ...] = (
     None, "", "x", b"\xff", 0, -1, 7, 1.5, 2**62, 2**63 - 1, -(2**63), float("inf"), "aten::mm, op_id = x, sizes = [[",
     "aten::mm, seq = 99999999999999999999, op_id = 21, sizes = [[8, -4]], input_op_ids = [(0,", "\x1b[31m" * 99,
 )  # fmt: skip
-KINETO = frozenset({"kineto.json", "replay.json", "capture.json", "job/rank0.kineto.json"})
+KINETO = frozenset({"gpu.json", "kineto.json", "replay.json", "capture.json", "job/rank0.kineto.json"})
+_ASKED = ("overview", "findings", "path", "path --by event", "why --what idle", "hot", "why --what step:0",
+          "whatif --changes 'kernel*0.5'", "table --name kernels")  # fmt: skip
 ETS = frozenset({
-    "et.json", "plus.json", "other.json", "job.0.json", "single.json", "linked_graphs.json", "nsys.et.json",
-    "job/rank0.et.json",
+    "gpu.plus.json", "et.json", "plus.json", "other.json", "job.0.json", "single.json", "linked_graphs.json",
+    "nsys.et.json", "job/rank0.et.json",
 })  # fmt: skip
 
 
@@ -63,6 +66,23 @@ class Command(NamedTuple):
     statuses: tuple[int, ...] = ()
     needs: tuple[str, ...] = ()
 
+
+GPU_COMMANDS = {
+    "gpu why": Command("why gpu.json --json out/w.json", ("gpu.json",)),
+    "gpu why ET+": Command("why gpu.plus.json", ("gpu.plus.json",)),
+    "gpu report": Command("report gpu.json -o out/r.html", ("gpu.json",)),
+    "gpu report ET+": Command("report gpu.plus.json -o out/r.html", ("gpu.plus.json",)),
+    "gpu analyze": Command("analyze gpu.json --json out/x.json --csv out/t", ("gpu.json",)),
+    "gpu analyze ET+": Command("analyze gpu.plus.json --by-shape", ("gpu.plus.json",)),
+    "gpu diff": Command("diff gpu.json gpu.sound.json --json", ("gpu.json",)),
+    "gpu diff ET+": Command("diff gpu.sound.json gpu.plus.json --by-shape", ("gpu.plus.json",)),
+    "gpu ask hot": Command("ask hot gpu.json --by QUESTIONS", ("gpu.json",)),
+    "gpu ask": Command("ask ASKED gpu.plus.json --json", ("gpu.plus.json",)),
+}  # fmt: skip
+"""What looks for causes, on traces of GPUs: `SEEDS`, changed in ways that keep them readable most of the time."""
+SEEDS = ("fixtures/gpu/graphs", "fixtures/gpu/tf32", "mi250_minitoy", "torch_compile_triton", "cuda_event_sync",
+         "triton_example", "alexnet", "sglang_decode_graph", "mi210_gpu_only")  # fmt: skip
+GPU_LIMIT_S = 20
 
 LIMITS = "--threads 1 --timeout 5 --max-bytes 64M --rounds 1 --budget 2"
 
@@ -167,9 +187,9 @@ COMMANDS = {
 }  # fmt: skip
 
 
-def called(folder: Path, words: list[str]) -> tuple[int, str]:
+def called(folder: Path, words: list[str], limit_s: int = LIMIT_S) -> tuple[int, str]:
     """Exit status and standard error of a command that runs in a folder."""
-    with time_limit(LIMIT_S):
+    with time_limit(limit_s):
         done = call(*words, cwd=folder)
     return done.returncode, done.stderr.decode()
 
@@ -313,7 +333,9 @@ def files_of(folder: Path) -> dict[str, bytes | None]:
     return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in sorted(folder.rglob("*"))}
 
 
-def one_case(command: Command, sound: dict[str, bytes], folder: Path, rng: random.Random) -> None:
+def one_case(
+    command: Command, sound: dict[str, bytes], folder: Path, rng: random.Random, limit_s: int = LIMIT_S
+) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     chosen = rng.sample(command.inputs, min(rng.choice([1, 1, 1, 2]), len(command.inputs)))
     changed = {name: broken(name, sound[name], rng) for name in chosen}
@@ -325,9 +347,10 @@ def one_case(command: Command, sound: dict[str, bytes], folder: Path, rng: rando
     words = command.words.replace("FORMAT", rng.choice(sorted(exporters()))).replace(
         "MANY", rng.choice(["chakra", "astra-sim", "chrome", "npz", "graphml"])
     )
+    words = words.replace("QUESTIONS", rng.choice(BY)).replace("ASKED", rng.choice(_ASKED))
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        status, errors = called(folder, shlex.split(words))
+        status, errors = called(folder, shlex.split(words), limit_s)
     after = files_of(folder)
     about = f"{words}: {status}: {errors[-500:]}"
     assert "Traceback" not in errors and "a bug in etplus" not in errors, about
@@ -352,6 +375,31 @@ def test_broken_inputs(name: str, sound: dict[str, bytes], tmp_path: Path, fuzz_
         seed = f"{name} {len(sound['et.json'])} {case}"
         try:
             one_case(command, sound, tmp_path / "case", random.Random(seed))
+        except (Exception, TooSlowError) as error:
+            raise AssertionError(f"case {case}") from error
+
+
+@pytest.fixture(scope="module", params=SEEDS)
+def gpu_sound(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """A trace with GPU events by name: as Kineto's, and as ET+."""
+    folder, name = tmp_path_factory.mktemp("gpu"), request.param
+    own = name.startswith("fixtures/")
+    file = ROOT / f"{name}.kineto.json.gz" if own else shared_trace(f"gpu-kineto/{name}.json.gz")
+    (folder / "gpu.json").write_bytes(plain(file))
+    words = f"link {shlex.quote(str(ROOT / f'{name}.et.json.gz'))} gpu.json" if own else "link --kineto-file gpu.json"
+    status, errors = called(folder, shlex.split(f"{words} -o gpu.plus.json --jobs 1"))
+    assert status in (0, 3), errors
+    found = {path.name: path.read_bytes() for path in folder.iterdir()}
+    return found | {"gpu.sound.json": found["gpu.json"]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GPU_COMMANDS)
+def test_broken_traces_of_gpus(name: str, gpu_sound: dict[str, bytes], tmp_path: Path, fuzz_cases: int) -> None:
+    for case in range(-(-fuzz_cases // (len(GPU_COMMANDS) * len(SEEDS)))):
+        rng = random.Random(f"{name} {len(gpu_sound['gpu.json'])} {case}")
+        try:
+            one_case(GPU_COMMANDS[name], gpu_sound, tmp_path / "case", rng, GPU_LIMIT_S)
         except (Exception, TooSlowError) as error:
             raise AssertionError(f"case {case}") from error
 

@@ -56,7 +56,7 @@ def test_events_with_negative_times_are_looked_at_once_each() -> None:
     assert many < 2.1 * few and many < 120 * 4096
 
 
-ODD: list[Any] = [0, 1, -1, 0.5, -0.0004, -0.0006, 1e12, 1e15, 9.1e12, 2**62, 5e15, None, "1", True, [], {}]
+ODD: list[Any] = [0, 1, -1, 0.5, -0.0004, -0.0006, 1e12, 1e15, 9.1e12, 2**62, 5e15, None, "1 s", True, [], {}]
 
 
 def plainly(events: list[Document], modules: bool) -> bool:

@@ -217,7 +217,8 @@ def grouped(*keys: npt.NDArray[np.integer]) -> Iterator[tuple[tuple[int, ...], I
         [((0, 5), [1]), ((1, 5), [0, 2])]
     """
     found, inverse = distinct_rows(*keys)
-    members = np.split(np.argsort(inverse, kind="stable"), np.cumsum(np.bincount(inverse))[:-1])
+    small = inverse.astype(np.min_scalar_type(len(found)))  # which NumPy sorts in linear time
+    members = np.split(np.argsort(small, kind="stable"), np.cumsum(np.bincount(inverse))[:-1])
     yield from zip(map(tuple, found.tolist()), members, strict=False)  # np.split makes one part of nothing
 
 

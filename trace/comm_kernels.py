@@ -62,7 +62,8 @@ class Comm(msgspec.Struct, gc=False, frozen=True):
     """What a communication kernel communicates; None where neither trace records it.
 
     `pg_first_rank` is the first rank of a group whose list of ranks the profiler cut off. A rank is in one group of a
-    name only, so name and first rank say which group it is.
+    name only, so name and first rank say which group it is. `inferred_messages` are those of a kernel of several; the
+    kernel then has what they have in common, and the elements sent and received by all of them.
     """
 
     collective: str | None = None
@@ -80,14 +81,18 @@ class Comm(msgspec.Struct, gc=False, frozen=True):
     in_split: list[int] | None = None
     out_split: list[int] | None = None
     pg_first_rank: int | None = None
+    inferred_messages: list[Comm] | None = None
 
     __repr__ = brief
 
     def members(self) -> dict[str, Any]:
-        """Return the fields as files have them: the first rank only where it is known."""
-        fields: dict[str, Any] = msgspec.to_builtins(self)
-        if self.pg_first_rank is None:
-            del fields["pg_first_rank"]
+        """Return the fields as files have them: the last two only where they are known."""
+        fields: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
+        for name in ("pg_first_rank", "inferred_messages"):
+            if fields[name] is None:
+                del fields[name]
+        if self.inferred_messages is not None:
+            fields["inferred_messages"] = [message.members() for message in self.inferred_messages]
         return fields
 
     def filled(self, other: Comm) -> Comm:

@@ -110,6 +110,12 @@ class LinkReport:
         total: int = self.ops["total"]
         return linked / total if total else 0.0
 
+    def reaches(self, min_match: float, min_certain: float = 0.0) -> bool:
+        """Whether at least one ET op and at least these shares of them are linked, and linked for certain."""
+        if not self.ops["linked"]:
+            return False
+        return self.linked_share >= min_match and self.ops["certain"] / self.ops["total"] >= min_certain
+
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON-ready values; its keys are documented in docs/reference/report.md."""
         return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from itertools import repeat
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -43,19 +43,14 @@ def list_schedule(
         >>> list_schedule(6, begin, end, np.full(3, 5), begin, end, np.array([-1, 0, 0])).time.tolist()
         [0, 5, 0, 5, 5, 10]
     """
-    by_source = np.argsort(source, kind="stable")
-    after, lags = target[by_source].tolist(), lag[by_source].tolist()
-    first = np.searchsorted(source[by_source], np.arange(points + 1)).tolist()
+    followers = _followers(points, source, target, lag)
     missing = np.bincount(target, minlength=points).tolist()
-    on_lane = np.flatnonzero(lane >= 0)
-    begins, ends = (np.full(points, -1, np.int64) for _ in range(2))
-    begins[begin[on_lane]], ends[end[on_lane]] = on_lane, lane[on_lane]
-    item_of, freed_by, start, lanes = begins.tolist(), ends.tolist(), begin.tolist(), lane.tolist()
+    item_of, freed_by = _by_point(points, begin, np.arange(len(lane)), lane), _by_point(points, end, lane, lane)
+    start, lanes = begin.tolist(), lane.tolist()
     waiting: list[list[int]] = [[] for _ in range(int(lane.max(initial=-1)) + 1)]
     busy = [False] * len(waiting)
     came, time, order = [0] * points, [-1] * points, list[int]()
-    later: list[tuple[int, int]] = list(zip(repeat(0), np.flatnonzero(np.array(missing) == 0).tolist(), strict=False))
-
+    later = [(0, point) for point in range(points) if not missing[point]]
     while later:
         now, settled, changed = later[0][0], list[int](), set[int]()
         while later and later[0][0] == now:
@@ -74,9 +69,8 @@ def list_schedule(
                 if freed_by[point] >= 0:
                     busy[freed_by[point]] = False
                     changed.add(freed_by[point])
-                for edge in range(first[point], first[point + 1]):
-                    follower, at = after[edge], max(now + lags[edge], now)
-                    came[follower] = max(came[follower], at)
+                for follower, ns in followers(point):
+                    came[follower] = max(came[follower], now + ns)
                     missing[follower] -= 1
                     if missing[follower]:
                         continue
@@ -90,3 +84,26 @@ def list_schedule(
                     settled.append(start[heapq.heappop(waiting[free])])
             changed.clear()
     return Schedule(np.array(time, np.int64), np.array(order, np.int64))
+
+
+def _followers(
+    points: int, source: IntColumn, target: IntColumn, lag: IntColumn
+) -> Callable[[int], Iterator[tuple[int, int]]]:
+    """What gives the points that follow a point, each with the lag in ns."""
+    order = np.argsort(source, kind="stable")
+    after, lags = target[order].tolist(), np.maximum(lag[order], 0).tolist()
+    first = np.searchsorted(source[order], np.arange(points + 1)).tolist()
+
+    def followers(point: int) -> Iterator[tuple[int, int]]:
+        edges = slice(first[point], first[point + 1])
+        return zip(after[edges], lags[edges], strict=True)
+
+    return followers
+
+
+def _by_point(points: int, point: IntColumn, value: IntColumn, lane: IntColumn) -> list[int]:
+    """Of each point the value of the item that has it, −1 for none and for items that need no lane."""
+    found = np.full(points, -1, np.int64)
+    found[point[lane >= 0]] = value[lane >= 0]
+    values: list[int] = found.tolist()
+    return values

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from .brief import brief
-from .columns import IntColumn, distinct, median
+from .columns import IntColumn, distinct, grouped, median
 from .conventions import PROFILER_STEP
 from .errors import UsageError
 from .frames import Frame, to_arrow, to_pandas
@@ -177,11 +177,13 @@ class Steps(Suggests, Sequence[Step]):
                 its own is in these alone; what runs elsewhere is in the step of whatever thread.
         """
         found = enclosing(self.start, self.end, ts)
-        own = distinct(self.thread)
+        own = dict(grouped(self.thread))
         if thread is None or len(own) < 2:
             return found
-        for number in own.tolist():
-            mine, here = np.flatnonzero(self.thread == number), thread == number
+        for number, here in grouped(thread):
+            if number not in own:
+                continue
+            mine = own[number]
             inner = enclosing(self.start[mine], self.end[mine], ts[here])
             found[here] = np.append(mine, -1)[inner]
         return found

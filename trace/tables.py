@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -148,7 +149,7 @@ class GpuEvents(_Table):
 
     __repr__ = brief
 
-    @property
+    @cached_property
     def end(self) -> ColumnOf[GpuIndex, np.int64]:
         """int64 ns, ts + dur."""
         return as_column(self.ts + self.dur)

@@ -50,8 +50,8 @@ def match_calls(
             break
     if found.method not in ("ids", "tree"):
         found = match_remaining(pair, found)
-    linked = found.call[found.call >= 0]
-    identity = identify(claims, pair, linked)
+    linked, sure = found.call[found.call >= 0], np.flatnonzero(found.link == CERTAIN)
+    identity = identify(claims, pair, linked, (sure, found.call[sure]))
     found = found.noting(et_pid=pair.et.pid, kineto_pids=linked_pids(pair, linked))
     found = demote_uncertain(pair, found, identity)
     if strict:

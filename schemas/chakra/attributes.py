@@ -13,8 +13,10 @@ from ...trace.columns import IntColumn
 from ...trace.conventions import EDGE_KINDS
 from ..wire_format import Cells
 from .encode import attribute_cells
-from .et_def_pb2 import AttributeProto, BoolList, CollectiveCommType, Int32List, Int64List, Node, StringList
+from .et_def_pb2 import AttributeProto, BoolList, CollectiveCommType, Int32List, Int64List, Node, NodeType, StringList
 
+MESSAGES, MESSAGE_OF = "messages", "message_of"
+"""On a kernel of several messages their number (they are its last `data_deps`); on each of these the kernel's id."""
 MEMBERS = {
     "is_cpu_op": "bool_val",
     "num_ops": "int64_val",
@@ -73,6 +75,8 @@ OWN_MEMBERS = {
     "output_strides": "string_val",
     "et_attrs": "string_val",  # further attributes of the ET node, as JSON
     "et_fields": "string_val",  # further fields of the ET+ node, as JSON
+    MESSAGES: "int64_val",
+    MESSAGE_OF: "int64_val",
     "node_id": "int64_val",  # in a file with numbers of its own: the ET+ id
 }
 """What etplus itself puts on nodes beside those that readers know, for the way back: name to member, as `MEMBERS`."""
@@ -83,6 +87,7 @@ them stay valid."""
 ORDER = 1 << 8
 """Bit of a dependency that is not in ET+ `edges`: by the order of a thread or stream."""
 
+_MESSAGE_TYPES = (NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
 _LISTS: dict[str, Any] = {
     "bool_list": BoolList, "int32_list": Int32List, "int64_list": Int64List, "string_list": StringList,
 }  # fmt: skip
@@ -97,6 +102,11 @@ def attribute(name: str, value: Any) -> AttributeProto:
     """
     member = MEMBERS.get(name) or OWN_MEMBERS[name]
     return AttributeProto(name=name, **{member: _LISTS[member](values=value) if member in _LISTS else value})
+
+
+def is_message(node: Node) -> bool:
+    """Return whether a node is one of several messages of a kernel, which has a node of its own."""
+    return node.type in _MESSAGE_TYPES and any(attr.name == MESSAGE_OF for attr in node.attr)
 
 
 def encoded(*attributes: AttributeProto) -> bytes:

@@ -23,7 +23,7 @@ from ..etplus.read_etplus import NodeRows
 from ..etplus.record_store import TextRecords
 from ..execution_trace.arguments import ATTRIBUTES, ET_ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS, listed_attributes
 from ..text.files import open_output, shown_name
-from .attributes import KIND_BITS, values_of
+from .attributes import KIND_BITS, MESSAGES, is_message, values_of
 from .et_def_pb2 import GlobalMetadata, Node
 from .foreign_reader import read_foreign
 from .node_records import EVENT_NUMBERS
@@ -67,12 +67,12 @@ def read_et(path: str | os.PathLike[str]) -> Trace:
     """
     metadata, messages = read_encoded(path)
     file = shown_name(path)
-    if not _is_ours(metadata):
+    if not written_by_etplus(metadata):
         return read_foreign(file, messages, os.fspath(path))
     return _read(file, metadata, messages)
 
 
-def _is_ours(metadata: GlobalMetadata) -> bool:
+def written_by_etplus(metadata: GlobalMetadata) -> bool:
     """Whether `write_et` wrote the file."""
     return {"header", "etplus", "layout"} <= {attr.name for attr in metadata.attr}
 
@@ -90,7 +90,7 @@ def _read(file: str, metadata: GlobalMetadata, messages: Iterator[Encoded]) -> T
 
     for block in blocks_of(messages):
         check_ids(file, block)
-        nodes = [form.read(*message, needs) for message in block]
+        nodes = [form.read(*message, needs) for message in block if not is_message(message[0])]
         calls += [read for read in nodes if read.runtime]
         add([read for read in nodes if not read.runtime], runtime=False)
     add(sorted(calls, key=lambda call: (call.times[0], call.node.id)), runtime=True)
@@ -110,7 +110,7 @@ def write_messages(file: str, metadata: GlobalMetadata, nodes: Iterator[Node], o
         TraceFormatError: a dependency on a node that is not there, or an attribute that should be JSON.
         UsageError: the output cannot be written.
     """
-    if not _is_ours(metadata):
+    if not written_by_etplus(metadata):
         trace = read_foreign(file, ((node, node.SerializeToString()) for node in nodes), file)
         trace.write(output)
         return len(trace)
@@ -185,6 +185,8 @@ class _Form:
         yield document_head(self.header)
         between = b""
         for node in nodes:
+            if is_message(node):
+                continue
             values = values_of(node.attr)
             needs.add(node, values)
             text = _encode(self.record(node, values))
@@ -362,6 +364,7 @@ class _Needs:
         """Take the dependencies of a node."""
         check_range(self.form.file, node)
         deps, kinds = list(node.data_deps), values.get("data_dep_kinds", [])
+        deps = deps[: len(deps) - values.get(MESSAGES, 0)]
         if len(kinds) != len(deps):
             problem = f"{len(deps)} data_deps but {len(kinds)} kinds"
             raise TraceFormatError(self.form.file, f"node {node.id}", problem, AGAIN)

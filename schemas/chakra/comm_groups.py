@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from ...trace.errors import TraceFormatError
+from ...trace.trace import Trace
 from ..text.files import open_output, read_struct
 from ..text.sniff import head_of
 
@@ -17,6 +19,8 @@ Groups = Mapping[int, Sequence[int]]
 GROUPS_SUFFIX = ".comm_groups.json"
 _NAMES_SUFFIX = ".comm_group_names.json"
 _BEGIN = re.compile(rb'\s*\{\s*"[0-9]{1,10}"\s*:\s*\[\s*[0-9]')
+_SHARED_NAMES = ("comm_group.json", "comm_groups.json")
+_RANK_AND_SUFFIX = re.compile(r"(?:\.\d{1,6})?\.et(?:\.gz)?$", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
@@ -34,13 +38,64 @@ def read_groups(path: str) -> dict[int, list[int]]:
     return {int(name): ranks for name, ranks in groups.items()}
 
 
-def group_file(prefix: str) -> str | None:
-    """The file of groups next to a set, None if there is none: `<prefix>.comm_groups.json`, or a `<prefix>.json` that
-    begins like one, as other producers name it."""
-    own, other = Path(f"{prefix}{GROUPS_SUFFIX}"), Path(f"{prefix}.json")
+def prefix_of(path: str) -> str:
+    """The prefix of the set that a file is of.
+
+    Example:
+        >>> prefix_of("out/job.3.et.gz")
+        'out/job'
+    """
+    return _RANK_AND_SUFFIX.sub("", path)
+
+
+def find_groups(prefix: str) -> str | None:
+    """The group file next to the set `<prefix>.<rank>.et`, if there is one: etplus writes `<prefix>.comm_groups.json`,
+    the symbolic generator `<prefix>.json`, and ASTRA-sim's examples have one `comm_group.json` a folder."""
+    own = Path(f"{prefix}{GROUPS_SUFFIX}")
     if own.is_file():
         return str(own)
-    return str(other) if other.is_file() and _BEGIN.match(head_of(str(other))) else None
+    others = [Path(f"{prefix}.json"), Path(f"{prefix}.comm_group.json"), *map(own.with_name, _SHARED_NAMES)]
+    return next((str(path) for path in others if path.is_file() and _BEGIN.match(head_of(str(path)))), None)
+
+
+def group_name(value: Any) -> str:
+    """A group as the `pg_name` of a node names it: "" for all ranks.
+
+    Example:
+        >>> group_name("3"), group_name("0"), group_name(None)
+        ('3', '', '')
+    """
+    return "" if value in (None, "", "0", 0) else str(value)
+
+
+def group_members(used: Mapping[int, Iterable[str]], groups: Groups | None) -> dict[str, tuple[int, ...]]:
+    """The ranks of each group by name: those of the group file, else the ranks that use the name.
+
+    Args:
+        used: by rank, the names that its collectives use.
+
+    Example:
+        >>> group_members({0: ["1", "tp"], 1: ["tp"]}, {1: [0, 1]})
+        {'1': (0, 1), 'tp': (0, 1)}
+    """
+    members: dict[str, set[int]] = {}
+    for rank, names in used.items():
+        for name in names:
+            if name:
+                members.setdefault(name, set()).add(rank)
+    known = {str(number): ranks for number, ranks in (groups or {}).items()}
+    return {name: tuple(sorted(known.get(name, ranks))) for name, ranks in members.items()}
+
+
+def with_groups(trace: Trace, groups: Groups) -> Trace:
+    """The trace with the ranks of its groups as a group file has them; the same trace if the file has none of them."""
+    known = {str(number): list(ranks) for number, ranks in groups.items()}
+    found = {
+        row: msgspec.structs.replace(comm, pg_ranks=known[comm.pg_name], group_size=len(known[comm.pg_name]))
+        for row, comm in trace.comm.items()
+        if comm.pg_name in known
+    }
+    return trace.with_(comm={**trace.comm, **found}) if found else trace
 
 
 def read_group_names(prefix: str) -> list[str]:

@@ -35,7 +35,7 @@ from ..etplus.record_store import TextRecords
 from ..etplus.write_etplus import FORMAT_VERSION
 from ..execution_trace.arguments import ATTRIBUTES, FLAT_TENSORS, TENSOR_KEYS, listed_attributes
 from .attributes import values_of
-from .comm_groups import group_file, read_groups
+from .comm_groups import find_groups, read_groups
 from .et_def_pb2 import CollectiveCommType, Node, NodeType
 from .row_reading import (
     CHECK,
@@ -101,7 +101,7 @@ def _summary(path: str) -> dict[str, Any]:
     rank, job = _RANK.search(path), dict[str, Any]()
     if rank is not None:
         job["rank"] = int(rank[1])
-        groups = group_file(path[: rank.start()])
+        groups = find_groups(path[: rank.start()])
         if groups is not None:
             job["pg_config"] = [{"pg_name": str(name), "ranks": ranks} for name, ranks in read_groups(groups).items()]
     kineto = {"file_name": Path(path).name, "base_time_ns": 0, "distributed_info": job or None}

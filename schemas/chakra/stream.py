@@ -23,6 +23,7 @@ from ..text.transaction import protect
 from ..wire_format import DELIMITED, VARINT, fields_of, packed_varints
 from .encode import MAX_MESSAGE_BYTES, Block, delimited
 from .et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
+from .json_form import begins_like_workload, read_workload
 
 __all__ = [
     "MAX_MESSAGE_BYTES", "Messages", "messages_of", "node_heads", "read_chakra", "read_encoded", "read_messages",
@@ -64,6 +65,8 @@ def read_messages(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterato
     """Like `read_chakra`, some megabytes of nodes at a time, which are not parsed yet."""
     name = os.fspath(path)
     head = head_of(path)
+    if begins_like_workload(head):
+        return _of_json(name)
     refuse_foreign(shown_name(path), head)
     blocks = _blocks(name)
     first = next(blocks, None)
@@ -78,6 +81,21 @@ def read_messages(path: str | os.PathLike[str]) -> tuple[GlobalMetadata, Iterato
         raise TraceFormatError(name, first.place(0), problem, _REMEDY)
     nodes = first._replace(begin=first.ends[0], starts=first.starts[1:], ends=first.ends[1:])
     return metadata, chain([nodes], blocks)
+
+
+def _of_json(name: str) -> tuple[GlobalMetadata, Iterator[Messages]]:
+    """A file in Chakra's JSON form as messages."""
+    texts = [delimited(node.SerializeToString()) for node in read_workload(name)]
+    ends = np.cumsum([len(text) for text in texts], dtype=np.int64).tolist()
+    starts = [end - size for end, size in zip(ends, map(_message_size, texts), strict=True)]
+    return GlobalMetadata(), iter([Messages(name, b"".join(texts), 0, starts, ends, 0, " of its messages")])
+
+
+def _message_size(text: bytes) -> int:
+    """Bytes of a message without the length before it."""
+    start, size = _length(text, 0)
+    assert start + size == len(text)
+    return size
 
 
 class Messages(NamedTuple):

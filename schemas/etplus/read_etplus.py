@@ -41,7 +41,7 @@ _BLOCK = 4 << 20
 _CUTS_TRIED = 64  # what looks like a cut inside strings or nested arrays again and again must not cost quadratic time
 _OBJECT = re.compile(rb"\s*\{")
 _FIRST_KEY = re.compile(rb'\s*\{\s*("(?:[^"\\]|\\.)*")')
-_LINK_FIRST = "link it with a Kineto trace first (trace-link)"
+_LINK_FIRST = "link it with a Kineto trace first (trace-link), or convert it to .et with --without-times"
 _NAME_ET = "give a file written by trace-link; the name of a Chakra trace must end in .et"
 _SPOILT = "make the file again with trace-link"
 
@@ -124,7 +124,7 @@ class _ArrayBlock(NamedTuple):
     decoded: list[Any]
 
 
-def read_etplus(source: Source) -> Trace:
+def read_etplus(source: Source, *, without_times: bool = False) -> Trace:
     """Read an ET+ file of either layout, gzipped or not.
 
     Files of Chakra's own linker (chakra_trace_link) have no `edges`, `runtime` and `etplus`: edges are then inferred
@@ -136,14 +136,14 @@ def read_etplus(source: Source) -> Trace:
         TraceFormatError: no ET+ file, a broken one, or one that contradicts itself (ids used twice, edges between
             nodes that are not there).
     """
-    return parse_etplus(load(source))
+    return parse_etplus(load(source), without_times=without_times)
 
 
-def parse_etplus(blob: Blob[bytes]) -> Trace:
+def parse_etplus(blob: Blob[bytes], *, without_times: bool = False) -> Trace:
     """Read an ET+ file that has been loaded; see `read_etplus`."""
     if blob.broken_at is not None:
         raise TraceFormatError(blob.name, f"byte {blob.broken_at}", "the gzip stream is damaged", _SPOILT)
-    return _Reader(blob.name, blob.data).read()
+    return _Reader(blob.name, blob.data).read(without_times=without_times)
 
 
 class _Reader:
@@ -154,17 +154,19 @@ class _Reader:
         self.rows = NodeRows(file)
         self.spans: list[npt.NDArray[np.int64]] = []
 
-    def read(self) -> Trace:
+    def read(self, *, without_times: bool) -> Trace:
         header = self._header()
         ours = "etplus" in header
         for key in ("nodes", "runtime"):
             if key in header:
                 self._read_nodes(key, header.pop(key))
-        if not ours and not np.any(self.rows.builder.column("ts") >= 0):
+        timed = ours or np.any(self.rows.builder.column("ts") >= 0)
+        if not (timed or without_times):
             raise TraceFormatError(self.file, "", "an Execution Trace without times", _LINK_FIRST)
         raw_edges, summary = header.pop("edges", None), header.pop("etplus", msgspec.Raw(b"{}"))
         texts = FileRecords(self.data, *np.concatenate(self.spans, axis=1))
         edges = None if raw_edges is None else partial(self._edges, raw_edges)
+        edges = edges if timed else lambda: np.zeros((0, 3), np.int64)  # edges are inferred from times
         return self.rows.trace(header, summary, texts, edges)
 
     def _header(self) -> Record:

@@ -176,7 +176,7 @@ def kernel_comm(args: bytes) -> dict[str, Any]:
             value = str(value)
         comm[field] = int_list(value) if kind is list else value if type(value) is kind else None
     ranks, listed = comm["pg_ranks"], given.get(_KERNEL_ARGS["pg_ranks"][0])
-    if ranks is not None and comm["group_size"] is not None and len(ranks) > comm["group_size"]:
+    if ranks is not None and 0 < (comm["group_size"] or 0) < len(ranks):
         comm["pg_ranks"] = None  # another group's, or damaged: a group has no more ranks than its size
     cut_off = _CUT_OFF.fullmatch(listed) if isinstance(listed, str) else None
     comm["pg_first_rank"] = int(cut_off[1]) if cut_off else None

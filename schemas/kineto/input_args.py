@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from ...trace.dtypes import UNKNOWN_DTYPE
+from ...trace.dtypes import UNKNOWN_DTYPE, standard_dtype
 from ...trace.errors import UNREADABLE
 from ..execution_trace.arguments import TENSOR_KEYS, DecodedSide, UndecodedSide
 
@@ -25,6 +26,10 @@ _KINETO_KINDS = {"Scalar", "ScalarList"}
 """In nodes that were made of Kineto's events."""
 _WHOLE = 1e10
 """Doubles below this without a fraction are written as whole numbers with a point."""
+_UNCUT = 30
+"""Kineto and ETs cut lists at various lengths, none below this."""
+_ABSOLUTE, _RELATIVE = 1e-6, 1e-5
+"""ETs have six digits after the point."""
 _NOTHING = msgspec.Raw(b"[]")
 RecordedInputs = tuple[bytes, bytes, bytes, bytes]
 """What Kineto records of a call's inputs: the texts of values, shapes, types and strides."""
@@ -44,6 +49,7 @@ class _InputsEvent(msgspec.Struct, gc=False):
 
 
 _decode_values = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_lists = msgspec.json.Decoder(list[Any]).decode
 _decode_event = msgspec.json.Decoder(_InputsEvent).decode
 
 
@@ -182,3 +188,68 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_text, value)) + "]"
     return "" if value is None or value == "<None>" else str(value)
+
+
+def other_input(given: UndecodedSide, recorded: RecordedInputs) -> str:
+    """Find the first input of a call that an ET and Kineto record differently; "" if there is none.
+
+    What only one of them records is no difference: Kineto leaves out long lists, lists of lists and undefined tensors.
+
+    Example:
+        >>> raws = (msgspec.Raw(text) for text in (b"[2]", b"[[4, 6]]", b'["Tensor(float)"]'))
+        >>> other_input(UndecodedSide(*raws), (b'[""]', b"[[8, 6]]", b'["float"]', b"[]"))
+        'float [4, 6] in the ET, float [8, 6] in the Kineto trace (input 1)'
+    """
+    try:
+        ours, theirs = _decode_lists(given.shapes), _decode_lists(recorded[1])
+        kinds = _comparable(bytes(given.types), recorded[2])
+        if not len(ours) == len(theirs) == len(kinds):
+            return ""
+        scalars = any(how == "scalar" for how, _, _ in kinds)
+        values, texts = (_decode_lists(given.values), _decode_lists(recorded[0])) if scalars else ([], [])
+    except UNREADABLE:
+        return ""
+    if not len(values) == len(texts) == len(kinds):
+        values = texts = [""] * len(kinds)
+    for at, (how, kind, other) in enumerate(kinds):
+        if how == "scalar":
+            found = (values[at], texts[at])
+            fits = not isinstance(texts[at], str) or _fits(values[at], _concrete_value(texts[at]))
+        else:
+            found = (f"{kind} {ours[at]}", f"{other} {theirs[at]}")
+            fits = not how or (how == "shape" and _fits(ours[at], theirs[at]))
+        if not fits:
+            return f"{found[0]} in the ET, {found[1]} in the Kineto trace (input {at + 1})"
+    return ""
+
+
+@lru_cache(maxsize=1 << 12)
+def _comparable(types: bytes, kinds: bytes) -> list[tuple[str, str, str]]:
+    """How to compare each input of these types in an ET and in Kineto ("shape", "scalar", "dtype" if the dtypes differ,
+    "" if not at all), and both types; [] if there are not as many."""
+    listed = msgspec.json.decode(types, type=list[str]), msgspec.json.decode(kinds, type=list[str])
+    result = []
+    for ours, theirs in zip(*listed, strict=False):
+        tensor, how = _TENSOR.fullmatch(ours), ""
+        if tensor and theirs not in _NOT_TENSORS | _TENSOR_LISTS:
+            dtypes = {standard_dtype(tensor[1]), standard_dtype(theirs)} - {""}
+            how = "shape" if len(dtypes) < 2 else "dtype"
+        elif "Tensor(" in ours and theirs in _TENSOR_LISTS:
+            how = "shape"
+        elif "Tensor" not in ours and theirs in _KINETO_KINDS:
+            how = "scalar"
+        result.append((how, tensor[1] if tensor else "tensors", theirs))
+    return result if len(listed[0]) == len(listed[1]) else []
+
+
+def _fits(ours: Any, theirs: Any) -> bool:
+    """Whether two records of a shape or of numbers can be of the same one; of an empty list nothing is known."""
+    if isinstance(ours, list) and isinstance(theirs, list):
+        same = len(ours) == len(theirs) or not ours or not theirs or min(len(ours), len(theirs)) >= _UNCUT
+        return same and all(map(_fits, ours, theirs))
+    if type(ours) is int and type(theirs) is int:
+        return ours == theirs
+    if isinstance(ours, (int, float)) and isinstance(theirs, (int, float)):
+        close = math.isclose(ours, theirs, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
+        return close or not (math.isfinite(ours) and math.isfinite(theirs))
+    return True

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...trace.call_tree import nearest, nesting
-from ...trace.columns import IntColumn
+from ...trace.columns import IntColumn, grouped
 from ...trace.conventions import CPU_CATEGORIES
 from .read_kineto import KinetoTrace
 
@@ -67,9 +67,8 @@ def enclosing_call(
         wanted: the calls that count, one entry a call; None for all.
     """
     at = np.full(len(ts), -1, np.int64)
-    for code in np.flatnonzero(np.bincount(thread[thread >= 0])):
+    for (code,), here in grouped(thread):
         begin, stop = np.searchsorted(calls.thread, [code, code + 1])
-        here = np.flatnonzero(thread == code)
         last = begin + np.searchsorted(calls.ts[begin:stop], ts[here], side="right") - 1
         at[here] = np.where(last >= begin, last, -1)
     return open_caller(calls, at, ts, until, wanted)

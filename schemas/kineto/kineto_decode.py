@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from functools import reduce
@@ -102,9 +103,11 @@ _MemoryArgs = msgspec.defstruct(
 _decode_memory = msgspec.json.Decoder(_MemoryArgs).decode
 _decode_raw_args = msgspec.json.Decoder(list[_RawArgs]).decode
 
-_OTHER_PHASES = "MICtBEbnePNODRcSTpFVv"
-_Others = (msgspec.defstruct(f"_{ph}", [], tag_field="ph", tag=ph, gc=False) for ph in _OTHER_PHASES)
+KNOWN_PHASES = "XsfiMICtBEbnePNODRcSTpFVv"
+"""Phases of Chrome's format; the first four are those of the tables: durations, flows and instants."""
+_Others = [msgspec.defstruct(f"_{ph}", [], tag_field="ph", tag=ph, gc=False) for ph in KNOWN_PHASES[4:]]
 _PlainEvent = reduce(or_, _Others, _Complete | _Start | _End | _Instant)
+_PHASES = {kind: kind.__struct_config__.tag for kind in (*_Others, _End, _Instant)}
 
 _CATEGORY, _NAME, _ARGS, _TS, _DUR = map(attrgetter, ("cat", "name", "args", "ts", "dur"))
 _THREAD = attrgetter("pid", "tid")
@@ -163,7 +166,8 @@ def decode_plain(array: bytes | memoryview, columns: EventColumns, *, modules: b
     flows = [
         e for e in others if type(e) is _Start or (type(e) is _End and (e.cat != LAUNCH_FLOW or not _ends_launch(e)))
     ]
-    instants = np.flatnonzero([kind is _Instant for kind in kinds]) if _Instant in set(kinds) else _NONE
+    phases = Counter(map(type, others))
+    instants = np.flatnonzero([kind is _Instant for kind in kinds]) if _Instant in phases else _NONE
     memory_at = instants[[decoded[k].name == _MEMORY for k in instants.tolist()]] if len(instants) else _NONE
     memory = [decoded[k] for k in memory_at.tolist()]
     # faster than with an attrgetter
@@ -180,6 +184,8 @@ def decode_plain(array: bytes | memoryview, columns: EventColumns, *, modules: b
     starts = [type(e) is _Start for e in flows]
     kept = (events, at), frames, (flows, starts), (memory, memory_at)
     _add(columns, len(decoded), kept, times_ns, numbers, allocated)
+    columns.phases.update({_PHASES[kind]: count for kind, count in phases.items() if kind is not _Start})
+    _take_kept(columns.phases, starts, memory)
     return True
 
 
@@ -262,6 +268,14 @@ def decode_any(array: bytes | memoryview, columns: EventColumns, *, modules: boo
     starts = [e.ph == "s" for e in flows]
     kept = (events, at), (frames, frames_at), (flows, starts), (memory, np.array(memory_at, np.int64))
     _add(columns, len(decoded), kept, times, numbers, allocated)
+    columns.impossible_frames += possible.count(False)
+    columns.phases.update(event.ph for event in decoded if event.ph not in ("X", "s"))
+    _take_kept(columns.phases, starts, memory)
+
+
+def _take_kept(phases: Counter[str], starts: list[bool], memory: list[Any]) -> None:
+    """Take the ends of flows and the memory events that are kept out of the number of events that are not."""
+    phases.subtract({"f": starts.count(False), "i": len(memory)})
 
 
 def _decode_sound(

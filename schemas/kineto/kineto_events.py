@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,8 @@ class EventPart:
         events, flows, memory, frames: columns of `EventTable`, `FlowTable`, `MemoryTable` and `FrameTable`; `index`
             counts from the part's first event.
         values: the texts of the codes of `category`, `name`, `thread`, `frame` and `frame_thread` in this part.
+        phases: number of events that are in none of the tables, by phase (`ph`).
+        impossible_frames: number of Python calls whose times cannot be, which `frames` lacks.
     """
 
     spans: list[tuple[int, int, int]]
@@ -47,6 +50,8 @@ class EventPart:
     memory: _Columns
     frames: _Columns
     values: dict[str, list[Any]]
+    phases: Counter[str]
+    impossible_frames: int
 
 
 class EventColumns:
@@ -54,10 +59,12 @@ class EventColumns:
 
     Attributes:
         count: how many events there are, those that are not kept included.
+        phases, impossible_frames: see `EventPart`.
     """
 
     def __init__(self) -> None:
-        self.count = self._blocks_end = 0
+        self.count = self._blocks_end = self.impossible_frames = 0
+        self.phases = Counter[str]()
         self._texts = {kind: StringTable() for kind in INTERNED}
         self._events: list[_Columns] = []
         self._flows: list[_Columns] = []
@@ -121,6 +128,7 @@ class EventColumns:
         if ts.min(initial=0) < 0 or dur.min(initial=0) < 0 or dur.max(initial=0) >= MAX_DURATION_NS:
             possible = (ts >= 0) & (dur >= 0) & (dur < MAX_DURATION_NS)
             columns = {key: column[possible] for key, column in columns.items()}
+            self.impossible_frames += len(ts) - int(np.count_nonzero(possible))
         self._frames.append(columns)
 
     def end_block(self, begin: int, end: int) -> None:
@@ -146,7 +154,7 @@ class EventColumns:
         for have, only in ((on_cpu, _ON_CPU_ONLY), (~on_cpu, _ELSEWHERE_ONLY)):
             events |= {name: np.where(have, events[name], -1) for name in only}
         flows, memory, frames = map(joined_columns, (self._flows, self._memory, self._frames))
-        return EventPart(self._spans, events, flows, memory, frames, values)
+        return EventPart(self._spans, events, flows, memory, frames, values, self.phases, self.impossible_frames)
 
     def _codes(self, kind: str, values: Values) -> Codes:
         if isinstance(values, list):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
+from pathlib import PurePath
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
@@ -25,14 +26,16 @@ from ...trace.errors import UNREADABLE, TraceFormatError
 from ..text.files import Blob, Source, open_text
 from ..text.parallel import parallel_map
 from ..text.records import RecordTexts, check_utf8, locate, parse_records
-from ..text.recover import Loss
-from ..text.sniff import HEAD, is_pftrace
+from ..text.recover import Loss, damage_of
+from ..text.sniff import HEAD, is_event_array, is_pftrace
 from ..text.text import Text
 from ..text.tolerant import Document, read_tolerantly
 from .cuspy import whole_us, with_copy_names
+from .event_account import EventAccount, account_for, drop_repeated
 from .kineto_decode import read_events
 from .kineto_events import INTERNED, Codes, EventPart, is_runtime
 from .launch_numbers import with_launch_numbers
+from .old_layouts import is_old, may_be_old, modern_events, modern_header
 
 _WORTH_A_PROCESS = 1000
 """Events whose arguments are read as one piece."""
@@ -246,6 +249,7 @@ class KinetoTrace:
         base_time_ns: `baseTimeNanoseconds`; 0 where the file has none and times are since the epoch.
         event_count: length of `traceEvents`.
         losses: what a tolerant reading of a broken file repaired or lost; () for a sound file.
+        account: what became of each event of the file.
         data: int64 (m, 2), rows of an operator and of one that reads what it made, where the recorder wrote it.
         recorder: what recorded it.
         machine_pids: process ids of all ranks that were recorded with this one, its own among them; () if not known.
@@ -260,6 +264,7 @@ class KinetoTrace:
     events: EventTable
     flows: FlowTable
     losses: tuple[Loss, ...] = ()
+    account: EventAccount = field(default_factory=EventAccount)
     data: IntColumn = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     recorder: Literal["Kineto", "Nsight Systems"] = "Kineto"
     machine_pids: tuple[int, ...] = ()
@@ -274,6 +279,13 @@ class KinetoTrace:
         with contextlib.suppress(KeyError, *UNREADABLE):
             return _of_64_bits(msgspec.json.decode(self.header[key]))
         return None
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """What was repaired, lost or left out, in sentences that name the file (without folders)."""
+        unreadable = sum(loss.count for loss in self.losses if loss.kind == "dropped_record")
+        left_out = self.account.warning(unreadable)
+        return (*damage_of(self), *([f"{PurePath(self.file).name}: {left_out}"] if left_out else []))
 
     @property
     def distributed_info(self) -> dict[str, Any]:
@@ -308,6 +320,8 @@ def parse_kineto(
     blob: Blob[Text], *, strict: bool = False, progress: bool = False, modules: bool = False
 ) -> KinetoTrace:
     """Read a Kineto trace, or a Perfetto trace with the same events, that is open; see `read_kineto`."""
+    if is_event_array(blob.data[:HEAD]):
+        blob = _as_object(blob)
     if is_pftrace(blob.data[:HEAD]):
         from ..perfetto.read_perfetto import read_events as read_packets  # protobuf takes long to import
 
@@ -317,6 +331,14 @@ def parse_kineto(
     return read_tolerantly(blob, "traceEvents", read, strict=strict, progress=progress)
 
 
+def _as_object(blob: Blob[Text]) -> Blob[Text]:
+    """A trace in Chrome's array form, whose closing bracket may lack, as the only member of an object."""
+    array = blob.data[:].strip()
+    if not array.endswith(b"]"):
+        array = array.rstrip(b",") + b"]" if array.rstrip(b",").endswith(b"}") else array
+    return Blob(blob.name, b'{"traceEvents":%b}' % array, blob.broken_at)
+
+
 def _read(document: Document, modules: bool) -> KinetoTrace:
     array = None if document.lenient else locate(document.text, "traceEvents")
     if array is not None:
@@ -324,20 +346,31 @@ def _read(document: Document, modules: bool) -> KinetoTrace:
             check_utf8(document.text[: array.body])
             check_utf8(document.text[array.end :])
             parts = list(document.parts(array, partial(read_events, modules=modules)))
-            texts = array.texts([span for part in parts for span in part.spans])
-            return _build(document.name, document.all_losses(), array.header, texts, parts)
+            if not may_be_old(parts):
+                texts = array.texts([span for part in parts for span in part.spans])
+                return _build(document.name, document.all_losses(), array.header, texts, parts)
     data = document.text[:]
     check_utf8(data)
     header, records, _ = parse_records(data, "traceEvents")
-    texts = RecordTexts.joined(records.texts)
+    written, pairs = records.texts, 0
+    if is_old(data):
+        header = modern_header(header)
+        written, pairs = modern_events(written)
+    texts = RecordTexts.joined(written)
     invalid = document.dropped.add if document.lenient else None
     parts = [read_events(texts.arrays(), modules=modules, invalid=invalid)]
-    return _build(document.name, document.all_losses(), header, texts, parts)
+    return _build(document.name, document.all_losses(), header, texts, parts, pairs)
 
 
 def _build(
-    name: str, losses: tuple[Loss, ...], header: dict[str, msgspec.Raw], texts: RecordTexts, parts: list[EventPart]
-) -> KinetoTrace:
+    name: str, losses: tuple[Loss, ...], header: dict[str, msgspec.Raw], texts: RecordTexts, parts: list[EventPart],
+    pairs: int = 0,
+) -> KinetoTrace:  # fmt: skip
+    """The trace of all parts.
+
+    Args:
+        pairs: see `account_for`.
+    """
     if not len(texts):
         raise TraceFormatError(name, "", "the trace has no events", "record it again with the profiler active")
     base = msgspec.json.decode(header["baseTimeNanoseconds"]) if "baseTimeNanoseconds" in header else 0
@@ -354,8 +387,13 @@ def _build(
             for columns in (part.events, part.flows, part.memory, part.frames):
                 if kind in columns:
                     columns[kind] = codes[columns[kind]]
-    of_kinds = ("events", "flows", "memory", "frames")
-    events, flows, memory, frames = (joined_columns([getattr(part, of) for part in parts]) for of in of_kinds)
+    kept = {of: joined_columns([getattr(part, of) for part in parts]) for of in ("events", "flows", "memory", "frames")}
+    repeated = drop_repeated(kept, texts, tables["category"].values)
+    account = account_for(parts, kept, tables["category"].values, pairs=pairs, repeated=repeated)
+    if not account.read.keys() - {"flow"}:
+        problem = f"nothing in it is of a kind that etplus reads; it has {account.found}"
+        raise TraceFormatError(name, "", problem, "give the trace that torch.profiler exported")
+    events, flows, memory, frames = kept.values()
     if base == 0 and known and "baseTimeNanoseconds" in header:
         for columns in (events, flows, memory, frames):
             columns["ts"] = np.where(columns["ts"] > EPOCH_NS, whole_us(columns["ts"]), columns["ts"])
@@ -370,7 +408,7 @@ def _build(
     return KinetoTrace(
         file=name, header={key: msgspec.Raw(bytes(value)) for key, value in header.items()},
         base_time_ns=base if known else 0, event_count=len(texts), events=of_events,
-        flows=flow_table, losses=losses, memory=MemoryTable(**memory),
+        flows=flow_table, losses=losses, account=account, memory=MemoryTable(**memory),
         frames=FrameTable(
             frames["index"], frames["ts"], frames["ts"] + frames["dur"], frames["frame"], frames["frame_thread"],
             frame_names, frame_threads,

@@ -23,6 +23,7 @@ from .stored_tables import (
     COLUMNS,
     COMM_FIELDS,
     COMM_LISTS,
+    COMM_MESSAGES,
     COMM_TEXTS,
     EXCHANGES,
     FACTS,
@@ -185,6 +186,8 @@ class ArrowTables:
         columns = {"row": arrow_numbers(np.array(rows, np.int64))}
         for field in COMM_FIELDS:
             values = [getattr(self.trace.comm[row], field) for row in rows]
+            if field == COMM_MESSAGES:
+                values = [None if value is None else msgspec.json.encode(value).decode() for value in values]
             make = arrow_lists if field in COMM_LISTS else arrow_texts if field in COMM_TEXTS else arrow_integers
             columns[field] = make(values)
         return columns

@@ -35,6 +35,7 @@ from ..text.transaction import protect
 from .stored_folder import META, StoredRank, stored_ranks
 from .stored_tables import (
     COMM_FIELDS,
+    COMM_MESSAGES,
     EXCHANGES,
     FORMAT,
     KINDS,
@@ -240,7 +241,10 @@ class _FolderReader:
         if not _within(rows, 0, self.meta.rows):
             raise ValueError
         for row, *values in zip(rows.tolist(), *fields, strict=True):
-            builder.comm[row] = msgspec.convert(dict(zip(known, values, strict=True)), Comm)
+            comm = dict(zip(known, values, strict=True))
+            if comm.get(COMM_MESSAGES) is not None:
+                comm[COMM_MESSAGES] = msgspec.json.decode(comm[COMM_MESSAGES])
+            builder.comm[row] = msgspec.convert(comm, Comm)
 
     def _edges(self) -> IntColumn:
         table = self._table("edges")

@@ -61,7 +61,8 @@ MEMORY: dict[str, RowColumn] = {
 }
 COMM_FIELDS = tuple(Comm.__struct_fields__)
 COMM_LISTS = ("pg_ranks", "in_split", "out_split")
-COMM_TEXTS = ("collective", "dtype", "pg_name", "pg_desc")
+COMM_MESSAGES = "inferred_messages"
+COMM_TEXTS = ("collective", "dtype", "pg_name", "pg_desc", COMM_MESSAGES)
 REASONS, KINDS = list(UNATTACHED_REASONS), list(EDGE_KINDS)
 
 ABOUT = {
@@ -96,6 +97,7 @@ ABOUT = {
     "on_host": "whether it runs on the host",
     "code": "number of the signature",
     "text": "JSON",
+    COMM_MESSAGES: "JSON, of a kernel of several messages",
 }
 _TIMES = ("launch", "start", "end")
 _UNITS = {"start": "ns", "end": "ns", "bytes": "bytes", "text_size": "bytes", "text_at": "bytes"}

@@ -23,7 +23,7 @@ from isal import igzip, isal_zlib
 from ...trace.errors import UNREADABLE, EtplusError, MissingFileError, TraceFormatError, UsageError
 from ...trace.printable import escaped
 from .memory_limit import Expansion, available_memory, or_raise_limit, size_text
-from .sniff import GZIP_MAGIC, HEAD, refuse_foreign
+from .sniff import GZIP_MAGIC, HEAD, as_utf8, has_byte_order_mark, refuse_foreign
 from .text import FileText, Text
 from .transaction import Transaction, check_folder, make_folder, protect, transaction
 
@@ -107,14 +107,18 @@ def _open(source: Source, kept: int, progress: bool) -> Blob[Text]:
     if not raw[:_BLOCK].strip(_EMPTY):
         raise TraceFormatError(name, "", "the file is empty", "give the file that the profiler wrote")
     if raw[:2] != GZIP_MAGIC:
-        return Blob(name, raw)
+        return Blob(name, _in_utf8(raw))
     with progress_bar(len(raw), f"unpack {Path(name).name}", progress) as bar:
         data, broken_at = gunzip(raw, name, kept=kept, done=bar.update)
     if not len(data):
         raise TraceFormatError(name, "byte 0", "a gzip file with nothing in it that can be read", "record it again")
     if not data[:_BLOCK].strip(_EMPTY):
         raise TraceFormatError(name, "", "the file is empty", "give the file that the profiler wrote")
-    return Blob(name, data, broken_at)
+    return Blob(name, _in_utf8(data), broken_at)
+
+
+def _in_utf8(data: Text) -> Text:
+    return as_utf8(data[:]) if has_byte_order_mark(data[:4]) else data
 
 
 def shown_name(path: str | os.PathLike[str]) -> str:

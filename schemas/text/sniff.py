@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,7 +22,14 @@ _PACKED = 1 << 14
 _PACKED_BLOCK, _BLOCK = 1 << 16, 1 << 20
 _TEXT = re.compile(rb"[\t\r\n -~]{16}")
 """How JSON texts begin, and traces in protobuf do not."""
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16",
+}  # fmt: skip
+"""Byte order marks and the encodings that they announce; that of UTF-32 begins like that of UTF-16."""
 _EVENTS = re.compile(rb'"traceEvents"\s*:')
+_EVENT_ARRAY = re.compile(rb'(?s)\s*\[\s*\{(?=.*?"ph"\s*:)')
+"""How Chrome's array form begins: the events alone, without an object around them."""
 _NODES = re.compile(rb'"nodes"\s*:\s*\[')
 _KINETO_KEYS = re.compile(rb'"(?:traceEvents|deviceProperties|schemaVersion)"\s*:')
 _NODE_KEYS = re.compile(rb'"schema"\s*:\s*"[^"]*"|"nodes"\s*:\s*\[')
@@ -93,14 +101,47 @@ def head_of(source: str | os.PathLike[str] | bytes) -> bytes:
             return b""
     if head.startswith(GZIP_MAGIC):
         try:
-            return bytes(isal_zlib.decompressobj(wbits=31).decompress(head, HEAD))
+            head = bytes(isal_zlib.decompressobj(wbits=31).decompress(head, HEAD))
         except isal_zlib.error:  # type: ignore[misc]
             return b""
-    return head[:HEAD]
+    return as_utf8(head[:HEAD])
+
+
+def has_byte_order_mark(head: bytes) -> bool:
+    """Whether a text says at its beginning how it is encoded, as Windows programs do.
+
+    Example:
+        >>> has_byte_order_mark(b"\xef\xbb\xbf{}"), has_byte_order_mark(b"{}")
+        (True, False)
+    """
+    return head.startswith(tuple(_MARKS))
+
+
+def as_utf8(text: bytes) -> bytes:
+    """A text in UTF-8 without a byte order mark; a character that is cut off at the end is left out.
+
+    Example:
+        >>> as_utf8('{"name": "µ"}'.encode("utf-16"))
+        b'{"name": "\xc2\xb5"}'
+    """
+    return b"".join(_in_utf8([text])) if has_byte_order_mark(text) else text
+
+
+def _in_utf8(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    decoder: codecs.IncrementalDecoder | None = None
+    for number, block in enumerate(blocks):
+        if not number:
+            encoding = next((name for mark, name in _MARKS.items() if block.startswith(mark)), None)
+            decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
+        yield block if decoder is None else decoder.decode(block).encode("utf-8", "replace")
 
 
 def unpacked(file: BinaryIO) -> Iterator[bytes]:
-    """The file's bytes, unpacked, about a megabyte at a time."""
+    """The file's bytes, unpacked and in UTF-8, about a megabyte at a time."""
+    return _in_utf8(_unpacked(file))
+
+
+def _unpacked(file: BinaryIO) -> Iterator[bytes]:
     block = file.read(_PACKED_BLOCK)
     if not block.startswith(GZIP_MAGIC):
         while block:
@@ -147,10 +188,20 @@ def is_pftrace(data: bytes) -> bool:
 
 def is_kineto(data: bytes) -> bool:
     """Whether a whole file is a Chrome or Perfetto trace rather than ET+."""
-    if is_pftrace(data):
+    if is_pftrace(data) or is_event_array(data[:HEAD]):
         return True
     events = _EVENTS.search(data)
     return events is not None and _NODES.search(data, 0, events.start()) is None
+
+
+def is_event_array(head: bytes) -> bool:
+    """Whether a text begins like a Chrome trace that is an array of events.
+
+    Example:
+        >>> is_event_array(b'[{"ph": "X", "name": "aten::mm"}]'), is_event_array(b'[{"id": 1}]')
+        (True, False)
+    """
+    return _EVENT_ARRAY.match(head) is not None
 
 
 def begins_like_kineto(head: bytes) -> bool:
@@ -160,7 +211,7 @@ def begins_like_kineto(head: bytes) -> bool:
         >>> begins_like_kineto(b'{"schemaVersion": 1}'), begins_like_kineto(b'{"schema": "1.1.1", "nodes": []}')
         (True, False)
     """
-    return _KINETO_KEYS.search(head) is not None
+    return _KINETO_KEYS.search(head) is not None or is_event_array(head)
 
 
 def begins_like_nodes(head: bytes) -> bool:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import stat
+import threading
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
@@ -138,14 +140,15 @@ class Transaction:
 
     def commit(self) -> None:
         """Put all outputs in place; EtplusError if a file cannot be renamed."""
-        for target, temporary in list(self._temporary.items()):
-            try:
-                self._put_in_place(target, temporary)
-            except OSError as error:
-                raise EtplusError(f"{target}: cannot be written ({error.strerror}); choose another name") from error
-            self._close(target)
-            del self._temporary[target]
-        self._folders.clear()
+        with _signals_held() if len(self._temporary) > 1 else contextlib.nullcontext():
+            for target, temporary in list(self._temporary.items()):
+                try:
+                    self._put_in_place(target, temporary)
+                except OSError as error:
+                    raise EtplusError(f"{target}: cannot be written ({error.strerror}); choose another name") from error
+                self._close(target)
+                del self._temporary[target]
+            self._folders.clear()
 
     def discard(self) -> None:
         """Remove what was not committed."""
@@ -156,6 +159,26 @@ class Transaction:
         for folder in reversed(self._folders):
             with contextlib.suppress(OSError):  # it may hold files of others
                 folder.rmdir()
+
+
+@contextlib.contextmanager
+def _signals_held() -> Iterator[None]:
+    """Let SIGINT and SIGTERM wait, so that they leave all files of a set or none."""
+    if threading.current_thread() is not threading.main_thread():  # which handles all signals
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came[:1]:
+            signal.raise_signal(number)
+
+
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 def _link(unnamed: int, path: StrPath) -> None:

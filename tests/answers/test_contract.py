@@ -211,3 +211,20 @@ def test_conditions_on_numbers_and_names() -> None:
         assert found(f"count{sign}3") == [count for count in counts if fits(count, 3)], sign
     assert len(found("count!=3")) == len(counts) - counts.count(3)
     assert 0 < len(found("op~ATEN::M", "count>1")) < len(found("op~aten::m")) + 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["q" * 100_000, ["kernel*" + "q" * 100_000], 10**5000, f"step:{'q' * 100_000}"],
+    ids=["text", "texts", "number", "step"],
+)
+def test_no_error_repeats_a_long_argument(value: Any) -> None:
+    asked = AskedTraces({0: linked(PAIR)})
+    for question in QUESTIONS.values():
+        for option in (*question.all_options, None):
+            name = "q" * 100_000 if option is None else option.name
+            needed = {"name": "breakdown"} if question.name == "table" else {}
+            try:
+                ask(asked, question.name, **{**needed, name: value})
+            except AskError as error:
+                assert len(orjson.dumps(error.to_dict(question.name))) < 3000

@@ -253,3 +253,12 @@ def test_the_cost_of_an_event_is_from_0_to_a_second(text: str, mean: float | Non
     elif mean is not None:
         assert json.loads(done.stdout)["overheads"]["t1"]["mean"] == mean
     assert done.returncode == 2 * (text == "1e6")
+
+
+def test_tables_without_rows_have_their_columns(tmp_path: Path) -> None:
+    _, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")
+    assert call("analyze", kineto, "--csv", tmp_path / "csv").returncode == 0
+    texts = {path.stem: path.read_text() for path in (tmp_path / "csv").iterdir()}
+    assert len(texts) > 20 and all(text.startswith("file,") for text in texts.values())
+    assert texts["memory_curve"] == "file,device,ts_ns,allocated,reserved\n"
+    assert texts["iteration_list"].startswith("file,name,start,end")

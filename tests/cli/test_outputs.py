@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from etplus.cli.main import main
 from etplus.cli.outputs import one_or_all
-from support import call, command, fixture_pair, on_terminal, plain, run
+from support import PID, call, command, fixture_pair, on_terminal, plain, run
 
 ET, KINETO = fixture_pair("pairs/gpu_shaped_from_cpu")
 
@@ -206,7 +206,7 @@ def test_cells_of_tables_are_no_formulas(tmp_path: Path) -> None:
     names = ["=1+1", "+1", "-1+1", "@SUM(1)", "\t=1", "\r=1", "aten::mm", "a=b", " =2+2", ";=3+3", "a; =4+4", "＝5+5"]
     names += ["|cmd", "\u200b=6+6", "\ufeff@SUM(7)", "\u00a0-8+8", "a\t+9+9", "－1"]
     calls = [
-        {"ph": "X", "cat": "cpu_op", "name": name, "pid": 7, "tid": 7, "ts": 10 * i, "dur": 5}
+        {"ph": "X", "cat": "cpu_op", "name": name, "pid": PID, "tid": 7, "ts": 10 * i, "dur": 5}
         for i, name in enumerate(names)
     ]
     trace = {"schemaVersion": 1, "baseTimeNanoseconds": 0, "traceEvents": calls}
@@ -225,7 +225,7 @@ STEERING = "a\x9b2J\x1b[2Jb\u202ec\u2028d\u2029e\u200bf\u2066g\ufeffh\x7fi\U000e
 
 def test_a_terminal_is_shown_escapes(tmp_path: Path) -> None:
     """In JSON and in tables, and in what is said of files; a file has the text as it is."""
-    call_of = {"ph": "X", "cat": "cpu_op", "name": STEERING, "pid": 7, "tid": 7, "ts": 1, "dur": 5}
+    call_of = {"ph": "X", "cat": "cpu_op", "name": STEERING, "pid": PID, "tid": 7, "ts": 1, "dur": 5}
     trace = {"schemaVersion": 1, "baseTimeNanoseconds": 0, "traceEvents": [call_of]}
     (tmp_path / "trace.json").write_text(json.dumps(trace))
     (job := tmp_path / "job").mkdir()

@@ -64,3 +64,48 @@ def test_what_is_wrong_is_one_line(arguments: list[str], problem: str, trace: Pa
     assert problem in done.stderr.decode()
     assert len(done.stderr.splitlines()) == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_columns_of_one_name_are_numbered(trace: Path) -> None:
+    printed = call("sql", trace, "select 1 as a, 2 as a, 3 as b, 4 as a_1", "--json").stdout
+    assert orjson.loads(printed) == [{"a": 1, "a_2": 2, "b": 3, "a_1": 4}]
+
+
+@pytest.mark.parametrize("form", ["text", "csv", "json", "parquet"])
+def test_values_that_python_or_parquet_cannot_hold_are_text(form: str, trace: Path, tmp_path: Path) -> None:
+    query = (
+        "select 'infinity'::timestamp as a, '-infinity'::date as b, interval '1 month' as c, union_value(x := 5) as d, "
+        "[interval 1 day] as e, {'f': 'infinity'::timestamptz} as f, '2020-01-01'::date as g, bit '01' as h"
+    )
+    texts = ["infinity", "-infinity", "1 month", "5", "[1 day]", "{'f': infinity}", "2020-01-01", "01"]
+    output = tmp_path / f"x.{form}".replace("text", "txt")
+    done = call("sql", trace, query, "-o", output)
+    assert done.returncode == 0, done.stderr
+    if form == "csv":
+        assert list(csv.reader(output.open()))[1] == ["infinity", "'-infinity", *texts[2:]]
+    elif form == "text":
+        assert all(text in output.read_text() for text in texts)
+    else:
+        read = orjson.loads(output.read_bytes()) if form == "json" else pq.read_table(output).to_pylist()
+        assert [str(value) for value in read[0].values()] == texts
+
+
+def test_csv_has_no_formulas(trace: Path) -> None:
+    printed = call("sql", trace, "select '=1+1' as x, 'a;@b' as \"=y\", -1 as z", "--csv").stdout.decode()
+    assert list(csv.reader(io.StringIO(printed))) == [["x", "'=y", "z"], ["'=1+1", "a;'@b", "-1"]]
+
+
+def test_rows_in_parts_are_one_document(trace: Path) -> None:
+    count = 25_000
+    printed = [
+        call("sql", trace, f"select range as a from range({count})", form).stdout for form in ("--json", "--csv")
+    ]
+    assert printed[0] == orjson.dumps([{"a": k} for k in range(count)], option=orjson.OPT_INDENT_2) + b"\n"
+    assert printed[1] == b"a\n" + b"".join(b"%d\n" % k for k in range(count))
+
+
+def test_a_table_of_text_takes_no_more_memory_than_queries_may(trace: Path) -> None:
+    query = "select range as a from range(1000000)"
+    done = call("sql", trace, query, "--memory", "100MB")
+    assert done.returncode == 2 and b"write .csv" in done.stderr and not done.stdout
+    assert call("sql", trace, query, "--memory", "100MB", "--csv").returncode == 0

@@ -67,7 +67,7 @@ def test_the_default_output_of_et_file_is_next_to_the_et(tmp_path: Path) -> None
     (tmp_path / "run" / "et.json").write_text(json.dumps(PAIR_ET))
     whole = {key: value for key, value in PAIR_KINETO.items() if key != "baseTimeNanoseconds"}
     (tmp_path / "run" / "kineto.json").write_text(json.dumps(whole))
-    assert trace_link("run/et.json", "run/kineto.json", cwd=tmp_path).returncode == 0
+    assert trace_link("run/et.json", "run/kineto.json", "--min-match", 0.5, cwd=tmp_path).returncode == 0
     nodes = document_of(tmp_path / "run" / "et_plus.json")["nodes"]
     times = [node[key] for node in nodes for key in ("ts", "dur", "exclusive_dur") if key in node]
     assert times and all(type(us) is int for us in times)
@@ -172,9 +172,11 @@ def small(linked: int, unlinked: int) -> tuple[bytes, bytes]:
         (1, 99, ["--min-match", "0"], 0),
         (0, 5, ["--min-match", "0"], 3),
         (0, 5, [], 3),
+        (96, 4, ["--min-certain", "0.96"], 0),
+        (96, 4, ["--min-certain", "0.97"], 3),
     ],
 )
-def test_less_than_min_match_is_status_3_and_the_file_is_written(
+def test_less_than_min_match_or_min_certain_is_status_3_and_the_file_is_written(
     tmp_path: Path, linked: int, unlinked: int, options: list[str], status: int
 ) -> None:
     et, kineto = small(linked, unlinked)

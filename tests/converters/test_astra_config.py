@@ -66,6 +66,16 @@ def test_the_run_line_runs_the_simulator(tmp_path: Path) -> None:
     assert max(cycles) == pytest.approx(run_astra(tmp_path / "job", 4, 2.5, 5000).makespan_ns, rel=1e-3)
 
 
+def test_the_run_line_without_the_simulator_says_what_to_set(tmp_path: Path) -> None:
+    files, _ = write_astra_config(str(tmp_path / "job"), Network(1.0), astra_links(Network(1.0), 4), groups=False)
+    without = {name: value for name, value in os.environ.items() if name != "ASTRA_SIM"}
+    for environment in (without, {**without, "ASTRA_SIM": "/none/sim"}):
+        run = subprocess.run(["sh", files[3]], capture_output=True, text=True, env=environment, check=False)
+        (line,) = run.stderr.splitlines()
+        assert run.returncode == 2 and "set ASTRA_SIM" in line and "https://github.com/astra-sim/astra-sim" in line
+        assert line.startswith(environment.get("ASTRA_SIM", "AstraSim_Analytical_Congestion_Unaware"))
+
+
 @pytest.mark.parametrize(("suffix", "old", "new", "words"), NETWORK_FLAWS)
 def test_flaws_of_the_files_are_errors(suffix: str, old: str, new: str, words: str, tmp_path: Path) -> None:
     prefix = write_with_network(tmp_path)

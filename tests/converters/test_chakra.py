@@ -32,7 +32,7 @@ from hypothesis.extra import numpy as arrays
 from plain_chakra import COLL, COMP, METADATA, RECV, SEND, PlainNode, read_plain
 from random_step import digest, random_step
 from simulator import makespan_ns
-from support import Document, et_document, kineto_document
+from support import Document, call, et_document, fixture_pair, kineto_document, read_json
 
 TABLE = {
     "is_cpu_op": "bool_val", "num_ops": "int64_val", "tensor_size": "uint64_val", "comm_type": "int64_val",
@@ -311,9 +311,9 @@ def test_runtime_calls_are_cpu_nodes() -> None:
     document, nodes = document_of("pairs/gpu_shaped_from_cpu"), nodes_of("pairs/gpu_shaped_from_cpu")
     calls = [nodes[int(number)] for number in document.id[document.kind == RUNTIME]]
     assert calls
-    for call in calls:
-        assert call.value("is_cpu_op") is True
-        assert call.value("cat") == "runtime"
+    for made in calls:
+        assert made.value("is_cpu_op") is True
+        assert made.value("cat") == "runtime"
 
 
 def test_the_same_document_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -461,3 +461,17 @@ def made(seed: int, folder: Path) -> str:
 @pytest.mark.parametrize("seed", range(len(MADE)))
 def test_made_steps_become_the_same_bytes_as_ever(seed: int, tmp_path: Path) -> None:
     assert made(seed, tmp_path) == MADE[seed]
+
+
+def test_an_execution_trace_alone_becomes_nodes_without_durations(tmp_path: Path) -> None:
+    et, _ = fixture_pair("pairs/one_of_n")
+    refused = call("convert", et, "-o", tmp_path / "x.0.et")
+    assert refused.returncode == 2 and b"--without-times" in refused.stderr
+    assert call("convert", et, "-o", tmp_path / "x.0.et", "--without-times").returncode == 0
+    metadata, nodes = read_chakra(tmp_path / "x.0.et")
+    written, header = list(nodes), read_json(et)
+    assert [node.id for node in written] == sorted(node["id"] for node in header["nodes"])
+    assert not any(node.duration_micros or node.start_time_micros for node in written)
+    kept = {given.name: given.string_val or given.uint64_val for given in metadata.attr}
+    for name in ("schema", "pid", "time", "start_ts", "finish_ts"):
+        assert kept[name] == header[name]

@@ -14,7 +14,8 @@ from xml.etree import ElementTree
 import networkx as nx
 import numpy as np
 import pytest
-from etplus.converters.graph import GRAPH_FORMATS, _blocks, select_rows, write_graph
+from etplus.converters.convert import convert
+from etplus.converters.graph import GRAPH_FORMATS, PICTURE_NODES, _blocks, select_rows, write_graph
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import UsageError
 from etplus.trace.trace import Trace
@@ -158,6 +159,34 @@ def test_graphviz_takes_it(tmp_path: Path) -> None:
     for suffix, magic in ((".svg", b"<svg"), (".pdf", b"%PDF"), (".png", b"PNG")):
         write_graph({0: document_of(NAME)}, tmp_path / f"g{suffix}", "dot", max_nodes=30)
         assert magic in (tmp_path / f"g{suffix}").read_bytes()
+
+
+@pytest.fixture
+def copying_dot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program `dot` whose picture is the text that it was given."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "dot").write_text("#!/bin/sh\nexec cat\n")
+    (tmp_path / "bin" / "dot").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+
+
+@pytest.mark.usefixtures("copying_dot")
+def test_a_picture_has_300_nodes_unless_told_otherwise(tmp_path: Path) -> None:
+    trace = document_of(NAME)
+    total = len(trace)
+    assert total > 2 * PICTURE_NODES
+
+    def drawn(name: str, **options: Any) -> tuple[int, tuple[str, ...]]:
+        done = convert(trace, tmp_path / name, **options)
+        assert (tmp_path / name).read_text().count("fillcolor=") == done.nodes
+        return done.nodes, done.notes
+
+    nodes, (note,) = drawn("g.svg")
+    assert nodes == PICTURE_NODES and f"{PICTURE_NODES} of {total} nodes are drawn" in note
+    assert f"{total - PICTURE_NODES} are left out; draw all with --max-nodes {total}" in note
+    assert drawn("all.svg", max_nodes=total) == drawn("g.dot") == (total, ())
+    assert drawn("few.svg", max_nodes=9) == (9, (f"9 of {total} nodes were taken",))
+    assert drawn("sub.svg", subtree=str(trace.id[-1]))[1] == (f"1 of {total} nodes were taken",)
 
 
 def test_without_graphviz_the_error_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import pytest
 from broken_sets import (
     GROUPS,
     HARD,
+    OTHER_READERS,
     SIMULATOR_ONLY,
     Ranks,
     clean,
@@ -27,6 +28,7 @@ from broken_sets import (
     duplicate_id_and_cycle,
     edited,
     empty_messages,
+    first_of_all,
     in_dimensions,
     node,
     of_type,
@@ -34,6 +36,7 @@ from broken_sets import (
     other_message_size,
     other_tag,
     peer_that_is_not,
+    spoil_network,
     write,
     write_with_network,
 )
@@ -77,7 +80,59 @@ def test_a_defect_is_named_in_both_profiles(
         assert text in problem.text
 
 
-@pytest.mark.parametrize("spoil", [spoil for spoil, kind, *_ in (*HARD, *SIMULATOR_ONLY) if kind != "attribute-type"])
+@pytest.mark.parametrize(("spoil", "kind", "text"), OTHER_READERS)
+def test_what_only_other_readers_do_not_take_is_a_warning_for_astra_sim(
+    tmp_path: Path, spoil: Callable[[Ranks], None], kind: str, text: str
+) -> None:
+    ranks = clean()
+    spoil(ranks)
+    prefix = write(tmp_path, ranks, GROUPS)
+    for profile, level in (("chakra", "error"), ("astra-sim", "warning")):
+        report = check(prefix, profile=profile)  # type: ignore[arg-type]
+        assert report.counts == {kind: 1} and report.ok == (level == "warning")
+        assert report.problems[0].level == level and text in report.problems[0].text
+
+
+def test_an_order_that_durations_make_safe_is_a_warning(tmp_path: Path) -> None:
+    """Rank 1 has the other collective ready first; without the long computation it would run it first."""
+    late, soon = comp(4, 1), comp(4, 1)
+    late.duration_micros = 1000
+    safe = [[comp(1), late, coll(2, 1, group="1"), coll(3, 4, group="2")],
+            [comp(1), coll(2, 1, group="1"), soon, coll(3, 4, group="2")]]  # fmt: skip
+    prefix = write(tmp_path, safe, {1: [0, 1], 2: [0, 1]})
+    report = check(prefix, profile="astra-sim")
+    assert report.ok and set(report.counts) <= {"free-order", "few-waits"}
+    crossed = [safe[0], [comp(1), late, coll(2, 4, group="1"), coll(3, 1, group="2")]]
+    assert not check(write(tmp_path, crossed, {1: [0, 1], 2: [0, 1]}), profile="astra-sim").ok
+
+
+def test_a_first_collective_is_an_error_only_if_the_system_file_has_no_endpoint_delay(tmp_path: Path) -> None:
+    prefix = write_with_network(tmp_path)
+    ranks = clean()
+    first_of_all(ranks)
+    write(tmp_path, ranks, GROUPS)
+    assert check(prefix, profile="astra-sim").ok
+    spoil_network(prefix, "system.json", '"endpoint-delay": 1', '"endpoint-delay": 0')
+    assert check(prefix, profile="astra-sim").counts["first-collective"] == 1
+
+
+def test_a_folder_is_a_set(tmp_path: Path) -> None:
+    write(tmp_path, clean(), GROUPS)
+    assert check(tmp_path).files == check(tmp_path / "t").files
+    (tmp_path / "other.0.et").write_bytes((tmp_path / "t.0.et").read_bytes())
+    with pytest.raises(UsageError, match=r"2 sets \(other, t\); give one as .*other"):
+        check(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["t.comm_groups.json", "t.json", "t.comm_group.json", "comm_group.json"])
+def test_the_group_file_next_to_a_set_is_found(tmp_path: Path, name: str) -> None:
+    prefix = write(tmp_path, clean())
+    assert check(prefix).counts == {"group": 1}
+    (tmp_path / name).write_text('{"1": [0, 1]}')
+    assert check(prefix).counts == {}
+
+
+@pytest.mark.parametrize("spoil", [spoil for spoil, kind, *_ in (*HARD, *SIMULATOR_ONLY) if kind[:9] != "attribute"])
 def test_the_check_after_writing_finds_the_same(tmp_path: Path, spoil: Callable[[Ranks], None]) -> None:
     """It reads many nodes at once, and does not look at attributes of nodes that compute."""
     ranks = clean()
@@ -124,8 +179,9 @@ def test_both_halves_of_a_wrong_message_are_named(
     ranks = clean()
     spoil(ranks)
     report = check(write(tmp_path, ranks, GROUPS))
-    assert report.counts == {"message": 2}
-    assert all(text in problem.text for text, problem in zip(texts, report.problems, strict=True))
+    assert report.counts == {"message": 1, "unreceived-message": 1}
+    found = sorted(problem.text for problem in report.problems)
+    assert all(text in problem for text, problem in zip(sorted(texts), found, strict=True))
     assert "deadlocks were not looked for" in report.skipped[0]
 
 
@@ -588,7 +644,7 @@ def test_the_command_finds_what_makes_the_simulator_hang(tmp_path: Path) -> None
     done = process("etplus", "check", prefix, "--profile", "astra-sim", "--json", tmp_path / "report.json")
     assert done.returncode == 1 and not done.stderr
     counts = json.loads((tmp_path / "report.json").read_bytes())["counts"]
-    assert counts == {"group": 1, "empty-message": 2, "no-dimension": 2, "gzip": 1}
+    assert counts == {"empty-message": 2, "group": 1, "gzip": 1, "no-dimension": 2}
 
 
 def test_every_kind_of_problem_is_made_by_a_test() -> None:

@@ -252,6 +252,11 @@ def test_suffixes_stand_for_formats(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert suffixes() == {".a.tiny": "tiny", ".x": "tiny", ".tiny": "more"}
     assert [format_of(name) for name in ("f/b.A.Tiny", "b.tiny", Path("a.x"))] == ["tiny", "more", "tiny"]
     assert format_of("folder.tiny/a.x") == "tiny"
+    for sources in (["a.0.et"], [Path("a.0.et.gz"), "a.1.et"]):
+        assert format_of("b.json", sources) == format_of("b.JSON.gz", sources) == "json"
+    for sources in (["a.json"], ["a.0.et", "b.json"], [object()]):
+        with pytest.raises(UsageError, match=r"^b.json: unknown extension; "):
+            format_of("b.json", sources)
     with pytest.raises(UsageError, match=r"^b: unknown extension; choose a format with --to, or one of .a.tiny, .x, "):
         format_of("b")
     assert exporter_for("b", "more").name == "more" == exporter_for("b.tiny", None).name

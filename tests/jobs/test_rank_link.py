@@ -14,6 +14,7 @@ from etplus.jobs.rank_link import RankTask, _rank_result, link_rank, set_clock_o
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.schemas.text.storage import open_folder
 from etplus.trace.errors import TraceFormatError
+from etplus.trace.link_report import LinkReport
 from support import fixture_pair
 
 
@@ -23,16 +24,17 @@ def task_of(source: Path, target: Path, **more: Any) -> RankTask:
 
 
 def a_result(linked: int, total: int, min_match: float = 0.5, **more: Any) -> Any:
-    report = SimpleNamespace(
-        linked_share=linked / total if total else 0.0, warnings=("w",), identity=more.get("identity"),
-        ops={"total": total, "linked": linked, "certain": 3, "equivalent": 4},
+    report = LinkReport(
+        et={}, kineto={}, method="", considered=(), gpu={}, dependencies={}, warnings=("w",),
+        identity=more.get("identity"), ops={"total": total, "linked": linked, "certain": 3, "equivalent": 4},
         windows={"linked_ns": more.get("window", [5, 9]), "linked_iterations": ["ProfilerStep#1"]},
     )  # fmt: skip
     summary = {"kineto": {"base_time_ns": 1000}}
     trace: Any = SimpleNamespace(
         report=report, summary=summary, captured=more.get("captured"), damage=more.get("damage", ())
     )
-    task: Any = SimpleNamespace(rank=3, et="e.json", kineto="k.json", output="o.gz", min_match=min_match)
+    least = {"min_match": min_match, "min_certain": more.get("certain", 0)}
+    task: Any = SimpleNamespace(rank=3, et="e.json", kineto="k.json", output="o.gz", **least)
     return _rank_result(task, trace)
 
 
@@ -61,16 +63,20 @@ def test_too_few_links_are_a_failure(linked: int, total: int, least: float, fail
     assert damaged == (f"only {linked} of {total} ET ops are linked: k.json is broken: x" if failed else "")
 
 
+def test_too_few_certain_links_are_a_failure() -> None:
+    assert a_result(7, 10, certain=0.3).status == "linked"
+    found = a_result(7, 10, certain=0.31, identity=SimpleNamespace(doubts=["two runs", "x"]))
+    assert found.status == "failed" and found.reason == "only 3 of 10 ET ops have a certain link: two runs; x"
+    assert a_result(7, 10, certain=1).reason.endswith("several places in the Kineto trace fit")
+
+
 def test_a_rank_is_linked_once(tmp_path: Path) -> None:
     et, kineto = fixture_pair("demo/train_cpu")
     task = task_of(tmp_path, tmp_path / "out", et=str(et), kineto=str(kineto))
     (tmp_path / "out").mkdir()
     state, before = link_rank(task)
-    assert (
-        not before
-        and (state.tool_version, state.options) == (__version__, {"min_match": 0.5})
-        and state.clock_offset_ns is None
-    )
+    assert not before and state.tool_version == __version__ and state.clock_offset_ns is None
+    assert state.options == {"min_match": 0.5, "min_certain": 0.0}
     assert state.result.status == "linked" and state.result.output == "rank_3.etplus.json.gz" == task.output
     assert len(state.communications()) == 0 and state.info == {}
     assert link_rank(task) == (state, True)

@@ -11,7 +11,7 @@ import pytest
 from etplus.linker import link
 from etplus.linker.captures import Capture, capture_files, captures_of, kernel_key, with_callers
 from etplus.trace.errors import TraceFormatError, UsageError
-from support import Document, et_document, kineto_document
+from support import PID, Document, et_document, kineto_document
 
 Event = tuple[str, str, float, float, int]
 """Category, name, start and duration in µs, and thread."""
@@ -193,7 +193,7 @@ def test_inputs_and_outputs_are_those_of_the_et(tmp_path: Path) -> None:
     dims = {"Input Dims": [[2]], "Input type": ["float"], "Concrete Inputs": [""]}
     args = {"aten::add": {**dims, "Record function id": 5}, "aten::mul": dims}
     documents: list[Document] = [
-        {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "pid": 7, "tid": tid, "args": args.get(name, {})}
+        {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "pid": PID, "tid": tid, "args": args.get(name, {})}
         for cat, name, ts, dur, tid in events
     ]
     tensor = [[3, 4, 0, 2, 4, "cuda:0"]]

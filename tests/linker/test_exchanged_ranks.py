@@ -23,6 +23,7 @@ from etplus.schemas.execution_trace.read_et import read_execution_trace
 from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.kinds import CERTAIN
 from support import (
+    PID,
     SHARED,
     Document,
     assert_valid,
@@ -57,7 +58,7 @@ def ranks_of(job: str) -> list[int]:
 
 @lru_cache(16)
 def texts(job: str, rank: int) -> tuple[bytes, bytes]:
-    """The two files of a rank, as in containers: both of process 1."""
+    """The two files of a rank, both of one process id, whatever the rank."""
     pair = (read_json(TRACES / f"{job}rank{rank}.{kind}.json.gz") for kind in ("et", "kineto"))
     et, kineto = map(orjson.dumps, with_pid(*pair))
     return et, kineto
@@ -68,11 +69,11 @@ def documents(job: str, et_rank: int, kineto_rank: int) -> tuple[Document, Docum
     return orjson.loads(texts(job, et_rank)[0]), orjson.loads(texts(job, kineto_rank)[1])
 
 
-def with_pid(et: Document, kineto: Document) -> tuple[Document, Document]:
-    et["pid"] = 1
+def with_pid(et: Document, kineto: Document, pid: int = PID) -> tuple[Document, Document]:
+    et["pid"] = pid
     for event in kineto["traceEvents"]:
         if event.get("cat") in CALLS:
-            event["pid"] = 1
+            event["pid"] = pid
     return et, kineto
 
 

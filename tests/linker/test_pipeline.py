@@ -20,7 +20,7 @@ from etplus.linker.match import METHODS
 from etplus.trace.errors import EtplusError, TraceFormatError, UsageError
 from etplus.trace.trace import Trace
 from made_joins import PAIR_ET, PAIR_KINETO
-from support import Document, assert_valid, fixture_pair, plain, read_json, shared_pair
+from support import PID, Document, assert_valid, fixture_pair, plain, read_json, shared_pair
 
 ET, KINETO = fixture_pair("pairs/one_of_n")
 
@@ -195,18 +195,20 @@ def test_the_whole_report_of_a_small_pair() -> None:
     summary = link(orjson.dumps(PAIR_ET), orjson.dumps(PAIR_KINETO), whole_job=True).to_dict()["etplus"]
     report = summary["link"]
     assert report["et"] == {
-        "file": "<bytes>", "schema": "1.0.3-chakra.0.0.4", "nodes": 6, "ops": 4, "pid": 7, "threads": 2, "orphans": 0
+        "file": "<bytes>", "schema": "1.0.3-chakra.0.0.4", "nodes": 6, "ops": 4, "pid": PID, "threads": 2, "orphans": 0
     }  # fmt: skip
     assert report["kineto"] == {
         "file": "<bytes>", "events": 15, "cpu_ops": 3, "cpu_ops_not_in_et": 0,
         "by_category": {"kernel": 4, "cpu_op": 3, "cuda_runtime": 4, "gpu_memcpy": 1},
+        "read": {"kernel": 4, "cpu_op": 3, "cuda_runtime": 4, "gpu_memcpy": 1, "memory": 3},
+        "not_used": {}, "dropped": {},
     }  # fmt: skip
     assert report["ops"] == {
         "total": 4, "linked": 3, "certain": 3, "equivalent": 0, "unlinked": {"not in the Kineto trace": 1}
     }  # fmt: skip
     assert report["gpu"] == PAIR_GPU and report["warnings"] == [] and report["method"] == "ids"
     assert report["considered"] == ["ids: 3 pairs joined, names equal"]
-    assert report["facts"] == {"joined": 3, "names_differ": 0, "et_pid": 7, "kineto_pids": ["7"]}
+    assert report["facts"] == {"joined": 3, "names_differ": 0, "et_pid": PID, "kineto_pids": [str(PID)]}
     assert report["dependencies"] == {
         "edges": {"launch": 3, "stream": 1, "sync": 1, "thread_handoff": 1}, "contradicted": {}, "inferred": 0,
         "unresolved": 0,

@@ -38,6 +38,9 @@ def exact_ns(value: Any) -> int:
     return int((Decimal(value) * 1000).to_integral_value())
 
 
+OP = {"ph": "X", "cat": "cpu_op"}
+
+
 def check(data: bytes) -> KinetoTrace:
     """Read a trace and hold every column against the document."""
     document = json.loads(data, parse_float=Decimal)
@@ -45,7 +48,7 @@ def check(data: bytes) -> KinetoTrace:
     trace = read_kineto(data)
     events = trace.events
     wanted = [(i, e) for i, e in enumerate(whole) if e.get("ph") == "X" and e.get("cat") != "python_function"]
-    assert trace.event_count == len(whole) and not trace.losses
+    assert trace.event_count == trace.account.total == len(whole) and not trace.losses
     assert events.index.tolist() == [i for i, _ in wanted]
     assert events.ts.tolist() == [exact_ns(e.get("ts", 0)) for _, e in wanted]
     assert events.dur.tolist() == [exact_ns(e.get("dur", 0)) for _, e in wanted]
@@ -184,8 +187,9 @@ def test_events_of_both_kinds_in_one_file() -> None:
     """Texts for numbers, phases that no writer of traces has, and times since the epoch change how the rest is read."""
     plain = {"ph": "X", "cat": "kernel", "name": "k" * 900, "ts": 1.5, "dur": 2.25, "args": {"stream": 7}}
     odd = [{"ph": "?", "ts": []}, {**plain, "args": {"stream": "0x0"}}, {**plain, "ts": 1_700_000_000_000_000.125}]
+    before, after = ([{**plain, "ts": ts + 0.5} for ts in range(at, at + 3000)] for at in (0, 5000))
     for one in odd[1:]:
-        trace = check(events_of(*[plain] * 3000, one, *[plain] * 3000))
+        trace = check(events_of(*before, one, *after))
         assert len(trace.events) == 6001
     with pytest.raises(TraceFormatError):
         read_kineto(events_of(plain, odd[0]), strict=True)
@@ -216,27 +220,32 @@ def _lists(value: Any) -> Any:
 
 
 def test_missing_args_and_fields() -> None:
-    trace = check(events_of({"ph": "X"}, {"ph": "X", "args": None}, {"ph": "X", "args": {}}, {"name": "no phase"}, {}))
+    trace = check(events_of(OP, {**OP, "args": None}, {**OP, "args": {}}, {"name": "no phase"}, {}))
     assert len(trace.events) == 3 and trace.event_count == 5
     assert trace.events.args_of(np.array([0]))[0] == b"{}"
 
 
 def test_an_unfinished_event_ends_where_it_starts() -> None:
-    trace = check(events_of({"ph": "X", "ts": 5, "dur": -1}, {"ph": "X", "ts": 6, "dur": 2}))
+    trace = check(events_of({**OP, "ts": 5, "dur": -1}, {**OP, "ts": 6, "dur": 2}))
     assert trace.events.dur.tolist() == [-1000, 2000]
     assert trace.events.end.tolist() == [5000, 8000]
 
 
 def test_args_are_kept_as_they_stand() -> None:
     odd = '{ "a" : 1.50, "b":[1,2 ],\n"c":"\\u00e9" }'
-    text = f'{{"traceEvents": [{{"ph": "X", "args": {odd}, "name": "a"}}, {{"ph": "X", "args": {{}}}}]}}'
+    text = (
+        f'{{"traceEvents": [{{"ph": "X", "cat": "cpu_op", "args": {odd}, "name": "a"}}, {{"ph": "X", "args": {{}}}}]}}'
+    )
     assert read_kineto(text.encode()).events.args_of(np.array([0]))[0].decode() == odd
 
 
 def test_rows_and_masks() -> None:
     events = check(
         events_of(
-            *({"ph": "X", "cat": cat, "ts": 1, "dur": 1} for cat in ("kernel", "cpu_op", "cuda_driver", "kernel"))
+            *(
+                {"ph": "X", "cat": cat, "ts": ts, "dur": 1}
+                for ts, cat in enumerate(("kernel", "cpu_op", "cuda_driver", "kernel"))
+            )
         )
     ).events
     assert events.rows("kernel").tolist() == [0, 3]
@@ -256,7 +265,7 @@ def test_runtime_categories(category: str, expected: bool) -> None:
 
 
 def test_header() -> None:
-    document = kineto_document([{"ph": "X"}], deviceProperties=[{"id": 0}], distributedInfo={"rank": 3})
+    document = kineto_document([OP], deviceProperties=[{"id": 0}], distributedInfo={"rank": 3})
     trace = read_kineto(orjson.dumps(document))
     assert trace.header_value("deviceProperties") == [{"id": 0}]
     assert trace.header_value("nothing") is None
@@ -265,7 +274,7 @@ def test_header() -> None:
 
 @pytest.mark.parametrize("base", [None, "5", 1.5])
 def test_a_base_time_that_is_none(base: Any) -> None:
-    document = kineto_document([{"ph": "X"}], baseTimeNanoseconds=base)
+    document = kineto_document([OP], baseTimeNanoseconds=base)
     assert read_kineto(orjson.dumps(document)).base_time_ns == 0
 
 

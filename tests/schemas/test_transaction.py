@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -215,3 +218,27 @@ def test_what_cannot_be_put_in_place(tmp_path: Path) -> None:
         (tmp_path / "a").mkdir()
         (tmp_path / "a" / "b").mkdir()
     assert files(tmp_path) == ["a", "a/b"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_outputs_are_put_in_place_leaves_all_of_them(tmp_path: Path, number: signal.Signals) -> None:
+    """It arrives after the first file of a set has its name."""
+    program = f"""
+import os, signal, sys
+from pathlib import Path
+from etplus.schemas.text import transaction as t
+from etplus.schemas.text.files import open_output
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+place = t.Transaction._put_in_place
+def placed(self, target, temporary):
+    place(self, target, temporary)
+    os.kill(os.getpid(), {int(number)})
+t.Transaction._put_in_place = placed
+with t.transaction():
+    for rank in range(4):
+        with open_output({str(tmp_path)!r} + f"/x.{{rank}}.et") as file:
+            file.write(b"1")
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False, stderr=subprocess.DEVNULL)
+    assert done.returncode != 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"x.{rank}.et" for rank in range(4)]

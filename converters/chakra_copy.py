@@ -1,0 +1,337 @@
+"""Copy Chakra sets of other producers message by message, so that only what a simulator cannot run changes.
+
+Converters of traces go through a `Trace`, which has no place for a node without a start time, for `num_ops` of a node
+without tensors, or for attributes that etplus does not know. A copy keeps them all: each message is written as its
+bytes, unless the simulator needs it changed.
+
+Example: node 3 waits for the METADATA node 2, which waits for node 1. ASTRA-sim cannot run node 2, so the copy has
+nodes 1 and 3, and node 3 waits for node 1.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..linker.naming import number_before_suffix
+from ..replaying.network import parse_network
+from ..replaying.network_file import network_dict
+from ..schemas.chakra.attributes import attribute
+from ..schemas.chakra.chakra_reader import written_by_etplus
+from ..schemas.chakra.comm_groups import (
+    Groups,
+    find_groups,
+    group_members,
+    group_name,
+    prefix_of,
+    read_groups,
+    write_groups,
+)
+from ..schemas.chakra.encode import Block, delimited
+from ..schemas.chakra.et_def_pb2 import CollectiveCommType, Node, NodeType
+from ..schemas.chakra.json_form import begins_like_workload
+from ..schemas.chakra.stream import Messages, node_heads, read_messages, write_blocks
+from ..schemas.comm_types import RECV, SEND, WORLD
+from ..schemas.text.sniff import head_of
+from ..schemas.text.transaction import check_outputs
+from ..trace.errors import UsageError
+from .astra_config import DEFAULT, write_astra_config
+from .astra_links import astra_links
+from .astra_sim import for_simulator, simulated_ranks
+from .chakra import CHAKRA_VERSION, Written
+from .collectives import ALL_RANKS, Agreement, Communication, RankComms, group_numbers
+from .exporter import Conversion
+from .traces import Traces
+
+if TYPE_CHECKING:
+    from .builtin import AstraSimOptions
+
+_COMM_TYPES = (NodeType.COMM_COLL_NODE, NodeType.COMM_SEND_NODE, NodeType.COMM_RECV_NODE)
+_MEMORY_TYPES = (NodeType.MEM_LOAD_NODE, NodeType.MEM_STORE_NODE)
+_COMM_ATTRIBUTES = frozenset(
+    ("comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "comm_priority", "pg_name", "involved_dim")
+)
+_COPIED = "made by another program: copied, with its durations, dependencies and attributes"
+_REMOVED = "metadata nodes left out; what waits for them waits for their own dependencies"
+_MEMORY = "memory nodes run as computations of their duration, since ASTRA-sim needs a remote memory for them"
+_DANGLING = "dependencies on nodes that are not in the file, left out"
+_REPEATED = "dependencies that a node lists twice, kept once"
+_VERSION = "files without a version, given one"
+
+
+@dataclass(frozen=True)
+class GivenRank:
+    """What the first pass over a rank's file finds.
+
+    Attributes:
+        removed: METADATA and INVALID nodes, with what they wait for.
+        comms: the communications by id; `row` is the node's id, and `named` has no ranks yet.
+        ids: of all nodes, sorted uint64; None unless a node waits for another that is missing, removed or listed twice.
+    """
+
+    path: str
+    rank: int
+    removed: Mapping[int, tuple[int, ...]]
+    comms: tuple[Communication, ...]
+    ids: npt.NDArray[np.uint64] | None
+
+
+def files_to_copy(traces: Traces) -> dict[int, str] | None:
+    """The files by rank if all are whole Chakra files that etplus did not write, else None."""
+    paths = traces.whole_files
+    if not paths or not all(path.endswith((".et", ".et.gz")) or begins_like_workload(head_of(path)) for path in paths):
+        return None
+    if any(written_by_etplus(read_messages(path)[0]) for path in paths):
+        return None
+    numbers = [number_before_suffix(path) for path in paths]
+    ranks = [position if number is None else number for position, number in enumerate(numbers)]
+    files = dict(sorted(zip(ranks, paths, strict=True)))
+    if len(files) < len(paths):
+        return None
+    return {rank: path for rank, path in files.items() if traces.wanted in (None, rank)} or None
+
+
+def survey_file(path: str, rank: int) -> GivenRank:
+    """Read a file once and keep what changes of its nodes depend on.
+
+    Raises:
+        TraceFormatError: no Chakra trace, or a damaged one.
+    """
+    _, blocks = read_messages(path)
+    removed: dict[int, tuple[int, ...]] = {}
+    comms: list[Communication] = []
+    ids, needed, repeats = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)], False
+    for messages in blocks:
+        heads = node_heads(messages)
+        if heads is None:  # a node lists a dependency twice, or has another form
+            repeats = True
+            nodes = [node for node, _ in messages.nodes()]
+            ids.append(np.array([node.id for node in nodes], np.uint64))
+        else:
+            nodes = [messages.node(at)[0] for at in np.flatnonzero(heads.kinds != NodeType.COMP_NODE).tolist()]
+            ids.append(heads.ids)
+            needed.append(heads.depends_on)
+        for node in nodes:
+            if node.type in _COMM_TYPES:
+                if (comm := _communication(node)) is not None:
+                    comms.append(comm)
+            elif node.type not in (NodeType.COMP_NODE, *_MEMORY_TYPES):
+                removed[node.id] = (*node.ctrl_deps, *node.data_deps)
+    every = np.sort(np.concatenate(ids))
+    odd = repeats or bool(removed) or not np.all(np.isin(np.concatenate(needed), every))
+    in_turn = tuple(sorted(comms, key=lambda comm: comm.row))
+    return GivenRank(path, rank, removed, in_turn, every if odd else None)
+
+
+def _values(node: Node) -> dict[str, Any]:
+    """Attributes by name, whatever member of the oneof holds them: ASTRA-sim reads any integer."""
+    members = ((given, given.WhichOneof("value")) for given in node.attr)
+    return {given.name: getattr(given, member) for given, member in members if member is not None}
+
+
+def _communication(node: Node) -> Communication | None:
+    """A node's communication; None for a broadcast, which ASTRA-sim replays by its duration, and for a node without the
+    attributes that it needs, which `check` reports."""
+    values = _values(node)
+    size, kind, peer = values.get("comm_size"), values.get("comm_type", 0), -1
+    if node.type != NodeType.COMM_COLL_NODE:
+        kind, other = (SEND, "comm_dst") if node.type == NodeType.COMM_SEND_NODE else (RECV, "comm_src")
+        peer = values.get(other)
+    elif kind == CollectiveCommType.BROADCAST or kind not in CollectiveCommType.values():
+        return None
+    if not isinstance(size, int) or not isinstance(peer, int):
+        return None
+    name = group_name(values.get("pg_name")) if kind >= 0 else ""
+    return Communication(node.id, kind, size, peer=peer, named=(name, ()) if name else WORLD)
+
+
+def with_groups(ranks: Sequence[GivenRank], groups: Groups | None) -> list[RankComms]:
+    """The communications of each rank, with the ranks of their groups; see `group_members`."""
+    members = group_members({given.rank: [comm.named[0] for comm in given.comms] for given in ranks}, groups)
+    return [
+        RankComms(given.rank, len(ranks), tuple(
+            comm if comm.named == WORLD else replace(comm, named=(comm.named[0], members[comm.named[0]]))
+            for comm in given.comms
+        ))
+        for given in ranks
+    ]  # fmt: skip
+
+
+def numbered(ranks: Sequence[RankComms]) -> Agreement:
+    """The communications with a number for each group: its name if that is one."""
+    numbers = group_numbers({comm.named for comms in ranks for comm in comms.found} - {WORLD})
+    found = {
+        comms.rank: replace(comms, found=tuple(
+            replace(comm, group=numbers.get(comm.named, ALL_RANKS)) for comm in comms.found
+        ))
+        for comms in ranks
+    }  # fmt: skip
+    groups = {number: list(named[1]) for named, number in numbers.items()}
+    return Agreement(found, groups, {number: named[0] for named, number in numbers.items()}, ())
+
+
+class _Changes:
+    """What to change of a rank's nodes, and how often it was done.
+
+    Attributes:
+        given: what the first pass found. comms: see `write_copy`. rank: that the copy is for.
+    """
+
+    def __init__(self, given: GivenRank, comms: RankComms | None) -> None:
+        self.given, self.rank = given, given.rank if comms is None else comms.rank
+        self.before = {comm.row: comm for comm in given.comms}
+        self.after = None if comms is None else {comm.row: comm for comm in comms.found}
+        self.counts: Counter[str] = Counter()
+
+    def block(self, messages: Messages) -> Block:
+        """Some nodes: the bytes of those that stay, and others encoded again."""
+        edges = [messages.begin, *messages.ends]
+        edited = dict(self._edited(messages)) if self.after is not None else {}
+        texts = [edited.get(at, messages.data[edges[at] : edges[at + 1]]) for at in range(len(messages.ends))]
+        return Block(len(texts) - texts.count(b""), b"".join(texts))
+
+    def _edited(self, messages: Messages) -> Iterator[tuple[int, bytes]]:
+        """Positions of nodes that change, with their messages; b"" for a node that is left out."""
+        heads = None if self.given.ids is not None else node_heads(messages)
+        others = range(len(messages.ends)) if heads is None else np.flatnonzero(heads.kinds != NodeType.COMP_NODE)
+        for at in map(int, others):
+            node, body = messages.node(at)
+            if node.id in self.given.removed:
+                self.counts[_REMOVED] += 1
+                yield at, b""
+                continue
+            self._change(node)
+            text = node.SerializeToString()
+            if text != body:
+                yield at, delimited(text)
+
+    def _change(self, node: Node) -> None:
+        if self.given.ids is not None:
+            for listed in (node.data_deps, node.ctrl_deps):
+                self._keep_dependencies(listed)
+        if node.type in _MEMORY_TYPES:
+            self.counts[_MEMORY] += 1
+            node.type = NodeType.COMP_NODE
+        elif node.id in self.before and node.type in _COMM_TYPES:
+            self._change_communication(node, self.before[node.id])
+
+    def _keep_dependencies(self, listed: Any) -> None:
+        """Replace removed nodes by what they wait for, and drop missing and repeated ones."""
+        there = [number for one in listed for number in self._behind(one)]
+        found = np.isin(np.array(there, np.uint64), self.given.ids)
+        known = [number for number, is_there in zip(there, found.tolist(), strict=True) if is_there]
+        kept = list(dict.fromkeys(known))
+        self.counts[_DANGLING] += len(there) - len(known)
+        self.counts[_REPEATED] += len(listed) - len(set(listed))
+        if kept != list(listed):
+            del listed[:]
+            listed.extend(kept)
+
+    def _behind(self, number: int) -> list[int]:
+        """A node itself, or behind a removed one what it waits for."""
+        found, waiting, seen = list[int](), [number], set[int]()
+        while waiting:
+            at = waiting.pop()
+            if at not in self.given.removed:
+                found.append(at)
+            elif at not in seen:
+                seen.add(at)
+                waiting += reversed(self.given.removed[at])
+        return found
+
+    def _change_communication(self, node: Node, before: Communication) -> None:
+        assert self.after is not None
+        after = self.after.get(node.id)
+        if after is None:
+            node.type = NodeType.COMP_NODE
+            _set_attributes(node, dict.fromkeys(_COMM_ATTRIBUTES))
+            return
+        changed: dict[str, Any] = {"comm_type": after.kind} if after.kind != before.kind else {}
+        if after.size != before.size:
+            changed["comm_size"] = after.size
+        if after.kind >= 0 and str(after.group or "") != before.named[0]:
+            changed["pg_name"] = str(after.group)
+        if after.kind < 0 and (after.peer != before.peer or self.rank != self.given.rank):
+            ends = (self.rank, after.peer) if after.kind == SEND else (after.peer, self.rank)
+            changed |= dict(zip(("comm_src", "comm_dst"), ends, strict=True))
+        if changed:
+            _set_attributes(node, changed)
+
+
+def _set_attributes(node: Node, values: Mapping[str, Any]) -> None:
+    """Replace attributes; None removes one."""
+    kept = [given for given in node.attr if given.name not in values]
+    new = [attribute(name, value) for name, value in values.items() if value is not None]
+    del node.attr[:]
+    node.attr.extend([*kept, *new])
+
+
+def write_copy(given: GivenRank, output: str, comms: RankComms | None = None) -> Written:
+    """Copy a rank's file.
+
+    Args:
+        comms: the communications as ASTRA-sim can run them, see `for_simulator`; None to copy every node as it is.
+    """
+    changes = _Changes(given, comms)
+    metadata, blocks = read_messages(given.path)
+    if not metadata.version:
+        metadata.version = CHAKRA_VERSION
+        changes.counts[_VERSION] += 1
+    nodes = write_blocks(output, metadata, map(changes.block, blocks))
+    return Written(nodes, +changes.counts + (comms.counts if comms is not None else Counter()))
+
+
+def copy_set(files: Mapping[int, str], output: str, *, prefix: bool, groups: str | None) -> Conversion:
+    """Copy files as they are, with their group file.
+
+    Args:
+        output: a prefix if `prefix`, else the name of the one file.
+        groups: the group file; by default the one next to the files.
+    """
+    paths = {rank: f"{output}.{rank}.et" if prefix else output for rank in files}
+    check_outputs(paths.values())
+    counts: Counter[str] = Counter()
+    nodes = 0
+    for rank, path in files.items():
+        written = write_copy(GivenRank(path, rank, {}, (), None), paths[rank])
+        nodes, counts = nodes + written.nodes, counts + written.counts
+    known = _groups_of(files, groups)
+    made = write_groups(output, known, {number: str(number) for number in known}) if prefix and known else []
+    return Conversion((*paths.values(), *made), nodes, counts, (_COPIED,))
+
+
+def copy_for_astra_sim(files: Mapping[int, str], output: str, options: AstraSimOptions) -> Conversion:
+    """Copy a set so that ASTRA-sim runs it, with its group file and the files of its network; `output` is a prefix.
+
+    Raises:
+        UsageError: one rank, or options that need a trace.
+    """
+    if options.roofline is not None or options.memory:
+        raise UsageError("roofline and memory need operators; a .et of another producer keeps the num_ops that it has")
+    network = DEFAULT if options.network is None else parse_network(options.network)
+    given = {rank: survey_file(path, rank) for rank, path in files.items()}
+    surveyed = with_groups(list(given.values()), _groups_of(files, options.groups))
+    ranks, sources, moved = simulated_ranks(surveyed, renumber=options.renumber_ranks, replicate=options.replicate)
+    agreement = for_simulator(numbered(ranks))
+    check_outputs(f"{output}.{rank}.et" for rank in sources)
+    counts: Counter[str] = Counter()
+    nodes = 0
+    for rank, source in sorted(sources.items()):
+        written = write_copy(given[source], f"{output}.{rank}.et", agreement.ranks[rank])
+        nodes, counts = nodes + written.nodes, counts + written.counts
+    made = write_groups(output, agreement.groups, agreement.names)
+    links = astra_links(network, len(sources))
+    config, about = write_astra_config(output, network, links, groups=bool(agreement.groups))
+    names = [f"{output}.{rank}.et" for rank in sorted(sources)]
+    notes = (_COPIED, *moved, *agreement.notes, *about)
+    return Conversion((*names, *made, *config), nodes, counts, notes, network=network_dict(network))
+
+
+def _groups_of(files: Mapping[int, str], groups: str | None) -> Groups | None:
+    path = groups or find_groups(prefix_of(next(iter(files.values()))))
+    return None if path is None else read_groups(path)

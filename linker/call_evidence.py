@@ -1,0 +1,148 @@
+"""Contradictions between what both files record of the same calls: names, sequence numbers, threads and inputs.
+
+Two runs of one program can have the same ids, names and numbers. Two of a sweep differ in the inputs of their calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..schemas.execution_trace.arguments import undecoded_arguments
+from ..schemas.kineto.input_args import other_input, recorded_inputs
+from ..trace.columns import IntColumn, distinct, distinct_rows, largest, positions
+from .calls import TracePair
+
+_FIRST, _LAST = 384, 128
+"""The inputs of so many linked calls are compared. All of a large file's would take a quarter of the time of linking;
+the last ones are the outputs of a model or its last parameters, the first ones nearly everything else."""
+_OF_A_THREAD = 16
+"""Fewer calls say nothing about their thread: an asynchronous collective can end on another one."""
+
+
+class Contradiction(NamedTuple):
+    """What both files record of the same calls, and not alike."""
+
+    by: Literal["calls", "numbers", "threads", "inputs"]
+    says: str
+
+
+def contradictions(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Contradiction]:
+    """Compare everything that both files record.
+
+    Args:
+        node, call: int64, positions in `pair.nodes` and in `pair.calls` of the certain links, in call order.
+    """
+    if not (pair.et.losses or pair.kineto.losses):
+        yield from _calls(pair)
+    if len(node):
+        yield from _numbers(pair, node, call)
+        yield from _threads(pair, node, call)
+        yield from _inputs(pair, node, call)
+
+
+def _calls(pair: TracePair) -> Iterator[Contradiction]:
+    """Calls of the ET within what both files cover that Kineto lacks, or has under another name.
+
+    Of 123,725 calls in 77 recorded pairs none is such: on each thread, from the first to the last call with an id that
+    both files have, Kineto has every call that the ET has. The reverse is not so: an ET lacks calls that raise.
+    """
+    (ours, theirs), nodes = pair.rf_ids, pair.nodes
+    at = positions(theirs, ours)
+    joined = (ours > 0) & (at >= 0)
+    if not joined.any():
+        return
+    lacking = joined & (nodes.name != pair.calls.name[at])
+    if np.any((ours > 0) & ~joined):
+        lacking |= (ours > 0) & ~joined & _between(nodes.thread, joined)
+    lacking = np.flatnonzero(lacking)
+    if len(lacking):
+        yield Contradiction(
+            "calls",
+            f"two processes: {len(lacking):,} calls of the ET (such as {_name(pair, lacking[0])}) are not in the "
+            "Kineto trace, though both cover that time",
+        )  # fmt: skip
+
+
+def _between(thread: IntColumn, joined: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Which calls are between the first and the last joined call of their own thread."""
+    of = positions(distinct(thread), thread)
+    rows = np.flatnonzero(joined)
+    first, last = np.full(len(thread), len(thread)), np.full(len(thread), -1)
+    np.minimum.at(first, of[rows], rows)
+    np.maximum.at(last, of[rows], rows)
+    row = np.arange(len(thread))
+    between: npt.NDArray[np.bool_] = (row > first[of]) & (row < last[of])
+    return between
+
+
+def _numbers(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Contradiction]:
+    """Linked calls with two sequence numbers."""
+    ours, theirs = pair.nodes.seq[node], pair.calls.seq[call]
+    other = np.flatnonzero((ours >= 0) & (theirs >= 0) & (ours != theirs))
+    if len(other):
+        first = other[0]
+        yield Contradiction(
+            "numbers",
+            f"two runs: {len(other):,} of {len(node):,} linked calls have another sequence number, such as "
+            f"{_name(pair, node[first])}: {ours[first]} in the ET, {theirs[first]} in the Kineto trace",
+        )  # fmt: skip
+
+
+def _threads(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Contradiction]:
+    """Threads of the ET whose calls are not on one thread of the Kineto trace, each on one of its own."""
+    thread, other = pair.nodes.thread[node], pair.calls.thread[call]
+    if not (np.any(thread[1:] != thread[:-1]) or np.any(other[1:] != other[:-1])):
+        return
+    both, which = distinct_rows(thread, other)
+    count, threads = np.bincount(which, minlength=len(both)), distinct(both[:, 0])
+    group = positions(threads, both[:, 0])
+    main = largest(group, count, len(threads))
+    calls = np.bincount(positions(threads, thread), minlength=len(threads))
+    known = np.flatnonzero(calls >= _OF_A_THREAD)
+    partners = both[main[known], 1]
+    scattered = np.count_nonzero(2 * count[main[known]] <= calls[known])
+    if scattered or len(distinct(partners)) < len(partners):
+        says = (
+            "of one thread of the ET are on several threads of"
+            if scattered
+            else "of two threads of the ET are on one of"
+        )
+        yield Contradiction("threads", f"two runs: linked calls {says} the Kineto trace")
+
+
+def _inputs(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Contradiction]:
+    """Linked calls that were given other tensors or numbers; equal texts are compared once."""
+    chosen = _to_compare(len(node))
+    node, call = node[chosen], call[chosen]
+    events, known, first = pair.kineto.events, dict[tuple[bytes, ...], str](), ""
+    differ = 0
+    texts = pair.et.texts.of(pair.nodes.node[node]), events.records.texts.of(events.index[pair.calls.row[call]])
+    for at, (ours, theirs) in enumerate(zip(*texts, strict=True)):
+        given, recorded = undecoded_arguments(ours), recorded_inputs(theirs)
+        if given is None or recorded is None:
+            continue
+        key = bytes(given.inputs.shapes), bytes(given.inputs.types), *recorded[1:3]
+        other = known.get(key)
+        if other is None:
+            other = known[key] = other_input(given.inputs, recorded)
+        if other:
+            differ += 1
+            first = first or f"{_name(pair, node[at])}: {other}"
+    if differ:
+        says = f"{differ:,} of {len(node):,} compared calls have other inputs"
+        yield Contradiction("inputs", f"two runs: {says}, such as {first}")
+
+
+def _to_compare(links: int) -> IntColumn:
+    """Positions of the links whose calls' inputs are compared."""
+    if links <= _FIRST + _LAST:
+        return np.arange(links)
+    return np.concatenate([np.arange(_FIRST), np.arange(links - _LAST, links)])
+
+
+def _name(pair: TracePair, node: int) -> str:
+    return pair.et.names[pair.et.name[pair.nodes.node[node]]]

@@ -1,0 +1,184 @@
+"""What became of the events of a Kineto trace: read, not used, or dropped and why; events that a file holds twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ...trace.brief import brief
+from ...trace.columns import IntColumn, among
+from ...trace.conventions import CPU_CATEGORIES, GPU_ANNOTATION_CATEGORY, GPU_CATEGORIES, PYTHON_CATEGORY
+from ...trace.errors import UNREADABLE
+from ...trace.printable import shortened
+from ..text.records import RecordTexts
+from .kineto_decode import KNOWN_PHASES
+from .kineto_events import EventPart, is_runtime
+
+Tables = dict[str, dict[str, npt.NDArray[Any]]]
+"""Columns of "events", "flows", "memory" and "frames"; see `EventPart`."""
+
+_READ = CPU_CATEGORIES | GPU_CATEGORIES | {GPU_ANNOTATION_CATEGORY, "cuda_sync"}
+_NOT_USED = frozenset({
+    "Trace", "Net", "overhead", "external_correlation", "cpu_instant_event", "cuda_event", "cuda_profiler_range",
+    "collective_comm", "mtia_workloadd", "mtia_insight", "mtia_counters", "xpu_sync", "npu_wait",
+})  # fmt: skip
+"""Categories of duration events without work of host or device: other activity types of Kineto
+(libkineto/include/ActivityType.h), and spans of the recording."""
+_UNREADABLE = "a record that is no event"
+_NAMED = 5
+"""Reasons that a sentence names at most."""
+_LONGEST = 40
+_PLACE = ("ts", "dur", "thread", "name", "correlation")
+_ALIKE = (*_PLACE, "category", "stream", "device")
+_OWN_IDS = ("external_id", "rf_id", "seq")
+_IDS = frozenset({"External id", "Record function id", "Ev Idx"})
+"""Arguments that may differ between two records of one event."""
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+"""Odd, so that multiplying loses nothing; spreads small differences over all bits."""
+
+
+@dataclass(frozen=True)
+class EventAccount:
+    """Number of events by what became of them; together they are all events of the file.
+
+    Attributes:
+        read: by category, or "flow", "memory", "end of a pair".
+        not_used: by category, or by phase of what is not a duration event.
+        dropped: by reason.
+    """
+
+    read: dict[str, int] = field(default_factory=dict)
+    not_used: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    __repr__ = brief
+
+    @property
+    def total(self) -> int:
+        """Number of all events."""
+        return sum(sum(counts.values()) for counts in (self.read, self.not_used, self.dropped))
+
+    @property
+    def found(self) -> str:
+        """What there is that was not read, most frequent first."""
+        return _listed(Counter(self.not_used) + Counter(self.dropped))
+
+    def warning(self, already_reported: int) -> str:
+        """A sentence on what was dropped, "" if nothing was.
+
+        Args:
+            already_reported: number of unreadable records that another warning counts.
+        """
+        dropped = +(Counter(self.dropped) - Counter({_UNREADABLE: already_reported}))
+        if not dropped:
+            return ""
+        return f"{dropped.total():,} of {self.total:,} events were left out: {_listed(dropped)}"
+
+
+def _listed(counts: Counter[str]) -> str:
+    named = [f"{count:,} × {what}" for what, count in counts.most_common(_NAMED)]
+    return ", ".join(named) + (f" and {len(counts) - _NAMED} other kinds" if len(counts) > _NAMED else "")
+
+
+def account_for(
+    parts: Sequence[EventPart], tables: Tables, categories: list[str], *, pairs: int, repeated: int
+) -> EventAccount:
+    """Count all events by what became of them.
+
+    Args:
+        tables: what is kept.
+        pairs: number of events "E" that gave a begin its duration.
+        repeated: number of events that are not kept because another one is equal.
+    """
+    phases = sum((part.phases for part in parts), Counter[str]())
+    read, not_used, dropped = Counter[str](), Counter[str](), Counter[str]()
+    of_category = np.bincount(tables["events"]["category"], minlength=len(categories)).tolist()
+    for category, count in zip(categories, of_category, strict=True):
+        if category in _READ or is_runtime(category):
+            read[category] += count
+        elif category in _NOT_USED:
+            not_used[category] += count
+        elif category != PYTHON_CATEGORY:  # modules' calls are also among the Python calls
+            dropped[f"category {shortened(category, _LONGEST)!r}" if category else "no category"] += count
+    read[PYTHON_CATEGORY] += len(tables["frames"]["ts"])
+    read.update(flow=len(tables["flows"]["ts"]), memory=len(tables["memory"]["ts"]))
+    read["end of a pair"] += pairs
+    for phase, count in phases.items():
+        if phase in ("B", "E"):
+            unpaired = "begin (B) without its end" if phase == "B" else "end (E) without its begin"
+            dropped[unpaired] += count - (pairs if phase == "E" else 0)
+        elif phase and (phase in KNOWN_PHASES):
+            not_used[f"phase {phase}"] += count
+        else:
+            dropped[f"phase {shortened(phase, _LONGEST)!r}" if phase else _UNREADABLE] += count
+    dropped["Python call whose times cannot be"] += sum(part.impossible_frames for part in parts)
+    dropped["event that the file holds twice"] += repeated
+    return EventAccount(dict(+read), dict(+not_used), dict(+dropped))
+
+
+def drop_repeated(tables: Tables, texts: RecordTexts, categories: list[str]) -> int:
+    """Leave out of tables the events that the file holds twice, all but the first of each; returns their number.
+
+    Two records are of one event if process, thread or stream, times, name, category, correlation and arguments agree.
+    Ids of the recorder may differ, except on events without correlation: a function that calls itself, and takes
+    under a µs, differs from its caller only in them. Calls without any id are therefore kept. Of memory events and
+    Python calls the whole texts are equal.
+    """
+    rows = _suspects(tables["events"], _PLACE)
+    events, count = {key: column[rows] for key, column in tables["events"].items()}, 0
+    on_device = np.array([category in GPU_CATEGORIES for category in categories], np.bool_)[events["category"]]
+    known = np.flatnonzero(on_device | (events["correlation"] > 0) | (events["external_id"] > 0))
+    rows, events = rows[known], {key: column[known] for key, column in events.items()}
+    told = [events[key] for key in _ALIKE]
+    told += [np.where(events["correlation"] > 0, -1, events[key]) for key in _OWN_IDS]
+    gone = {"events": rows[_repeated(told, texts.of(events["index"]), _told_arguments)]}
+    for name in ("memory", "frames") if len(gone["events"]) else ():
+        rows = _suspects(tables[name], ("ts",))
+        gone[name] = rows[_repeated([], texts.of(tables[name]["index"][rows]), bytes)]
+    for name, rows in gone.items():
+        if len(rows):
+            tables[name] = {key: np.delete(column, rows) for key, column in tables[name].items()}
+            count += len(rows)
+    return count
+
+
+def _suspects(table: dict[str, npt.NDArray[Any]], keys: tuple[str, ...]) -> IntColumn:
+    """Rows with a text that agree in some columns with another row, and, hardly ever, others."""
+    mixed = np.zeros(len(table["ts"]), np.uint64)
+    for key in keys:
+        mixed *= _FACTOR
+        mixed += table[key].astype(np.int64, copy=False).view(np.uint64)
+    ordered = np.sort(mixed)
+    several = ordered[1:][ordered[1:] == ordered[:-1]]
+    there = among(mixed.view(np.int64), several.view(np.int64)) if len(several) else np.zeros(len(mixed), np.bool_)
+    return np.flatnonzero(there & (table["index"] >= 0))
+
+
+def _repeated(columns: list[npt.NDArray[Any]], texts: list[bytes], told: Callable[[bytes], Any]) -> IntColumn:
+    """Rows that agree in all columns and in what a function makes of their texts with a row before them."""
+    seen, repeated = set[Any](), list[int]()
+    for row, key in enumerate(zip(*(column.tolist() for column in columns), map(told, texts), strict=True)):
+        if key in seen:
+            repeated.append(row)
+        seen.add(key)
+    return np.array(repeated, np.int64)
+
+
+_decode_arguments = msgspec.json.Decoder(
+    msgspec.defstruct("_Event", [("args", dict[str, msgspec.Raw] | None, None)], gc=False)
+).decode
+
+
+def _told_arguments(text: bytes) -> Any:
+    """What the arguments of an event say of it, except for ids."""
+    try:
+        args = _decode_arguments(text).args or {}
+    except UNREADABLE:
+        return text
+    return tuple(sorted((name, bytes(value)) for name, value in args.items() if name not in _IDS))

@@ -1,0 +1,241 @@
+"""Events of other writers and of PyTorch 1.8 to 1.12, brought to the form that PyTorch writes today.
+
+Nothing else knows of these layouts:
+
+- PyTorch 1.8 to 1.12: categories "Operator", "Runtime", "Kernel", "Memcpy", "Memset"; threads as texts ("stream 7");
+  ids in lower case; annotations of the profiler as operators (libkineto/src/output_json.cpp of 2021).
+- Begin and end (phases "B" and "E") in place of an event with a duration.
+- Times as texts.
+- PyTorch's profiler before Kineto: processes "CPU functions" and "CUDA functions", no categories.
+- Ascend devices (torch_npu): tasks of the device without category, and flows "async_npu" to them from operators.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ...trace.errors import UNREADABLE
+from .cuspy import LAUNCH_FLOW
+from .kineto_events import EventPart
+
+Fields = dict[str, msgspec.Raw]
+
+_CATEGORIES = {
+    "operator": "cpu_op", "runtime": "cuda_runtime", "kernel": "kernel", "memcpy": "gpu_memcpy", "memset": "gpu_memset",
+    "user": "gpu_user_annotation", "python": "python_function",
+}  # fmt: skip
+"""Categories of duration events, in lower case, and what they are called today."""
+_FLOWS = {"async": LAUNCH_FLOW, "async_npu": LAUNCH_FLOW, "forward_backward": "fwdbwd"}
+_NPU = "ascend hardware"
+_PROCESSES = {"cpu functions": "cpu_op", "cuda functions": "kernel", _NPU: "kernel"}
+"""Processes, by id or name in lower case, and the category of their events, which have none."""
+_ARGUMENTS = {"external id": "External id", "Input dims": "Input Dims", "inDevice": "device", "Stream Id": "stream"}
+_PROPERTIES = {
+    "major": "computeMajor", "minor": "computeMinor", "multiProcessorCount": "numSms",
+    "maxThreadsPerMultiProcessor": "maxThreadsPerMultiprocessor",
+}  # fmt: skip
+_ANNOTATION = re.compile(r"ProfilerStep#|Optimizer\.(?:step|zero_grad)#|enumerate\(DataLoader\)#")
+"""How the names of PyTorch's own annotations begin; a user's annotation cannot be told from an operator."""
+_NPU_WAITS = frozenset({"EVENT_WAIT", "EVENT_RECORD", "NOTIFY_WAIT", "NOTIFY_RECORD"})
+"""Types of tasks of an Ascend device that do no work."""
+_RENAMED = _CATEGORIES.keys() - _CATEGORIES.values()
+_OLD = re.compile(
+    rb'"(?:ts|dur)"\s*:\s*"|"ph"\s*:\s*"[BE]"|"cat"\s*:\s*"(?:Kernel|(?i:%b))"|"(?i:%b)"'
+    % ("|".join(_RENAMED).encode(), "|".join(_PROCESSES).encode())
+)
+_OLD_ARGUMENT = re.compile(rb'"(?:%b)"\s*:' % "|".join(_ARGUMENTS).encode())
+_TEXT_OF_NUMBER = re.compile(rb'"\s*(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*"')
+_TEXT_OF_THREAD = re.compile(rb'"(?:stream )?(0|[1-9]\d{0,17})(?: user)?"')
+_decode = msgspec.json.Decoder(Fields).decode
+
+
+def may_be_old(parts: Iterable[EventPart]) -> bool:
+    """Whether events that were read can be of another layout; `is_old` knows, which takes longer."""
+    for part in parts:
+        categories = set(part.values["category"])
+        if part.phases["B"] or part.phases["E"] or "" in categories:
+            return True
+        if any(category != category.lower() and category.lower() in _CATEGORIES for category in categories):
+            return True
+        if categories & _RENAMED:
+            return True
+    return False
+
+
+def is_old(text: bytes) -> bool:
+    """Whether the text of a trace has events of another layout.
+
+    Example:
+        >>> is_old(b'[{"ph": "X", "cat": "Operator"}]'), is_old(b'[{"ph": "X", "cat": "cpu_op"}]')
+        (True, False)
+    """
+    return _OLD.search(text) is not None
+
+
+def modern_header(header: Fields) -> Fields:
+    """The header with properties of devices as PyTorch names them today."""
+    devices = _value(header, "computeProperties")
+    if not isinstance(devices, list) or not all(isinstance(device, dict) for device in devices):
+        return header
+    named = [{_PROPERTIES.get(key, key): value for key, value in device.items()} for device in devices]
+    return {"deviceProperties": _raw(named)} | header
+
+
+def modern_events(texts: list[bytes]) -> tuple[list[bytes], int]:
+    """The texts of events in the form of today, each in its place, and how many of them are the end of a pair.
+
+    The begin of a pair becomes an event with a duration. A text that is not an object stays as it is.
+    """
+    edges, tasks = list[_Edge](), _DeviceTasks()
+    for index, text in enumerate(texts):
+        event = _fields(text)
+        phase = _value(event, "ph")
+        if phase in ("B", "E") and (ts := _number(event.get("ts", b""))) is not None:
+            args = _fields(event.get("args", b"")) if phase == "E" else {}
+            edges.append(_Edge(Decimal(ts.decode()), index, phase == "B", _place(event), _value(event, "name"), args))
+        tasks.look_at(phase, event)
+    ends = _ends(edges)
+    return [_modern(text, ends.get(index), tasks) for index, text in enumerate(texts)], len(ends)
+
+
+class _Edge(NamedTuple):
+    """A begin or an end at a time in µs; `args` of an end belong to the event, too."""
+
+    ts: Decimal
+    index: int
+    begins: bool
+    place: tuple[bytes, bytes]
+    name: Any
+    args: Fields
+
+
+def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
+    """Duration in µs, and arguments that the end has, by the index of the begin.
+
+    An end closes the last open begin of its name on its thread, or, without a name, the last open one.
+    """
+    waiting: dict[Any, list[_Edge]] = defaultdict(list)
+    ends: dict[int, tuple[Decimal, Fields]] = {}
+    for edge in sorted(edges, key=lambda edge: edge.ts):
+        if edge.begins:
+            waiting[edge.place].append(edge)
+            waiting[edge.place, edge.name].append(edge)
+            continue
+        begins = waiting[edge.place if edge.name is None else (edge.place, edge.name)]
+        while begins and begins[-1].index in ends:  # closed through the other list
+            begins.pop()
+        if begins:
+            begin = begins.pop()
+            ends[begin.index] = edge.ts - begin.ts, edge.args
+    return ends
+
+
+class _DeviceTasks:
+    """What other events say of the tasks of an Ascend device.
+
+    Attributes:
+        processes: name of each process, in lower case, by its undecoded id.
+        flows: number of each flow by its undecoded id, a time in ns; from 1, as ids of launches are small.
+        launches: number of the flow that ends at a process, thread and time, undecoded.
+    """
+
+    def __init__(self) -> None:
+        self.processes: dict[bytes, str] = {}
+        self.flows: dict[bytes, int] = {}
+        self.launches: dict[tuple[bytes, ...], int] = {}
+
+    def look_at(self, phase: Any, event: Fields) -> None:
+        """Take in an event."""
+        if phase == "M" and _value(event, "name") == "process_name":
+            name = _value(_fields(event.get("args", b"")), "name")
+            self.processes[bytes(event.get("pid", b""))] = str(name).lower()
+        elif phase in ("s", "f") and _value(event, "cat") == "async_npu":
+            number = self.flows.setdefault(bytes(event.get("id", b"")), len(self.flows) + 1)
+            if phase == "f":
+                self.launches[(*_place(event), bytes(event.get("ts", b"")))] = number
+
+    def process_of(self, event: Fields) -> str:
+        """Id or name of an event's process, in lower case."""
+        process = _value(event, "pid")
+        return process.lower() if isinstance(process, str) else self.processes.get(bytes(event.get("pid", b"")), "")
+
+
+def _modern(text: bytes, end: tuple[Decimal, Fields] | None, tasks: _DeviceTasks) -> bytes:
+    """An event's text in the form of today.
+
+    Args:
+        end: duration and further arguments of a begin that has an end.
+    """
+    event = _fields(text)
+    if not event:
+        return text
+    phase, category = _value(event, "ph"), _value(event, "cat")
+    args = _fields(event.get("args", b"")) if end or not category or _OLD_ARGUMENT.search(text) else {}
+    if end is not None:
+        phase, args = "X", args | end[1]
+        event |= {"ph": _raw(phase), "dur": msgspec.Raw(f"{end[0]:f}".encode())}
+    if phase == "X":
+        args = {_ARGUMENTS.get(key, key): value for key, value in args.items()}
+        process = tasks.process_of(event)
+        category = _category(category, _value(event, "name"), process, _value(args, "Task Type"))
+        if process == _NPU:
+            args.setdefault("device", _raw(0))  # the file is of one device, and does not say which
+        if launch := tasks.launches.get((*_place(event), bytes(event.get("ts", b"")))):
+            args["correlation"] = _raw(launch)
+    elif phase in ("s", "f"):
+        if category == "async_npu":
+            event["id"] = _raw(tasks.flows[bytes(event.get("id", b""))])
+        category = _FLOWS.get(category, category) if isinstance(category, str) else category
+    for key in ("ts", "dur"):
+        if number := _TEXT_OF_NUMBER.fullmatch(event.get(key, b"")):
+            event[key] = msgspec.Raw(number[1])
+    for key in ("pid", "tid"):
+        if number := _TEXT_OF_THREAD.fullmatch(event.get(key, b"")):
+            event[key] = msgspec.Raw(number[1])
+    event |= ({"cat": _raw(category)} if category else {}) | ({"args": _raw(args)} if args else {})
+    return msgspec.json.encode(event)
+
+
+def _category(category: Any, name: Any, process: str, task: Any) -> Any:
+    """The category of today of a duration event."""
+    if not category:
+        if task in _NPU_WAITS:
+            return "npu_wait"
+        return "gpu_memcpy" if str(task).startswith("MEMCPY") else _PROCESSES.get(process, category)
+    modern = _CATEGORIES.get(str(category).lower(), category)
+    renamed = modern == "cpu_op" != category
+    return "user_annotation" if renamed and isinstance(name, str) and _ANNOTATION.match(name) else modern
+
+
+def _place(event: Fields) -> tuple[bytes, bytes]:
+    """Process and thread, undecoded."""
+    return bytes(event.get("pid", b"")), bytes(event.get("tid", b""))
+
+
+def _number(text: bytes | msgspec.Raw) -> bytes | None:
+    """A number that is perhaps written as a text, None if it is none."""
+    number = _TEXT_OF_NUMBER.fullmatch(text) or _TEXT_OF_NUMBER.fullmatch(b'"%b"' % text)
+    return number[1] if number else None
+
+
+def _raw(value: Any) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
+def _fields(text: bytes | msgspec.Raw) -> Fields:
+    """The members of an object, {} if the text is none."""
+    try:
+        return _decode(text)
+    except UNREADABLE:
+        return {}
+
+
+def _value(fields: Fields, key: str) -> Any:
+    """A decoded member, None if it is missing."""
+    return msgspec.json.decode(fields[key]) if key in fields else None

@@ -1,0 +1,48 @@
+"""`check --run`: the real simulator's times next to the replay's and the recording's."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from astra_sim import RUNNER
+from chakra_sets import data_parallel, message, write_set
+from support import call
+
+NETWORK = "bandwidth=25,latency=5us"
+
+
+@pytest.fixture(autouse=True)
+def simulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not os.access(RUNNER, os.X_OK):
+        pytest.skip(f"no {RUNNER}: ASTRA-sim is not at hand")
+    monkeypatch.setenv("ASTRA_SIM", str(RUNNER.with_name("AstraSim_Analytical_Congestion_Unaware")))
+
+
+def test_simulated_and_replayed_times_agree_and_several_networks_are_a_table(tmp_path: Path) -> None:
+    prefix = write_set(tmp_path, data_parallel(4))
+    slow = "bandwidth=5,latency=5us"
+    done = call("check", prefix, "--run", "--network", NETWORK, "--network", slow, "--json", tmp_path / "run.json")
+    assert done.returncode == 0
+    runs = json.loads((tmp_path / "run.json").read_bytes())["runs"]
+    assert [run["network"] for run in runs] == [NETWORK, slow]
+    for run in runs:
+        for rank in run["ranks"]:
+            assert rank["ran"] == rank["nodes"] and rank["simulated"] == pytest.approx(rank["replayed"], rel=0.03)
+    assert runs[1]["ranks"][0]["simulated"] > 2 * runs[0]["ranks"][0]["simulated"]
+    assert b"ranks done" in call("check", prefix, "--run", "--network", NETWORK, "--network", slow).stdout
+
+
+def test_nodes_that_were_never_issued_fail(tmp_path: Path) -> None:
+    ranks = [list(nodes) for nodes in data_parallel(2)]
+    ranks[1].append(message(999, 0, 1, 7, 64, is_send=False))
+    done = call("check", write_set(tmp_path, ranks), "--run", "--network", NETWORK)
+    assert done.returncode == 1 and b"failed: rank 1 did not run to the end" in done.stdout
+
+
+def test_without_the_variable_the_command_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ASTRA_SIM")
+    done = call("check", write_set(tmp_path, data_parallel(2)), "--run")
+    assert done.returncode == 2 and b"environment variable ASTRA_SIM" in done.stderr

@@ -1,0 +1,136 @@
+"""Chakra sets of other producers come back from `convert` as they are, and take the same time in ASTRA-sim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from astra_sim import run_astra
+from chakra_sets import (
+    MB,
+    Ranks,
+    collective,
+    compute,
+    data_parallel,
+    message,
+    model_parallel,
+    pipeline,
+    ring_all_gather,
+    roofline,
+    single_collective,
+    symbolic,
+    tree,
+    write_set,
+)
+from etplus import convert
+from etplus.converters.preflight import check
+from etplus.schemas.chakra import et_def_pb2 as pb
+from etplus.schemas.chakra.stream import read_chakra
+from support import SHARED, call
+
+CASES = SHARED / "cases"
+
+
+def nodes_of(prefix: Path, rank: int = 0) -> list[pb.Node]:
+    return list(read_chakra(f"{prefix}.{rank}.et")[1])
+
+
+def files(prefix: Path) -> list[str]:
+    return sorted(map(str, prefix.parent.glob(f"{prefix.name}.*.et")))
+
+
+@pytest.mark.parametrize("to", ["chakra", "astra-sim"])
+def test_every_node_keeps_all_that_the_file_says(to: str, tmp_path: Path) -> None:
+    ranks = roofline(4)
+    for node in ranks[0]:
+        node.attr.append(pb.AttributeProto(name="unknown", string_val="kept"))
+    prefix = write_set(tmp_path, ranks, groups={1: [0, 1, 2, 3]})
+    convert(files(prefix), tmp_path / "out", to=to)
+    assert nodes_of(tmp_path / "out") == list(ranks[0])
+    assert (tmp_path / "out.comm_groups.json").read_bytes() == b'{"1":[0,1,2,3]}\n'
+
+
+SETS: list[Callable[[int], Ranks]] = [data_parallel, model_parallel, tree, pipeline, ring_all_gather, symbolic]
+
+
+@pytest.mark.parametrize("ranks", [4, 8, pytest.param(32, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("made", SETS, ids=lambda made: made.__name__)
+def test_a_converted_set_takes_the_same_time_in_astra_sim(
+    made: Callable[[int], Ranks], ranks: int, tmp_path: Path
+) -> None:
+    halves = {1: list(range(ranks // 2)), 2: list(range(ranks // 2, ranks))}
+    prefix = write_set(tmp_path, made(ranks), groups=halves if made is symbolic else None)
+    convert(files(prefix), tmp_path / "out", to="astra-sim")
+    before, after = (run_astra(tmp_path / name, ranks) for name in ("t", "out"))
+    assert before.complete and after.complete and after.makespan_ns == before.makespan_ns
+    assert check(prefix, profile="astra-sim").ok and check(tmp_path / "out", profile="astra-sim").ok
+
+
+def test_a_roofline_set_takes_the_same_time_in_astra_sim(tmp_path: Path) -> None:
+    prefix = write_set(tmp_path, roofline(4), groups={1: [0, 1, 2, 3]})
+    convert(files(prefix), tmp_path / "out", to="astra-sim")
+    of_roofline = {"ROOFLINE": "1", "PEAK": "100", "MEMBW": "1000"}
+    before, after = (run_astra(tmp_path / name, 4, **of_roofline) for name in ("t", "out"))
+    assert after.complete and after.makespan_ns == before.makespan_ns > 300_000
+
+
+def test_what_astra_sim_cannot_run_is_changed_and_counted(tmp_path: Path) -> None:
+    """Node 2 waits for node 0 behind the METADATA node 1; a barrier, a message to itself and a missing dependency."""
+    metadata = pb.Node(id=1, type=pb.METADATA_NODE, data_deps=[0])
+    nodes = [compute(0, 100), metadata, compute(2, 100, 1, 99), pb.Node(id=3, type=pb.MEM_LOAD_NODE, data_deps=[2, 2])]
+    barrier = collective(4, "all_reduce", MB, 3)
+    next(given for given in barrier.attr if given.name == "comm_type").int64_val = pb.BARRIER
+    ranks = [[*nodes, barrier, message(5, rank, rank, 0, MB, 4, is_send=True)] for rank in range(2)]
+    prefix = write_set(tmp_path, ranks)
+    done = call("convert", *files(prefix), "--to", "astra-sim", "-o", tmp_path / "out")
+    assert done.returncode == 0 and b"check   passed: 0 errors" in done.stderr
+    changed = (
+        "metadata nodes left out", "memory nodes run", "dependencies on nodes that are not in the file",
+        "dependencies that a node lists twice", "barrier run as", "communication of a rank with itself",
+    )  # fmt: skip
+    assert all(f"count   2 {words}" in done.stderr.decode() for words in changed)
+    assert [list(node.data_deps) for node in nodes_of(tmp_path / "out")] == [[], [0], [2], [3], [4]]
+    assert run_astra(tmp_path / "out", 2).complete
+
+
+def test_ranks_are_renumbered_with_their_messages(tmp_path: Path) -> None:
+    prefix = write_set(tmp_path, pipeline(4))
+    moved = [path.replace(".0.et", ".6.et") for path in files(prefix)]
+    Path(files(prefix)[0]).rename(moved[0])
+    done = call("convert", *moved, "--to", "astra-sim", "-o", tmp_path / "out")
+    assert done.returncode == 2 and b"rank 0 is missing" in done.stderr
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_an_empty_metadata_gets_a_version(tmp_path: Path) -> None:
+    prefix = write_set(tmp_path, single_collective("all_reduce", 2), version="")
+    convert(files(prefix), tmp_path / "out", to="chakra")
+    assert read_chakra(tmp_path / "out.0.et")[0].version and nodes_of(tmp_path / "out") == nodes_of(prefix)
+
+
+@pytest.mark.parametrize(
+    ("case", "name", "more", "expected"),
+    [
+        ("et-other-producers", "chain", {}, 48_129_240),
+        ("et-other-producers", "roofline", {"ROOFLINE": "1", "PEAK": "100", "MEMBW": "1000"}, 37_012),
+        ("chakra-no-start-times", "job", {}, 865_824),
+    ],
+)
+def test_the_cases_take_the_time_of_the_given_set(
+    case: str, name: str, more: dict[str, str], expected: int, tmp_path: Path
+) -> None:
+    if not (CASES / case).is_dir():
+        pytest.skip("the shared cases are not at hand")
+    link = (50 * 1.073741824, 500.0) if case == "et-other-producers" else (25 * 1.073741824, 5000.0)
+    convert(files(CASES / case / name), tmp_path / "out", to="astra-sim")
+    assert run_astra(tmp_path / "out", 4, *link, **more, EP="0").makespan_ns == expected
+
+
+@pytest.mark.parametrize("name", ["all_gather", "all_reduce", "all_to_all", "reduce_scatter"])
+def test_official_examples_have_no_error(name: str) -> None:
+    folder = CASES / "check-refuses-official-examples" / name
+    if not folder.is_dir():
+        pytest.skip("the shared cases are not at hand")
+    assert check(folder, profile="astra-sim").ok
+    assert run_astra(folder / name, 4).complete

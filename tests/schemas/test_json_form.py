@@ -1,0 +1,56 @@
+"""Chakra's JSON form (`workload_graph`) reads like the .et file of the same nodes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import etplus
+import pytest
+from chakra_sets import Ranks, data_parallel, pipeline, write_set
+from etplus import convert
+from etplus.schemas.chakra.stream import read_chakra
+from etplus.trace.errors import TraceFormatError
+
+
+def as_json(folder: Path, ranks: Ranks) -> list[str]:
+    """The files of a set in the JSON form, with the keys that Chakra's feeder reads."""
+    files = []
+    for rank, nodes in enumerate(ranks):
+        records = [
+            {
+                "Id": node.id, "Name": node.name, "NodeType": node.type, "runtime": node.duration_micros,
+                "data_deps": list(node.data_deps),
+                **{given.name: getattr(given, str(given.WhichOneof("value"))) for given in node.attr},
+            }
+            for node in nodes
+        ]  # fmt: skip
+        path = folder / f"j.{rank}.json"
+        path.write_text(json.dumps({"workload_graph": records}))
+        files.append(str(path))
+    return files
+
+
+@pytest.mark.parametrize("made", [data_parallel, pipeline], ids=lambda made: made.__name__)
+def test_it_is_converted_to_the_messages_of_the_et_file(made: object, tmp_path: Path) -> None:
+    ranks: Ranks = made(4)  # type: ignore[operator]
+    write_set(tmp_path, ranks)
+    convert(as_json(tmp_path, ranks), tmp_path / "out", to="chakra")
+    for rank in range(4):
+        given, written = (list(read_chakra(tmp_path / f"{name}.{rank}.et")[1]) for name in ("t", "out"))
+        assert written == given
+
+
+def test_it_is_analyzed_like_the_et_file(tmp_path: Path) -> None:
+    ranks = data_parallel(2)
+    write_set(tmp_path, ranks)
+    trace, same = etplus.load(as_json(tmp_path, ranks)[0]), etplus.load(tmp_path / "t.0.et")
+    assert trace.ts.tolist() == same.ts.tolist() and trace.dur.tolist() == same.dur.tolist()
+
+
+@pytest.mark.parametrize("text", ['{"workload_graph": 3}', '{"workload_graph": [{"Id": 1}]}', '{"workload_graph": [{'])
+def test_a_broken_file_is_one_line(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "j.0.json"
+    path.write_text(text)
+    with pytest.raises(TraceFormatError, match=r"j\.0\.json"):
+        etplus.load(path)
