@@ -110,7 +110,7 @@ class Traces(Mapping[int, Trace]):
         chosen = (self._part, self._ranks_wanted, self._choose, self._job)
         if any(value not in (None, {}) for value in chosen):
             return None
-        plain = [source for source in self._sources if not isinstance(source, (Trace, StoredRank, NsysRank, InputPair))]
+        plain = [source for source in self._sources if not isinstance(source, (Trace, StoredRank, FileRank, InputPair))]
         return list(map(os.fspath, plain)) if len(plain) == len(self._sources) else None
 
     def unmatched(self, rank: int) -> Collection[int]:
