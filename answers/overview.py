@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..trace.trace import Trace
-from .answer import INFERRED, RECORDED, AnswerColumn, AnswerContent, Fact, Values
+from .answer import INFERRED, PREDICTED, RECORDED, AnswerColumn, AnswerContent, Fact, Values
 from .asked_traces import AskedTraces
 from .recorded_text import quoted, recorded_text
 
@@ -34,7 +34,7 @@ def overview(asked: AskedTraces, *, trace: int | None = None, steps: str | None 
 def _facts(asked: AskedTraces, number: int, steps: str | None, part: Trace) -> Iterator[Fact]:
     analysis, here = asked.analysis(number, steps), asked.at("trace", number, None)
     how = INFERRED if part.steps.inferred else RECORDED
-    yield Fact("span_ns", part.span.length, "ns", RECORDED, here)
+    yield Fact("span_ns", part.span.length, "ns", RECORDED if part.times_recorded else PREDICTED, here)
     yield Fact("calls", len(part.calls), "count", RECORDED, here)
     yield Fact("steps", len(analysis.iterations), "count", how, here)
     if analysis.iterations:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from ..linker import link
@@ -15,11 +16,12 @@ from ..trace.errors import UsageError
 from ..trace.generated import compiled_summary
 from ..trace.text_tables import rewrap
 from ..trace.trace import Trace
+from .gates import add_gates, facts_of_run
 from .inputs import add_file_ranks, chosen_file
 from .options import add_graph_captures, add_provenance, options_of
 from .outputs import add_json, write_json
 from .parser import hidden_alias
-from .terminal import say
+from .terminal import say, say_error
 
 LINK_OPTIONS = "annotation match exact_match iteration strict renumber data_dependencies timezone"
 """Those of `LinkOptions` that `etplus link` and `etplus batch` have."""
@@ -61,10 +63,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "next to the Execution Trace)")  # fmt: skip
     hidden_alias(parser, "--output-file", "--output")
     add_link_options(parser, "median")
-    add("--min-match", type=share, default=0.95, metavar="SHARE",
-        help="exit with 3 if a smaller share of the ET's ops is linked (default: 0.95)")  # fmt: skip
-    add("--min-certain", type=share, default=0.0, metavar="SHARE",
-        help="exit with 3 if a smaller share of the ET's ops has a certain link (default: 0)")  # fmt: skip
+    add_gates(parser, "exit with 3")
     add_graph_captures(parser)
     add_provenance(parser)
     add_json(parser, "the report")
@@ -104,6 +103,7 @@ def add_link_options(parser: argparse._ActionsContainer, iteration: str) -> None
 
 def run(arguments: argparse.Namespace) -> int:
     """Link and write; returns the exit status."""
+    started = perf_counter()
     et, kineto = _pair(arguments)
     if et == kineto == "-":
         raise UsageError("only one of the two files can come from standard input")
@@ -117,25 +117,52 @@ def run(arguments: argparse.Namespace) -> int:
     reads = [*inputs, *arguments.graph_capture, *(arguments.provenance or ())]
     check_outputs([None if columns else output, arguments.json], reads)
     result = link(
-        et, chosen_file(arguments, kineto), progress=not arguments.no_progress, graph_captures=arguments.graph_capture,
-        provenance=arguments.provenance, **options_of(arguments, f"jobs rank {LINK_OPTIONS}"),
+        et, chosen_file(arguments, kineto), progress=not (arguments.no_progress or arguments.quiet),
+        graph_captures=arguments.graph_capture, provenance=arguments.provenance,
+        **options_of(arguments, f"jobs rank {LINK_OPTIONS}"),
     )  # fmt: skip
     graphs = result.captured
     counts: dict[str, Any] = {} if graphs is None else {"captured_graphs": graphs.counts | {"notes": graphs.sentences}}
     counts |= {"compiled": result.summary["compiled"]} if "compiled" in result.summary else {}
-    write_json(arguments.json, result.report.to_dict() | counts)
+    _write(result, output, arguments.jobs)
+    if not arguments.quiet:
+        say(report_text(result, output))
+    problem = _problem(arguments, result, alone=et is None)
+    if problem:
+        say_error(problem)
+    status = _LINKED_LESS if problem else 0
+    facts = facts_of_run(
+        arguments, status, [result.report.ops], outputs=[output], started=started,
+        warnings=result.report.all_warnings([] if graphs is None else graphs.sentences),
+    )  # fmt: skip
+    write_json(arguments.json, result.report.to_dict() | counts | facts)
+    return status
+
+
+def _write(linked: Trace, output: str, jobs: int) -> None:
+    """Write columns, a Chakra trace or ET+, by the suffix of the output."""
+    columns = output.endswith(".parquet")
     if columns or output.endswith((".et", ".et.gz")):
         from ..converters.convert import convert  # with all it needs, it takes longer to import than the linker
 
-        convert(result, output, to="parquet" if columns else "chakra", as_prefix=None if columns else False)
+        convert(linked, output, to="parquet" if columns else "chakra", as_prefix=None if columns else False)
     else:
-        result.write(output, jobs=arguments.jobs)
-    say(report_text(result, output))
-    if et is not None and not result.report.reaches(arguments.min_match, arguments.min_certain):
-        return _LINKED_LESS
+        linked.write(output, jobs=jobs)
+
+
+def _problem(arguments: argparse.Namespace, linked: Trace, *, alone: bool) -> str:
+    """Return why the exit status is 3, "" if it is not; `alone`: no Execution Trace was given."""
+    report, graphs = linked.report, linked.captured
+    if not alone and not report.ops["linked"]:
+        return "nothing was linked"
+    if not alone and not report.reaches(arguments.min_match):
+        return f"linked {report.linked_share:.2%} of the ET's ops, less than --min-match {arguments.min_match:g}"
+    if not alone and not report.reaches(arguments.min_match, arguments.min_certain):
+        certain = report.ops["certain"] / report.ops["total"]
+        return f"{certain:.2%} of the ET's ops have a certain link, less than --min-certain {arguments.min_certain:g}"
     if graphs is not None and graphs.replays and not graphs.counts["certain"] + graphs.counts["equivalent"]:
-        return _LINKED_LESS
-    return 0
+        return "no kernel of the replayed graphs could be linked with the captures that were given"
+    return ""
 
 
 def _pair(arguments: argparse.Namespace) -> tuple[str | None, str]:
@@ -186,14 +213,3 @@ def _default_output(first: str, arguments: argparse.Namespace) -> str:
     folder = Path(first).parent if arguments.et_file is not None else Path()
     stem = Path(first).name.removesuffix(".gz").removesuffix(".json").removesuffix(".sqlite")
     return str(folder / f"{stem}{'' if arguments.rank is None else f'_rank{arguments.rank}'}_plus.json")
-
-
-def share(text: str) -> float:
-    """A number from 0 to 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= 1.0:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a number from 0 to 1")
-    return value

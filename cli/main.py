@@ -125,7 +125,8 @@ def _run(arguments: Namespace, alone: bool) -> int:
     from ..schemas.text.transaction import transaction
     from .parser import command_named
 
-    logging.basicConfig(level=arguments.log_level, format="%(levelname)s: %(message)s", stream=sys.stderr, force=True)
+    level = "ERROR" if getattr(arguments, "quiet", False) else arguments.log_level
+    logging.basicConfig(level=level, format="%(levelname)s: %(message)s", stream=sys.stderr, force=True)
     logging.getLogger().handlers[0].addFilter(_made_printable)
     with capped_memory() if alone else contextlib.nullcontext(), transaction():
         try:

@@ -31,6 +31,11 @@ def say(text: str) -> None:
     print(escaped(text), file=sys.stderr)
 
 
+def say_error(text: str) -> None:
+    """Print why the exit status is not 0 although the output was written."""
+    print(f"{red('error:', sys.stderr)} {printable(text)}", file=sys.stderr)
+
+
 def _styled(text: str, style: str, stream: TextIO) -> str:
     """The text in a style on a terminal that knows escape sequences, unless the user has declined them.
 

@@ -111,7 +111,7 @@ class Traces(Mapping[int, Trace]):
         if any(value not in (None, {}) for value in chosen):
             return None
         plain = [source for source in self._sources if not isinstance(source, (Trace, StoredRank, FileRank, InputPair))]
-        return list(map(os.fspath, plain)) if len(plain) == len(self._sources) else None
+        return [os.fspath(source) for source in plain] if len(plain) == len(self._sources) else None
 
     def unmatched(self, rank: int) -> Collection[int]:
         """Ids of the nodes whose communication other ranks of the job do not have; see `JobReport.unmatched`."""

@@ -77,7 +77,8 @@ def find_pairs(folder: Folder, *, et: str | None = None, kineto: str | None = No
         skip: folder inside it that is left out, the one for the outputs.
 
     Raises:
-        UsageError: the folder is not there, or there is neither an ET nor a Kineto trace in it.
+        MissingFileError: the folder is not there.
+        UsageError: there is neither an ET nor a Kineto trace in it.
     """
     names = [name for name in folder.files() if not (skip and name.startswith(f"{skip}/"))]
     with ThreadPoolExecutor(_READERS) as pool:  # waiting for a file system, mostly

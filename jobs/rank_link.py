@@ -238,7 +238,7 @@ def _rank_result(task: RankTask, linked: Trace) -> RankResult:
         certain=report.ops["certain"], equivalent=report.ops["equivalent"],
         window_ns=(base + window[0], base + window[1]) if window else None,
         iterations=tuple(report.windows["linked_iterations"]),
-        warnings=(*report.warnings, *graphs, *doubts),
+        warnings=report.all_warnings(graphs),
     )  # fmt: skip
 
 

@@ -47,11 +47,11 @@ class TraceFormatError(EtplusError):
 
 
 class MissingFileError(TraceFormatError, FileNotFoundError):
-    """An input that does not exist; programs that catch FileNotFoundError for their other files catch this one, too."""
+    """An input file or folder that does not exist; also a FileNotFoundError, which programs catch for other files."""
 
-    def __init__(self, file: str, remedy: str = "check the path") -> None:
-        super().__init__(file, "", "no such file", remedy)
+    def __init__(self, file: str, remedy: str = "check the path", problem: str = "no such file") -> None:
+        super().__init__(file, "", problem, remedy)
         self.errno, self.filename = errno.ENOENT, file
-        self._given = (file, remedy)  # type: ignore[assignment]
+        self._given = (file, remedy, problem)  # type: ignore[assignment]
 
     __str__ = EtplusError.__str__  # an OSError shows its errno and file name in place of the message

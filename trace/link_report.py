@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from textwrap import fill
 from typing import Any, Literal
@@ -109,6 +110,10 @@ class LinkReport:
         linked: int = self.ops["linked"]
         total: int = self.ops["total"]
         return linked / total if total else 0.0
+
+    def all_warnings(self, of_graphs: Iterable[str] = ()) -> tuple[str, ...]:
+        """The warnings, sentences about replayed graphs, and why links are not certain."""
+        return (*self.warnings, *of_graphs, *(self.identity.doubts if self.identity is not None else ()))
 
     def reaches(self, min_match: float, min_certain: float = 0.0) -> bool:
         """Whether at least one ET op and at least these shares of them are linked, and linked for certain."""

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from isal import igzip, isal_zlib
 
 from ...trace.columns import IntColumn, run_starts
-from ...trace.errors import ConvertError, TraceFormatError
+from ...trace.errors import ConvertError, MissingFileError, TraceFormatError
 from ..text.files import open_output, shown_name
 from ..text.memory_limit import Expansion
 from ..text.sniff import GZIP_MAGIC, head_of, is_chakra, name_of_trace, refuse_foreign
@@ -203,6 +203,8 @@ def _blocks(name: str) -> Iterator[Messages]:
     protect(name)
     try:
         file = open(name, "rb")  # noqa: SIM115, PTH123 (closed below)
+    except FileNotFoundError:
+        raise MissingFileError(name) from None
     except OSError as error:
         raise TraceFormatError(name, "", f"cannot be read ({error.strerror})", "check the path") from None
     with file:

@@ -24,7 +24,7 @@ class Folder(Protocol):
         """Where it is, for messages."""
 
     def files(self) -> list[str]:
-        """All files in it and below, sorted; UsageError if it is not there."""
+        """All files in it and below, sorted; MissingFileError or UsageError if it is not there."""
 
     def open(self, name: str) -> BinaryIO:
         """Open a file for reading; OSError if that fails."""
@@ -72,7 +72,7 @@ class _Local:
 
     def files(self) -> list[str]:
         if not Path(self.root).is_dir():
-            raise UsageError(f"{self.root}: no such folder; give the one with the traces of the job")
+            raise MissingFileError(self.root, "give the one with the traces of the job", "no such folder")
         found = []
         for folder, folders, names in os.walk(self.root):
             folders[:] = [name for name in folders if not name.startswith(".")]

@@ -100,6 +100,23 @@ def test_one_rank_of_a_dry_run(tmp_path: Path) -> None:
     assert lacks.returncode == 3 and lacks.stderr == b"rank 2: no file was found\n"
 
 
+def test_quiet_and_the_report_for_programs(tmp_path: Path) -> None:
+    job, report = write_job(tmp_path / "job", 2), tmp_path / "new" / "report.json"
+    done = call("batch", job, "-q", "--json", report, "--min-certain", "0")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    found = read_json(report)
+    assert found.items() >= read_json(job / "etplus" / "job_report.json").items()
+    assert (found["status"], found["exit_code"], found["linked_share"]) == ("linked", 0, 1.0)
+    assert all(Path(name).is_file() for name in found["outputs"]) and len(found["outputs"]) == 4
+    assert [text for text in found["warnings"] if text.startswith("ranks 0-1: ")], "once for both"
+    (job / "rank-1.et.json.gz").write_bytes(b"{")
+    done = call("batch", job, "-q", "--json", report)
+    found = read_json(report)
+    assert done.returncode == found["exit_code"] == 3 and found["status"] == "failed"
+    assert done.stderr.startswith(b"error: rank 1: ") and done.stderr.count(b"\n") == 1
+    assert found["gates"]["min_match"] == {"least": 0.95, "share": 0.0, "passed": False}
+
+
 def test_an_interrupted_run_says_how_to_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
 

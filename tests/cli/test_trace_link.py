@@ -111,7 +111,27 @@ def test_standard_input(tmp_path: Path, packed: bool) -> None:
 def test_the_report_as_a_file(tmp_path: Path) -> None:
     done = trace_link(ET, KINETO, "--output", tmp_path / "plus.json", "--report", tmp_path / "report.json")
     assert done.returncode == 0
-    assert read_json(tmp_path / "report.json") == read_json(tmp_path / "plus.json")["etplus"]["link"]
+    report = read_json(tmp_path / "report.json")
+    assert report.items() >= (read_json(tmp_path / "plus.json")["etplus"]["link"] | {"warnings": []}).items()
+    assert (report["tool_version"], report["status"], report["exit_code"]) == (__version__, "linked", 0)
+    assert report["outputs"] == [str(tmp_path / "plus.json")] and report["elapsed_s"] > 0
+    assert (report["linked_share"], report["certain_share"]) == (1.0, 1.0)
+    assert report["gates"]["min_match"] == {"least": 0.95, "share": 1.0, "passed": True}
+
+
+def test_quiet_prints_errors_only_and_the_report_has_the_caveats(tmp_path: Path) -> None:
+    et, kineto = fixture_pair("pairs/gpu_shaped_from_cpu")  # of a rank that nothing proves
+    output, report = tmp_path / "new" / "plus.json", tmp_path / "new" / "report.json"
+    done = trace_link(et, kineto, "-o", output, "--rank", "0", "-q", "--json", report)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"") and output.is_file()
+    assert any("no link is certain" in warning for warning in read_json(report)["warnings"])
+    assert read_json(report)["certain_share"] == 0.0
+    done = trace_link(et, kineto, "-o", output, "-q", "--min-certain", "0.5", "--json", report)
+    line = b"error: 0.00% of the ET's ops have a certain link, less than --min-certain 0.5\n"
+    assert (done.returncode, done.stderr) == (3, line) and read_json(report)["exit_code"] == 3
+    assert read_json(report)["gates"]["min_certain"] == {"least": 0.5, "share": 0.0, "passed": False}
+    done = trace_link(et, tmp_path / "none.json", "-q")
+    assert done.returncode == 2 and done.stderr.endswith(b"none.json: no such file; check the path\n")
 
 
 @pytest.mark.parametrize("method", ["auto", "ids"])
@@ -255,10 +275,10 @@ def test_strict_refuses_a_broken_file(tmp_path: Path) -> None:
         ["--kineto-file", "-"],
         ["--et-file", "-", "--kineto-file", "-", "--output", "o"],
         ["--et-file", "-", "--kineto-file", KINETO],
-        ["--et-file", ET, "--kineto-file", KINETO, "--output", "none/o"],
+        ["--et-file", ET, "--kineto-file", KINETO, "--output", KINETO / "o"],
         ["--et-file", ET, "--kineto-file", KINETO, "--output", "."],
         ["--et-file", ET, "--kineto-file", KINETO, "--output", "o", "--iteration", "best"],
-        ["--et-file", ET, "--kineto-file", KINETO, "--output", "o", "--report", "none/r"],
+        ["--et-file", ET, "--kineto-file", KINETO, "--output", "o", "--report", KINETO / "r"],
         ["--et-file", ET, "--kineto-file", KINETO, "--output", "o", "--report", "o"],
         ["--et-file", ET, "--kineto-file", KINETO, "--output", "o", "--report", "."],
     ],

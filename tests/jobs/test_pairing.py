@@ -137,7 +137,7 @@ def test_no_manifest(tmp_path: Path, text: str) -> None:
 
 
 def test_nothing_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no such folder"):
+    with pytest.raises(FileNotFoundError, match="no such folder"):
         find_pairs(open_folder(tmp_path / "none"))
     with pytest.raises(UsageError, match="no Execution Trace and no Kineto trace"):
         find_pairs(open_folder(tmp_path))

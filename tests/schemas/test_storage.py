@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from etplus.schemas.text.storage import Folder, at, open_folder
 from etplus.schemas.text.transaction import is_url, transaction
-from etplus.trace.errors import TraceFormatError, UsageError
+from etplus.trace.errors import MissingFileError, TraceFormatError, UsageError
 
 FILES = {"a.json": b"one", "sub/b.json": b"three", "sub/deep/c.json": b""}
 
@@ -79,7 +79,7 @@ def test_marks_of_local_files_are_digests(tmp_path: Path) -> None:
 
 
 def test_errors(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="none: no such folder; give the one with the traces"):
+    with pytest.raises(MissingFileError, match="none: no such folder; give the one with the traces"):
         open_folder(tmp_path / "none").files()
     with pytest.raises(UsageError, match="strange://x: URLs need more packages"):
         open_folder("strange://x")

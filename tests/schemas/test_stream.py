@@ -191,7 +191,7 @@ def test_other_files_are_refused_at_once(tmp_path: Path, content: bytes) -> None
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(TraceFormatError, match="No such file"):
+    with pytest.raises(FileNotFoundError, match="no such file"):
         read_chakra(tmp_path / "x.0.et")
     with pytest.raises(TraceFormatError, match="directory"):
         read_chakra(tmp_path)
@@ -222,7 +222,7 @@ def test_a_failed_write_leaves_what_was_there(trace: Path) -> None:
     assert trace.read_bytes() == before
     assert [path.name for path in trace.parent.iterdir()] == ["x.0.et"]
     with pytest.raises(UsageError, match="cannot be written"):
-        write_chakra(trace.parent / "none" / "x.0.et", METADATA, [])
+        write_chakra(trace / "x.0.et", METADATA, [])
 
 
 @pytest.mark.slow
