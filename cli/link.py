@@ -124,12 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     graphs = result.captured
     counts: dict[str, Any] = {} if graphs is None else {"captured_graphs": graphs.counts | {"notes": graphs.sentences}}
     counts |= {"compiled": result.summary["compiled"]} if "compiled" in result.summary else {}
-    if columns or output.endswith((".et", ".et.gz")):
-        from ..converters.convert import convert  # with all it needs, it takes longer to import than the linker
-
-        convert(result, output, to="parquet" if columns else "chakra", as_prefix=None if columns else False)
-    else:
-        result.write(output, jobs=arguments.jobs)
+    _write(result, output, arguments.jobs)
     if not arguments.quiet:
         say(report_text(result, output))
     problem = _problem(arguments, result, alone=et is None)
@@ -142,6 +137,17 @@ def run(arguments: argparse.Namespace) -> int:
     )  # fmt: skip
     write_json(arguments.json, result.report.to_dict() | counts | facts)
     return status
+
+
+def _write(linked: Trace, output: str, jobs: int) -> None:
+    """Write columns, a Chakra trace or ET+, by the suffix of the output."""
+    columns = output.endswith(".parquet")
+    if columns or output.endswith((".et", ".et.gz")):
+        from ..converters.convert import convert  # with all it needs, it takes longer to import than the linker
+
+        convert(linked, output, to="parquet" if columns else "chakra", as_prefix=None if columns else False)
+    else:
+        linked.write(output, jobs=jobs)
 
 
 def _problem(arguments: argparse.Namespace, linked: Trace, *, alone: bool) -> str:

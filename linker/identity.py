@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.kineto.read_kineto import KinetoTrace
 from ..schemas.text.files import Source
@@ -171,7 +174,10 @@ def read_claims(
     return claims
 
 
-def identify(claims: Claims, pair: TracePair, linked: IntColumn, certain: tuple[IntColumn, IntColumn]) -> Identity:
+def identify(
+    claims: Claims, pair: TracePair, linked: IntColumn, certain: tuple[IntColumn, IntColumn],
+    unlinked: npt.NDArray[np.bool_],
+) -> Identity:  # fmt: skip
     """Weigh everything that is known about the process and the time of both files.
 
     An id of the recording in both files proves both. Without one, process id and time prove the run if there is one
@@ -183,11 +189,12 @@ def identify(claims: Claims, pair: TracePair, linked: IntColumn, certain: tuple[
         linked: int64, positions in `pair.calls` of the linked ones.
         certain: int64, positions in `pair.nodes` and in `pair.calls` of the links that are certain if both files are
             of one process.
+        unlinked: bool, which of `pair.nodes` have no link.
     """
     weighed = [*_run(claims), *_pid(claims, pair, linked)]
     if not claims.same_run:
         weighed += [*_time(claims, pair, linked), *_rank(claims)]
-        weighed += [_Weighed(found.by, "refutes", found.says) for found in contradictions(pair, *certain)]
+        weighed += [_Weighed(found.by, "refutes", found.says) for found in contradictions(pair, *certain, unlinked)]
     verdict, rank = _verdict(claims, weighed)
     proves, refutes, stated, unknown = (
         tuple(Clue(found.by, found.says) for found in weighed if found.weight == weight)
