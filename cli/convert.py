@@ -127,6 +127,8 @@ def run(arguments: argparse.Namespace) -> int:
     report = _checked(done, exporter.name)
     if done.network is not None:
         plain["network"] = done.network
+    if done.base_error is not None:
+        plain["base_error"] = done.base_error
     checked = {} if report is None else {"check": {"ok": report.ok, "counts": report.counts}}
     write_json(arguments.json, {**plain, **checked})
     say("\n".join(_lines(done)))

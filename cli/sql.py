@@ -8,7 +8,7 @@ import io
 import itertools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,11 +121,15 @@ def _pieces(found: QueryResult, form: str) -> Iterator[bytes]:
             between = b",\n"
         yield b"[]\n" if between == b"[\n" else b"\n]\n"
     else:
-        for rows in itertools.chain([[found.columns]], _parts(found)):
-            text = io.StringIO()
-            writer = csv.writer(text, lineterminator="\n")
-            writer.writerows([csv_cell(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
-            yield text.getvalue().encode()
+        yield _csv([found.columns])
+        yield from map(_csv, _parts(found))
+
+
+def _csv(rows: Sequence[Sequence[Any]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([csv_cell(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    return text.getvalue().encode()
 
 
 _ROWS = 10_000

@@ -226,11 +226,12 @@ class AstraSim:
                     "those durations are as recorded; in the set they are of the replay on its network",
                 )
             slowed = (*slowed, *timeline.notes)
+        base_error = None if timeline is None else timeline.base.to_dict()
         done = _write_ranks(traces, path, prefix, agreement, write, sources=sources, groups=prefix)
         if prefix:
             config, about = write_astra_config(path, network, links, groups=bool(agreement.groups))
             done = replace(done, files=(*done.files, *config), notes=(*done.notes, *about), network=network_dict(given))
-        return replace(done, notes=(*done.notes, *renamed, *notes, *changes, *slowed))
+        return replace(done, notes=(*done.notes, *renamed, *notes, *changes, *slowed), base_error=base_error)
 
 
 class Goal:

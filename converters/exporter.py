@@ -27,6 +27,7 @@ class Conversion:
         notes: what else there is to know.
         damage: what was wrong with the traces that the inputs were made of, in sentences.
         network: that a set for a simulator is of, as in a file of one network.
+        base_error: of the replay that made a set's times, as in `etplus replay --json`; None if none did.
 
     Example:
         >>> Conversion(("trace.0.et",), nodes=522).counts
@@ -39,6 +40,7 @@ class Conversion:
     notes: tuple[str, ...] = ()
     damage: tuple[str, ...] = ()
     network: Mapping[str, Any] | None = None
+    base_error: Mapping[str, Any] | None = None
 
     __repr__ = brief
 

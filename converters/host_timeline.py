@@ -25,6 +25,7 @@ from ..replaying.network import Network, on_network
 from ..replaying.rank_coupling import join_ranks
 from ..replaying.recorded_efficiency import OWN_NS, as_recorded
 from ..replaying.replay_graph import COMM, HOST, ORDER, ReplayGraph
+from ..replaying.replay_summary import BaseError
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.comm_types import RECV, SEND
 from ..schemas.communications import find_communications
@@ -104,13 +105,22 @@ class HostTimeline:
         ranks: by rank.
         network: with what the job says of it, see `as_recorded`.
         slowdown: how many times as long work takes beside transfers on this network, see `SharedTransfers.pace`.
-        notes: of the replay, such as pauses beside collectives that nothing explains.
+        base: the error of the replay on the recorded network, as `etplus replay` shows it.
+        replay_notes: of the replay, such as pauses beside collectives that nothing explains.
     """
 
     ranks: dict[int, ReplayedRank]
     network: Network
     slowdown: float
-    notes: tuple[str, ...]
+    base: BaseError
+    replay_notes: tuple[str, ...]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for the user; a doubtful base, which `etplus replay` marks or refuses, comes first."""
+        doubt = self.base.doubt
+        warning = f"warning: do not rely on simulations of this set: {doubt}"
+        return (*([warning] if doubt else []), *self.replay_notes)
 
     def start_skew(self) -> dict[int, int]:
         """By rank, ns from the first start of the job to its own."""
@@ -133,6 +143,7 @@ def host_timeline(
         graph = join_ranks(graphs)
         network = as_recorded(graph, network)[0]
         constants = [fit_constants(one) for one in graphs]
+        base = BaseError.of(replay(graph, constants))
         there = on_network(graph, network).shared
         done = replay(on_network(_without_slowdown(graph), network), constants)
     except UsageError:  # orders that contradict each other, which `check` names; or nothing that a network prices
@@ -140,7 +151,7 @@ def host_timeline(
     slowdown = 1.0 if there is None else there.pace or 1.0
     places = _PlacesOfRanks(done)
     return HostTimeline(
-        {rank: _rank(done, places, k) for k, rank in enumerate(recorded)}, network, slowdown, graph.notes
+        {rank: _rank(done, places, k) for k, rank in enumerate(recorded)}, network, slowdown, base, graph.notes
     )
 
 

@@ -196,12 +196,15 @@ def _windows(graph: ReplayGraph) -> list[Intervals]:
     shared, edges, measured = graph.shared, graph.edges, graph.measured
     if shared is None:
         return [union(np.zeros(0, np.int64), np.zeros(0, np.int64)) for _ in graph.traces]
-    linked = shared.rows[np.array([bool(links) for links in shared.links], np.bool_)]
+    number = {rank: k for k, rank in enumerate(graph.ranks)}
+    place = dict(zip(shared.rows.tolist(), range(len(shared.rows)), strict=True))
     moves = transfer_edges(graph)
-    moves = moves[np.isin(edges.owner[moves], linked)]
-    moving = graph.rank_of_row[edges.owner[moves]]
-    begin, end = measured[edges.source[moves]], measured[edges.target[moves]]
-    return [union(begin[moving == k], end[moving == k]) for k in range(len(graph.traces))]
+    windows: list[list[tuple[int, int]]] = [[] for _ in graph.traces]
+    for owner, begin in set(zip(edges.owner[moves].tolist(), measured[edges.source[moves]].tolist(), strict=True)):
+        links, moved = shared.links[place[owner]], int(shared.moved_ns[place[owner]])
+        for rank in {link // 2 for link in links} & number.keys():
+            windows[number[rank]].append((begin, begin + moved))
+    return [union(*np.array(of, np.int64).reshape(-1, 2).T) for of in windows]
 
 
 def time_within(windows: Intervals, times: IntColumn) -> npt.NDArray[np.float64]:

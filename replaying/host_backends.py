@@ -188,7 +188,7 @@ def _shared(
     waits = gap[queued]
     gap[~queued] = int(median(waits)) if len(waits) else 0
     alone = share_alone(begin.tolist(), end.tolist(), links)
-    return SharedTransfers(rows, tuple(links), alone, queue, tuple(workers), gap), queued
+    return SharedTransfers(rows, tuple(links), alone, queue, tuple(workers), gap, end - begin), queued
 
 
 def _threads(asked: IntColumn, begin: IntColumn, end: IntColumn, usual: int) -> int:

@@ -121,7 +121,7 @@ def _shared(
     queues = np.cumsum([0, *(len(part.workers) for part, _ in parts)])
     rows = np.concatenate([part.rows + row for part, row in parts])
     links = [links for part, _ in parts for links in part.links]
-    alone = np.concatenate([part.alone for part, _ in parts])
+    alone, moved = (np.concatenate([getattr(part, name) for part, _ in parts]) for name in ("alone", "moved_ns"))
     place = {row: k for k, row in enumerate(rows.tolist())}
     met = [m for m in rendezvous if m.on_host]
     at = [int(when) for m, when in zip(rendezvous, met_at.tolist(), strict=False) if m.on_host]
@@ -133,6 +133,7 @@ def _shared(
         for k in of:
             links[k] = all_links
     for m, of in zip(met, sides, strict=True):
+        moved[of] = m.transfer_ns
         if m.message and m.sent_ns < 0:  # the data went to a buffer: it moves when the receiver takes it
             links[of[0]], alone[of[0]] = (), 1.0
     return SharedTransfers(
@@ -140,6 +141,7 @@ def _shared(
         np.concatenate([_moved(part.queue, int(by)) for (part, _), by in zip(parts, queues, strict=False)]),
         tuple(workers for part, _ in parts for workers in part.workers),
         np.concatenate([part.gap_ns for part, _ in parts]),
+        moved,
     )  # fmt: skip
 
 

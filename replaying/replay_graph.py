@@ -254,6 +254,8 @@ class SharedTransfers:
         queue: int64, of each the threads that run it, as an index into `workers`; −1 for messages, which need none.
         workers: how many threads there are.
         gap_ns: int64, of each how long after a thread is free it begins, if it has to wait for one.
+        moved_ns: int64, for how long its data moved when it was recorded. A sender can wait for the end of its message
+            long after that: its span ends only then.
         beside: ns of operators' own time in which a transfer of their rank was under way, and what it would have been
             without, as the same operators (name and shapes) took at other times; (0, 0) where none did both.
         pace: how many times as long work takes beside a transfer in the replay, where the network is not the recorded
@@ -266,6 +268,7 @@ class SharedTransfers:
     queue: IntColumn
     workers: tuple[int, ...]
     gap_ns: IntColumn
+    moved_ns: IntColumn
     beside: tuple[int, int] = (0, 0)
     pace: float | None = None
 

@@ -91,6 +91,15 @@ class BaseError:
             lines.append(f"           UNRELIABLE: the replay without changes is off by over {UNRELIABLE:.0%}")
         return lines
 
+    @property
+    def doubt(self) -> str:
+        """How far off the replay is, and how little a change on it says; "" if it is reliable."""
+        if self.reliable:
+            return ""
+        starts = "" if self.kernel_starts is None else f", its kernel starts by {self.kernel_starts:.1%}"
+        limit, says = (REFUSED, "says nothing") if self.largest > REFUSED else (UNRELIABLE, "is unreliable")
+        return f"the replay without changes is off by {self.makespan:+.1%}{starts}; over {limit:.0%} a change {says}"
+
     def refuse(self, what: str, *, force: bool) -> None:
         """Refuse to build a change on a base that is too far off.
 
@@ -101,11 +110,7 @@ class BaseError:
             UsageError: the error is over `REFUSED`.
         """
         if self.largest > REFUSED and not force:
-            starts = "" if self.kernel_starts is None else f", its kernel starts by {self.kernel_starts:.1%}"
-            raise UsageError(
-                f"{what}: the replay without changes is off by {self.makespan:+.1%}{starts}; over {REFUSED:.0%} a "
-                "change says nothing, --force computes it all the same"
-            )
+            raise UsageError(f"{what}: {self.doubt}, --force computes it all the same")
 
 
 def start_error_ns(replay: Replay) -> float | None:

@@ -250,6 +250,15 @@ def kineto_document(events: list[Document], **header: Any) -> Document:
     return {"schemaVersion": 1, "baseTimeNanoseconds": 1_700_000_000_000_000_000, **header, "traceEvents": whole}
 
 
+def with_pid(et: Document, kineto: Document, pid: int = PID) -> tuple[Document, Document]:
+    """Both files, changed to be of one process."""
+    et["pid"] = pid
+    for event in kineto["traceEvents"]:
+        if event.get("cat") in ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver"):
+            event["pid"] = pid
+    return et, kineto
+
+
 def examples(count: int) -> settings:
     """So many random examples of a test; in a profile of fewer or more than hypothesis's 100, in proportion."""
     return settings(max_examples=max(5, count * settings.default.max_examples // 100))
@@ -287,19 +296,20 @@ def steps_of(work: Callable[[], object]) -> int:
 
 
 @contextlib.contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise `TooSlowError` in what takes longer, however deep."""
+def time_limit(seconds: float, *, of_cpu: bool = False) -> Iterator[None]:
+    """Raise `TooSlowError` in what takes longer, however deep; in CPU time it is the same on a busy machine."""
+    kind, number = (signal.ITIMER_PROF, signal.SIGPROF) if of_cpu else (signal.ITIMER_REAL, signal.SIGALRM)
 
     def stop(*_: object) -> None:
         raise TooSlowError
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(number, stop)
+    signal.setitimer(kind, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(kind, 0)
+        signal.signal(number, before)
 
 
 def command(name: str) -> list[str]:

@@ -189,7 +189,7 @@ COMMANDS = {
 
 def called(folder: Path, words: list[str], limit_s: int = LIMIT_S) -> tuple[int, str]:
     """Exit status and standard error of a command that runs in a folder."""
-    with time_limit(limit_s):
+    with time_limit(limit_s, of_cpu=limit_s < LIMIT_S):
         done = call(*words, cwd=folder)
     return done.returncode, done.stderr.decode()
 

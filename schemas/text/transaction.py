@@ -168,12 +168,12 @@ def _signals_held() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _ENDING}
+    before = {one: signal.signal(one, lambda number, _: came.append(number)) for one in _ENDING}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for one, handler in before.items():
+            signal.signal(one, handler)
         for number in came[:1]:
             signal.raise_signal(number)
 

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pytest
 from etplus.converters.convert import convert
 from etplus.jobs.clocks import clock_offsets, synchronising, transfers
@@ -19,7 +20,7 @@ from etplus.trace.trace import Trace
 from made_host_jobs import HOST_JOBS
 from made_jobs import RECORDED
 from simulator import Network, job_makespan_ns, read_set, simulate
-from support import shared_job
+from support import call, read_json, shared_job
 
 
 @cache
@@ -62,6 +63,40 @@ def test_every_rank_ends_when_it_did(name: str, folder: Path, tmp_path: Path) ->
     for rank, times in simulate(read_set(tmp_path / "job")).items():
         end = ranks[rank].base_time_ns + ranks[rank].span[1] - begin
         assert max(end for _, end in times.values()) == pytest.approx(end, rel=0.006)
+
+
+def with_fast_clock(pair: tuple[bytes, bytes], times: float) -> tuple[bytes, bytes]:
+    """The rank's trace, recorded by a clock that runs so many times as fast."""
+    kineto = orjson.loads(pair[1])
+    for event in kineto["traceEvents"]:
+        if "dur" in event:
+            event["ts"], event["dur"] = round(event["ts"] * times, 3), round(event["dur"] * times, 3)
+    return pair[0], orjson.dumps(kineto)
+
+
+@pytest.mark.parametrize(
+    ("times", "says"),
+    [(1.0, ""), (1.05, "over 1% a change is unreliable"), (1.1, "over 5% a change says nothing")],
+)
+def test_a_set_warns_of_what_the_replay_warns_of(times: float, says: str, tmp_path: Path) -> None:
+    """Clocks that drift apart contradict the order of messages, so that the replay cannot repeat the recording."""
+    files = []
+    for rank, pair in enumerate(HOST_JOBS["pipeline"].texts()):
+        files.append(tmp_path / f"rank{rank}.json")
+        link(*(with_fast_clock(pair, times) if rank == 1 else pair)).save(files[-1])
+    network = ("--network", "bandwidth=25,latency=5us")
+    done = call("convert", *files, "--to", "astra-sim", "-o", tmp_path / "job", "--json", tmp_path / "c.json")
+    assert done.returncode == 0
+    assert call("replay", *files, *network, "--force", "--json", tmp_path / "r.json").returncode == 0
+    told, base = read_json(tmp_path / "c.json"), read_json(tmp_path / "r.json")["base_error"]
+    assert told["base_error"] == base
+    doubt = f"the replay without changes is off by {base['makespan']:+.1%}; {says}"
+    warnings = [note for note in told["notes"] if note.startswith("warning: ")]
+    assert warnings == ([f"warning: do not rely on simulations of this set: {doubt}"] if says else [])
+    assert all(warning in done.stderr.decode() for warning in warnings)
+    refused = call("replay", *files, *network)
+    assert refused.returncode == (2 if "says nothing" in says else 0)
+    assert refused.returncode == 0 or doubt in refused.stderr.decode()
 
 
 def test_an_operator_waits_for_the_collective_that_ends_in_it(folder: Path) -> None:

@@ -97,3 +97,34 @@ def test_what_kinds_take_over_the_formula_is_relative_to_all_reduces(
     (found,) = network.efficiency
     assert found.times == pytest.approx(usual, rel=0.02) and found.low <= found.times <= found.high
     assert len(notes) == 1 and notes[0].startswith("ALL_GATHER")
+
+
+def late_senders(rank: HostRank) -> Play:
+    """A sender asks for the end of each message after the work that follows, and its span ends only then. That work
+    takes twice as long as the first batch's, since the receiver has begun to use the same processor."""
+    tensors = [rank.tensor(f"x{batch}", 1 << 18) for batch in range(6)]
+    sent = None
+    with rank.op("ProfilerStep#0", annotation=True):
+        for batch, x in enumerate(tensors):
+            with rank.op("aten::mm", [tensors[0]], [x]):
+                rank.now += 4_000_000 if sent else 2_000_000
+            if sent:
+                sent["dur"] = rank.now / 1000 - sent["ts"]
+            if batch >= 2:
+                end = yield from rank.message(x, 0, 1)
+                if rank.rank:
+                    rank.wait_for(end)
+                else:
+                    sent = rank.events[-1]
+
+
+def test_work_is_beside_a_message_only_while_its_data_moves() -> None:
+    """Work during the rest of the sender's span takes its time on any network."""
+    job = Job(late_senders, ranks=2, of=HostRank)
+    ranks = [link(*pair) for pair in job.texts()]
+    base = replayed(ranks)
+    assert base.graph.shared is not None and base.graph.shared.slowdown == 1
+    assert base.makespan_ns == base.measured_ns
+    for bandwidth in (25, 2.5, 0.25):
+        truth = job.makespan_ns(simulator.Network(bandwidth, 5000))
+        assert replayed(ranks, Network(bandwidth, 5000)).makespan_ns == pytest.approx(truth, rel=0.02)

@@ -37,7 +37,7 @@ def graph(issues: list[int], work: list[int], links: list[Links], workers: int =
     edges = edges.take(np.lexsort((edges.source, edges.target)))
     shared = SharedTransfers(
         rows, tuple(links), np.ones(count), np.where([len(of) == 2 and of == BOTH for of in links], 0, -1), (workers,),
-        np.zeros(count, np.int64),
+        np.zeros(count, np.int64), np.array(work, np.int64),
     )  # fmt: skip
     return ReplayGraph((trace,), row, start, end, np.zeros(len(row), np.int64), edges, shared=shared)
 

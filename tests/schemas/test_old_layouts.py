@@ -84,7 +84,20 @@ def with_text_times(events: list[Document]) -> list[Document]:
     return [event | {key: f"{event[key]}.000" for key in ("ts", "dur") if key in event} for event in events]
 
 
+def without_correlation(events: list[Document]) -> list[Document]:
+    """As some files of ROCm: calls and GPU work have the id of their flow; device and stream are process and thread."""
+    moved = []
+    for event in events:
+        args = event.get("args", {})
+        if "correlation" in args:
+            kept = {key: value for key, value in args.items() if key not in ("correlation", "device", "stream")}
+            event = event | {"args": kept | {"External id": args["correlation"]}}
+        moved.append(event)
+    return moved
+
+
 LAYOUTS = {
+    "ROCm": lambda: orjson.dumps({"schemaVersion": 1, "traceEvents": without_correlation(made_job(EPOCH_US))}),
     "2022-23": lambda: orjson.dumps({"schemaVersion": 1, "traceEvents": made_job(EPOCH_US)}),
     "2021": lambda: orjson.dumps({"schemaVersion": 1, "traceEvents": in_2021(made_job(EPOCH_US))}),
     "2021 pairs": lambda: orjson.dumps({"schemaVersion": 1, "traceEvents": in_2021(in_pairs(made_job()))}),
@@ -197,7 +210,14 @@ def test_a_file_in_which_nothing_is_known_is_an_error_that_says_what_it_has(tmp_
 
 
 def test_events_that_are_no_objects_of_fields_stay_what_they_are() -> None:
-    texts = [b"7", b'{"ph": "B", "ts": [], "args": 4}', b'{"ph": "E", "ts": null}', b'{"ph":"M","args":[1]}']
+    texts = [
+        b"7",
+        b'{"ph": "B", "name": [], "ts": 1}',
+        b'{"ph": "X", "cat": [1], "pid": "Ascend Hardware"}',
+        b'{"ph": "B", "ts": [], "args": 4}',
+        b'{"ph": "E", "ts": null}',
+        b'{"ph":"M","args":[1]}',
+    ]
     assert [orjson.loads(text) for text in modern_events(texts)[0]] == [orjson.loads(text) for text in texts]
 
 
