@@ -125,7 +125,8 @@ def _facts(arguments: argparse.Namespace, batch: Batch, status: int, started: fl
         outputs=[f"{batch.output.rstrip('/')}/{name}" for name in names],
         warnings=[*warnings_of(report.ranks), *report.notes], started=started,
     )  # fmt: skip
-    return facts | msgspec.to_builtins(report)
+    of_job: dict[str, Any] = msgspec.to_builtins(report)
+    return facts | of_job
 
 
 def _dry_run(arguments: argparse.Namespace, where: dict[str, Any]) -> int:

@@ -141,9 +141,13 @@ def _is_timeline(name: str) -> bool:
 def _check_timelines(args: argparse.Namespace, names: list[str]) -> int:
     """Test Kineto traces against PyTorch's rules; returns the exit status."""
     from ..analysis.trace_rules import check_rules  # a check of Chakra traces needs neither
+    from ..schemas.kineto.processes import processes_of
     from ..schemas.kineto.read_kineto import read_kineto
 
-    reports = [check_rules(read_kineto(name)) for name in names]
+    timelines = [
+        part for whole in map(read_kineto, names) for part in [of.timeline for of in processes_of(whole)] or [whole]
+    ]
+    reports = [check_rules(timeline) for timeline in timelines if timeline is not None]
     warn_of_damage(reports)
     text = "\n\n".join("\n".join(_rule_lines(report)) for report in reports)
     write_tables(args, text, one_or_all([report.to_dict() for report in reports]))

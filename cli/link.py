@@ -17,7 +17,7 @@ from ..trace.generated import compiled_summary
 from ..trace.text_tables import rewrap
 from ..trace.trace import Trace
 from .gates import add_gates, facts_of_run
-from .inputs import add_nsys_ranks, chosen_file
+from .inputs import add_file_ranks, chosen_file
 from .options import add_graph_captures, add_provenance, options_of
 from .outputs import add_json, write_json
 from .parser import hidden_alias
@@ -73,7 +73,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--rank", type=int, metavar="N",
         help="rank of both files, if their names do not say it; files that contradict it are refused, but it proves "
         "nothing; also part of the default output name")  # fmt: skip
-    add_nsys_ranks(parser, rank=False)
+    add_file_ranks(parser, rank=False)
     add("--jobs", type=int, default=os.cpu_count() or 1, metavar="N",
         help="processes that read and write large files (default: one per core)")  # fmt: skip
     add("--no-progress", action="store_true",
@@ -124,12 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     graphs = result.captured
     counts: dict[str, Any] = {} if graphs is None else {"captured_graphs": graphs.counts | {"notes": graphs.sentences}}
     counts |= {"compiled": result.summary["compiled"]} if "compiled" in result.summary else {}
-    if columns or output.endswith((".et", ".et.gz")):
-        from ..converters.convert import convert  # with all it needs, it takes longer to import than the linker
-
-        convert(result, output, to="parquet" if columns else "chakra", as_prefix=None if columns else False)
-    else:
-        result.write(output, jobs=arguments.jobs)
+    _write(result, output, arguments.jobs)
     if not arguments.quiet:
         say(report_text(result, output))
     problem = _problem(arguments, result, alone=et is None)
@@ -142,6 +137,17 @@ def run(arguments: argparse.Namespace) -> int:
     )  # fmt: skip
     write_json(arguments.json, result.report.to_dict() | counts | facts)
     return status
+
+
+def _write(linked: Trace, output: str, jobs: int) -> None:
+    """Write columns, a Chakra trace or ET+, by the suffix of the output."""
+    columns = output.endswith(".parquet")
+    if columns or output.endswith((".et", ".et.gz")):
+        from ..converters.convert import convert  # with all it needs, it takes longer to import than the linker
+
+        convert(linked, output, to="parquet" if columns else "chakra", as_prefix=None if columns else False)
+    else:
+        linked.write(output, jobs=jobs)
 
 
 def _problem(arguments: argparse.Namespace, linked: Trace, *, alone: bool) -> str:

@@ -138,7 +138,8 @@ def _communication(node: Node) -> Communication | None:
     """A node's communication; None for a broadcast, which ASTRA-sim replays by its duration, and for a node without the
     attributes that it needs, which `check` reports."""
     values = _values(node)
-    size, kind, peer = values.get("comm_size"), values.get("comm_type", 0), -1
+    size, kind = values.get("comm_size"), values.get("comm_type", 0)
+    peer: Any = -1
     if node.type != NodeType.COMM_COLL_NODE:
         kind, other = (SEND, "comm_dst") if node.type == NodeType.COMM_SEND_NODE else (RECV, "comm_src")
         peer = values.get(other)
@@ -223,6 +224,7 @@ class _Changes:
     def _keep_dependencies(self, listed: Any) -> None:
         """Replace removed nodes by what they wait for, and drop missing and repeated ones."""
         there = [number for one in listed for number in self._behind(one)]
+        assert self.given.ids is not None
         found = np.isin(np.array(there, np.uint64), self.given.ids)
         known = [number for number, is_there in zip(there, found.tolist(), strict=True) if is_there]
         kept = list(dict.fromkeys(known))

@@ -312,12 +312,12 @@ def _comm_row(
         if size > _MOST_BYTES:
             findings.add("overflow", rank, (number,), "node {} communicates {:,} bytes", number, size)
         op = values["comm_type"]
-        name = values.get("pg_name")
+        named = values.get("pg_name")
         if "pg_name" not in values:
             findings.add("no-group", rank, (number,), "node {} has no pg_name", number)
-        elif name and not _GROUP.fullmatch(name):
-            findings.add("group-name", rank, (number,), "pg_name of node {} is {!r}", number, name)
-        group, chosen = _group_number(values.get("pg_name")), values.get("involved_dim")
+        elif named and not _GROUP.fullmatch(named):
+            findings.add("group-name", rank, (number,), "pg_name of node {} is {!r}", number, named)
+        group, chosen = _group_number(named), values.get("involved_dim")
         if chosen is not None and not group and not any(chosen.values[:dimensions]):
             findings.add("no-dimension", rank, (number,), "node {}: no value of involved_dim is true", number)
         _check_simulated(number, op, size, rank, findings)

@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from ..schemas.execution_trace.arguments import undecoded_arguments
 from ..schemas.kineto.input_args import other_input, recorded_inputs
-from ..trace.columns import IntColumn, distinct, distinct_rows, largest, positions
+from ..trace.columns import IntColumn, distinct, distinct_rows, largest, mask_at, matching, positions
 from .calls import TracePair
+from .rank_claims import COMMUNICATION
 
 _FIRST, _LAST = 384, 128
 """The inputs of so many linked calls are compared. All of a large file's would take a quarter of the time of linking;
@@ -30,39 +31,45 @@ class Contradiction(NamedTuple):
     says: str
 
 
-def contradictions(pair: TracePair, node: IntColumn, call: IntColumn) -> Iterator[Contradiction]:
+def contradictions(
+    pair: TracePair, node: IntColumn, call: IntColumn, unlinked: npt.NDArray[np.bool_]
+) -> Iterator[Contradiction]:
     """Compare everything that both files record.
 
     Args:
         node, call: int64, positions in `pair.nodes` and in `pair.calls` of the certain links, in call order.
+        unlinked: bool, which of `pair.nodes` have no link.
     """
     if not (pair.et.losses or pair.kineto.losses):
-        yield from _calls(pair)
+        yield from _calls(pair, node, unlinked)
     if len(node):
         yield from _numbers(pair, node, call)
         yield from _threads(pair, node, call)
         yield from _inputs(pair, node, call)
 
 
-def _calls(pair: TracePair) -> Iterator[Contradiction]:
+def _calls(pair: TracePair, node: IntColumn, unlinked: npt.NDArray[np.bool_]) -> Iterator[Contradiction]:
     """Calls of the ET within what both files cover that Kineto lacks, or has under another name.
 
     Of 123,725 calls in 77 recorded pairs none is such: on each thread, from the first to the last call with an id that
-    both files have, Kineto has every call that the ET has. The reverse is not so: an ET lacks calls that raise.
+    both files have, Kineto has every call that the ET has. The reverse is not so: an ET lacks calls that raise. Without
+    ids asynchronous communication is no evidence, which Kineto has on another thread.
     """
     (ours, theirs), nodes = pair.rf_ids, pair.nodes
     at = positions(theirs, ours)
     joined = (ours > 0) & (at >= 0)
+    lacking = joined & (nodes.name != pair.calls.name[at]) if joined.any() else joined
+    left = (ours > 0) & ~joined
     if not joined.any():
-        return
-    lacking = joined & (nodes.name != pair.calls.name[at])
-    if np.any((ours > 0) & ~joined):
-        lacking |= (ours > 0) & ~joined & _between(nodes.thread, joined)
-    lacking = np.flatnonzero(lacking)
-    if len(lacking):
+        joined = mask_at(len(joined), node)
+        left = unlinked & ~matching(pair.et.name[nodes.node], pair.et.names, COMMUNICATION.search)
+    if joined.any() and left.any():
+        lacking |= left & _between(nodes.thread, joined)
+    rows = np.flatnonzero(lacking)
+    if len(rows):
         yield Contradiction(
             "calls",
-            f"two processes: {len(lacking):,} calls of the ET (such as {_name(pair, lacking[0])}) are not in the "
+            f"two processes: {len(rows):,} calls of the ET (such as {_name(pair, rows[0])}) are not in the "
             "Kineto trace, though both cover that time",
         )  # fmt: skip
 

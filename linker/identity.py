@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from ..schemas.execution_trace.read_et import ExecutionTrace
 from ..schemas.kineto.read_kineto import KinetoTrace
 from ..schemas.text.files import Source
@@ -162,16 +165,19 @@ def read_claims(
     of_et, of_kineto = rank_of_et(et), rank_of_kineto(kineto)
     claims = Claims(of_et, of_kineto, stated, machine, timezone, modified_s, whole_job, one_of_several)
     if stated is not None and stated.by == "option":
-        for file, claim in ((kineto.file, claims.kineto), (et.file, claims.et)):
+        sides = ((kineto.file, of_kineto, "the ET", of_et), (et.file, of_et, "the Kineto trace", of_kineto))
+        for file, claim, side, other in sides:
             if claim.ranks is not None and stated.rank not in claim.ranks:
-                raise TraceFormatError(
-                    file, "", f"recorded by {_ranks(claim)}, not by rank {stated.rank}",
-                    "give the two files of one rank",
-                )  # fmt: skip
+                said = f" ({side} by {_ranks(other)})" if other.ranks is not None else ""
+                problem = f"recorded by {_ranks(claim)}, not by rank {stated.rank}{said}"
+                raise TraceFormatError(file, "", problem, "give the two files of one rank")
     return claims
 
 
-def identify(claims: Claims, pair: TracePair, linked: IntColumn, certain: tuple[IntColumn, IntColumn]) -> Identity:
+def identify(
+    claims: Claims, pair: TracePair, linked: IntColumn, certain: tuple[IntColumn, IntColumn],
+    unlinked: npt.NDArray[np.bool_],
+) -> Identity:  # fmt: skip
     """Weigh everything that is known about the process and the time of both files.
 
     An id of the recording in both files proves both. Without one, process id and time prove the run if there is one
@@ -183,11 +189,12 @@ def identify(claims: Claims, pair: TracePair, linked: IntColumn, certain: tuple[
         linked: int64, positions in `pair.calls` of the linked ones.
         certain: int64, positions in `pair.nodes` and in `pair.calls` of the links that are certain if both files are
             of one process.
+        unlinked: bool, which of `pair.nodes` have no link.
     """
     weighed = [*_run(claims), *_pid(claims, pair, linked)]
     if not claims.same_run:
         weighed += [*_time(claims, pair, linked), *_rank(claims)]
-        weighed += [_Weighed(found.by, "refutes", found.says) for found in contradictions(pair, *certain)]
+        weighed += [_Weighed(found.by, "refutes", found.says) for found in contradictions(pair, *certain, unlinked)]
     verdict, rank = _verdict(claims, weighed)
     proves, refutes, stated, unknown = (
         tuple(Clue(found.by, found.says) for found in weighed if found.weight == weight)

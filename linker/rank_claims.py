@@ -27,10 +27,11 @@ if TYPE_CHECKING:  # the readers take long to import, and who only names files n
 INIT = PROCESS_GROUPS
 _RUN = re.compile(r"etplus\.run=([\w-]{1,64}) rank=(\d{1,6})")
 _DEFAULT_GROUP = "default_pg"
-_COMMUNICATION = re.compile(
+COMMUNICATION = re.compile(
     r"c10d::|_c10d_functional|c10d_functional::|record_param_comms|(?:nccl|gloo|mpi|ucc|xccl|hccl|oneccl):|"
     r"## process_group|DistributedDataParallel|FullyShardedDataParallel|FSDP::"
 )
+"""Names of calls that communicate with other processes."""
 _NOT_ROOTED = (
     CollectiveCommType.ALL_REDUCE, CollectiveCommType.ALL_GATHER, CollectiveCommType.REDUCE_SCATTER,
     CollectiveCommType.ALL_TO_ALL,
@@ -121,7 +122,7 @@ def rank_of_et(et: ExecutionTrace) -> Claim:
             ranks = _both(ranks, frozenset(range(world_size)) - others)
     recorded = _recordings(et.names)
     ranks = recorded.ranks if ranks is None else ranks
-    return Claim(ranks or None, world_size, any(map(_COMMUNICATION.search, et.names)), recorded.runs)
+    return Claim(ranks or None, world_size, any(map(COMMUNICATION.search, et.names)), recorded.runs)
 
 
 def rank_of_kineto(kineto: KinetoTrace) -> Claim:
@@ -131,7 +132,7 @@ def rank_of_kineto(kineto: KinetoTrace) -> Claim:
     claim = group_ranks(groups if isinstance(groups, list) else [])
     rank: Any = info.get("rank")
     world_size = info.get("world_size")
-    communicates = any(is_comm_kernel(name) or _COMMUNICATION.search(name) for name in kineto.events.names)
+    communicates = any(is_comm_kernel(name) or COMMUNICATION.search(name) for name in kineto.events.names)
     recorded = _recordings(kineto.events.names)
     ranks = frozenset((rank,)) if _is_rank(rank) else claim.ranks
     return Claim(

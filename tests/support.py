@@ -250,6 +250,15 @@ def kineto_document(events: list[Document], **header: Any) -> Document:
     return {"schemaVersion": 1, "baseTimeNanoseconds": 1_700_000_000_000_000_000, **header, "traceEvents": whole}
 
 
+def with_pid(et: Document, kineto: Document, pid: int = PID) -> tuple[Document, Document]:
+    """Both files, changed to be of one process."""
+    et["pid"] = pid
+    for event in kineto["traceEvents"]:
+        if event.get("cat") in ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver"):
+            event["pid"] = pid
+    return et, kineto
+
+
 def examples(count: int) -> settings:
     """So many random examples of a test; in a profile of fewer or more than hypothesis's 100, in proportion."""
     return settings(max_examples=max(5, count * settings.default.max_examples // 100))

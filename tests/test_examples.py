@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from astra_sim import RUNNER
+from made_jobs import JOBS
 
 ROOT = Path(__file__).parents[1]
 FIXTURES = ROOT / "fixtures"
@@ -51,6 +56,50 @@ def test_replay_benchmark_on_a_pair_with_gpu_work(tmp_path: Path) -> None:
     text = run(tmp_path, "replay_benchmark.py", f"{name}.et.json.gz", f"{name}.kineto.json.gz")
     multiplications = calls(text, "aten::mm")
     assert multiplications and all(float(gpu) > 100 for *_, gpu in multiplications)
+
+
+@pytest.fixture(scope="module")
+def eight_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("eight") / "traces"
+    replace(JOBS["ddp"], ranks=8).write(folder)
+    return folder
+
+
+def feed_astra_sim(traces: Path, output: Path, simulator: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "ASTRA_SIM": simulator}
+    command = ["sh", str(ROOT / "examples" / "feed_astra_sim.sh"), str(traces), str(output)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+
+
+def test_eight_ranks_are_linked_gated_converted_and_checked(eight_ranks: Path, tmp_path: Path) -> None:
+    done = feed_astra_sim(eight_ranks, tmp_path / "new" / "out")
+    assert done.returncode == 0 and "set ASTRA_SIM" in done.stdout, done.stderr
+    assert done.stdout.startswith("8 ranks, ") and "passed: 0 errors" in done.stdout
+    assert {f"job.{rank}.et" for rank in range(8)} <= {path.name for path in (tmp_path / "new" / "out").iterdir()}
+    for path in (tmp_path / "new" / "out" / "reports").iterdir():
+        report = json.loads(path.read_bytes())
+        assert report["status"] == "linked" and all(gate["passed"] for gate in report["gates"].values())
+
+
+def test_eight_ranks_are_simulated(eight_ranks: Path, tmp_path: Path) -> None:
+    if not os.access(RUNNER, os.X_OK):
+        pytest.skip(f"no {RUNNER}: ASTRA-sim is not at hand")
+    simulator = RUNNER.with_name("AstraSim_Analytical_Congestion_Unaware")
+    done = feed_astra_sim(eight_ranks, tmp_path / "out", str(simulator))
+    rows = re.findall(r"^(\d) +(\d+) of (\d+) +([\d.]+) ", done.stdout, re.MULTILINE)
+    assert done.returncode == 0 and [int(rank) for rank, *_ in rows] == [*range(8)], done.stderr
+    assert all(run == nodes != "0" and float(time) > 0 for _, run, nodes, time in rows)
+
+
+def test_a_rank_below_the_gates_ends_the_script(eight_ranks: Path, tmp_path: Path) -> None:
+    shutil.copytree(eight_ranks, tmp_path / "cut")
+    kineto = tmp_path / "cut" / "rank3.kineto.json"
+    kineto.write_bytes(kineto.read_bytes()[:20_000])
+    done = feed_astra_sim(tmp_path / "cut", tmp_path / "out")
+    assert done.returncode == 3 and "less than --min-match 0.99" in done.stderr
+    report = json.loads((tmp_path / "out" / "reports" / "rank3.json").read_bytes())
+    assert report["exit_code"] == 3 and any("cut off at byte" in text for text in report["warnings"])
+    assert not list((tmp_path / "out").glob("job*"))
 
 
 def tour() -> list[dict[str, Any]]:

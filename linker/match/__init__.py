@@ -51,7 +51,7 @@ def match_calls(
     if found.method not in ("ids", "tree"):
         found = match_remaining(pair, found)
     linked, sure = found.call[found.call >= 0], np.flatnonzero(found.link == CERTAIN)
-    identity = identify(claims, pair, linked, (sure, found.call[sure]))
+    identity = identify(claims, pair, linked, (sure, found.call[sure]), found.call < 0)
     found = found.noting(et_pid=pair.et.pid, kineto_pids=linked_pids(pair, linked))
     found = demote_uncertain(pair, found, identity)
     if strict:

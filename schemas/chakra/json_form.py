@@ -72,6 +72,5 @@ def _node(given: _JsonNode, record: dict[str, Any]) -> Node:
 def _attribute(name: str, value: float | str) -> AttributeProto:
     usual = {bool: "bool_val", int: "int64_val", float: "double_val", str: "string_val"}[type(value)]
     member = MEMBERS.get(name, usual)
-    if member == "bool_val":
-        value = bool(value)
-    return AttributeProto(name=name, **{member if not member.endswith("_list") else usual: value})
+    given: dict[str, Any] = {usual if member.endswith("_list") else member: value}
+    return AttributeProto(name=name, **({member: bool(value)} if member == "bool_val" else given))

@@ -165,8 +165,9 @@ class _Reader:
             raise TraceFormatError(self.file, "", "an Execution Trace without times", _LINK_FIRST)
         raw_edges, summary = header.pop("edges", None), header.pop("etplus", msgspec.Raw(b"{}"))
         texts = FileRecords(self.data, *np.concatenate(self.spans, axis=1))
-        edges = None if raw_edges is None else partial(self._edges, raw_edges)
-        edges = edges if timed else lambda: np.zeros((0, 3), np.int64)  # edges are inferred from times
+        edges: Callable[[], IntColumn] | None = None if raw_edges is None else partial(self._edges, raw_edges)
+        if not timed:  # edges that a file lacks are inferred from its times
+            edges = _no_edges
         return self.rows.trace(header, summary, texts, edges)
 
     def _header(self) -> Record:
@@ -281,6 +282,10 @@ class _Reader:
         return np.concatenate(parts)
 
 
+def _no_edges() -> IntColumn:
+    return np.zeros((0, 3), np.int64)
+
+
 class NodeRows:
     """Fills a `TraceBuilder` with records, block by block; `usual` while the `attrs` of nodes are `_UsualAttrs`, not
     lists."""
@@ -351,7 +356,7 @@ class NodeRows:
         for name, none in ATTRIBUTES.items():
             for i in launched:
                 columns[name][i] = none
-        return columns
+        return {**columns}
 
     def _attribute_columns(self, nodes: list[Node]) -> dict[str, list[Any]]:
         if not any(node.attrs for node in nodes):

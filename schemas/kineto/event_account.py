@@ -23,10 +23,13 @@ from .kineto_events import EventPart, is_runtime
 Tables = dict[str, dict[str, npt.NDArray[Any]]]
 """Columns of "events", "flows", "memory" and "frames"; see `EventPart`."""
 
-_READ = CPU_CATEGORIES | GPU_CATEGORIES | {GPU_ANNOTATION_CATEGORY, "cuda_sync"}
+_READ = CPU_CATEGORIES | GPU_CATEGORIES | {
+    GPU_ANNOTATION_CATEGORY, "cuda_sync", "graph_event_node", "graph_host_node",
+}  # fmt: skip
 _NOT_USED = frozenset({
     "Trace", "Net", "overhead", "external_correlation", "cpu_instant_event", "cuda_event", "cuda_profiler_range",
-    "collective_comm", "mtia_workloadd", "mtia_insight", "mtia_counters", "xpu_sync", "npu_wait",
+    "collective_comm", "mtia_workloadd", "mtia_insight", "mtia_counters", "xpu_sync", "gpu_pm_counter",
+    "npu_wait",
 })  # fmt: skip
 """Categories of duration events without work of host or device: other activity types of Kineto
 (libkineto/include/ActivityType.h), and spans of the recording."""
@@ -170,9 +173,11 @@ def _repeated(columns: list[npt.NDArray[Any]], texts: list[bytes], told: Callabl
     return np.array(repeated, np.int64)
 
 
-_decode_arguments = msgspec.json.Decoder(
-    msgspec.defstruct("_Event", [("args", dict[str, msgspec.Raw] | None, None)], gc=False)
-).decode
+class _OnlyArguments(msgspec.Struct, gc=False):
+    args: dict[str, msgspec.Raw] | None = None
+
+
+_decode_arguments = msgspec.json.Decoder(_OnlyArguments).decode
 
 
 def _told_arguments(text: bytes) -> Any:

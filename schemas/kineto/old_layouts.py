@@ -33,8 +33,8 @@ _CATEGORIES = {
 """Categories of duration events, in lower case, and what they are called today."""
 _FLOWS = {"async": LAUNCH_FLOW, "async_npu": LAUNCH_FLOW, "forward_backward": "fwdbwd"}
 _NPU = "ascend hardware"
-_PROCESSES = {"cpu functions": "cpu_op", "cuda functions": "kernel", _NPU: "kernel"}
-"""Processes, by id or name in lower case, and the category of their events, which have none."""
+_PROCESSES = {"cpu functions": "cpu_op", "cuda functions": "kernel"}
+"""Processes in lower case, and the category of their events, which have none."""
 _ARGUMENTS = {"external id": "External id", "Input dims": "Input Dims", "inDevice": "device", "Stream Id": "stream"}
 _PROPERTIES = {
     "major": "computeMajor", "minor": "computeMinor", "multiProcessorCount": "numSms",
@@ -47,11 +47,12 @@ _NPU_WAITS = frozenset({"EVENT_WAIT", "EVENT_RECORD", "NOTIFY_WAIT", "NOTIFY_REC
 _RENAMED = _CATEGORIES.keys() - _CATEGORIES.values()
 _OLD = re.compile(
     rb'"(?:ts|dur)"\s*:\s*"|"ph"\s*:\s*"[BE]"|"cat"\s*:\s*"(?:Kernel|(?i:%b))"|"(?i:%b)"'
-    % ("|".join(_RENAMED).encode(), "|".join(_PROCESSES).encode())
+    % ("|".join(_RENAMED).encode(), "|".join([_NPU, *_PROCESSES]).encode())
 )
 _OLD_ARGUMENT = re.compile(rb'"(?:%b)"\s*:' % "|".join(_ARGUMENTS).encode())
-_TEXT_OF_NUMBER = re.compile(rb'"\s*(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*"')
+_TEXT_OF_NUMBER = re.compile(rb'"\s*(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)\s*"')
 _TEXT_OF_THREAD = re.compile(rb'"(?:stream )?(0|[1-9]\d{0,17})(?: user)?"')
+_NUMBERS = (("ts", _TEXT_OF_NUMBER), ("dur", _TEXT_OF_NUMBER), ("pid", _TEXT_OF_THREAD), ("tid", _TEXT_OF_THREAD))
 _decode = msgspec.json.Decoder(Fields).decode
 
 
@@ -94,24 +95,25 @@ def modern_events(texts: list[bytes]) -> tuple[list[bytes], int]:
     """
     edges, tasks = list[_Edge](), _DeviceTasks()
     for index, text in enumerate(texts):
-        event = _fields(text)
-        phase = _value(event, "ph")
+        phase = _phase(text)
+        event = _fields(text) if phase in ("B", "E", "M", "s", "f") else {}
         if phase in ("B", "E") and (ts := _number(event.get("ts", b""))) is not None:
             args = _fields(event.get("args", b"")) if phase == "E" else {}
-            edges.append(_Edge(Decimal(ts.decode()), index, phase == "B", _place(event), _value(event, "name"), args))
+            name = bytes(event["name"]) if "name" in event else None
+            edges.append(_Edge(Decimal(ts.decode()), index, phase == "B", _place(event), name, args))
         tasks.look_at(phase, event)
     ends = _ends(edges)
     return [_modern(text, ends.get(index), tasks) for index, text in enumerate(texts)], len(ends)
 
 
 class _Edge(NamedTuple):
-    """A begin or an end at a time in µs; `args` of an end belong to the event, too."""
+    """A begin or an end at a time in µs, on a process and thread; `args` of an end belong to the event, too."""
 
     ts: Decimal
-    index: int
+    event: int
     begins: bool
     place: tuple[bytes, bytes]
-    name: Any
+    name: bytes | None
     args: Fields
 
 
@@ -128,19 +130,19 @@ def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
             waiting[edge.place, edge.name].append(edge)
             continue
         begins = waiting[edge.place if edge.name is None else (edge.place, edge.name)]
-        while begins and begins[-1].index in ends:  # closed through the other list
+        while begins and begins[-1].event in ends:  # closed through the other list
             begins.pop()
         if begins:
             begin = begins.pop()
-            ends[begin.index] = edge.ts - begin.ts, edge.args
+            ends[begin.event] = edge.ts - begin.ts, edge.args
     return ends
 
 
 class _DeviceTasks:
-    """What other events say of the tasks of an Ascend device.
+    """What other events say of events without category: those of processes, and tasks of an Ascend device.
 
     Attributes:
-        processes: name of each process, in lower case, by its undecoded id.
+        processes: name of each process by its undecoded id.
         flows: number of each flow by its undecoded id, a time in ns; from 1, as ids of launches are small.
         launches: number of the flow that ends at a process, thread and time, undecoded.
     """
@@ -154,16 +156,23 @@ class _DeviceTasks:
         """Take in an event."""
         if phase == "M" and _value(event, "name") == "process_name":
             name = _value(_fields(event.get("args", b"")), "name")
-            self.processes[bytes(event.get("pid", b""))] = str(name).lower()
+            self.processes[bytes(event.get("pid", b""))] = str(name)
         elif phase in ("s", "f") and _value(event, "cat") == "async_npu":
             number = self.flows.setdefault(bytes(event.get("id", b"")), len(self.flows) + 1)
             if phase == "f":
                 self.launches[(*_place(event), bytes(event.get("ts", b"")))] = number
 
-    def process_of(self, event: Fields) -> str:
-        """Id or name of an event's process, in lower case."""
+    def take(self, event: Fields, args: Fields) -> str | None:
+        """The category of an event that has none, None if it is not known; adds to the arguments of a device's task."""
         process = _value(event, "pid")
-        return process.lower() if isinstance(process, str) else self.processes.get(bytes(event.get("pid", b"")), "")
+        name = process if isinstance(process, str) else self.processes.get(bytes(event.get("pid", b"")), "")
+        if name.lower() != _NPU:
+            return _PROCESSES.get(name.lower())
+        args.setdefault("device", _raw(0))  # the file is of one device, and does not say which
+        if launch := self.launches.get((*_place(event), bytes(event.get("ts", b"")))):
+            args["correlation"] = _raw(launch)
+        task = str(_value(args, "Task Type"))
+        return "npu_wait" if task in _NPU_WAITS else "gpu_memcpy" if task.startswith("MEMCPY") else "kernel"
 
 
 def _modern(text: bytes, end: tuple[Decimal, Fields] | None, tasks: _DeviceTasks) -> bytes:
@@ -176,38 +185,30 @@ def _modern(text: bytes, end: tuple[Decimal, Fields] | None, tasks: _DeviceTasks
     if not event:
         return text
     phase, category = _value(event, "ph"), _value(event, "cat")
+    written = category
     args = _fields(event.get("args", b"")) if end or not category or _OLD_ARGUMENT.search(text) else {}
     if end is not None:
         phase, args = "X", args | end[1]
         event |= {"ph": _raw(phase), "dur": msgspec.Raw(f"{end[0]:f}".encode())}
     if phase == "X":
         args = {_ARGUMENTS.get(key, key): value for key, value in args.items()}
-        process = tasks.process_of(event)
-        category = _category(category, _value(event, "name"), process, _value(args, "Task Type"))
-        if process == _NPU:
-            args.setdefault("device", _raw(0))  # the file is of one device, and does not say which
-        if launch := tasks.launches.get((*_place(event), bytes(event.get("ts", b"")))):
-            args["correlation"] = _raw(launch)
+        category = _category(category, _value(event, "name")) if category else tasks.take(event, args)
     elif phase in ("s", "f"):
         if category == "async_npu":
             event["id"] = _raw(tasks.flows[bytes(event.get("id", b""))])
         category = _FLOWS.get(category, category) if isinstance(category, str) else category
-    for key in ("ts", "dur"):
-        if number := _TEXT_OF_NUMBER.fullmatch(event.get(key, b"")):
+    for key, pattern in _NUMBERS:
+        if key in event and (number := pattern.fullmatch(event[key])):
             event[key] = msgspec.Raw(number[1])
-    for key in ("pid", "tid"):
-        if number := _TEXT_OF_THREAD.fullmatch(event.get(key, b"")):
-            event[key] = msgspec.Raw(number[1])
-    event |= ({"cat": _raw(category)} if category else {}) | ({"args": _raw(args)} if args else {})
+    if category and category != written:
+        event["cat"] = _raw(category)
+    if args:
+        event["args"] = _raw(args)
     return msgspec.json.encode(event)
 
 
-def _category(category: Any, name: Any, process: str, task: Any) -> Any:
+def _category(category: Any, name: Any) -> Any:
     """The category of today of a duration event."""
-    if not category:
-        if task in _NPU_WAITS:
-            return "npu_wait"
-        return "gpu_memcpy" if str(task).startswith("MEMCPY") else _PROCESSES.get(process, category)
     modern = _CATEGORIES.get(str(category).lower(), category)
     renamed = modern == "cpu_op" != category
     return "user_annotation" if renamed and isinstance(name, str) and _ANNOTATION.match(name) else modern
@@ -228,6 +229,20 @@ def _raw(value: Any) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
+class _OnlyPhase(msgspec.Struct, gc=False):
+    ph: Any = None
+
+
+_decode_phase = msgspec.json.Decoder(_OnlyPhase).decode
+
+
+def _phase(text: bytes) -> Any:
+    try:
+        return _decode_phase(text).ph
+    except UNREADABLE:
+        return None
+
+
 def _fields(text: bytes | msgspec.Raw) -> Fields:
     """The members of an object, {} if the text is none."""
     try:
@@ -237,5 +252,8 @@ def _fields(text: bytes | msgspec.Raw) -> Fields:
 
 
 def _value(fields: Fields, key: str) -> Any:
-    """A decoded member, None if it is missing."""
-    return msgspec.json.decode(fields[key]) if key in fields else None
+    """A decoded member, None if it is missing or cannot be decoded."""
+    try:
+        return msgspec.json.decode(fields[key])
+    except (KeyError, *UNREADABLE):
+        return None

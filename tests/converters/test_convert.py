@@ -205,7 +205,7 @@ def test_a_document_is_opened_by_its_content(pair: tuple[Path, Path], tmp_path: 
         (["{et-json}", "out.et"], "an Execution Trace without times"),
         (
             ["{json}", "out.et", "--host", "fold"],
-            "chakra has no option 'host'; its options: memory_nodes, degrade, as_prefix",
+            "chakra has no option 'host'; its options: memory_nodes, degrade, groups, without_times, as_prefix",
         ),
         (["{json}", "g.dot", "--option", "max_nodes=x"], "dot: invalid max_nodes 'x'; expected int | None"),
         (["{json}", "g.dot", "--option", "max_nodes"], "--option 'max_nodes': a name and a value"),
@@ -289,7 +289,7 @@ def test_a_missing_rank_is_named(tmp_path: Path) -> None:
         ({"to": "astra-sim", "host": "x"}, "unknown host mode 'x'; expected: fold"),
         (
             {"to": "chakra", "host": "fold"},
-            "chakra has no option 'host'; its options: memory_nodes, degrade, as_prefix",
+            "chakra has no option 'host'; its options: memory_nodes, degrade, groups, without_times, as_prefix",
         ),
         ({"to": "chrome", "split": "graph"}, "chrome has no option 'split'; its options: none"),
         ({"to": "dot", "max_nodes": "many"}, r"dot: invalid max_nodes 'many'; expected int \| None"),

@@ -23,7 +23,6 @@ from etplus.schemas.execution_trace.read_et import read_execution_trace
 from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.kinds import CERTAIN
 from support import (
-    PID,
     SHARED,
     Document,
     assert_valid,
@@ -36,11 +35,11 @@ from support import (
     plain,
     read_json,
     shared_pair,
+    with_pid,
 )
 
 TRACES = SHARED / "traces"
 NO_TRACES = pytest.mark.skip(reason=f"no {TRACES}: real traces are not at hand")
-CALLS = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver")
 LIKE_TWO_RANKS = tuple(f"parallel/block.{layout}4/" for layout in ("ddp", "fsdp", "tp"))
 """Jobs of four ranks, twelve exchanges each, whose groups are those of the same layout of two."""
 
@@ -67,14 +66,6 @@ def texts(job: str, rank: int) -> tuple[bytes, bytes]:
 def documents(job: str, et_rank: int, kineto_rank: int) -> tuple[Document, Document]:
     """The ET of one rank and the Kineto trace of another."""
     return orjson.loads(texts(job, et_rank)[0]), orjson.loads(texts(job, kineto_rank)[1])
-
-
-def with_pid(et: Document, kineto: Document, pid: int = PID) -> tuple[Document, Document]:
-    et["pid"] = pid
-    for event in kineto["traceEvents"]:
-        if event.get("cat") in CALLS:
-            event["pid"] = pid
-    return et, kineto
 
 
 def linked(et: Document, kineto: Document, **options: Any) -> LinkReport:

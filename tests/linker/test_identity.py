@@ -73,7 +73,7 @@ def claims_of(et: Claim = Claim(), kineto: Claim = Claim(), stated: StatedRank |
 def judged(claims: Claims, pair: Any = None, linked: list[int] | None = None) -> Identity:
     pair = a_pair() if pair is None else pair
     calls = np.array([*range(len(pair.calls.ts))] if linked is None else linked, np.int64)
-    return identify(claims, pair, calls, (calls[:0], calls[:0]))
+    return identify(claims, pair, calls, (calls[:0], calls[:0]), np.zeros(len(pair.nodes.name), np.bool_))
 
 
 def by(found: Identity) -> tuple[list[str], list[str], list[str]]:

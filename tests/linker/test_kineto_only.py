@@ -19,6 +19,7 @@ from etplus.trace.errors import TraceFormatError
 from support import (
     FIXTURE_PAIRS,
     GPU_CATEGORIES,
+    PID,
     SHARED,
     assert_valid,
     call,
@@ -156,7 +157,7 @@ def test_all_columns_of_the_nodes() -> None:
     thread = "[pytorch|profiler|execution_trace|thread]"
     names = [et.names[code] for code in et.name.tolist()]
     assert names == [thread.replace("thread]", "process]"), thread, thread, thread, "outer", "same", "mark", "late"]
-    assert (et.pid, et.flat, et.started_s, et.duration_s, et.losses) == (7, False, -1, 0.0, ())
+    assert (et.pid, et.flat, et.started_s, et.duration_s, et.losses) == (PID, False, -1, 0.0, ())
     assert [match.call.tolist(), match.link.tolist(), match.reason.tolist()] == [[2, 1, 3, 0], [2] * 4, [0] * 4]
     assert pair.nodes.parent.tolist() == [-1, -1, 0, -1] and pair.nodes.node.tolist() == [4, 5, 6, 7]
 

@@ -15,7 +15,7 @@ PAIR = fixture_pair("pairs/two_threads")
 OTHERS = {
     "annotation": "ProfilerStep", "match": "tree", "exact_match": True, "strict": True, "iteration": "last",
     "renumber": True, "data_dependencies": True, "rank": 3,
-    "timezone": "UTC-7", "whole_job": True,
+    "timezone": "UTC-7", "whole_job": True, "one_of_several": True,
 }  # fmt: skip
 
 

@@ -92,7 +92,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         monkeypatch.setattr(module, "_attempts", lambda *_: [attempt(result) for result in results])
         monkeypatch.setattr(module, "match_remaining", lambda _, match: match.noting("remaining"))
-        monkeypatch.setattr(module, "identify", lambda claims, of, linked, certain: PROVED)
+        monkeypatch.setattr(module, "identify", lambda claims, of, *links: PROVED)
         monkeypatch.setattr(module, "linked_pids", lambda of, linked: linked.tolist())
         monkeypatch.setattr(module, "demote_uncertain", lambda of, match, identity: match.noting("demoted"))
         match, identity, considered = match_calls(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from etplus.converters.open import load
 from etplus.schemas.kineto.old_layouts import modern_events
 from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.trace import Trace
-from support import SHARED, Document, call, gpu_traces, kineto_document, plain
+from support import Document, call, gpu_traces, kineto_document, plain, shared_case
 
 EPOCH_US = 1_600_000_000_000_000
 
@@ -84,7 +85,20 @@ def with_text_times(events: list[Document]) -> list[Document]:
     return [event | {key: f"{event[key]}.000" for key in ("ts", "dur") if key in event} for event in events]
 
 
+def without_correlation(events: list[Document]) -> list[Document]:
+    """As some files of ROCm: calls and GPU work have the id of their flow; device and stream are process and thread."""
+    moved = []
+    for event in events:
+        args = event.get("args", {})
+        if "correlation" in args:
+            kept = {key: value for key, value in args.items() if key not in ("correlation", "device", "stream")}
+            event = event | {"args": kept | {"External id": args["correlation"]}}
+        moved.append(event)
+    return moved
+
+
 LAYOUTS = {
+    "ROCm": lambda: orjson.dumps({"schemaVersion": 1, "traceEvents": without_correlation(made_job(EPOCH_US))}),
     "2022-23": lambda: orjson.dumps({"schemaVersion": 1, "traceEvents": made_job(EPOCH_US)}),
     "2021": lambda: orjson.dumps({"schemaVersion": 1, "traceEvents": in_2021(made_job(EPOCH_US))}),
     "2021 pairs": lambda: orjson.dumps({"schemaVersion": 1, "traceEvents": in_2021(in_pairs(made_job()))}),
@@ -122,6 +136,24 @@ def test_one_job_has_the_same_tables_in_every_layout(layout: str, packed: bool, 
     assert told(load(path)) == told(wanted)
     account = read_kineto(path).account
     assert account.total == len(in_pairs(made_job()) if "pairs" in layout else made_job()) and not account.dropped
+
+
+def rank_one(events: list[Document]) -> list[Document]:
+    """The events of a second process on device 1, with the same ids and other durations of kernels."""
+    moved = []
+    for event in events:
+        event = event | {"pid": 170 if event["pid"] == 70 else 1}
+        args = event.get("args", {})
+        moved.append(event | {"args": args | {"device": 1}, "dur": 20} if "device" in args else event)
+    return moved
+
+
+@pytest.mark.parametrize("layout", [list, in_2021, in_pairs, with_text_times, without_correlation])
+def test_two_ranks_in_one_file_have_the_tables_of_each_alone(layout: Callable[..., Any], tmp_path: Path) -> None:
+    path, jobs = tmp_path / "merged.json", [made_job(), rank_one(made_job())]
+    path.write_bytes(orjson.dumps({"schemaVersion": 1, "traceEvents": layout(jobs[0] + jobs[1])}))
+    for rank, job in enumerate(jobs):
+        assert told(load(path, rank=rank)) == told(load(orjson.dumps(kineto_document(job))))
 
 
 def test_profiler_annotations_of_2021_are_steps_and_not_operators() -> None:
@@ -197,7 +229,14 @@ def test_a_file_in_which_nothing_is_known_is_an_error_that_says_what_it_has(tmp_
 
 
 def test_events_that_are_no_objects_of_fields_stay_what_they_are() -> None:
-    texts = [b"7", b'{"ph": "B", "ts": [], "args": 4}', b'{"ph": "E", "ts": null}', b'{"ph":"M","args":[1]}']
+    texts = [
+        b"7",
+        b'{"ph": "B", "name": [], "ts": 1}',
+        b'{"ph": "X", "cat": [1], "pid": "Ascend Hardware"}',
+        b'{"ph": "B", "ts": [], "args": 4}',
+        b'{"ph": "E", "ts": null}',
+        b'{"ph":"M","args":[1]}',
+    ]
     assert [orjson.loads(text) for text in modern_events(texts)[0]] == [orjson.loads(text) for text in texts]
 
 
@@ -209,10 +248,7 @@ def test_events_that_are_no_objects_of_fields_stay_what_they_are() -> None:
      ("array-bom-utf16/ascend", 4, 4, 4, 120_000)],
 )  # fmt: skip
 def test_reported_files(name: str, calls: int, gpu: int, attached: int, gpu_ns: int) -> None:
-    path = SHARED / "cases" / f"{name}.json"
-    if not path.exists():
-        pytest.skip(f"no {path}: files of bug reports are not at hand")
-    trace = load(path)
+    trace = load(shared_case(f"{name}.json"))
     assert (len(trace.calls), len(trace.gpu), int(trace.gpu.dur.sum())) == (calls, gpu, gpu_ns)
     below = [row.launches for row in analyse(trace).operators if row.op == "aten::mm"]
     assert below == [attached] and trace.damage == ()

