@@ -94,7 +94,7 @@ class _Folding:
         self.trace, self.rows, self.ends, self.transferred = trace, rows, ends, transferred
         place = {comm.row: at for at, comm in reversed(list(enumerate(comms)))}
         # sends of a kernel first: each send waits for the one before, a receive does not
-        self.comms = sorted(comms, key=lambda comm: (place[comm.row], comm.kind == RECV))
+        self.comms = sorted(comms, key=lambda comm: (place[comm.row], comm.kind == RECV and not comm.aside))
         self.begin = trace.span[0]
         self.ids = itertools.count(1)
         self.chain_end, self.chain_id = [0], [0]  # computations and delays so far, behind a start that is none
@@ -158,10 +158,11 @@ class _Folding:
     def _beside(self, comm: Communication, pending: deque[tuple[int, Communication]]) -> Iterator[SimNode]:
         """The further messages of a kernel, and a computation of no time after all, for what follows the kernel.
 
-        They begin together: one after the other, two ranks that send to each other could wait for ever.
+        They begin together: one after the other, two ranks that send to each other could wait for ever. The parts of a
+        collective that slows the work beside it share a row, too, but follow each other.
         """
         first, ids = self.sent, [self.comm_id.get(comm.row, 0)]
-        while pending and pending[0][1].row == comm.row and first is not None:
+        while pending and pending[0][1].row == comm.row and first is not None and not comm.aside:
             _, other = pending.popleft()
             yield (node := first._replace(id=next(self.ids), comm=other))
             ids.append(node.id)

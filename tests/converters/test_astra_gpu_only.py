@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from etplus.converters.astra_gpu_only import fold, submitted
 from etplus.converters.astra_nodes import DELAY
 from etplus.converters.collectives import survey
+from etplus.schemas.comm_types import RECV, SEND
 from etplus.trace.trace import Trace
 from etplus_files import step_by_hand
 from random_step import digest, random_step
@@ -44,6 +47,17 @@ def test_a_step_by_hand() -> None:
         (8, 12, 10, [7, 6], -1, None),
         (9, DELAY, 40, [6, 8], 7, None),
     ]
+
+
+def test_parts_of_a_collective_follow_each_other_and_messages_of_a_kernel_begin_together() -> None:
+    trace = step_by_hand()
+    (collective,) = survey(trace, 0).found
+    got, sent = (replace(collective, kind=kind, peer=1) for kind in (RECV, SEND))
+    parts = [replace(got, aside=True), replace(sent, aside=True), collective]
+    by_kind = {node.comm.kind: node for node in fold(trace, parts) if node.comm}
+    assert list(by_kind) == [RECV, SEND, 0] and by_kind[SEND].id in by_kind[0].needs
+    by_kind = {node.comm.kind: node for node in fold(trace, [got, sent]) if node.comm}
+    assert list(by_kind) == [SEND, RECV] and by_kind[SEND].needs == by_kind[RECV].needs
 
 
 def test_data_that_was_there_earlier_shortens_a_communication() -> None:

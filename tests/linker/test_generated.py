@@ -41,8 +41,11 @@ def recall(pair: Pair, result: Trace) -> float:
 
 @given(recipes(ids=True))
 def test_with_ids_every_true_link_is_found_and_certain(recipe: Recipe) -> None:
-    """Whatever the windows, threads, numbers are, and whatever raised; if ids join what could be joined."""
-    pair = record(recipe)
+    """Whatever the windows, threads, numbers are, and whatever raised; if ids join what could be joined.
+
+    Kineto has every call that the ET has, or the files are of two processes.
+    """
+    pair = record(replace(recipe, et_only=frozenset()))
     seen = sum(e.get("args", {}).get("Record function id", 0) > 0 for e in orjson.loads(pair.kineto)["traceEvents"])
     assume(2 * len(pair.truth) >= seen)
     result = link(pair.et, pair.kineto)

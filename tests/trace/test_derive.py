@@ -46,11 +46,16 @@ def test_gpu_events() -> None:
     assert gpu.graph_replay.tolist() == [-1] * 4 and not len(trace.tables.captured)
 
 
-def test_callers_that_claim_a_cycle_are_ignored() -> None:
+def test_calls_that_are_each_others_callers_have_none() -> None:
     builder = TraceBuilder("made.json")
-    builder.add(CPU, id=[5, 3, 8], parent=[8, 5, 3], name=["a", "b", "c"], ts=[0, 0, 0], dur=[9, 9, 9])
-    calls = builder.build(NO_RECORDS, summary={}).calls
-    assert calls.source.tolist() == [1, 0, 2] and calls.parent.tolist() == [-1, -1, 0]
+    builder.add(CPU, id=[5, 3, 8, 9], parent=[8, 5, 3, 3], name=["a", "b", "c", "d"], ts=[0] * 4, dur=[9] * 4)
+    trace = builder.build(NO_RECORDS, summary={})
+    parent_of = dict(zip(trace.calls.source.tolist(), trace.calls.parent.tolist(), strict=True))
+    caller = trace.calls.source[parent_of[3]]
+    assert caller == 1 and [parent_of[row] for row in (0, 1, 2)] == [-1] * 3
+    assert trace.damage == (
+        "made.json is broken: 3 calls are each other's callers (ids 5, 3, 8); read as calls without a caller",
+    )
 
 
 ALIKE = {"name": "MI300X", "numSms": 304, "computeMajor": 9, "computeMinor": 4}
