@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import overload
 
 from ..converters.folder import InputPair, is_pattern, named_by, stored_in, traces_in
 from ..converters.traces import known_rank, rank_of
 from ..jobs.job_report import ranges
-from ..schemas.nsys import NsysRank, choose, find_ranks, is_nsys, only
+from ..schemas.nsys import find_ranks, is_nsys
 from ..schemas.parquet import StoredRank, is_stored
+from ..schemas.text.file_ranks import FileRank, SeveralRanksError, choose, only
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
 from ..trace.printable import shell_word
@@ -20,14 +21,14 @@ from ..trace.trace import Trace
 from .options import add_ranks
 from .terminal import print_warnings, warn_of_damage
 
-_STDIN = "-"
+_STDIN, _STDIN_NAME = "-", "<stdin>"
 _KEPT = 16
 """Traces that are kept in memory where they are needed more than once; more are read again."""
 _LONG = 60
 """Letters of a list of ranks in a message."""
 
 
-TraceInput = str | InputPair | NsysRank | StoredRank
+TraceInput = str | InputPair | FileRank | StoredRank
 """A file that is a trace by itself ("-" is standard input), one rank of a file with several, or a pair."""
 
 
@@ -48,23 +49,23 @@ def add_inputs(
     group.add_argument("--et-file", metavar="FILE", help="Execution Trace; - for standard input")
     group.add_argument("--kineto-file", metavar="FILE",
         help="Kineto trace or Nsight Systems export; - for standard input")  # fmt: skip
-    parser.set_defaults(chosen_ranks=None)
+    parser.set_defaults(chosen_ranks=None, merged={})
     if ranks:
         add_ranks(parser)
-    add_nsys_ranks(parser, rank=rank, gpu=gpu)
+    add_file_ranks(parser, rank=rank, gpu=gpu)
 
 
-def add_nsys_ranks(parser: argparse.ArgumentParser, *, rank: bool, gpu: bool = True) -> None:
-    """Add the options that choose among the ranks of an Nsight Systems export.
+def add_file_ranks(parser: argparse.ArgumentParser, *, rank: bool, gpu: bool = True) -> None:
+    """Add the options that choose among the ranks of an Nsight Systems export or a merged Kineto trace.
 
     Args:
         rank: add --rank, gpu: add --gpu, which the command does not have yet.
     """
-    group = parser.add_argument_group("which ranks of an Nsight Systems export (default: all)")
+    group = parser.add_argument_group("which ranks of a merged Kineto trace or Nsight Systems export (default: all)")
     if rank:
         group.add_argument("--rank", type=int, metavar="N",
-            help="only this one, counted from 0 by GPU and process id; with --et-file: the rank of the "
-            "pair")  # fmt: skip
+            help="only this one, as the file numbers it or counted from 0 by GPU and process id; with --et-file: the "
+            "rank of the pair")  # fmt: skip
     group.add_argument("--pid", type=int, metavar="PID", help="only this process")
     parser.set_defaults(gpu=None)
     if gpu:
@@ -95,7 +96,7 @@ def find_inputs(
         raise UsageError(f"--et-file {arguments.et_file}: --kineto-file is missing; give the trace to link it with")
     for file in _expanded([*getattr(arguments, "first_files", ()), *arguments.files]):
         in_folder = os.path.isdir(file) and not is_stored(file) and not is_nsys(file)  # noqa: PTH112 (or impossible)
-        for given in _listed(file) if in_folder else [file]:
+        for given in _unmerged(_listed(file), arguments.merged) if in_folder else [file]:
             found += _ranks(arguments, given) if isinstance(given, str) else [given]
     if arguments.chosen_ranks is not None:
         found = _of_ranks(found, arguments.chosen_ranks)
@@ -103,15 +104,17 @@ def find_inputs(
         raise UsageError("no trace was given; give a FILE, a folder, or --et-file and --kineto-file")
     if count is not None and len(found) != count:
         several = "; choose among the ranks with --rank, --pid or --gpu" * any(
-            isinstance(given, (NsysRank, StoredRank)) for given in found
+            isinstance(given, (FileRank, StoredRank)) for given in found
         )
         raise UsageError(f"{len(found)} trace{'s were' if len(found) > 1 else ' was'} given; give {count}{several}")
     chosen = [arguments.pid, arguments.gpu, None if rank_of_job else arguments.rank]
-    if chosen != [None] * 3 and not any(isinstance(given, (NsysRank, StoredRank, InputPair)) for given in found):
-        raise UsageError(
-            "--rank, --pid and --gpu choose among the ranks of an Nsight Systems export, and no FILE has several; "
-            "leave them out"
-        )
+    if chosen != [None] * 3 and not any(isinstance(given, (FileRank, StoredRank, InputPair)) for given in found):
+        found = [part for given in found for part in _processes(arguments, given)]
+        if not any(isinstance(given, FileRank) for given in found):
+            raise UsageError(
+                "--rank, --pid and --gpu choose among the ranks of a file that has several (an Nsight Systems export, "
+                "a merged Kineto trace), and no FILE has several; leave them out"
+            )
     if input_files(found).count(_STDIN) > 1:
         raise UsageError("standard input (-) can be one trace only; give the others file names")
     check_outputs(outputs, [*input_files(found), *reads])
@@ -135,12 +138,30 @@ def _ranks(arguments: argparse.Namespace, file: str) -> Sequence[TraceInput]:
         if arguments.rank not in of_rank:
             raise UsageError(f"{file}: no rank {arguments.rank}; there {_are(list(of_rank))}")
         return [of_rank[arguments.rank]]
-    if not is_nsys(file):
+    merged = arguments.merged.get(_STDIN_NAME if file == _STDIN else file)
+    if not merged and not is_nsys(file):
         return [file]
-    ranks = find_ranks(file)
-    if ranks[0].alone:
-        return [file]
+    ranks = merged or find_ranks(file)
+    return [file] if ranks[0].alone else _chosen(arguments, file, ranks)
+
+
+def _chosen(arguments: argparse.Namespace, file: str, ranks: Sequence[FileRank]) -> Sequence[FileRank]:
     return choose(ranks, file, rank=arguments.rank, pid=arguments.pid, device=arguments.gpu)
+
+
+def _processes(arguments: argparse.Namespace, given: TraceInput) -> Sequence[TraceInput]:
+    """An input, or those of its ranks that the options choose if it is a merged Kineto trace, which is read for it."""
+    ranks = _merged_ranks(given) if isinstance(given, str) and given != _STDIN else []
+    return _chosen(arguments, str(given), ranks) if ranks else [given]
+
+
+def _unmerged(inputs: Sequence[TraceInput], merged: Mapping[str, Sequence[FileRank]]) -> Sequence[TraceInput]:
+    """What a folder holds, without merged traces if it has others: these are what the merged ones were made of."""
+    others = [given for given in inputs if given not in merged]
+    if others and len(others) < len(inputs):
+        names = [str(given) for given in inputs if given in merged]
+        print_warnings(f"{name}: traces of {len(merged[name])} ranks merged into one; left out" for name in names)
+    return others or inputs
 
 
 def _of_ranks(inputs: Sequence[TraceInput], ranks: Sequence[int]) -> list[TraceInput]:
@@ -176,19 +197,27 @@ def _few(ranks: list[int]) -> str:
     return text if len(text) < _LONG else f"{text[:_LONG].rpartition(',')[0]}, …"
 
 
-def chosen_file(arguments: argparse.Namespace, file: str) -> str | NsysRank:
-    """A file, or the rank of an Nsight Systems export that --pid and --gpu choose.
+def chosen_file(arguments: argparse.Namespace, file: str) -> str | FileRank:
+    """A file, or the rank of an Nsight Systems export or of a merged Kineto trace that --pid and --gpu choose.
 
     Raises:
-        UsageError: not such an export; or no such rank, or several.
+        UsageError: a file of one rank; or no such rank, or several.
     """
     if arguments.pid is None and arguments.gpu is None:
         return file
-    if not is_nsys(file):
-        raise UsageError(
-            f"{file}: not an Nsight Systems export, of which --pid and --gpu choose a rank; leave them out"
-        )
-    return only(choose(find_ranks(file), file, pid=arguments.pid, device=arguments.gpu), file)
+    ranks = find_ranks(file) if is_nsys(file) else _merged_ranks(file)
+    if not ranks:
+        raise UsageError(f"{file}: has one rank, and --pid and --gpu choose among several; leave them out")
+    return only(choose(ranks, file, pid=arguments.pid, device=arguments.gpu), file)
+
+
+def _merged_ranks(file: str) -> Sequence[FileRank]:
+    """The ranks of a merged Kineto trace, [] if the file is none."""
+    try:
+        read_input(file)
+    except SeveralRanksError as several:
+        return several.ranks
+    return []
 
 
 def input_files(inputs: Sequence[TraceInput]) -> list[str]:

@@ -17,7 +17,7 @@ from ..trace.generated import compiled_summary
 from ..trace.text_tables import rewrap
 from ..trace.trace import Trace
 from .gates import add_gates, facts_of_run
-from .inputs import add_nsys_ranks, chosen_file
+from .inputs import add_file_ranks, chosen_file
 from .options import add_graph_captures, add_provenance, options_of
 from .outputs import add_json, write_json
 from .parser import hidden_alias
@@ -73,7 +73,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     add("--rank", type=int, metavar="N",
         help="rank of both files, if their names do not say it; files that contradict it are refused, but it proves "
         "nothing; also part of the default output name")  # fmt: skip
-    add_nsys_ranks(parser, rank=False)
+    add_file_ranks(parser, rank=False)
     add("--jobs", type=int, default=os.cpu_count() or 1, metavar="N",
         help="processes that read and write large files (default: one per core)")  # fmt: skip
     add("--no-progress", action="store_true",

@@ -130,12 +130,27 @@ def _run(arguments: Namespace, alone: bool) -> int:
     logging.getLogger().handlers[0].addFilter(_made_printable)
     with capped_memory() if alone else contextlib.nullcontext(), transaction():
         try:
-            status = command_named(arguments.command).run(arguments)
+            status = _run_with_ranks(command_named(arguments.command).run, arguments)
             sys.stdout.flush()
         except BrokenPipeError:  # the reader of our output is gone, as in `… | head`; files that are whole are kept
             _lost_output()
             return _SIGPIPE
     return status
+
+
+def _run_with_ranks(run: Callable[[Namespace], int], arguments: Namespace) -> int:
+    """Run a command. If an input turns out to hold the merged traces of several ranks, run it with these instead: only
+    reading all of a file shows that."""
+    from ..schemas.text.file_ranks import ProcessRank, SeveralRanksError
+
+    while True:
+        try:
+            return run(arguments)
+        except SeveralRanksError as several:
+            known = getattr(arguments, "merged", None)
+            if known is None or several.file in known or not isinstance(several.ranks[0], ProcessRank):
+                raise
+            arguments.merged = {**known, several.file: several.ranks}
 
 
 def _made_printable(record: LogRecord) -> bool:

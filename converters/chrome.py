@@ -28,6 +28,7 @@ from ..schemas.kineto.event_form import (
     other_events,
 )
 from ..schemas.kineto.kineto_decode import MEMORY_ARGUMENTS
+from ..schemas.kineto.kineto_events import RANKS
 from ..schemas.text.files import open_output
 from ..trace.columns import IntColumn, distinct, lists_by, mask_at
 from ..trace.conventions import EDGE_KINDS
@@ -97,7 +98,8 @@ def write_chrome(
     with open_output(path) as file:
         fields = header(timed[0], zero)
         if len(traces) > 1:
-            fields.pop("distributedInfo", None)  # it is one rank's
+            fields.pop("distributedInfo", None)
+            fields[RANKS] = {str(rank): _of_one_rank(trace, zero) for rank, trace in traces.items()}
         file.write(orjson.dumps(fields)[:-1] + b',"traceEvents":[\n')
         lead = b""
         for rank, trace in traces.items():
@@ -281,6 +283,10 @@ class RankTimeline:
             common = {"ph": "M", **self._place(row)}
             yield {**common, "name": "thread_name", "args": {"name": name}}
             yield {**common, "name": "thread_sort_index", "args": {"sort_index": int(self.tid[row])}}
+
+
+def _of_one_rank(trace: Trace, zero: int) -> dict[str, Any]:
+    return {key: value for key, value in header(trace, zero).items() if key == "distributedInfo"}
 
 
 def timed_traces(traces: Mapping[int, Trace]) -> list[Trace]:

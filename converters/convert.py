@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..jobs.job_report import read_job_report
+from ..schemas.text.file_ranks import SeveralRanksError
 from ..schemas.text.transaction import check_folder, protect, transaction
 from ..trace.errors import UsageError
 from ..trace.trace import Trace
@@ -89,7 +90,13 @@ def convert(
         check_folder(output)
     known = None if job is None else read_job_report(os.fspath(job))
     traces = Traces(inputs, rank=rank, job=known, independent=exporter.inputs == "traces" and rank is None, part=part)
-    done = exporter.write(traces, os.fspath(output), chosen)
+    try:
+        done = exporter.write(traces, os.fspath(output), chosen)
+    except SeveralRanksError as several:  # only reading all of a file shows it
+        return convert(
+            several.instead_of_file(inputs), output, to=to, options=chosen, rank=rank, job=job, as_prefix=as_prefix,
+            **part,
+        )  # fmt: skip
     notes = [note for of in traces.notes.values() for note in of]
     damage = [sentence for of in traces.damage.values() for sentence in of]
     return replace(done, notes=(*done.notes, *notes), damage=(*done.damage, *damage))

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..jobs.job_report import JobReport, read_job_report
-from ..schemas.nsys import NsysRank
 from ..schemas.parquet import StoredRank, stored_ranks
+from ..schemas.text.file_ranks import FileRank
 from ..trace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class InputPair:
     """
 
     et: str
-    kineto: str | NsysRank
+    kineto: str | FileRank
     rank: int | None = None
     one_of_several: bool = False
 

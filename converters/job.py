@@ -21,8 +21,9 @@ from ..jobs.job_ranks import JobTrace, check_job, job_trace
 from ..jobs.rank_communications import RankCommunications, communications, stored_communications
 from ..replaying.graph_replay import Replay
 from ..replaying.replay_ranks import replay_ranks
-from ..schemas.nsys import NsysRank, is_nsys
+from ..schemas.nsys import is_nsys
 from ..schemas.parquet import StoredRank, is_stored, stored_ranks
+from ..schemas.text.file_ranks import FileRank, ProcessRank, SeveralRanksError
 from ..schemas.text.files import Source as OneSource
 from ..trace.errors import UsageError
 from ..trace.library import HTA_CALLS, MOST_IN_FULL
@@ -381,17 +382,13 @@ def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> Trac
         >>> [row.change_ns for row in diff([trace], [trace]).ranks]
         [0.0]
     """
-    if any(isinstance(side, Job) or names_a_job(side) for side in (a, b)):
-        one, other = (side if isinstance(side, Job) else _as_job(side) for side in (a, b))
+    sides = [side if isinstance(side, (Job, Trace)) else load(side) for side in (a, b)]
+    if any(isinstance(side, Job) for side in sides):
+        one, other = (side if isinstance(side, Job) else Job([side]) for side in sides)
         return compare_jobs(one, other, by_shape=by_shape, total=total)
     from ..findings.trace_changes import changes
 
-    traces = (side if isinstance(side, Trace) else load_one(side) for side in (a, b))
-    return changes(*map(analyse, traces), by_shape=by_shape, total=total)
-
-
-def _as_job(side: Any) -> Job:
-    return open_job(side) if names_a_job(side) else Job([side])
+    return changes(*map(analyse, sides), by_shape=by_shape, total=total)
 
 
 def compare_jobs(
@@ -436,7 +433,7 @@ def names_a_job(source: Any) -> bool:
     """Whether what is to be loaded is several traces: a list, a folder that is no format of its own, or a pattern."""
     if isinstance(source, (list, tuple)):
         return True
-    if not isinstance(source, (str, os.PathLike)) or isinstance(source, (StoredRank, NsysRank, InputPair)):
+    if not isinstance(source, (str, os.PathLike)) or isinstance(source, (StoredRank, FileRank, InputPair)):
         return False
     name = os.fspath(source)
     if os.path.isdir(name):  # noqa: PTH112 (False for impossible names)
@@ -449,7 +446,7 @@ def _with_stored_ranks(sources: Sequence[Source]) -> tuple[list[Source], list[st
     found: list[Source] = []
     notes: list[str] = []
     for source in sources:
-        if isinstance(source, (Trace, StoredRank, NsysRank, InputPair)) or not is_stored(source):
+        if isinstance(source, (Trace, StoredRank, FileRank, InputPair)) or not is_stored(source):
             found.append(source)
         else:
             ranks, left = stored_in(os.fspath(source))
@@ -495,8 +492,9 @@ def load(
 ) -> Trace | Job:  # fmt: skip
     """Read a trace of any format that etplus knows, or the ranks of a job.
 
-    A list of traces is a job, and so are at run time a folder, a pattern such as "out/rank*.json.gz" and a
-    job_report.json of `etplus batch`. Anything else is one trace; see `etplus.converters.open.load` for its formats.
+    A list of traces is a job, and so are at run time a folder, a pattern such as "out/rank*.json.gz", a job_report.json
+    of `etplus batch`, and a Kineto trace in which those of several ranks are merged. Anything else is one trace; see
+    `etplus.converters.open.load` for its formats.
 
     Args:
         source: path, "-" for standard input, bytes, binary file object; or several.
@@ -514,6 +512,11 @@ def load(
         'ProfilerStep#2'
     """
     if not names_a_job(source):
-        return load_one(cast("OneSource", source), rank=rank, progress=progress)
+        try:
+            return load_one(cast("OneSource", source), rank=rank, progress=progress)
+        except SeveralRanksError as found:
+            if isinstance(found.ranks[0], ProcessRank):
+                return Job(found.ranks)
+            raise
     job = open_job(cast("Sequence[Source] | str", source))
     return job if rank is None else job[rank]

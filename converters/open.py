@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from ..schemas import nsys
 from ..schemas.etplus.read_etplus import parse_etplus
 from ..schemas.parquet import StoredRank, is_stored
+from ..schemas.text.file_ranks import ProcessRank
 from ..schemas.text.files import Blob, Source
 from ..schemas.text.files import load as load_bytes
 from ..schemas.text.gc_control import gc_disabled
@@ -157,12 +158,17 @@ class _Timeline:
         return is_pftrace(head) or begins_like_kineto(head) or (is_text(head) and begins_like_nodes(head))
 
     def read(self, source: Opened) -> Trace:
-        blob = load_bytes(source.source, progress=source.progress)
+        given = source.source
+        if isinstance(given, ProcessRank) and given.timeline is not None:
+            return _linked(given.timeline)
+        blob = load_bytes(given, progress=source.progress)
         if nsys.is_nsys(blob):  # from a stream
             return _linked(nsys.read_nsys(blob, rank=source.rank))
         if source.path and not is_text(blob.data) and not is_pftrace(blob.data):
             return _Chakra().read(source)
-        return parse_trace(blob, progress=source.progress)
+        if isinstance(given, ProcessRank):
+            return parse_trace(blob, progress=source.progress, rank=given.rank, pid=given.pid)
+        return parse_trace(blob, progress=source.progress, rank=source.rank)
 
 
 _BUILT_IN: tuple[Reader, ...] = (_Columns(), _Chakra(), _NsightSystems(), _Timeline())
@@ -182,14 +188,14 @@ def load(source: Source, *, rank: int | None = None, progress: bool = False) -> 
     (linked with itself, see `link`), or a Chakra trace (.et). Of a Kineto trace that is cut off, what is there is read.
 
     Args:
-        source: path, "-" for standard input, bytes, binary file object, or a `NsysRank`; of Nsight Systems a folder of
-            parquet files, too.
-        rank: of an export of Nsight Systems with several ranks, the one to read; see `NsysRank`.
+        source: path, "-" for standard input, bytes, binary file object, or one rank of a file (`FileRank`); of Nsight
+            Systems a folder of parquet files, too.
+        rank: of a file with several ranks (an export of Nsight Systems, a merged Kineto trace) the one to read.
         progress: show a bar for reading that takes over two seconds.
 
     Raises:
         TraceFormatError: none of them, or broken beyond recovery.
-        UsageError: an export of several ranks, and none is chosen.
+        UsageError: a file of several ranks, and none is chosen.
 
     Example:
         >>> load("kineto.json.gz").kernels.matching("gemm")[2]
@@ -217,12 +223,17 @@ def open_trace(source: str | os.PathLike[str] | Trace) -> Trace:
     return source if isinstance(source, Trace) else load(source)
 
 
-def parse_trace(blob: Blob[bytes], *, progress: bool = False) -> Trace:
-    """Read ET+, a Kineto or a Perfetto trace that is in memory already; see `load`."""
+def parse_trace(blob: Blob[bytes], *, progress: bool = False, rank: int | None = None, pid: int | None = None) -> Trace:
+    """Read ET+, a Kineto or a Perfetto trace that is in memory already; see `load`.
+
+    Args:
+        rank, pid: of a Kineto trace in which those of several ranks are merged, the one to read.
+    """
     if is_kineto(blob.data):
+        from ..schemas.kineto.processes import one_process
         from ..schemas.kineto.read_kineto import parse_kineto
 
-        return _linked(parse_kineto(blob, progress=progress, modules=True))
+        return _linked(one_process(parse_kineto(blob, progress=progress, modules=True), rank=rank, pid=pid))
     return parse_etplus(blob)
 
 

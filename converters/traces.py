@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..jobs.job_report import JobReport
-from ..schemas.nsys import NsysRank
 from ..schemas.parquet import StoredRank
+from ..schemas.text.file_ranks import FileRank
 from ..trace.errors import UsageError
 from ..trace.selection import part_of
 from ..trace.trace import Trace
@@ -110,7 +110,7 @@ class Traces(Mapping[int, Trace]):
         chosen = (self._part, self._ranks_wanted, self._choose, self._job)
         if any(value not in (None, {}) for value in chosen):
             return None
-        plain = [source for source in self._sources if not isinstance(source, (Trace, StoredRank, NsysRank, InputPair))]
+        plain = [source for source in self._sources if not isinstance(source, (Trace, StoredRank, FileRank, InputPair))]
         return [os.fspath(source) for source in plain] if len(plain) == len(self._sources) else None
 
     def unmatched(self, rank: int) -> Collection[int]:
@@ -173,7 +173,7 @@ def rank_of(trace: Trace, source: Source, position: int) -> int:
     """The rank of a trace: as it records it, else by what holds it, else by its name, else its position."""
     if trace.rank is not None:
         return trace.rank
-    if isinstance(source, NsysRank) and not source.alone:
+    if isinstance(source, FileRank) and not source.alone:
         return source.rank
     if isinstance(source, (StoredRank, InputPair)) and source.rank is not None:
         return source.rank

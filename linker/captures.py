@@ -21,6 +21,7 @@ from ..schemas.execution_trace.arguments import WholeSides, whole_sides
 from ..schemas.kineto.event_args import LaunchArgs, comm_of, launch_args
 from ..schemas.kineto.input_args import NO_TENSORS
 from ..schemas.kineto.kineto_calls import CpuCalls, cpu_calls, enclosing_call
+from ..schemas.kineto.processes import one_process
 from ..schemas.kineto.read_kineto import EventTable, KinetoTrace, read_kineto
 from ..schemas.text.files import Source, read_struct
 from ..schemas.text.storage import open_folder
@@ -173,7 +174,7 @@ def _read_capture(
     et: Source | None, source: Source, details: dict[str, Any], link: PairLink, progress: bool
 ) -> Capture | None:
     """The captures in one trace, None if there are none."""
-    kineto = read_kineto(source, progress=progress, modules=True)
+    kineto = one_process(read_kineto(source, progress=progress, modules=True))
     begin, end, thread = _windows(kineto)
     if not len(begin):
         return None

@@ -165,12 +165,12 @@ def read_claims(
     of_et, of_kineto = rank_of_et(et), rank_of_kineto(kineto)
     claims = Claims(of_et, of_kineto, stated, machine, timezone, modified_s, whole_job, one_of_several)
     if stated is not None and stated.by == "option":
-        for file, claim in ((kineto.file, claims.kineto), (et.file, claims.et)):
+        sides = ((kineto.file, of_kineto, "the ET", of_et), (et.file, of_et, "the Kineto trace", of_kineto))
+        for file, claim, side, other in sides:
             if claim.ranks is not None and stated.rank not in claim.ranks:
-                raise TraceFormatError(
-                    file, "", f"recorded by {_ranks(claim)}, not by rank {stated.rank}",
-                    "give the two files of one rank",
-                )  # fmt: skip
+                said = f" ({side} by {_ranks(other)})" if other.ranks is not None else ""
+                problem = f"recorded by {_ranks(claim)}, not by rank {stated.rank}{said}"
+                raise TraceFormatError(file, "", problem, "give the two files of one rank")
     return claims
 
 

@@ -20,7 +20,9 @@ from ..schemas.etplus.write_etplus import FORMAT_VERSION
 from ..schemas.execution_trace.read_et import ExecutionTrace, parse_execution_trace
 from ..schemas.inductor import CompileFiles, find_compile_files, read_compile_files
 from ..schemas.kineto.kineto_calls import cpu_calls
+from ..schemas.kineto.processes import one_process
 from ..schemas.kineto.read_kineto import KinetoTrace, parse_kineto
+from ..schemas.text.file_ranks import ProcessRank
 from ..schemas.text.files import Source, open_text
 from ..schemas.text.gc_control import gc_disabled
 from ..schemas.text.parallel import processes
@@ -131,7 +133,8 @@ def link(
         et, kineto: path, "-" for standard input, bytes, or binary file object; gzipped or not. Without an ET the nodes
             are made of the Kineto trace's own CPU calls; of the options only `annotation` then matters. In place of a
             Kineto trace an export of Nsight Systems: of several ranks in it that of the ET's process is taken, or
-            `rank`, or the one that a `NsysRank` says.
+            `rank`, or the one that a `NsysRank` says; and likewise of a Kineto trace in which those of several ranks
+            are merged.
         annotation, match, exact_match, strict, iteration, renumber, data_dependencies, rank, timezone, whole_job,
             one_of_several: see `LinkOptions`.
         jobs: processes to read large files with; the result is the same for any number.
@@ -431,7 +434,7 @@ def read_timeline(
     """Read a recorded timeline: a Kineto trace, or an export of Nsight Systems.
 
     Args:
-        source: see `read_kineto` and `read_nsys`.
+        source: see `read_kineto` and `read_nsys`; or one rank of a file.
         rank: of a file with several ranks, the one to read.
         strict, progress: see `read_kineto`.
 
@@ -439,12 +442,17 @@ def read_timeline(
         TraceFormatError: see the readers.
         UsageError: a file with several ranks, and none is chosen.
     """
+    if isinstance(source, ProcessRank) and source.timeline is not None:
+        return source.timeline
     if nsys.is_nsys(source):
         return nsys.read_nsys(source, rank=rank, progress=progress)
     blob = open_text(source, progress=progress)
     if nsys.is_nsys(blob):
         return nsys.read_nsys(blob, rank=rank)
-    return parse_kineto(blob, strict=strict, progress=progress, modules=True)
+    timeline = parse_kineto(blob, strict=strict, progress=progress, modules=True)
+    if isinstance(source, ProcessRank):
+        return one_process(timeline, rank=source.rank, pid=source.pid)
+    return one_process(timeline, rank=rank)
 
 
 def read_pair(
@@ -459,8 +467,10 @@ def read_pair(
         TraceFormatError: see the readers; the ET's error comes first.
         UsageError: a timeline of several ranks, and which is meant is not known.
     """
-    if nsys.is_nsys(kineto):
+    if nsys.is_nsys(kineto) or isinstance(kineto, ProcessRank):
         trace = parse_execution_trace(open_text(et, progress=progress), strict=strict, progress=progress)
+        if isinstance(kineto, ProcessRank):
+            return trace, read_timeline(kineto, strict=strict, progress=progress)
         return trace, nsys.read_nsys(kineto, et_pid=trace.pid, et_rank=rank, progress=progress)
     if _is_gzipped(et) and _is_gzipped(kineto):
         with ThreadPoolExecutor(1) as pool:
@@ -472,7 +482,8 @@ def read_pair(
     trace = parse_execution_trace(et_text, strict=strict, progress=progress)
     if nsys.is_nsys(kineto_text):
         return trace, nsys.read_nsys(kineto_text, et_pid=trace.pid, et_rank=rank)
-    return trace, parse_kineto(kineto_text, strict=strict, progress=progress)
+    timeline = parse_kineto(kineto_text, strict=strict, progress=progress)
+    return trace, one_process(timeline, et_pid=trace.pid, et_rank=rank)
 
 
 def _is_gzipped(source: Source) -> bool:

@@ -18,6 +18,8 @@ MEMORY_NUMBERS = ("bytes", "address", "allocated", "reserved", "device_type", "d
 """The arguments of memory events, integers; −1 for none."""
 INTERNED = ("category", "name", "thread", "frame", "frame_thread")
 """Columns of codes; Python calls have their own, so that the codes of others are what they are without such calls."""
+RANKS = "ranks"
+"""Header of a merged file of ours: by process id, which is the rank, what the header of only that rank says."""
 _HOST_SIDE = frozenset({"hpu_op"})
 """Runtime calls by Kineto's definition ("HPU host side runtime event") whose category does not say so."""
 _ON_CPU_ONLY, _ELSEWHERE_ONLY = ("rf_id", "seq"), ("correlation", "stream", "device")

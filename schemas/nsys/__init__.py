@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .database import is_nsys
-from .nsys_ranks import NsysRank, choose, find_ranks, only
+from .nsys_ranks import NsysRank, find_ranks
 
 if TYPE_CHECKING:
     from .nsys_reader import read_nsys
 
-__all__ = ["NsysRank", "choose", "find_ranks", "is_nsys", "only", "read_nsys"]
+__all__ = ["NsysRank", "find_ranks", "is_nsys", "read_nsys"]
 
 
 def __getattr__(name: str) -> Any:

@@ -25,10 +25,11 @@ from ...trace.errors import UNREADABLE, TraceFormatError
 from ...trace.printable import shortened
 from ..kineto.kineto_events import EventColumns, Values
 from ..kineto.read_kineto import EventTable, FlowTable, KinetoTrace
+from ..text.file_ranks import choose, nearest_to_et, only
 from ..text.files import Blob, Source
 from ..text.text import Text
 from .database import Database, open_database
-from .nsys_ranks import GPU_TABLES, PROCESS, NsysRank, choose, only, ranks_of
+from .nsys_ranks import GPU_TABLES, PROCESS, NsysRank, ranks_of
 
 _VARIABLE = ":ENVIRONMENT_VARIABLE"
 _LONGEST_NAME = 60
@@ -69,10 +70,8 @@ def read_nsys(
             rank, pid, device = None, source.pid, source.device
             ranks = [found for found in ranks if source.process in (-1, found.process)]
         found = choose(ranks, database.name, rank=None if len(ranks) == 1 else rank, pid=pid, device=device)
-        for key, value in (("pid", et_pid), ("rank", et_rank)):
-            fitting = [rank_found for rank_found in found if getattr(rank_found, key) == value]
-            found = fitting if len(found) > 1 and fitting else found
-        return _read(database, only(found, database.name), tuple(process.pid for process in every))
+        chosen = only(nearest_to_et(found, et_pid, et_rank), database.name)
+        return _read(database, chosen, tuple(process.pid for process in every))
 
 
 def _read(database: Database, rank: NsysRank, machine_pids: tuple[int, ...]) -> KinetoTrace:

@@ -18,7 +18,7 @@ from ...trace.conventions import EPOCH_NS, MAX_DURATION_NS, MAX_NS, PYTHON_CATEG
 from ...trace.errors import TraceFormatError
 from ..kineto.cuspy import GRAPH_ARROW, LAUNCH_FLOW, whole_us
 from ..kineto.kineto_decode import MODULE
-from ..kineto.kineto_events import NUMBERS, EventColumns, EventPart
+from ..kineto.kineto_events import NUMBERS, RANKS, EventColumns, EventPart
 from ..text.files import Blob, progress_bar
 from ..text.memory_limit import Expansion
 from ..text.records import RecordTexts
@@ -100,7 +100,7 @@ class _Slices:
 
 
 class _Stage(NamedTuple):
-    """GPU work; `waits` are ids of the events that it waited for."""
+    """GPU work; `waits` are ids of the events that it waited for, `sequence` is the writer's number."""
 
     id: int
     ts: int
@@ -109,6 +109,7 @@ class _Stage(NamedTuple):
     name: str
     args: _Arguments
     waits: list[int]
+    sequence: int
 
 
 class _PacketReader:
@@ -123,6 +124,7 @@ class _PacketReader:
         self.clocks: dict[int, int] = {}
         self.sequences: dict[int, PacketSequence] = {}
         self.tracks: dict[int, Any] = {}
+        self.tracks_of: dict[int, set[int]] = {}
         self.slices, self.stages = _Slices(), list[_Stage]()
         self.left_out: Counter[str] = Counter()
         self.written = 0
@@ -140,9 +142,10 @@ class _PacketReader:
         sequence.take(packet)
         kind = packet.WhichOneof("data")
         if kind == "track_event":
+            self.tracks_of.setdefault(number, set()).add(packet.track_event.track_uuid or sequence.track)
             self._slice(packet.track_event, sequence, sequence.ns(packet))
         elif kind == "gpu_render_stage_event":
-            self._stage(packet.gpu_render_stage_event, sequence, sequence.ns(packet))
+            self._stage(packet.gpu_render_stage_event, sequence, sequence.ns(packet), number)
         elif kind == "track_descriptor":
             self.tracks[packet.track_descriptor.uuid] = packet.track_descriptor
 
@@ -168,7 +171,7 @@ class _PacketReader:
         slices.name.append(name)
         slices.args.append(None if args is None else self._written(args))
 
-    def _stage(self, stage: Any, sequence: PacketSequence, ts: int) -> None:
+    def _stage(self, stage: Any, sequence: PacketSequence, ts: int, number: int) -> None:
         specs = sequence.names["gpu_specifications"]
         if not stage.stage_iid:  # stages described in place of interned ones, or a description alone
             self.left_out["GPU events without a stage"] += stage.duration > 0
@@ -183,7 +186,7 @@ class _PacketReader:
             return
         shown = text_of(stage.name) or sequence.names["event_names"].get(stage.name_iid, name)
         args, waits = self._written(args_of_stage(stage, sequence.arguments)), list(stage.event_wait_ids)
-        self.stages.append(_Stage(stage.event_id, ts, stage.duration, category, shown, args, waits))
+        self.stages.append(_Stage(stage.event_id, ts, stage.duration, category, shown, args, waits, number))
 
     def _written(self, args: dict[str, Any]) -> _Arguments:
         made = _arguments(args)
@@ -216,8 +219,10 @@ class _PacketReader:
         uuids = [slices.track[k] for k in start[kept].tolist()]
         threads = [*map(self._thread, uuids), *([(0, 0)] * len(stages))]
         on_gpu = [kind in ("kernel", "gpu_memcpy", "gpu_memset") or k >= len(kept) for k, kind in enumerate(category)]
+        processes = self._processes()
+        sequences = [-1] * len(kept) + [stage.sequence for stage in stages]
         for k in np.flatnonzero(on_gpu).tolist():
-            threads[k] = (int(numbers["device"][k]), int(numbers["stream"][k]))
+            threads[k] = (processes.get(sequences[k], int(numbers["device"][k])), int(numbers["stream"][k]))
         times = np.concatenate([ts[start[kept]], gpu_ts]) - base
         names = [slices.name[k] for k in kept.tolist()] + [stage.name for stage in stages]
         columns = EventColumns()
@@ -230,7 +235,22 @@ class _PacketReader:
         columns.end_block(0, 0)
         losses = tuple(Loss("dropped_record", count, -1, what) for what, count in self.left_out.items() if count)
         texts = RecordTexts.joined([text for text, _ in args])
-        return losses, {"baseTimeNanoseconds": msgspec.Raw(b"%d" % base)}, texts, columns.part()
+        header = {"baseTimeNanoseconds": msgspec.Raw(b"%d" % base)}
+        if ranks := self._ranks():
+            header[RANKS] = msgspec.Raw(_encode({str(rank): {} for rank in ranks}))
+        return losses, header, texts, columns.part()
+
+    def _processes(self) -> dict[int, int | str]:
+        """By sequence of packets the process of its slices, {} if the file is of one process."""
+        found = {number: {self._thread(uuid)[0] for uuid in tracks} - {-1} for number, tracks in self.tracks_of.items()}
+        several = len({process for processes in found.values() for process in processes}) > 1
+        return {number: of.pop() for number, of in found.items() if len(of) == 1} if several else {}
+
+    def _ranks(self) -> list[int]:
+        """The process ids that are ranks, as the names of all processes say: our own files of several ranks."""
+        named = [track.process for track in self.tracks.values() if track.HasField("process")]
+        ranks = [process.pid for process in named if process.process_name == f"rank {process.pid}"]
+        return ranks if len(ranks) == len(named) > 1 else []
 
     def _thread(self, uuid: int) -> tuple[int | str, int | str]:
         """Process and thread of a track."""

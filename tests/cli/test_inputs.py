@@ -163,7 +163,7 @@ def test_a_rank_is_chosen_of_an_export_only(folder: Path) -> None:
     file = str(folder / "kineto.json")
     assert chosen_file(argparse.Namespace(pid=None, gpu=None), file) == file
     for pid, gpu in ((3, None), (None, 0)):
-        with pytest.raises(UsageError, match="not an Nsight Systems export, of which --pid and --gpu choose a rank"):
+        with pytest.raises(UsageError, match="has one rank, and --pid and --gpu choose among several"):
             chosen_file(argparse.Namespace(pid=pid, gpu=gpu), file)
 
 
@@ -245,14 +245,22 @@ def test_the_default_output_of_link_is_in_the_current_folder(folder: Path) -> No
 
 
 def given(*files: str, **options: Any) -> argparse.Namespace:
-    plain = {"et_file": None, "kineto_file": None, "rank": None, "pid": None, "gpu": None, "chosen_ranks": None}
+    plain = {
+        "et_file": None,
+        "kineto_file": None,
+        "rank": None,
+        "pid": None,
+        "gpu": None,
+        "chosen_ranks": None,
+        "merged": {},
+    }
     return argparse.Namespace(files=[*files], **(plain | options))
 
 
 @pytest.mark.parametrize("name", ["rank", "pid", "gpu"])
 def test_rank_process_and_gpu_0_choose_too(name: str, folder: Path) -> None:
     file = str(folder / "kineto.json")
-    with pytest.raises(UsageError, match="--rank, --pid and --gpu choose among the ranks of an Nsight Systems export"):
+    with pytest.raises(UsageError, match="--rank, --pid and --gpu choose among the ranks of a file that has several"):
         find_inputs(given(file, **{name: 0}))
     if name == "rank":
         assert find_inputs(given(file, rank=0), rank_of_job=True) == [file]

@@ -142,10 +142,10 @@ def test_the_same_bytes_twice(folder: Path) -> None:
         ("analyze h100.sqlite --rank 7", "h100.sqlite: no rank 7; it has rank 0 (pid 111, GPU 0)"),
         ("replay h100.sqlite --pid 111 --gpu 1", "h100.sqlite: no pid 111, GPU 1; it has rank 0"),
         ("augment h100.sqlite -o x.json", "2 traces were given; give 1; choose among the ranks with --rank"),
-        ("analyze small.sqlite --pid 7", "choose among the ranks of an Nsight Systems export, and no FILE has several"),
+        ("analyze small.sqlite --pid 7", "a merged Kineto trace), and no FILE has several"),
         (
             "link --kineto-file job/rank0.et.json --pid 7 -o x.json",
-            "not an Nsight Systems export, of which --pid and --gpu",
+            "an Execution Trace without times",
         ),
         ("analyze h100.sqlite --json h100.sqlite", "would replace an input"),
     ],

@@ -324,7 +324,7 @@ MADE = [
     "1255022e", "3bc2d225", "67ea120b", "5da3d86f", "6285d6d7", "30e168e3",
 ]  # fmt: skip
 MADE_RANKS = [
-    "cb4e2a4f", "36ee1f67", "e9b6971e", "b819ec58", "d9b35b8d", "8a07720e",
+    "85b156df", "36ba2621", "5d24a6a5", "bd98eac5", "ed20152e", "22ab522b",
 ]  # fmt: skip
 
 

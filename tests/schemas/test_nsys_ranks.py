@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 import pytest
-from etplus.schemas.nsys.nsys_ranks import PROCESS, NsysRank, choose, listed, only, ranks_of
+from etplus.schemas.nsys.nsys_ranks import PROCESS, NsysRank, ranks_of
+from etplus.schemas.text.file_ranks import choose, listed, only
 from etplus.trace.errors import TraceFormatError, UsageError
 
 RANKS = [NsysRank("x.sqlite", rank, 100 + rank // 2, rank % 2) for rank in range(4)]

@@ -1,0 +1,261 @@
+"""Kineto traces of several ranks merged into one file: each rank reads back as from a file of its own."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import etplus
+import orjson
+import pytest
+from etplus.analysis.summary import analyse, tables_of
+from etplus.converters.open import load as load_one
+from etplus.linker import link, trace_of_kineto
+from etplus.schemas.kineto.processes import processes_of
+from etplus.schemas.kineto.read_kineto import KinetoTrace, read_kineto
+from etplus.schemas.text.file_ranks import ProcessRank, SeveralRanksError
+from etplus.trace.errors import TraceFormatError, UsageError
+from etplus.trace.trace import Trace
+from support import Document, call, kineto_document, read_json, shared_case, shared_trace
+
+OPS = ("aten::mm", "aten::add", "aten::relu", "aten::sum", "aten::mul")
+Merge = Callable[[Sequence[Document]], Document]
+
+
+def rank_document(rank: int, *, device: int | None = None, calls: int = 30) -> Document:
+    """A rank's trace; correlations, ids of operators and of flows begin anew in each."""
+    rng, pid, gpu = random.Random(rank), 100 + rank, rank if device is None else device
+    host: list[Document] = []
+    work: list[Document] = []
+    ts = 0.0
+    for k in range(calls):
+        ts += 100 + rng.randrange(50)
+        name, ids = rng.choice(OPS), {"External id": k + 1}
+        common = {"ph": "X", "pid": pid, "tid": pid}
+        host.append({**common, "cat": "cpu_op", "name": name, "ts": ts, "dur": 20, "args": ids})
+        args = {**ids, "correlation": 1000 + k}
+        call = {**common, "name": "cudaLaunchKernel", "ts": ts + 5, "dur": 5, "args": args}
+        work.append({**call, "cat": "cuda_runtime"})
+        kernel = {"ph": "X", "cat": "kernel", "name": f"kernel_{name}", "pid": gpu, "tid": 7, "ts": ts + 30}
+        work.append({**kernel, "dur": 10 + rank, "args": {**args, "device": gpu, "stream": 7}})
+        flow = {"cat": "ac2g", "name": "ac2g", "id": 1000 + k}
+        work += [{"ph": "s", **flow, "pid": pid, "tid": pid, "ts": ts + 5}]
+        work += [{"ph": "f", **flow, "pid": gpu, "tid": 7, "ts": ts + 30, "bp": "e"}]
+    window = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "PyTorch Profiler"}
+    work.append({**window, "ts": 0, "dur": ts})
+    return kineto_document([*host, *work], distributedInfo={"rank": rank, "world_size": 2})
+
+
+def plainly(ranks: Sequence[Document]) -> Document:
+    return {**ranks[0], "traceEvents": [event for rank in ranks for event in rank["traceEvents"]]}
+
+
+def labelled(ranks: Sequence[Document]) -> Document:
+    """As SGLang merges."""
+    return plainly([
+        {**rank, "traceEvents": [{**event, "pid": f"[TP{k:02d}] {event['pid']}"} for event in rank["traceEvents"]]}
+        for k, rank in enumerate(ranks)
+    ])  # fmt: skip
+
+
+def shifted(ranks: Sequence[Document]) -> Document:
+    """As TraceLens merges: numbers of each rank differ."""
+    merged = copy.deepcopy([rank["traceEvents"] for rank in ranks])
+    for k, events in enumerate(merged):
+        for event in events:
+            for holder, key in ((event, "pid"), (event, "id"), (event.get("args", {}), "correlation")):
+                if isinstance(holder.get(key), int):
+                    holder[key] += k * 10**8
+    return {**ranks[0], "traceEvents": [event for events in merged for event in events]}
+
+
+def by_time(merge: Merge) -> Merge:
+    def merged(ranks: Sequence[Document]) -> Document:
+        document = merge(ranks)
+        return {**document, "traceEvents": sorted(document["traceEvents"], key=lambda event: float(event["ts"]))}
+
+    return merged
+
+
+def parts(document: Document) -> list[KinetoTrace]:
+    return [part.timeline for part in processes_of(read_kineto(orjson.dumps(document))) if part.timeline is not None]
+
+
+def tables(timeline: KinetoTrace) -> Any:
+    return orjson.loads(orjson.dumps(tables_of(analyse(trace_of_kineto(timeline)))))
+
+
+def operators(trace: Trace) -> list[tuple[str, int, int]]:
+    return sorted((row.label, row.count, row.total_ns) for row in analyse(trace).breakdown)
+
+
+MERGES = {
+    "plainly": plainly, "labelled": labelled, "shifted": shifted, "plainly by time": by_time(plainly),
+    "labelled by time": by_time(labelled), "shifted by time": by_time(shifted),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("merge", MERGES.values(), ids=MERGES)
+@pytest.mark.parametrize("count", [2, 3])
+def test_each_rank_is_as_in_a_file_of_its_own(merge: Merge, count: int) -> None:
+    ranks = [rank_document(rank) for rank in range(count)]
+    found = parts(merge(ranks))
+    assert [tables(part) for part in found] == [tables(read_kineto(orjson.dumps(rank))) for rank in ranks]
+    assert [len(part.flows.id) for part in found] == [30] * count
+
+
+@pytest.mark.parametrize("merge", [plainly, labelled, by_time(labelled)])
+def test_ranks_whose_devices_have_the_same_number(merge: Merge) -> None:
+    ranks = [rank_document(rank, device=0) for rank in range(3)]
+    assert [tables(part) for part in parts(merge(ranks))] == [tables(read_kineto(orjson.dumps(rank))) for rank in ranks]
+
+
+def test_what_does_not_show_is_not_guessed() -> None:
+    ranks = [rank_document(rank, device=0) for rank in range(2)]
+    with pytest.raises(
+        TraceFormatError, match=r"holds 2 processes; which of them launched \d+ GPU events is not known"
+    ):
+        parts(by_time(plainly)(ranks))
+
+
+@pytest.mark.parametrize("merge", MERGES.values(), ids=MERGES)
+def test_real_ranks(merge: Merge) -> None:
+    ranks = [read_json(shared_trace(f"gpu-pairs/dlrm.rank{rank}.kineto.json.gz")) for rank in range(4)]
+    for rank in ranks:
+        rank["traceEvents"] = [event for event in rank["traceEvents"] if event["ph"] in "Xsf"]
+    assert [tables(part) for part in parts(merge(ranks))] == [tables(read_kineto(orjson.dumps(rank))) for rank in ranks]
+
+
+def test_a_trace_of_one_process_stays_whole() -> None:
+    one = rank_document(0)
+    assert processes_of(read_kineto(orjson.dumps(one))) == []
+    worker = [{**event, "pid": 555, "tid": 555} for event in one["traceEvents"] if event.get("cat") == "cpu_op"]
+    children = {**one, "traceEvents": [*one["traceEvents"], *worker]}
+    assert processes_of(read_kineto(orjson.dumps(children))) == []
+
+
+def test_children_of_merged_ranks_stay_with_their_parents() -> None:
+    ranks = [rank_document(rank) for rank in range(2)]
+    for number, rank in enumerate(ranks):
+        own = [event for event in rank["traceEvents"] if event.get("cat") == "cpu_op"][: 5 + number]
+        rank["traceEvents"] += [{**event, "pid": 900 + number, "tid": 900} for event in own]
+    for merge in (plainly, labelled):
+        assert [Counter(pid for pid, _ in part.events.threads)[900 + k] for k, part in enumerate(parts(merge(ranks)))]
+        assert [len(part.events.rows("cpu_op")) for part in parts(merge(ranks))] == [35, 36]
+
+
+def test_ranks_without_a_gpu_are_told_apart_by_collectives_and_labels() -> None:
+    ranks = [rank_document(rank) for rank in range(2)]
+    for rank in ranks:
+        rank["traceEvents"] = [event for event in rank["traceEvents"] if event.get("cat") == "cpu_op"]
+    assert len(parts(labelled(ranks))) == 2 and parts(plainly(ranks)) == []
+    for rank in ranks:
+        rank["traceEvents"][3]["name"] = "record_param_comms"
+    assert [len(part.events) for part in parts(plainly(ranks))] == [30, 30]
+
+
+@pytest.mark.parametrize(
+    ("labels", "numbers"),
+    [
+        (("[TP03]", "[TP01]"), [3, 1]),
+        (("[TP00-PP01]", "[TP00-PP00]"), [1, 0]),
+        (("rank 5:", "rank 2:"), [5, 2]),
+        (("host-b", "host-a"), [0, 1]),
+    ],
+)
+def test_labels_number_the_ranks(labels: tuple[str, str], numbers: list[int]) -> None:
+    ranks = [rank_document(rank) for rank in range(2)]
+    for label, rank in zip(labels, ranks, strict=True):
+        rank["traceEvents"] = [{**event, "pid": f"{label} {event['pid']}"} for event in rank["traceEvents"]]
+    found = processes_of(read_kineto(orjson.dumps(plainly(ranks))))
+    assert {rank.pid: rank.rank for rank in found} == dict(zip((100, 101), numbers, strict=True))
+    assert [rank.rank for rank in found] == sorted(numbers)
+
+
+@pytest.fixture
+def merged(tmp_path: Path) -> Path:
+    path = tmp_path / "merged.json"
+    path.write_bytes(orjson.dumps(plainly([rank_document(rank) for rank in range(2)])))
+    return path
+
+
+def test_it_loads_as_a_job_or_one_rank_of_it(merged: Path) -> None:
+    job = etplus.load(merged)
+    assert isinstance(job, etplus.Job) and sorted(job.ranks) == [0, 1]
+    alone = [link(None, orjson.dumps(rank_document(rank))) for rank in range(2)]
+    assert [operators(job.ranks[rank]) for rank in range(2)] == list(map(operators, alone))
+    assert operators(etplus.load(merged, rank=1)) == operators(alone[1])
+    with pytest.raises(UsageError, match=r"no rank 7; it has rank 0 \(pid 100, GPU 0\), rank 1"):
+        etplus.load(merged, rank=7)
+    with pytest.raises(SeveralRanksError, match="choose one with --rank, --pid or --gpu"):
+        load_one(merged)
+    assert job.ranks[0].rank is None, "the header is that of the first rank"
+
+
+def test_a_rank_can_be_sent_to_another_process(merged: Path) -> None:
+    with pytest.raises(SeveralRanksError) as found:
+        load_one(merged)
+    rank = pickle.loads(pickle.dumps(found.value)).ranks[1]
+    assert isinstance(rank, ProcessRank) and rank.timeline is None
+    assert operators(load_one(rank)) == operators(load_one(found.value.ranks[1]))
+
+
+def test_link_takes_the_process_of_its_et() -> None:
+    et, kineto = shared_case("merged-ranks/rank0.et.json"), shared_case("merged-ranks/merged_int.json")
+    trace = link(et, kineto)
+    assert [(row.op, row.count, row.total_ns) for row in analyse(trace).breakdown] == [
+        (name, 1, 10_000) for name in ("aten::add", "aten::mm", "aten::mul", "aten::relu", "aten::sub", "aten::sum")
+    ]
+    assert trace.report.facts["kineto_pids"] == ["100"]
+
+
+def test_the_case_of_labels() -> None:
+    job = etplus.load(shared_case("merged-ranks/merged.json"))
+    assert [operators(trace) for trace in job] == [
+        [("aten::add", 3, 30_000), ("aten::mm", 3, 30_000)], [("aten::relu", 3, 60_000), ("aten::sum", 3, 60_000)],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", ["perfetto.json", "pftrace"])
+@pytest.mark.parametrize("devices", [(None, None), (0, 0)])
+def test_our_own_merged_files_read_back(suffix: str, devices: tuple[int | None, int | None], tmp_path: Path) -> None:
+    names = []
+    for rank, device in zip((3, 7), devices, strict=True):
+        names.append(tmp_path / f"rank{rank}.json")
+        names[-1].write_bytes(orjson.dumps(rank_document(rank, device=device)))
+    etplus.convert(names, tmp_path / f"own.{suffix}")
+    job = etplus.load(tmp_path / f"own.{suffix}")
+    assert sorted(job.ranks) == [3, 7]
+    for rank, name in zip((3, 7), names, strict=True):
+        etplus.convert(name, tmp_path / f"alone.{suffix}")
+        own, alone = job.ranks[rank], etplus.load(tmp_path / f"alone.{suffix}")
+        assert operators(own) == operators(alone) == operators(etplus.load(name))
+        assert [kernel.name for kernel in own.kernels] == [kernel.name for kernel in alone.kernels]
+        assert suffix == "pftrace" or own.rank == rank
+
+
+def test_commands_take_it_for_a_job(merged: Path, tmp_path: Path) -> None:
+    document = orjson.loads(call("analyze", merged, "--json").stdout)
+    assert len(document["traces"]) == 2
+    assert len(orjson.loads(call("analyze", merged, "--json", "--pid", "101").stdout)["traces"]) == 1
+    assert call("convert", merged, "--to", "chakra", "-o", tmp_path / "job").returncode == 0
+    assert (tmp_path / "job.0.et").exists() and (tmp_path / "job.1.et").exists()
+    assert call("report", merged, "-o", tmp_path / "page.html").returncode == 0
+    done = call("link", merged, "-o", tmp_path / "plus.json")
+    assert done.returncode == 2 and b"choose one with --rank, --pid or --gpu" in done.stderr
+    assert call("link", merged, "--pid", "101", "-o", tmp_path / "plus.json").returncode == 0
+    assert b"rank 1" in call("check", merged).stdout
+    assert len(orjson.loads(call("analyze", "-", "--json", input=merged.read_bytes()).stdout)["traces"]) == 2
+
+
+def test_a_folder_with_the_ranks_is_read_without_the_merged_file(merged: Path) -> None:
+    for rank in range(2):
+        (merged.parent / f"rank{rank}.json").write_bytes(orjson.dumps(rank_document(rank)))
+    done = call("analyze", merged.parent, "--json")
+    assert [trace["rank"] for trace in orjson.loads(done.stdout)["traces"]] == [0, 1]
+    assert b"merged.json: traces of 2 ranks merged into one; left out" in done.stderr
