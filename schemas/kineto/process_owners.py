@@ -72,7 +72,9 @@ class ProcessOwners:
         launched = events.correlation[self._on_gpu & (events.correlation > 0)]
         launches = self._runtime & np.isin(events.correlation, launched)
         calls = self._on_host & matching(events.name, events.names, _OF_A_RANK.match)
+        operators = distinct(self._process[self._runtime | events.mask(frozenset({"cpu_op"}))])
         found = distinct(self._process[launches | calls])
+        found = found[np.isin(found, operators)]  # not a process that has annotations alone
         labels = [(self.labels[code], code) for code in self._hosts.tolist()]
         labelled = {label.prefix: code for label, code in labels if label.prefix and label.number >= 0}
         if len(labelled) > 1:  # labels tell ranks apart, some of which may do nothing that only ranks do

@@ -163,7 +163,7 @@ def test_attributes_in_any_order_and_number() -> None:
             assert np.array_equal(getattr(read, column), getattr(usual, column))
 
 
-@given(st.integers(0, 4 * 10**18), st.integers(0, 2**53 - 1000))
+@given(st.integers(0, 4 * 10**18), st.integers(0, 86_400 * 10**9))
 def test_times_are_exact_to_the_ns(ts: int, dur: int) -> None:
     plain = linked_once()
     text = as_bytes(plain).replace(b'"ts": 987654321.5', b'"ts": %d.%03d' % divmod(ts, 1000))
