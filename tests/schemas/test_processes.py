@@ -214,6 +214,17 @@ def test_link_takes_the_process_of_its_et() -> None:
     assert trace.report.facts["kineto_pids"] == ["100"]
 
 
+def test_a_folder_of_ets_and_a_merged_trace_is_linked_process_by_process(tmp_path: Path) -> None:
+    et = read_json(shared_case("merged-ranks/rank0.et.json"))
+    for rank in range(2):
+        (tmp_path / f"rank{rank}.et.json").write_bytes(orjson.dumps({**et, "pid": 100 + rank}))
+    (tmp_path / "kineto.json").write_bytes(shared_case("merged-ranks/merged_int.json").read_bytes())
+    assert call("batch", tmp_path, "-o", tmp_path / "out").returncode == 0
+    traces = [etplus.load(tmp_path / "out" / f"rank_{rank}.etplus.json.gz") for rank in range(2)]
+    assert [set(trace.gpu.device.tolist()) for trace in traces] == [{0}, {1}]
+    assert [len(trace.kernels) for trace in traces] == [6, 6]
+
+
 def test_the_case_of_labels() -> None:
     job = etplus.load(shared_case("merged-ranks/merged.json"))
     assert [operators(trace) for trace in job] == [
