@@ -270,7 +270,7 @@ def sized_by(agreement: Agreement, network: Network) -> Agreement:
 def with_slowed_work(
     agreement: Agreement, timeline: HostTimeline, sources: Mapping[int, int], links: AstraLinks | None = None
 ) -> tuple[dict[int, RankComms], tuple[str, ...]]:
-    """By rank its communications, those that slow the work beside them in two parts; and a note.
+    """By rank its communications, those that slow the work beside them in two parts; and notes.
 
     While a transfer of T is under way the work beside it advances by T / `slowdown`. So it does if it waits for a part
     of T − T / `slowdown` and runs beside the rest. The first part is a message to the next rank of the group, since the
@@ -284,16 +284,18 @@ def with_slowed_work(
         return agreement.ranks, ()
     share, ranks = 1 - 1 / timeline.slowdown, dict(agreement.ranks)
     everyone = sorted(ranks)
-    slowing = set[tuple[int, int]]()  # group, and the collective's place in it
+    slowing, others = set[tuple[int, int]](), 0  # group, and the collective's place in it
     for rank, comms in ranks.items():
         beside = timeline.ranks[sources[rank]].beside
-        slowing |= {place for place, comm in _places(comms) if comm.row in beside}
+        slow = [(place, comm.kind in _ON_RINGS) for place, comm in _places(comms) if comm.row in beside]
+        slowing |= {place for place, on_ring in slow if on_ring}
+        others += sum(not on_ring for _, on_ring in slow)
     tag = max((comm.tag for comms in ranks.values() for comm in comms.found), default=0) + 1
     tags = dict(zip(sorted(slowing), range(tag, tag + len(slowing)), strict=True))
 
     def parts(place: tuple[int, int], comm: Communication, rank: int) -> tuple[Communication, ...]:
         members = agreement.groups.get(comm.group, everyone)
-        if place not in slowing or comm.kind not in _ON_RINGS or len(members) < 2:
+        if place not in slowing or len(members) < 2:
             return (comm,)
         at, of = members.index(rank), len(members)
         passed = collective_ns(comm.kind, comm.size, [LevelSpan(of, 1.0, 0.0)])  # at a byte a ns: what a rank sends
@@ -314,11 +316,14 @@ def with_slowed_work(
     for rank, comms in ranks.items():
         found = tuple(part for place, comm in _places(comms) for part in parts(place, comm, rank))
         ranks[rank] = replace(comms, found=found)
-    note = (
-        f"work beside transfers takes {timeline.slowdown:.2f} times as long in this job: in the set it waits for a "
-        f"part of {len(slowing):,} collectives, which is a message of each rank to the next one"
-    )
-    return ranks, (note,) if slowing else ()
+    longer = f"work beside transfers takes {timeline.slowdown:.2f} times as long in this job: in the set it"
+    notes = {
+        f"{longer} waits for a part of {len(slowing):,} collectives, which is a message of each rank to the next one": (
+            len(slowing)
+        ),
+        f"{longer} takes as long as by itself beside {others:,} messages and other transfers": others,
+    }
+    return ranks, tuple(note for note, count in notes.items() if count)
 
 
 _ON_RINGS = frozenset({Type.ALL_REDUCE, Type.REDUCE_SCATTER, Type.ALL_GATHER})

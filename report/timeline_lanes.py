@@ -197,6 +197,8 @@ def _places(trace: Trace) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for what, codes, names in zip(("Source line", "Module"), (line, module), texts, strict=True):
         at = np.flatnonzero(codes >= 0)
+        if not len(at):
+            continue
         dur = (of.end - of.ts)[at]
         count, total = np.bincount(codes[at], minlength=len(names)), sums(codes[at], dur, len(names))
         longest = at[largest(codes[at], dur, len(names))]

@@ -173,9 +173,11 @@ def _repeated(columns: list[npt.NDArray[Any]], texts: list[bytes], told: Callabl
     return np.array(repeated, np.int64)
 
 
-_decode_arguments = msgspec.json.Decoder(
-    msgspec.defstruct("_Event", [("args", dict[str, msgspec.Raw] | None, None)], gc=False)
-).decode
+class _OnlyArguments(msgspec.Struct, gc=False):
+    args: dict[str, msgspec.Raw] | None = None
+
+
+_decode_arguments = msgspec.json.Decoder(_OnlyArguments).decode
 
 
 def _told_arguments(text: bytes) -> Any:

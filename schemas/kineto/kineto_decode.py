@@ -107,7 +107,8 @@ KNOWN_PHASES = "XsfiMICtBEbnePNODRcSTpFVv"
 """Phases of Chrome's format; the first four are those of the tables: durations, flows and instants."""
 _Others = [msgspec.defstruct(f"_{ph}", [], tag_field="ph", tag=ph, gc=False) for ph in KNOWN_PHASES[4:]]
 _PlainEvent = reduce(or_, _Others, _Complete | _Start | _End | _Instant)
-_PHASES = {kind: kind.__struct_config__.tag for kind in (*_Others, _End, _Instant)}
+_LEFT_OUT: list[Any] = [*_Others, _End, _Instant]
+_PHASES = {kind: kind.__struct_config__.tag for kind in _LEFT_OUT}
 
 _CATEGORY, _NAME, _ARGS, _TS, _DUR = map(attrgetter, ("cat", "name", "args", "ts", "dur"))
 _THREAD = attrgetter("pid", "tid")

@@ -54,7 +54,6 @@ _TEXT_OF_NUMBER = re.compile(rb'"\s*(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d{1,
 _TEXT_OF_THREAD = re.compile(rb'"(?:stream )?(0|[1-9]\d{0,17})(?: user)?"')
 _NUMBERS = (("ts", _TEXT_OF_NUMBER), ("dur", _TEXT_OF_NUMBER), ("pid", _TEXT_OF_THREAD), ("tid", _TEXT_OF_THREAD))
 _decode = msgspec.json.Decoder(Fields).decode
-_decode_phase = msgspec.json.Decoder(msgspec.defstruct("_Phase", [("ph", Any, "")], gc=False)).decode
 
 
 def may_be_old(parts: Iterable[EventPart]) -> bool:
@@ -111,7 +110,7 @@ class _Edge(NamedTuple):
     """A begin or an end at a time in µs, on a process and thread; `args` of an end belong to the event, too."""
 
     ts: Decimal
-    index: int
+    event: int
     begins: bool
     place: tuple[bytes, bytes]
     name: bytes | None
@@ -131,11 +130,11 @@ def _ends(edges: list[_Edge]) -> dict[int, tuple[Decimal, Fields]]:
             waiting[edge.place, edge.name].append(edge)
             continue
         begins = waiting[edge.place if edge.name is None else (edge.place, edge.name)]
-        while begins and begins[-1].index in ends:  # closed through the other list
+        while begins and begins[-1].event in ends:  # closed through the other list
             begins.pop()
         if begins:
             begin = begins.pop()
-            ends[begin.index] = edge.ts - begin.ts, edge.args
+            ends[begin.event] = edge.ts - begin.ts, edge.args
     return ends
 
 
@@ -228,6 +227,13 @@ def _number(text: bytes | msgspec.Raw) -> bytes | None:
 
 def _raw(value: Any) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
+
+
+class _OnlyPhase(msgspec.Struct, gc=False):
+    ph: Any = None
+
+
+_decode_phase = msgspec.json.Decoder(_OnlyPhase).decode
 
 
 def _phase(text: bytes) -> Any:

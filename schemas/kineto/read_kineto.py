@@ -416,12 +416,19 @@ def _build(
     )  # fmt: skip
 
 
-def _of_64_bits(value: Any) -> Any:
-    """A decoded JSON value with the integers that 64 bits do not hold as floats, or None if they are greater still."""
+_DEEPEST = 50
+"""Levels of a header's value that are kept: what holds more was made to break its readers, and orjson refuses 254."""
+
+
+def _of_64_bits(value: Any, level: int = 0) -> Any:
+    """A decoded JSON value that can be encoded again: integers that 64 bits do not hold are floats, or None if they are
+    greater still, and so is what is nested too deep."""
+    if level > _DEEPEST:
+        return None
     if isinstance(value, dict):
-        return {key: _of_64_bits(member) for key, member in value.items()}
+        return {key: _of_64_bits(member, level + 1) for key, member in value.items()}
     if isinstance(value, list):
-        return list(map(_of_64_bits, value))
+        return [_of_64_bits(member, level + 1) for member in value]
     if type(value) is not int or -(2**63) <= value < 2**64:
         return value
     return float(value) if abs(value) < sys.float_info.max else None

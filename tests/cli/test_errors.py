@@ -83,6 +83,16 @@ def test_renumbering_keeps_attributes_that_are_none(tmp_path: Path, schema: str,
     assert json.loads((tmp_path / "plus.json").read_bytes())["nodes"]
 
 
+@pytest.mark.parametrize("key", ["deviceProperties", "distributedInfo", "traceName"])
+@pytest.mark.parametrize("depth", [60, 300, 900])
+def test_a_deep_header_is_read_as_far_as_it_can_be_written_again(tmp_path: Path, key: str, depth: int) -> None:
+    kineto = json.dumps(kineto_document(CALLS))[1:]
+    (tmp_path / "kineto.json").write_text(f'{{"{key}": {"[" * depth + "]" * depth}, {kineto}')
+    for words in ("analyze kineto.json --json", "link --kineto-file kineto.json -o plus.json", "analyze plus.json"):
+        done = call(*words.split(), cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("value", [2**64, 2**70, -(2**70), 2**63, 10**400])
 @pytest.mark.parametrize("key", ["schemaVersion", "baseTimeNanoseconds", "deviceProperties", "distributedInfo"])
 def test_integers_that_no_column_holds(tmp_path: Path, key: str, value: int) -> None:

@@ -67,6 +67,12 @@ def test_names_to_search_for() -> None:
     ]  # fmt: skip
 
 
+def test_modules_none_of_whose_events_is_known() -> None:
+    module = {**op("nn.Module: Net_0", 0, 60), "cat": "python_function", "args": {"Python id": 1}}
+    found = timeline(traced([module, op("aten::a", 5, 40), launch(1, 10, 2), kernel("lost", 2, 70, 5)]))
+    assert found["places"] == []
+
+
 def test_the_busiest_lanes_are_kept_the_streams_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline_lanes, "_LANES", 3)
     events = [op("a", 0, 9, tid=4), op("b", 0, 30, tid=5), kernel("k", 1, 0, 10, 1), kernel("k", 2, 0, 5, 2)]

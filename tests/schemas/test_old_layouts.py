@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from etplus.converters.open import load
 from etplus.schemas.kineto.old_layouts import modern_events
 from etplus.schemas.kineto.read_kineto import read_kineto
 from etplus.trace.trace import Trace
-from support import SHARED, Document, call, gpu_traces, kineto_document, plain
+from support import Document, call, gpu_traces, kineto_document, plain, shared_case
 
 EPOCH_US = 1_600_000_000_000_000
 
@@ -137,6 +138,24 @@ def test_one_job_has_the_same_tables_in_every_layout(layout: str, packed: bool, 
     assert account.total == len(in_pairs(made_job()) if "pairs" in layout else made_job()) and not account.dropped
 
 
+def rank_one(events: list[Document]) -> list[Document]:
+    """The events of a second process on device 1, with the same ids and other durations of kernels."""
+    moved = []
+    for event in events:
+        event = event | {"pid": 170 if event["pid"] == 70 else 1}
+        args = event.get("args", {})
+        moved.append(event | {"args": args | {"device": 1}, "dur": 20} if "device" in args else event)
+    return moved
+
+
+@pytest.mark.parametrize("layout", [list, in_2021, in_pairs, with_text_times, without_correlation])
+def test_two_ranks_in_one_file_have_the_tables_of_each_alone(layout: Callable[..., Any], tmp_path: Path) -> None:
+    path, jobs = tmp_path / "merged.json", [made_job(), rank_one(made_job())]
+    path.write_bytes(orjson.dumps({"schemaVersion": 1, "traceEvents": layout(jobs[0] + jobs[1])}))
+    for rank, job in enumerate(jobs):
+        assert told(load(path, rank=rank)) == told(load(orjson.dumps(kineto_document(job))))
+
+
 def test_profiler_annotations_of_2021_are_steps_and_not_operators() -> None:
     trace = read_kineto(LAYOUTS["2021"]())
     assert trace.account.read["user_annotation"] == 2 and trace.account.read["cpu_op"] == 12
@@ -229,10 +248,7 @@ def test_events_that_are_no_objects_of_fields_stay_what_they_are() -> None:
      ("array-bom-utf16/ascend", 4, 4, 4, 120_000)],
 )  # fmt: skip
 def test_reported_files(name: str, calls: int, gpu: int, attached: int, gpu_ns: int) -> None:
-    path = SHARED / "cases" / f"{name}.json"
-    if not path.exists():
-        pytest.skip(f"no {path}: files of bug reports are not at hand")
-    trace = load(path)
+    trace = load(shared_case(f"{name}.json"))
     assert (len(trace.calls), len(trace.gpu), int(trace.gpu.dur.sum())) == (calls, gpu, gpu_ns)
     below = [row.launches for row in analyse(trace).operators if row.op == "aten::mm"]
     assert below == [attached] and trace.damage == ()
