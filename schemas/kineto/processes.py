@@ -16,6 +16,7 @@ import numpy as np
 
 from ...trace.columns import IntColumn, distinct, inverse_positions
 from ..text.file_ranks import ProcessRank, choose, nearest_to_et, only
+from ..text.records import RecordTexts, SomeRecordTexts
 from .kineto_events import RANKS
 from .launch_numbers import with_launch_numbers
 from .process_owners import Label, ProcessOwners
@@ -103,6 +104,9 @@ def _part(kineto: KinetoTrace, owners: ProcessOwners, rank: int) -> KinetoTrace:
     threads = [_numbered(kineto.events.threads[k]) for k in used.tolist()]
     flows = replace(flows, thread=code[flows.thread])
     events = replace(events, thread=code[events.thread], threads=threads)
+    texts, index = events.records.texts, np.concatenate([events.index, memory.index, frames.index])
+    if isinstance(texts, RecordTexts):
+        events = replace(events, _texts=SomeRecordTexts(texts, distinct(index[index >= 0])))
     return replace(
         kineto, header=_header(kineto, owners.labels[int(owners.ranks[rank])].number),
         event_count=len(events) + len(flows.id) + len(memory) + len(frames),

@@ -232,6 +232,17 @@ def test_the_case_of_labels() -> None:
     ]  # fmt: skip
 
 
+def test_a_rank_is_exported_without_the_python_calls_of_others(merged: Path, tmp_path: Path) -> None:
+    ranks = [rank_document(rank) for rank in range(2)]
+    for number, rank in enumerate(ranks):
+        call = {"ph": "X", "cat": "python_function", "name": f"train.py({number}): step", "ts": 100, "dur": 500}
+        rank["traceEvents"].append({**call, "pid": 100 + number, "tid": 100 + number})
+    merged.write_bytes(orjson.dumps(plainly(ranks)))
+    etplus.convert(etplus.load(merged, rank=1), tmp_path / "one.perfetto.json")
+    events = read_json(tmp_path / "one.perfetto.json")["traceEvents"]
+    assert [event["name"] for event in events if event.get("cat") == "python_function"] == ["train.py(1): step"]
+
+
 @pytest.mark.parametrize("suffix", ["perfetto.json", "pftrace"])
 @pytest.mark.parametrize("devices", [(None, None), (0, 0)])
 def test_our_own_merged_files_read_back(suffix: str, devices: tuple[int | None, int | None], tmp_path: Path) -> None:
