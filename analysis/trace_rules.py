@@ -1,7 +1,7 @@
-"""PyTorch's own rules for profiler traces: what a sound Kineto trace never shows, each with its count and an example.
+"""Rules for profiler traces: what a sound Kineto trace never shows, each with its count and an example.
 
-The six rules are those of torch/profiler/_trace_validator.py (PyTorch 2.14), "derived from production issues", with the
-same definitions and therefore the same counts, in integer ns.
+The first six rules are those of torch/profiler/_trace_validator.py (PyTorch 2.14), "derived from production issues",
+with the same definitions and therefore the same counts, in integer ns.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from ..schemas.kineto.event_args import ArgsReader, arg_value
 from ..schemas.kineto.read_kineto import EventTable, KinetoTrace
 from ..trace.brief import brief
 from ..trace.columns import IntColumn
+from ..trace.conventions import GPU_CATEGORIES
+from ..trace.impossible_times import IMPOSSIBLE, impossible_times
 
 _RECORD_CALLS = frozenset(
     name + ending for name in ("cudaEventRecord", "cudaEventRecordWithFlags") for ending in ("", "_ptsz")
@@ -38,7 +40,7 @@ class RuleResult:
     """What became of one rule.
 
     Attributes:
-        rule: PyTorch's name of it. meaning: what must hold.
+        rule: its name, by PyTorch if the rule is of PyTorch. meaning: what must hold.
         checked: how many events the rule is about. count: how many of them break it.
         example: the first case, "" if there is none.
     """
@@ -78,12 +80,12 @@ class RulesReport:
 
 
 def check_rules(kineto: KinetoTrace) -> RulesReport:
-    """Test a Kineto trace against PyTorch's rules.
+    """Test a Kineto trace against PyTorch's rules, and for times that cannot be.
 
     Example:
         >>> from etplus.schemas.kineto.read_kineto import read_kineto
         >>> [rule.count for rule in check_rules(read_kineto("kineto.json.gz")).rules]
-        [0, 0, 0, 1, 0, 0]
+        [0, 0, 0, 1, 0, 0, 0]
     """
     results = []
     for rule, (meaning, find) in _RULES.items():
@@ -190,6 +192,22 @@ def _one_backward_operator(events: EventTable) -> tuple[int, Violations]:
     return len(numbers), Violations(len(shared), f"sequence number {number}: {', '.join(of[:4])}")
 
 
+def _possible_times(events: EventTable) -> tuple[int, Violations]:
+    """The rule by which a trace leaves events out of its sums."""
+    looked_at = np.flatnonzero(events.mask(GPU_CATEGORIES | {"cpu_op"}) | events.runtime_mask())
+    is_gpu = events.mask(GPU_CATEGORIES)[looked_at]
+    columns = {
+        name: getattr(events, name)[looked_at] for name in ("ts", "dur", "device", "stream", "correlation", "category")
+    }
+    wrong = impossible_times(**columns, is_gpu=is_gpu, categories=events.categories, names=events.names)
+    rows = looked_at[wrong > 0]
+    if not len(rows):
+        return len(looked_at), Violations(0, "")
+    row = int(rows[0])
+    where = f"{_name(events, row)} (event {events.index[row]}) at {_us(events.ts[row])} µs"
+    return len(looked_at), Violations(len(rows), f"{where} {IMPOSSIBLE[wrong[wrong > 0][0]]}")
+
+
 _RULES: dict[str, tuple[str, Callable[[EventTable], tuple[int, Violations]]]] = {
     "gpu_kernel_causality": ("a kernel starts after its cudaLaunchKernel", _kernels_after_launch),
     "stream_wait_corr_id_populated": ("a wait for an event names the event's record", _waits_name_an_event),
@@ -197,8 +215,9 @@ _RULES: dict[str, tuple[str, Callable[[EventTable], tuple[int, Violations]]]] = 
     "stream_wait_corr_id_in_past": ("a stream waits for an event that was recorded before", _waits_for_the_past),
     "nccl_metadata": ("record_param_comms has name, type, sizes and group size", _collectives_complete),
     "backward_seq_id_uniqueness": ("a sequence number has one backward operator", _one_backward_operator),
+    "possible_times": ("an event has times that can be; others count in no sum", _possible_times),
 }
-"""By PyTorch's names, without "_check_", in its order."""
+"""PyTorch's by its names, without "_check_", in its order; then the rule for what no analysis counts."""
 
 
 class _SyncRecord(NamedTuple):

@@ -34,7 +34,7 @@ examples:
   etplus check traces/job --profile astra-sim
   etplus check traces/job --profile astra-sim --network cluster.yml
   etplus check traces/job --run --network bandwidth=25,latency=5us --network bandwidth=50,latency=5us
-  etplus check kineto.json.gz                     # PyTorch's six rules for its traces
+  etplus check kineto.json.gz                     # PyTorch's six rules, and possible times
 
 Exit status: 0 no error, 1 errors found, 2 wrong usage or neither a Chakra nor a Kineto trace.
 """
@@ -155,7 +155,7 @@ def _check_timelines(args: argparse.Namespace, names: list[str]) -> int:
 
 
 def _rule_lines(report: RulesReport) -> list[str]:
-    lines = _wrap(f"{Path(report.file).name}: PyTorch's rules for traces", "")
+    lines = _wrap(f"{Path(report.file).name}: rules for traces", "")
     for rule in report.rules:
         found = "nothing to check" if not rule.checked else f"{rule.count:,} of {rule.checked:,} break it"
         lines += _wrap(f"{'error' if rule.count else 'ok':5} {rule.rule}: {rule.meaning}: {found}", "      ")

@@ -7,7 +7,8 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from decimal import Decimal
+from itertools import accumulate, pairwise, takewhile
 from operator import attrgetter
 from typing import Any
 
@@ -42,7 +43,7 @@ from ..schemas.execution_trace.arguments import ET_ATTRIBUTES, FLAT_TENSORS
 from ..schemas.text.secrets import mask
 from ..schemas.wire_format import Cells, byte_rows
 from ..trace.captured import CapturedGraphs
-from ..trace.columns import IntColumn, distinct
+from ..trace.columns import IntColumn, decimal_ns, distinct
 from ..trace.conventions import COPY_CATEGORIES
 from ..trace.errors import UNREADABLE
 from ..trace.index import Row
@@ -141,10 +142,8 @@ class _Encoder:
         }
         self.rank = comms.rank
         first, rows = int(trace.id.max(initial=0)) + 1, list(self.shared)
-        ends = first + np.cumsum([len(self.shared[row]) for row in rows], dtype=np.int64)
-        self.message_ids = {
-            row: range(end - len(self.shared[row]), end) for row, end in zip(rows, ends.tolist(), strict=True)
-        }
+        ends = accumulate((len(self.shared[row]) for row in rows), initial=first)  # in Python, as ids may be 2**63 - 1
+        self.message_ids = {row: range(begin, end) for row, (begin, end) in zip(rows, pairwise(ends), strict=True)}
         self.message_micros = {row: int(self.micros[row]) for row in rows}
         self.micros[rows] = 0
 
@@ -220,6 +219,8 @@ class _Encoder:
     def _times(self, kind: int, rows: IntColumn) -> list[Cells]:
         """Exact times; those that equal `duration_ns` are left out."""
         ts, dur, exclusive = self.trace.ts[rows], self.trace.dur[rows], self.trace.exclusive[rows]
+        if kind != CPU and np.any(ts < 0):
+            ts, dur, exclusive = self._with_wrong_times(rows, ts, dur, exclusive)
         timed, duration = ts >= 0, self.duration[rows]
         return [
             numbers("duration_ns", duration, np.full(len(rows), self.has_times)),
@@ -227,6 +228,18 @@ class _Encoder:
             numbers("inclusive_ns", dur, timed & (dur != duration)),
             numbers("exclusive_ns", exclusive, timed & (exclusive != duration) & (kind != RUNTIME)),
         ]
+
+    def _with_wrong_times(self, rows: IntColumn, *times: IntColumn) -> list[IntColumn]:
+        """With the recorded times of events whose times cannot be, so that the file says what the trace said."""
+        wrong = np.flatnonzero(times[0] < 0)
+        records = list(self.trace.records(rows[wrong]))
+        found = []
+        for column, key in zip(times, ("ts", "dur", "exclusive_dur"), strict=True):
+            us = [Decimal(bytes(record.get(key, record.get("dur", b"0"))).decode()) for record in records]
+            column = column.copy()
+            column[wrong] = decimal_ns(us)
+            found.append(column)
+        return found
 
 
 def comm_node_type(comm: Communication) -> NodeType:

@@ -273,6 +273,8 @@ class LinkedRows:
             event = self.event[place]
             at = np.flatnonzero((event >= 0) & _OF_EVENTS[name][kind])
             values[at] = self._of_events(name, event[at])
+        if name == "dur":  # negative in unfinished calls; in a GPU event it says that the times are wrong
+            values = np.where(kind == GPU, values, np.maximum(values, 0))
         if name == "parent":
             at = np.flatnonzero(self.parent[place] >= 0)
             values[at] = self.numbers.id[self.parent[place[at]]]
@@ -299,8 +301,8 @@ class LinkedRows:
                 return events.name[event] + len(self.et.names)
             case "category":
                 return events.category[event] + 1
-            case "dur" | "exclusive":
-                return np.maximum(events.dur[event], 0)
+            case "exclusive":
+                name = "dur"
         return getattr(events, _EVENT_COLUMN.get(name, name))[event]  # type: ignore[no-any-return]
 
     def _new_ids(self, ids: IntColumn) -> IntColumn:
@@ -321,7 +323,7 @@ class LinkedRows:
         return UnattachedEvents(
             names=[events.names[code] for code in events.name[rows].tolist()],
             categories=[events.categories[code] for code in events.category[rows].tolist()],
-            ts=events.ts[rows], dur=np.maximum(events.dur[rows], 0), device=events.device[rows],
+            ts=events.ts[rows], dur=events.dur[rows], device=events.device[rows],
             stream=events.stream[rows], correlation=events.correlation[rows], reason=self.reason[begin:end],
             args=events.args_of(rows),
         )  # fmt: skip

@@ -66,6 +66,7 @@ def check_texts(name: str, cases: Sequence[str], folder: Path, *, masked: bool =
         texts += [(folder / file).read_text("utf-8") for file in new if file.endswith(".txt")]
         parts.append("\n".join([f"$ {line}", *texts, f"[{done.returncode}; new: {', '.join(new)}]"]))
     found = re.sub(r"[\d.]+ MB\)", "N MB)", "\n".join(parts) + "\n")  # of compressed data
+    found = re.sub(r'(?<="elapsed_s": )[\d.]+', "N", found)
     if masked:
         found = re.sub(r"[ ]{2,}", "  ", re.sub(r"(?m)(?<!^\[)[+-]?\d[\d,.]*", "N", found))
     file = TEXTS / f"{name}.txt"

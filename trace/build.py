@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -21,8 +21,10 @@ from .conventions import EDGE_KINDS, MAX_NS, STRUCTURAL
 from .counterparts import Counterparts
 from .errors import TraceFormatError
 from .generated import GeneratedKernels
+from .impossible_times import IMPOSSIBLE, impossible_times
 from .index import ColumnOf, Positions, Row, as_column, as_positions
 from .kinds import CPU, GPU, RUNTIME
+from .printable import shortened
 from .stacks import Stacks
 from .tables import MemoryEvents, UnattachedEvents
 from .trace import RecordStore, Trace, damage_in
@@ -33,6 +35,8 @@ Values = Sequence[Any] | npt.NDArray[Any]
 _REMEDY = "make the file again with trace-link"
 _SHOWN = 5
 """Ids that a message names at most."""
+_NAME = 60
+"""Characters of a name in a message."""
 
 ROW_COLUMNS: dict[str, RowColumn] = {
     field.name: field.metadata["column"] for field in fields(Trace) if "column" in field.metadata
@@ -162,9 +166,20 @@ class TraceBuilder:
         tids = self.tids.values if isinstance(self.tids, StringTable) else self.tids
         if thread is None:
             thread = threads_of_rows(kind, tid, parent_row, tid[kind == RUNTIME], tids, same_tids=same_tids)
+        unattached = UnattachedEvents.none() if unattached is None else unattached
+        wrong = self._impossible(columns, unattached)
+        if wrong.any():
+            sentence = f" is broken: {self._wrong_times(columns, unattached, wrong)}"
+            if not any(text.endswith(sentence) for text in damage_in(summary)):  # of a file that this one was made of
+                damage = [*damage_in(summary), PurePath(self.file).name + sentence]
+                summary = {**summary, "damage": damage}
+            columns["ts"] = np.where(wrong[: len(kind)], -1, columns["ts"])
+            unattached = replace(unattached, ts=np.where(wrong[len(kind) :], -1, unattached.ts))
+        unattached = replace(unattached, dur=np.where(unattached.ts >= 0, unattached.dur, 0))
+        for name in ("dur", "exclusive"):  # negative in unfinished calls
+            columns[name] = np.where(columns["ts"] >= 0, np.maximum(columns[name], 0), 0)
         structural = matching(columns["name"], self.names.values, STRUCTURAL.fullmatch) & (kind == CPU)
         joined = np.zeros((0, 3), np.int64) if edges is None else self._rows_of(edges, columns["id"])
-        unattached = UnattachedEvents.none() if unattached is None else unattached
         self.names.codes([*unattached.names, *(captured.names if captured is not None else [])])
         self.names.codes(stacks.module_names if stacks is not None else [])
         self.categories.codes(unattached.categories)
@@ -177,6 +192,37 @@ class TraceBuilder:
             generated=GeneratedKernels.none() if generated is None else generated, captured=captured,
             counterparts=Counterparts() if counterparts is None else counterparts, notes=notes, **columns,
         )  # fmt: skip
+
+    def _impossible(self, columns: dict[str, Any], unattached: UnattachedEvents) -> npt.NDArray[np.int8]:
+        """`impossible_times` of the rows, and after them of the GPU events without a row."""
+
+        def both(name: str, others: IntColumn) -> IntColumn:
+            return np.concatenate([columns[name], others]) if len(unattached) else columns[name]  # type: ignore[no-any-return]
+
+        event = unattached
+        gpu = both("kind", np.full(len(event), GPU)) == GPU
+        return impossible_times(
+            both("ts", event.ts), both("dur", event.dur), is_gpu=gpu, device=both("device", event.device),
+            stream=both("stream", event.stream), correlation=both("correlation", event.correlation),
+            category=both("category", self.categories.codes(event.categories)), categories=self.categories.values,
+            names=self.names.values,
+        )  # fmt: skip
+
+    def _wrong_times(self, columns: dict[str, Any], unattached: UnattachedEvents, wrong: npt.NDArray[np.int8]) -> str:
+        """A part of a sentence about events that count in no sum."""
+        places = np.flatnonzero(wrong)
+        shown = []
+        for place in places[:_SHOWN].tolist():
+            row = place - len(columns["id"])  # of the unattached ones, if not negative
+            name = unattached.names[row] if row >= 0 else self.names.values[columns["name"][place]]
+            which = (
+                f"not attached, correlation {unattached.correlation[row]}" if row >= 0 else f"id {columns['id'][place]}"
+            )
+            shown.append(f"{shortened(name, _NAME)} ({which}) {IMPOSSIBLE[wrong[place]]}")
+        count = "1 event has times that cannot be and counts"
+        if len(places) > 1:
+            count = f"{len(places):,} events have times that cannot be and count"
+        return f"{count} in no sum: {'; '.join(shown)}{', ...' if len(places) > _SHOWN else ''}"
 
     def _circle_of(self, ids: IntColumn) -> str:
         """A sentence about calls that are each other's callers."""
@@ -210,9 +256,17 @@ class _ColumnsOnDemand(Trace):
         known = vars(self)
         if name not in self.__dataclass_fields__ or "_build" not in known:
             return super().__getattr__(name)  # type: ignore[misc]
-        build = known.pop("_build")
-        known.update({**vars(build()), **known})
+        built = vars(known.pop("_build")())
+        known.update({**built, **known})
+        if damage := damage_in(built["summary"]):  # also of what is wrong with the columns
+            known["summary"] = {**known["summary"], "damage": list(damage)}
         return known[name]
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """What is wrong with the columns, also."""
+        len(self.kind)
+        return super().damage
 
 
 NO_RECORDS = RecordStore()

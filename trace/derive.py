@@ -26,10 +26,10 @@ _ALIKE = ("name", "numSms", "computeMajor", "computeMinor")
 
 
 def tables_of(trace: Trace) -> Tables:
-    """The tables of a trace. Nodes that are not linked have no time and are left out."""
+    """The tables of a trace, without nodes that are not linked and events whose times cannot be: they have no time."""
     call_rows: Positions[CallIndex, Row] = _in_order(trace.timed & (trace.kind == CPU), trace.id)  # ids follow starts
-    runtime_rows: Positions[RuntimeIndex, Row] = _in_order(trace.kind == RUNTIME, trace.ts)
-    gpu_rows: Positions[GpuIndex, Row] = _in_order(trace.kind == GPU, trace.ts)
+    runtime_rows: Positions[RuntimeIndex, Row] = _in_order(trace.timed & (trace.kind == RUNTIME), trace.ts)
+    gpu_rows: Positions[GpuIndex, Row] = _in_order(trace.timed & (trace.kind == GPU), trace.ts)
     source, target, _ = trace.edges_of("launch").T
     launcher: Positions[Row, RuntimeIndex] = as_positions(np.full(len(trace), -1, np.int64))
     launcher[target] = inverse_positions(len(trace), runtime_rows)[source]

@@ -220,7 +220,7 @@ class UnattachedEvents:
 
     Attributes:
         names, categories: texts, one entry an event.
-        ts, dur: int64 ns; not negative.
+        ts: int64 ns, −1 if the event's times cannot be. dur: int64 ns; not negative, 0 without a time.
         device, stream, correlation: int64, −1 for none.
         reason: int8, index into `UNATTACHED_REASONS`.
         args: Kineto's arguments, JSON.

@@ -211,7 +211,9 @@ class Trace(Library):
         metadata=_row(np.int32, 0, 'code into `categories`; that of "" for rows that are not GPU events')
     )
     categories: list[str]
-    ts: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, -1, "start; none for a node that is not linked", "ns"))
+    ts: ColumnOf[Row, np.int64] = field(
+        metadata=_row(np.int64, -1, "start; none for a node that is not linked, and for times that cannot be", "ns")
+    )
     dur: ColumnOf[Row, np.int64] = field(metadata=_row(np.int64, 0, "0 without a time", "ns"))
     exclusive: ColumnOf[Row, np.int64] = field(
         metadata=_row(np.int64, 0, "the part of `dur` outside the calls of the same thread in it", "ns")

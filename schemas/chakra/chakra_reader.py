@@ -322,7 +322,7 @@ class _Form:
     def _durations(self, values: dict[str, Any]) -> tuple[int, int]:
         """Inclusive and exclusive, ns."""
         own = values.get("duration_ns", 0)
-        return max(values.get("inclusive_ns", own), 0), max(values.get("exclusive_ns", own), 0)
+        return values.get("inclusive_ns", own), values.get("exclusive_ns", own)
 
     def _parent(self, node: Node, values: dict[str, Any]) -> int | None:
         return node.ctrl_deps[0] if node.ctrl_deps else values.get("call_parent")

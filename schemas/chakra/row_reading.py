@@ -86,4 +86,4 @@ def document_tail(runtime: Iterable[bytes], edges: IntColumn, summary: bytes) ->
 
 def micros_text(ns: int) -> msgspec.Raw:
     """ns as µs with three decimals."""
-    return msgspec.Raw(b"%d.%03d" % (ns // 1000, ns % 1000))
+    return msgspec.Raw(b"%b%d.%03d" % (b"-" if ns < 0 else b"", abs(ns) // 1000, abs(ns) % 1000))

@@ -403,8 +403,8 @@ def _columns_of_times(
 ) -> dict[str, IntColumn]:
     return {
         "ts": np.where(missing, -1, ts),
-        "dur": np.where(missing, 0, np.maximum(dur, 0)),
-        "exclusive": np.where(missing, 0, np.maximum(exclusive, 0)),
+        "dur": np.where(missing, 0, dur),
+        "exclusive": np.where(missing, 0, exclusive),
     }
 
 
@@ -445,8 +445,8 @@ def read_unattached(file: str, text: bytes) -> UnattachedEvents:
     for event in events:
         if event.reason not in codes:
             raise TraceFormatError(file, '"unattached"', f"unknown reason {event.reason[:40]!r}", "update etplus")
-        if not (0 <= event.ts < _MAX_US and 0 <= event.dur < _MAX_DURATION_US):
-            problem = "a time that is negative or over 146 years, or a duration of over 104 days"
+        if not (0 <= event.ts < _MAX_US and -_MAX_US < event.dur < _MAX_DURATION_US):
+            problem = "a start that is negative or over 146 years, or a duration of over 104 days"
             raise TraceFormatError(file, '"unattached"', problem, _SPOILT)
     if sum(event.dur for event in events) >= _MAX_US:
         raise TraceFormatError(file, '"unattached"', "durations of over 146 years together", _SPOILT)

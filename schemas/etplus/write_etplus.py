@@ -425,7 +425,7 @@ def with_counterparts(trace: Trace, counterparts: Counterparts, summary: dict[st
 
 
 def _whole_microseconds(ns: IntColumn) -> Part:
-    return integers(ns // 1000)
+    return integers(ns // 1000) if ns.min(initial=0) >= 0 else signed(ns // 1000)
 
 
 def _fields(

@@ -146,7 +146,8 @@ class ArrowTables:
         at = np.where(at >= 0, at, _taken(trace.calls.ts, gpu.call))
         step = np.where(at >= 0, trace.step_of_event[own], -1)
         name, launch, ordinal = (scatter(len(trace), gpu.source, values)[rows] for values in (name, at, step))
-        at = arrow_numbers(inverse_positions(len(trace), gpu.source)[rows])
+        place = inverse_positions(len(trace), gpu.source)[rows]
+        at = arrow_numbers(place, place < 0)
         origin = trace.origin
         texts = origin_columns(trace, origin.gpu_phase[own], origin.gpu_module[own], origin.gpu_entry[own])
         taken = {key: arrow_texts(values).take(at) for key, values in texts.items()}

@@ -125,6 +125,8 @@ class _FolderWriter:
                 at = offset_in(data, value)
                 header[key] = (at, at + len(memoryview(value)))
         summary = orjson.loads(bytes(root.get("etplus", b"{}")))
+        if trace.damage:  # also of times that cannot be, which the columns do not have
+            summary["damage"] = list(trace.damage)
         meta = Meta(
             FORMAT, len(trace), len(data), trace.names, trace.categories, trace.flat, list(trace.notes), summary,
             header, self.digests, chunks,

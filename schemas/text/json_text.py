@@ -68,7 +68,11 @@ def signed(values: IntColumn) -> _Matrix:
         >>> [text.decode() for text in rows(2, [signed(np.array([-5, 1234]))])]
         ['   -5', ' 1234']
     """
-    digits = _digits(np.abs(values), 1)
+    return _with_signs(values, 1)
+
+
+def _with_signs(values: IntColumn, least: int) -> _Matrix:
+    digits = _digits(np.abs(values), least)
     text = np.concatenate([np.full((len(values), 1), _SPACE, np.uint8), digits], axis=1)
     negative = np.flatnonzero(values < 0)
     before = np.argmax(text[negative] != _SPACE, axis=1) - 1
@@ -77,8 +81,13 @@ def signed(values: IntColumn) -> _Matrix:
 
 
 def microseconds(ns: IntColumn) -> _Matrix:
-    """Times in ns (none negative) as µs with three decimals."""
-    digits = _digits(ns, 4)
+    """Times in ns as µs with three decimals.
+
+    Example:
+        >>> [text.decode() for text in rows(2, [microseconds(np.array([-5, 1234]))])]
+        ['-0.005', ' 1.234']
+    """
+    digits = _digits(ns, 4) if ns.min(initial=0) >= 0 else _with_signs(ns, 4)
     point = np.full((len(ns), 1), _POINT, np.uint8)
     return np.concatenate([digits[:, :-3], point, digits[:, -3:]], axis=1)
 

@@ -105,7 +105,7 @@ def test_indices_of_which_the_first_is_none(first: str) -> None:
      '{"Input Dims": ["", {}], "Input type": ["", ""]}'],
 )  # fmt: skip
 def test_what_is_no_signature(args: str) -> None:
-    assert all(one is None or not one.tensors for one in kineto(args))  # a record without proper args is lost
+    assert all(one is None or not one.tensors for one in kineto(args, "{}"))  # a record without proper args is lost
 
 
 def test_one_that_cannot_be_read_spoils_no_other() -> None:

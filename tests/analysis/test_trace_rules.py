@@ -1,4 +1,4 @@
-"""PyTorch's rules for traces: each broken by hand, and the counts of all against a brute force over plain events."""
+"""Rules for traces: each of PyTorch's broken by hand, and the counts of all against a brute force over plain events."""
 
 from __future__ import annotations
 
@@ -126,14 +126,14 @@ _EVENTS = st.one_of(
 @examples(150)
 def test_counts_agree_with_brute_force(events: list[Document]) -> None:
     report = check_rules(read_kineto(document(events)))
-    assert {rule.rule: rule.count for rule in report.rules} == brute_force(events)
+    assert {rule.rule: rule.count for rule in report.rules} == brute_force(events) | {"possible_times": 0}
 
 
 @pytest.mark.parametrize("name", FIXTURE_PAIRS)
 def test_recorded_traces_break_no_rule(name: str) -> None:
     """But the synthetic GPU waits once for an event recorded before the window."""
     counts = [rule.count for rule in check_rules(read_kineto(fixture_pair(name)[1])).rules]
-    assert counts == [0, 0, 0, int("gpu_shaped" in name), 0, 0]
+    assert counts == [0, 0, 0, int("gpu_shaped" in name), 0, 0, 0]
 
 
 def test_the_command(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_the_command(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_bytes(document([one for case in CASES.values() for one in case]))
     done = run("etplus", "check", tmp_path / "bad.json", "--json", tmp_path / "rules.json")
     assert done.returncode == 1 and not done.stderr
-    assert done.stdout.decode().splitlines()[-1] == "failed: 5 of 6 rules broken"
+    assert done.stdout.decode().splitlines()[-1] == "failed: 5 of 7 rules broken"
     written = json.loads((tmp_path / "rules.json").read_bytes())
     assert not written["ok"] and sum(bool(rule["count"] and rule["example"]) for rule in written["rules"]) == 5
     kineto = fixture_pair("demo/train_cpu")[1]

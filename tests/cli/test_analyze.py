@@ -172,8 +172,8 @@ def test_augment_and_diff(etplus: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [["analyze", "nonesuch.json"], ["analyze", "broken"], ["analyze", "good", "--device-spec", "broken"],
-     ["analyze", "good", "--csv", "broken"], ["analyze", "good", "--overheads", "no/folder/o.json"],
-     ["augment", "broken", "out"], ["augment", "good", "no/folder/out"], ["diff", "good", "broken"]],
+     ["analyze", "good", "--csv", "broken"], ["analyze", "good", "--overheads", "good/o.json"],
+     ["augment", "broken", "out"], ["augment", "good", "good/out"], ["diff", "good", "broken"]],
 )  # fmt: skip
 def test_bad_input_is_one_line(arguments: list[str], tmp_path: Path) -> None:
     event = {"ph": "X", "cat": "cpu_op", "name": "aten::add", "ts": 1, "dur": 2, "args": {}}
@@ -211,7 +211,7 @@ def write_steps(path: Path, steps: int) -> None:
 
 
 def test_each_table_has_the_rows_of_all_traces(tmp_path: Path) -> None:
-    """One step and two. A name that a spreadsheet would compute is quoted; a table without rows is an empty file."""
+    """One step and two. A name that a spreadsheet would compute is quoted; a table without rows has its header."""
     write_steps(tmp_path / "a.json", 1)
     write_steps(tmp_path / "b.json", 2)
     done = call("analyze", "a.json", "b.json", "--csv", "t", "-o", "x.txt", "--overheads", "o.json", cwd=tmp_path)
@@ -228,7 +228,10 @@ def test_each_table_has_the_rows_of_all_traces(tmp_path: Path) -> None:
         "b.json,t2,'=aten::mm,5.0,0.0,2,0,0,5.0", "b.json,t3,'=aten::mm,13.0,0.0,2,0,0,13.0",
         "b.json,t4,cudaLaunchKernel,2.0,0.0,2,0,0,2.0", "",
     ]  # fmt: skip
-    assert tables["copies"] == tables["memory_curve"] == [""]
+    assert tables["copies"] == [
+        "file,device,kind,count,bytes,total_ns,busy_ns,not_recorded,bytes_per_second", ""
+    ]  # fmt: skip
+    assert tables["memory_curve"] == ["file,device,ts_ns,allocated,reserved", ""]
     pooled = (tmp_path / "o.json").read_text()
     assert pooled.startswith('{\n "t1": {\n  "mean": 78.0,') and pooled.endswith("}\n") and pooled.count("\n\n") == 0
     assert json.loads(pooled)["t2"] == {"=aten::mm": {

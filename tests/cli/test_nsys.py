@@ -92,7 +92,8 @@ def test_trace_link_alone_and_with_an_et(folder: Path) -> None:
     done = call("link", *words, cwd=folder)
     assert done.returncode == 0, done.stderr.decode()
     report = read_json(folder / "r.json")
-    assert report["ops"]["certain"] == report["ops"]["total"] == 8391
+    assert report["ops"]["linked"] == report["ops"]["total"] == 8391
+    assert report["ops"]["certain"] == 0, "process 111 of a container"
     assert_valid(read_json(folder / "plus.json"))
     same = call("link", *words[:4], "-o", "same.json", "--pid", "111", cwd=folder)
     assert same.returncode == 0 and read_json(folder / "same.json")["nodes"] == read_json(folder / "plus.json")["nodes"]
@@ -104,7 +105,7 @@ def test_batch_finds_the_process_of_each_et(folder: Path) -> None:
     done = call("batch", "job", "-o", "linked", "--jobs", "1", cwd=folder)
     assert done.returncode == 0, done.stderr.decode()
     report = read_json(folder / "linked" / "job_report.json")
-    assert [one["certain"] for one in report["ranks"]] == [8391, 8391]
+    assert [one["linked"] for one in report["ranks"]] == [8391, 8391]
     document = read_json(folder / "linked" / "rank_1.etplus.json.gz")
     assert {node["device"] for node in document["nodes"] if node.get("cat") == "kernel"} == {1}
 

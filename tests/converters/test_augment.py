@@ -17,7 +17,7 @@ from etplus.converters.open import load as read_trace
 from etplus.schemas.text.secrets import mask
 from etplus.trace.errors import TraceFormatError
 from perfetto_ui import open_in_perfetto, why_not
-from support import assert_valid, plain, shared_trace
+from support import PID, assert_valid, plain, shared_trace
 from traces import GPU_SHAPED, kernel, kineto_of, launch, memory_event, op, trace_of, written
 
 NAMES = [
@@ -112,7 +112,7 @@ def test_counters_follow_the_last_event_in_the_process_of_their_device(tmp_path:
     pids = {(event["name"], event["pid"]) for event in added}
     assert pids == {
         ("GPU 0 queue length of stream 7", 0), ("GPU 0 memory allocated", 0), ("GPU 0 memory reserved", 0),
-        ("CPU memory allocated", 7), ("CPU memory reserved", 7),
+        ("CPU memory allocated", PID), ("CPU memory reserved", PID),
     }  # fmt: skip
     queue = [(event["ts"], event["args"]) for event in added if "queue" in event["name"]]
     assert queue == [(5, {"launches": 1}), (20, {"launches": 0})]

@@ -567,7 +567,7 @@ def test_wrong_usage(tmp_path: Path) -> None:
     (tmp_path / "t.0.et").rename(tmp_path / "zero.et")
     with pytest.raises(UsageError, match=r"does not end in \.<rank>\.et"):
         check([tmp_path / "zero.et", f"{prefix}.1.et"])
-    with pytest.raises(TraceFormatError, match="No such file"):
+    with pytest.raises(TraceFormatError, match="no such file; check the path"):
         check([f"{prefix}.0.et", f"{prefix}.1.et"])
     (tmp_path / "t.0.et").write_text('{"nodes": []}' * 20, encoding="utf-8")
     with pytest.raises(TraceFormatError, match=r"t\.0\.et: this is an Execution Trace or ET\+, not a Chakra trace"):

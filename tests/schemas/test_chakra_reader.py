@@ -78,7 +78,9 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
-microseconds = st.integers(0, 10**15).map(lambda ns: ns / 1000)
+starts = st.integers(10**15 - 10**8, 10**15).map(lambda ns: ns / 1000)
+durations = st.integers(0, 10**8).map(lambda ns: ns / 1000)
+"""Within 0.1 s, so that the times are possible; see `impossible_times`."""
 
 
 @st.composite
@@ -121,8 +123,8 @@ def _layout(draw: st.DrawFn, flat: bool, number: int, parent: int) -> Document:
 
 
 def _times(draw: st.DrawFn) -> Document:
-    dur = draw(microseconds)
-    return {"ts": draw(microseconds), "dur": dur, "inclusive_dur": dur, "exclusive_dur": draw(microseconds)}
+    dur = draw(durations)
+    return {"ts": draw(starts), "dur": dur, "inclusive_dur": dur, "exclusive_dur": draw(durations)}
 
 
 @st.composite
@@ -142,8 +144,8 @@ def ops(draw: st.DrawFn, flat: bool, number: int, earlier: list[int]) -> Documen
 @st.composite
 def gpu_events(draw: st.DrawFn, flat: bool, number: int, parents: list[int]) -> Document:
     node = _layout(draw, flat, number, draw(st.sampled_from(parents)))
-    dur = draw(microseconds)
-    node |= {"cat": draw(st.sampled_from(["kernel", "gpu_memcpy"])), "ph": "X", "ts": draw(microseconds), "dur": dur,
+    dur = draw(durations)
+    node |= {"cat": draw(st.sampled_from(["kernel", "gpu_memcpy"])), "ph": "X", "ts": draw(starts), "dur": dur,
              "inclusive_dur": dur, "exclusive_dur": dur, "stream": draw(st.integers(-1, 9)), "device": 0,
              "correlation": draw(st.integers(-1, 2**40)), "kineto_event": 3,
              "args": draw(st.dictionaries(st.text(max_size=4), json_values, max_size=3))}  # fmt: skip
@@ -157,7 +159,7 @@ def gpu_events(draw: st.DrawFn, flat: bool, number: int, parents: list[int]) -> 
 @st.composite
 def runtime_calls(draw: st.DrawFn, number: int, parents: list[int]) -> Document:
     return {
-        "id": number, "name": draw(st.text(max_size=9)), "ts": draw(microseconds), "dur": draw(microseconds),
+        "id": number, "name": draw(st.text(max_size=9)), "ts": draw(starts), "dur": draw(durations),
         "tid": draw(st.integers(-5, 2**40) | st.text(max_size=4)), "correlation": draw(st.integers(-1, 99)),
         "parent": draw(st.none() | st.sampled_from(parents)), "kineto_event": draw(st.integers(0, 99)),
     }  # fmt: skip

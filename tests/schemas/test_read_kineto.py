@@ -18,7 +18,7 @@ from etplus.trace.conventions import GPU_CATEGORIES
 from etplus.trace.errors import TraceFormatError
 from hypothesis import given
 from hypothesis import strategies as st
-from support import FIXTURE_PAIRS, Document, examples, fixture_pair, kineto_document, plain, shared_trace
+from support import FIXTURE_PAIRS, PID, Document, examples, fixture_pair, kineto_document, plain, shared_trace
 
 ARGS = {
     "external_id": ("External id", -1),
@@ -153,7 +153,7 @@ def test_events_of_every_kind_keep_their_index() -> None:
         )
     )
     assert trace.events.index.tolist() == [2, 5, 7]
-    assert trace.events.threads == [(7, 7), ("Spans", "PyTorch Profiler"), (7, 20)]
+    assert trace.events.threads == [(PID, 7), ("Spans", "PyTorch Profiler"), (PID, 20)]
 
 
 def test_pids_as_numbers_and_texts_are_different_threads() -> None:

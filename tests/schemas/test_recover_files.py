@@ -239,11 +239,16 @@ def test_values_that_are_no_events_keep_their_places() -> None:
 
 
 @pytest.mark.parametrize("text", [
-    b"", b"hello", b"[1, 2]", b'{"a": 1}', b'{"nodes": {}}', b'{"nodes": null}', b'{"schema": "1.0', b"\x00\xff",
-    b"[" * 9999,
+    b"hello", b"[1, 2]", b'{"a": 1}', b'{"nodes": {}}', b'{"nodes": null}', b"\x00\xff",
 ])  # fmt: skip
 def test_without_the_array_nothing_can_be_saved(text: bytes) -> None:
-    with pytest.raises(TraceFormatError, match=r'^a\.json: byte \d+: no "nodes" array'):
+    with pytest.raises(TraceFormatError, match=r'^a\.json: byte 0: no "nodes" array'):
+        recover(text, "nodes", "a.json")
+
+
+@pytest.mark.parametrize("text", [b"", b'{"schema": "1.0', b"[" * 9999])
+def test_a_file_cut_off_before_the_array_ends_at_its_last_byte(text: bytes) -> None:
+    with pytest.raises(TraceFormatError, match=rf'^a\.json: byte {len(text)}: the file is cut off before its "nodes"'):
         recover(text, "nodes", "a.json")
 
 

@@ -1,0 +1,145 @@
+"""Events with times that cannot be count in no sum, in any format, and are named once; legitimate overlap counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from etplus import load
+from etplus.analysis.trace_rules import check_rules
+from etplus.schemas.kineto.read_kineto import read_kineto
+from etplus.trace.impossible_times import impossible_times
+from hypothesis import given
+from hypothesis import strategies as st
+from support import Document, call, examples, gpu_traces, kineto_document
+
+EPOCH_US = 1_700_000_000_000_000
+WRONG = 3
+"""The event that each case makes impossible, by its correlation."""
+
+
+def event(category: str, name: str, ts: float, dur: float, **args: Any) -> Document:
+    thread = {"pid": 0, "tid": args["stream"]} if "stream" in args else {"pid": 1, "tid": 1}
+    return {"ph": "X", "cat": category, "name": name, **thread, "ts": EPOCH_US + ts, "dur": dur, "args": args}
+
+
+def document(
+    changes: dict[str, float] | None = None, *, without: int = -1, launch: str = "cudaLaunchKernel"
+) -> Document:
+    """Six operators with a kernel each; the times of one are changed, or it is left out."""
+    events = []
+    for number in range(1, 7):
+        at = 100 * number
+        events += [
+            event("cpu_op", f"aten::op{number}", at, 50, **{"External id": number, "Record function id": 0}),
+            event("cuda_runtime", launch, at + 10, 5, correlation=number, **{"External id": number}),
+        ]
+        if number != without:
+            numbers = {"correlation": number, "External id": number, "stream": 7, "device": 0}
+            gpu = event("kernel", f"kernel{number}", at + 60, 30, **numbers)
+            events.append(gpu | (changes or {}) if number == WRONG else gpu)
+    return kineto_document(events)
+
+
+def saved(folder: Path, content: Document) -> Path:
+    file = folder / "kineto.json"
+    file.write_text(json.dumps(content))
+    return file
+
+
+def analyzed(file: Path) -> tuple[Any, bytes]:
+    done = call("analyze", file, "--json", "-")
+    return json.loads(done.stdout)["traces"][0], done.stderr
+
+
+IMPOSSIBLE = {
+    "8 days": {"dur": 8 * 86400e6},
+    "1.6 s over the next kernels": {"dur": 1.6e6},
+    "time 0": {"ts": 0},
+    "a negative duration": {"dur": -7},
+}
+
+
+@pytest.mark.parametrize("changes", IMPOSSIBLE.values(), ids=IMPOSSIBLE.keys())
+def test_such_an_event_counts_in_no_sum_and_is_named_once(tmp_path: Path, changes: dict[str, float]) -> None:
+    """Whatever format the trace is converted to, `check` finds what `analyze` leaves out."""
+    (tmp_path / "without").mkdir()
+    expected = analyzed(saved(tmp_path / "without", document(without=WRONG)))[0]
+    file = saved(tmp_path, document(changes))
+    for name in (file.name, "copy.et", "copy.etplus.json", "copy.parquet"):
+        if name != file.name:
+            assert call("convert", file, "-o", tmp_path / name).returncode == 0
+        found, warnings = analyzed(tmp_path / name)
+        for table in ("device_use", "streams", "kernels", "breakdown", "host"):
+            assert found[table] == expected[table], (name, table)
+        assert len(found["damage"]) == 1 and "kernel3 (id " in found["damage"][0]
+        assert warnings.count(b"cannot be") == 1
+    rule = check_rules(read_kineto(file)).rules[-1]
+    assert rule.count == 1 and rule.example.startswith("kernel3 ")
+
+
+def test_an_operator_at_time_0_leaves_the_span_alone(tmp_path: Path) -> None:
+    content = document()
+    content["traceEvents"][0]["ts"] = 0
+    trace = load(saved(tmp_path, content))
+    assert trace.span.length < 10**6 and "aten::op1" in trace.damage[0]
+    assert check_rules(read_kineto(tmp_path / "kineto.json")).rules[-1].count == 1
+
+
+def columns(rows: list[tuple[int, int, int, int]], category: str = "kernel", name: str = "cudaLaunchKernel") -> Any:
+    """`impossible_times` of GPU events (start, duration, stream, correlation)."""
+    ts, dur, stream, correlation = np.array(rows, np.int64).T
+    zeros = np.zeros(len(rows), np.int64)
+    return impossible_times(
+        ts, dur, is_gpu=zeros == 0, device=zeros, stream=stream, correlation=correlation, category=zeros,
+        categories=[category], names=[name],
+    )  # fmt: skip
+
+
+MS = 10**6
+
+
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [
+        ([(0, 5 * MS, 7, 1), (4 * MS, 2 * MS, 7, 2)], {}),  # programmatic dependent launch
+        ([(0, 1001, 7, 1), (1000, 0, 7, 2)], {}),  # rounding
+        ([(0, 900 * MS, 7, 1), (5, 10, 7, 1), (20, 10, 7, 1)], {}),  # branches of a graph on one lane
+        ([(0, 900 * MS, 7, 1), (5, 10, 8, 2)], {}),  # two streams
+        ([(0, 900 * MS, 7, 1), (5, 10, 7, 2)], {"name": "hipLaunchKernel"}),  # streams of ROCm that share a queue
+        ([(0, 9000 * MS, 7, 1), (5, 10, 7, 2)], {"category": "mtia_ccp_events"}),  # units side by side
+    ],
+)
+def test_legitimate_overlap_is_none_of_it(rows: list[tuple[int, int, int, int]], options: dict[str, str]) -> None:
+    assert not columns(rows, **options).any()
+
+
+@examples(200)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 3), st.integers(1, 9)),
+        min_size=1,
+        max_size=12,
+        unique_by=lambda row: row[0],
+    )
+)
+def test_an_event_overruns_if_a_later_one_of_its_stream_ends_long_before_it(
+    rows: list[tuple[int, int, int, int]],
+) -> None:
+    launches = [row[3] for row in rows]
+    first = min(ts for ts, *_ in rows)
+    ends = [(ts + dur - first) // 1000 for ts, dur, *_ in rows]
+    expected = [
+        launches.count(row[3]) == 1
+        and any(row[0] < other[0] and row[2] == other[2] and end - ends[k] > 10**5 for k, other in enumerate(rows))
+        for row, end in zip(rows, ends, strict=True)
+    ]
+    assert (columns(rows) > 0).tolist() == expected
+
+
+@pytest.mark.parametrize("file", gpu_traces("gpu-kineto", "gpu-pairs", "python-stacks", "serving", "graph-capture"))
+def test_real_traces_have_none(file: Path) -> None:
+    assert check_rules(read_kineto(file)).rules[-1].count == 0

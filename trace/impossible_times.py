@@ -1,0 +1,92 @@
+"""Times that no recording can have: such an event counts in no sum, and the trace says which one it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from .columns import IntColumn, distinct_rows
+from .conventions import EPOCH_NS
+
+IMPOSSIBLE = (
+    "",
+    "has a negative duration",
+    "takes over a day",
+    "starts over a day from most others",
+    "runs on after later events of its stream have ended",
+)
+"""What is wrong with the times of an event, by code."""
+_NEGATIVE, _LONG, _FAR, _OVERRUNS = range(1, 5)
+_DAY_NS = 86_400 * 10**9
+"""Recordings take minutes. A time that was not written is 0, others are since the epoch or since some months."""
+_OVERRUN_NS, _QUEUE_OVERRUN_NS = 10**8, 10**9
+"""For so long no event of a stream runs on after a later one has ended. Rounding, programmatic dependent launches and
+copies overlap by µs to ms; on ROCm several streams share a queue, and a collective may wait there."""
+_CONCURRENT = "mtia_ccp_events"
+"""Lanes of MTIA hold work of several units, which runs side by side."""
+
+
+def impossible_times(
+    ts: IntColumn,
+    dur: IntColumn,
+    *,
+    is_gpu: npt.NDArray[np.bool_],
+    device: IntColumn,
+    stream: IntColumn,
+    correlation: IntColumn,
+    category: IntColumn,
+    categories: Sequence[str],
+    names: Sequence[str],
+) -> npt.NDArray[np.int8]:
+    """Find events whose times cannot be; the others are judged without these.
+
+    Args:
+        ts: int64 ns, −1 for none. dur: int64 ns; negative for an unfinished call, which is none of a GPU.
+        names: of all events, by which a trace of ROCm is known.
+
+    Returns:
+        an index into `IMPOSSIBLE` for each, 0 for a possible one.
+    """
+    found = np.zeros(len(ts), np.int8)
+    timed = np.flatnonzero(ts >= 0)
+    if not len(timed):
+        return found
+    starts = ts[timed]
+    late = starts[starts >= EPOCH_NS]
+    of_most = late if len(late) else starts
+    middle = np.partition(of_most, len(of_most) // 2)[len(of_most) // 2]
+    found[timed[np.abs(starts - middle) > _DAY_NS]] = _FAR
+    found[dur > _DAY_NS] = _LONG
+    found[is_gpu & (dur < 0)] = _NEGATIVE
+    rows = np.flatnonzero(is_gpu & (found == 0) & (ts >= 0))
+    if _CONCURRENT in categories:
+        rows = rows[category[rows] != list(categories).index(_CONCURRENT)]
+    shares_queues = any(name.startswith("hip") for name in names)
+    limit = _QUEUE_OVERRUN_NS if shares_queues else _OVERRUN_NS
+    late = rows[_overruns(ts[rows], dur[rows], device[rows], stream[rows], limit)]
+    found[late[~_of_graphs(correlation, rows)[np.searchsorted(rows, late)]]] = _OVERRUNS
+    return found
+
+
+def _overruns(ts: IntColumn, dur: IntColumn, device: IntColumn, stream: IntColumn, limit: int) -> npt.NDArray[np.bool_]:
+    """Which GPU events end this long after one of their stream that started later."""
+    if not np.any(dur > limit):  # as in nearly every trace
+        return np.zeros(len(ts), np.bool_)
+    lane = distinct_rows(device, stream)[1]
+    order = np.lexsort((ts, lane))
+    end = (ts + dur - ts.min())[order] // 1000  # µs, so that the lanes fit into int64
+    # Ends of later lanes are greater than those of earlier ones, so that each lane has its own first end.
+    end += lane[order] * (int(end.max()) + 1)
+    first_later = np.minimum.accumulate(end[::-1])[::-1]
+    overruns = np.zeros(len(ts), np.bool_)
+    overruns[order[:-1]] = end[:-1] - first_later[1:] > limit // 1000
+    return overruns
+
+
+def _of_graphs(correlation: IntColumn, rows: IntColumn) -> npt.NDArray[np.bool_]:
+    """Which rows share their launch, as the events of a graph do: they run side by side, on whatever lane."""
+    _, which, counts = np.unique(correlation[rows], return_inverse=True, return_counts=True)
+    shared: npt.NDArray[np.bool_] = (counts > 1)[which] & (correlation[rows] >= 0)
+    return shared
