@@ -94,8 +94,8 @@ def convert(
         done = exporter.write(traces, os.fspath(output), chosen)
     except SeveralRanksError as several:  # only reading all of a file shows it
         return convert(
-            several.instead_of_file(inputs), output, to=to, options=chosen, rank=rank, job=job, as_prefix=as_prefix,
-            **part,
+            several.instead_of_file(inputs), output, to=to, options=chosen, rank=rank, job=job, steps=steps,
+            window=window, between=between, module=module,
         )  # fmt: skip
     notes = [note for of in traces.notes.values() for note in of]
     damage = [sentence for of in traces.damage.values() for sentence in of]

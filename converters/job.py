@@ -388,7 +388,8 @@ def diff(a: Any, b: Any, *, by_shape: bool = False, total: bool = False) -> Trac
         return compare_jobs(one, other, by_shape=by_shape, total=total)
     from ..findings.trace_changes import changes
 
-    return changes(*map(analyse, sides), by_shape=by_shape, total=total)
+    one_trace, other_trace = (cast("Trace", side) for side in sides)
+    return changes(analyse(one_trace), analyse(other_trace), by_shape=by_shape, total=total)
 
 
 def compare_jobs(

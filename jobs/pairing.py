@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ..linker.naming import ET, KINETO, TraceFile, begins_with, look_at
+from ..linker.naming import ET, KINETO, TraceFile, begins_with, is_merged, look_at
 from ..schemas.text.files import load
 from ..schemas.text.storage import Folder, at
 from ..trace.errors import UNREADABLE, TraceFormatError, UsageError
@@ -89,7 +89,10 @@ def find_pairs(folder: Folder, *, et: str | None = None, kineto: str | None = No
             f"{folder.root}: no Execution Trace and no Kineto trace among {len(names)} files; "
             "give the folder with the traces of the job, or a manifest"
         )
-    return _paired([file for file in files if file.kind == ET], [file for file in files if file.kind == KINETO])
+    ets, kinetos = ([file for file in files if file.kind == kind] for kind in (ET, KINETO))
+    if len(ets) > 1 and len(kinetos) == 1 and not kinetos[0].shared:
+        kinetos = [replace(kinetos[0], shared=is_merged(folder, kinetos[0].name))]
+    return _paired(ets, kinetos)
 
 
 def _look(folder: Folder, name: str, et: str | None, kineto: str | None) -> TraceFile:

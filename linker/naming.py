@@ -75,7 +75,7 @@ class TraceFile:
         world_size: number of ranks of the job that its contents say, None if they do not.
         pid: process id in it, -1 if it was not found.
         settled: names or contents say of which rank it is, not merely a process id or that there is no other file.
-        shared: it is a recording of several ranks, an export of Nsight Systems.
+        shared: it is a recording of several ranks, an export of Nsight Systems or a merged Kineto trace.
     """
 
     name: str
@@ -182,6 +182,19 @@ def _has_several_ranks(folder: Folder, name: str) -> bool:
         return False
     try:
         return len(find_ranks(folder.place(name))) > 1
+    except EtplusError:
+        return False
+
+
+def is_merged(folder: Folder, name: str) -> bool:
+    """Whether the Kineto traces of several ranks are merged into a file, which is read for it."""
+    from ..schemas.kineto.processes import processes_of
+    from ..schemas.kineto.read_kineto import read_kineto
+
+    if is_url(folder.root):
+        return False
+    try:
+        return bool(processes_of(read_kineto(folder.place(name))))
     except EtplusError:
         return False
 

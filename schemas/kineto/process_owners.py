@@ -61,11 +61,19 @@ class ProcessOwners:
         self.code = {process: k for k, process in enumerate(dict.fromkeys(process for process, _ in events.threads))}
         self.labels = list(map(Label.of, self.code))
         self.of_thread = np.array([self.code[process] for process, _ in events.threads], np.int64)
-        self._process = self.of_thread[events.thread]
-        self._runtime, self._on_gpu = events.runtime_mask(), events.mask(GPU_CATEGORIES)
+        self._runtime = events.runtime_mask()
         self._on_host = events.mask(CPU_CATEGORIES) | self._runtime
-        self._hosts = distinct(self._process[self._on_host])
+        self._hosts = distinct(self.of_thread[np.flatnonzero(np.bincount(events.thread[self._on_host]))])
         self.ranks = self._find_ranks() if len(self._hosts) > 1 else self._hosts
+
+    @cached_property
+    def _process(self) -> IntColumn:
+        """int64, the position of the process of each event."""
+        return self.of_thread[self._events.thread]
+
+    @cached_property
+    def _on_gpu(self) -> npt.NDArray[np.bool_]:
+        return self._events.mask(GPU_CATEGORIES)
 
     def _find_ranks(self) -> IntColumn:
         events = self._events

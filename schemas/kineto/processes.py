@@ -16,6 +16,7 @@ import numpy as np
 
 from ...trace.columns import IntColumn, distinct, inverse_positions
 from ..text.file_ranks import ProcessRank, choose, nearest_to_et, only
+from ..text.records import RecordTexts, SomeRecordTexts
 from .kineto_events import RANKS
 from .launch_numbers import with_launch_numbers
 from .process_owners import Label, ProcessOwners
@@ -92,23 +93,26 @@ def _rank_numbers(kineto: KinetoTrace, labels: list[Label], devices: list[list[i
 def _part(kineto: KinetoTrace, owners: ProcessOwners, rank: int) -> KinetoTrace:
     """The trace of a rank, given by its position in `owners.ranks`."""
     own = owners.of_processes == rank
-    rows = np.flatnonzero(owners.of_events == rank)
-    events, flows = (
-        _taken(kineto.events, rows),
-        _taken(kineto.flows, np.flatnonzero(own[owners.of_thread][kineto.flows.thread])),
-    )
-    memory = _taken(kineto.memory, np.flatnonzero(own[owners.of_thread][kineto.memory.thread]))
-    used = distinct(np.concatenate([events.thread, flows.thread, memory.thread]))
-    code = inverse_positions(len(kineto.events.threads), used.astype(np.int64)).astype(np.int32)
-    events, flows, memory = (replace(table, thread=code[table.thread]) for table in (events, flows, memory))
-    events = replace(events, threads=[_numbered(kineto.events.threads[k]) for k in used.tolist()])
+    of_thread = own[owners.of_thread]
+    events = _taken(kineto.events, np.flatnonzero(owners.of_events == rank))
+    flows = _taken(kineto.flows, np.flatnonzero(of_thread[kineto.flows.thread]))
+    memory = _taken(kineto.memory, np.flatnonzero(of_thread[kineto.memory.thread]))
     of_frames = [process in owners.code and bool(own[owners.code[process]]) for process, _ in kineto.frames.threads]
     frames = _taken(kineto.frames, np.flatnonzero(np.array(of_frames, np.bool_)[kineto.frames.thread]))
-    frames = replace(frames, threads=[_numbered(thread) for thread in kineto.frames.threads])
+    used = distinct(np.concatenate([events.thread, flows.thread, memory.thread]))
+    code = inverse_positions(len(kineto.events.threads), used.astype(np.int64)).astype(np.int32)
+    threads = [_numbered(kineto.events.threads[k]) for k in used.tolist()]
+    flows = replace(flows, thread=code[flows.thread])
+    events = replace(events, thread=code[events.thread], threads=threads)
+    texts, index = events.records.texts, np.concatenate([events.index, memory.index, frames.index])
+    if isinstance(texts, RecordTexts):
+        events = replace(events, _texts=SomeRecordTexts(texts, distinct(index[index >= 0])))
     return replace(
         kineto, header=_header(kineto, owners.labels[int(owners.ranks[rank])].number),
-        event_count=sum(map(len, (events, flows.id, memory, frames))),
-        events=with_launch_numbers(events, flows, modern=kineto.modern), flows=flows, memory=memory, frames=frames,
+        event_count=len(events) + len(flows.id) + len(memory) + len(frames),
+        events=with_launch_numbers(events, flows, modern=kineto.modern), flows=flows,
+        memory=replace(memory, thread=code[memory.thread]),
+        frames=replace(frames, threads=[_numbered(thread) for thread in kineto.frames.threads]),
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from ...trace.conventions import EPOCH_NS, MAX_NS
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ..text.files import Blob, Source, open_text
 from ..text.parallel import parallel_map
-from ..text.records import RecordTexts, check_utf8, locate, parse_records
+from ..text.records import RecordTexts, SomeRecordTexts, check_utf8, locate, parse_records
 from ..text.recover import Loss, damage_of
 from ..text.sniff import HEAD, is_event_array, is_pftrace
 from ..text.text import Text
@@ -74,10 +74,12 @@ class EventRecords:
         None where they are not texts of a file, as in a trace of Nsight Systems.
         """
         texts, marks = self.texts, [f'"{category}"'.encode() for category in sorted(categories)]
-        if not isinstance(texts, RecordTexts):
+        if isinstance(texts, RecordTexts):
+            texts = SomeRecordTexts(texts, np.arange(len(texts)))
+        if not isinstance(texts, SomeRecordTexts):
             return
-        for first in range(0, len(texts), _WORTH_A_PROCESS):
-            indices = np.arange(first, min(first + _WORTH_A_PROCESS, len(texts)))
+        for first in range(0, len(texts.index), _WORTH_A_PROCESS):
+            indices = texts.index[first : first + _WORTH_A_PROCESS]
             for index, text in zip(indices.tolist(), texts.of(indices), strict=True):
                 if any(mark in text for mark in marks) and _decode_only_category(text).cat in categories:
                     yield index, text

@@ -207,6 +207,18 @@ class RecordTexts:
         return np.concatenate(([0], opened)), np.concatenate((closed, [len(text)]))
 
 
+@dataclass(frozen=True)
+class SomeRecordTexts:
+    """Texts of a document's records, of which those count whose position is in `index` (int64, ascending)."""
+
+    texts: RecordTexts
+    index: IntColumn
+
+    def of(self, records: IntColumn) -> list[bytes]:
+        """The texts of records; see `RecordTexts`."""
+        return self.texts.of(records)
+
+
 class _Placed(NamedTuple):
     """Bytes, and the spans of the records in them."""
 

@@ -30,8 +30,14 @@ URL_PACKAGES = 'pip install "etplus[batch]", and the package of the file system 
 _URL = re.compile(r"([A-Za-z][\w.+-]+:)/")
 """The start of a URL, even if pathlib has made one slash of two; drives of Windows have one letter."""
 
-_MOST_UNNAMED = 256
-"""A quarter of the descriptors that a process usually may have."""
+try:
+    from resource import RLIMIT_NOFILE, getrlimit
+except ImportError:  # on Windows, which has no files without names
+    _MOST_UNNAMED = 0
+else:
+    _MOST_UNNAMED = max(getrlimit(RLIMIT_NOFILE)[0], 1024) // 4
+"""A quarter of the descriptors that the process may have. Further outputs have names while they are written, which a
+killed process leaves behind."""
 
 
 class Transaction:

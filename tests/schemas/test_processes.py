@@ -214,11 +214,33 @@ def test_link_takes_the_process_of_its_et() -> None:
     assert trace.report.facts["kineto_pids"] == ["100"]
 
 
+def test_a_folder_of_ets_and_a_merged_trace_is_linked_process_by_process(tmp_path: Path) -> None:
+    et = read_json(shared_case("merged-ranks/rank0.et.json"))
+    for rank in range(2):
+        (tmp_path / f"rank{rank}.et.json").write_bytes(orjson.dumps({**et, "pid": 100 + rank}))
+    (tmp_path / "kineto.json").write_bytes(shared_case("merged-ranks/merged_int.json").read_bytes())
+    assert call("batch", tmp_path, "-o", tmp_path / "out").returncode == 0
+    traces = [etplus.load(tmp_path / "out" / f"rank_{rank}.etplus.json.gz") for rank in range(2)]
+    assert [set(trace.gpu.device.tolist()) for trace in traces] == [{0}, {1}]
+    assert [len(trace.kernels) for trace in traces] == [6, 6]
+
+
 def test_the_case_of_labels() -> None:
     job = etplus.load(shared_case("merged-ranks/merged.json"))
     assert [operators(trace) for trace in job] == [
         [("aten::add", 3, 30_000), ("aten::mm", 3, 30_000)], [("aten::relu", 3, 60_000), ("aten::sum", 3, 60_000)],
     ]  # fmt: skip
+
+
+def test_a_rank_is_exported_without_the_python_calls_of_others(merged: Path, tmp_path: Path) -> None:
+    ranks = [rank_document(rank) for rank in range(2)]
+    for number, rank in enumerate(ranks):
+        call = {"ph": "X", "cat": "python_function", "name": f"train.py({number}): step", "ts": 100, "dur": 500}
+        rank["traceEvents"].append({**call, "pid": 100 + number, "tid": 100 + number})
+    merged.write_bytes(orjson.dumps(plainly(ranks)))
+    etplus.convert(etplus.load(merged, rank=1), tmp_path / "one.perfetto.json")
+    events = read_json(tmp_path / "one.perfetto.json")["traceEvents"]
+    assert [event["name"] for event in events if event.get("cat") == "python_function"] == ["train.py(1): step"]
 
 
 @pytest.mark.parametrize("suffix", ["perfetto.json", "pftrace"])
