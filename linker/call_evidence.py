@@ -152,4 +152,5 @@ def _to_compare(links: int) -> IntColumn:
 
 
 def _name(pair: TracePair, node: int) -> str:
-    return pair.et.names[pair.et.name[pair.nodes.node[node]]]
+    name: str = pair.et.names[pair.et.name[pair.nodes.node[node]]]
+    return name
