@@ -113,6 +113,8 @@ def test_the_case_of_exchanged_ranks_in_a_folder(tmp_path: Path) -> None:
     folder = shared_case("batch-exchanged-rank0/rank0.et.json.gz").parent
     ranks = link_many(folder, tmp_path / "out", jobs=1).report.ranks
     assert [(rank.status, rank.linked, rank.certain) for rank in ranks] == [("linked", 330, 0)] * 2
+    failed = link_many(folder, tmp_path / "out", jobs=1, min_certain=0.5).report.failed
+    assert len(failed) == 2 and failed[0].reason.startswith("only 0 of 330 ET ops have a certain link: ")
 
 
 @pytest.mark.parametrize("rank", [0, 1])
