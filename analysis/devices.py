@@ -38,7 +38,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         properties: other `deviceProperties` that identify the device, all of them together, where the trace has no name
             of its own for it ("", "AMD Radeon Graphics"); a pair of numbers is a range, both ends included.
         min_memory_gb, max_memory_gb: only devices with memory (10⁹ bytes) in this range are meant.
-        tflops: 10¹² operations per second by element type, torch's names; "tf32" for float32 on tensor cores, "float8".
+        tflops: 10¹² operations per second by element type, torch's names; "tf32" for float32 on tensor cores, and
+            "float8" and "float4" for all of eight and four bits.
         memory_gb_s: 10⁹ bytes per second to and from device memory.
         multiprocessors: number of SMs or CUs. l2_bytes: size of the last cache. l2_gb_s: 10⁹ bytes per second to and
             from it. None where the table does not say.
@@ -59,8 +60,9 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def peak_flops(self, dtype: str) -> float | None:
         """FLOP/s at best for an element type (torch's name, or "tf32"), None if unknown; tf32 falls back to float32."""
-        if dtype.startswith("float8"):
-            dtype = "float8"
+        for family in ("float4", "float8"):
+            if dtype.startswith(family):
+                dtype = family
         peak = self.tflops.get(dtype)
         if peak is None and dtype == "tf32":
             peak = self.tflops.get("float32")

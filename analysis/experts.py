@@ -15,7 +15,7 @@ from math import prod
 from typing import NamedTuple
 
 from ..trace.conventions import LONGEST_NAME, MAX_NAME
-from ..trace.dtypes import itemsize
+from ..trace.dtypes import itemsize, values_per_element
 from ..trace.kernel_kinds import computes_products
 from ..trace.tensors import Signature, Tensor, inside_matters
 
@@ -175,7 +175,9 @@ def expert_work(
 def expert_dtype(signature: Signature) -> str | None:
     """The element type that experts with weights of eight bits are computed in, which rows are converted to; None for
     other weights."""
-    weights = next((one for one in signature.tensors if len(one.shape) == 3 and one.dtype.startswith("float8")), None)
+    weights = next(
+        (one for one in signature.tensors if len(one.shape) == 3 and one.dtype.startswith(("float8", "float4"))), None
+    )
     return None if weights is None else weights.dtype
 
 
@@ -183,6 +185,8 @@ def _packings(dtype: str) -> tuple[int, ...]:
     """How many elements one of a stored type may hold."""
     if dtype in ("int32", "uint32"):
         return 8, 4
+    if values_per_element(dtype) > 1:
+        return (values_per_element(dtype),)
     return (1, 2) if itemsize(dtype) == 1 else (1,)
 
 
@@ -257,7 +261,8 @@ def _of_rows(signature: Signature, rows: Tensor, first: Tensor, second: Tensor) 
     else:
         numbers = [argument.value for argument in signature.inputs if type(argument.value) is int]
         chosen = next((number for number in numbers if 0 < number < experts), experts if experts in numbers else None)
-    wide = (1, 2) if itemsize(rows.dtype) == 1 and not _floats(rows) else (1,)
+    packed = values_per_element(rows.dtype)
+    wide = (1, 2) if itemsize(rows.dtype) == 1 and not _floats(rows) else (packed,)
     layers = next((fits for packed in wide if (fits := _layers(width * packed, first, second)) is not None), None)
     if layers is None or chosen is None or not 0 < chosen <= experts:
         return None

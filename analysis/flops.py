@@ -15,6 +15,7 @@ from functools import lru_cache, partial
 from math import prod
 from typing import NamedTuple, TypeVar
 
+from ..trace.dtypes import values_per_element
 from ..trace.tensors import Signature, Tensor, once, read_bytes, total_bytes
 from . import indexing, serving
 from .attention import ATTENTION
@@ -212,7 +213,15 @@ def _matmul(first: int, signature: Signature) -> Product | None:
     if shape is None or not left or not right:
         return None
     m, n = left[-2] if len(left) > 1 else 1, right[-1] if len(right) > 1 else 1
-    return Product(prod(shape[: len(shape) - (len(left) > 1) - (len(right) > 1)]), m, n, left[-1])
+    packed = _values_along_k(signature, first)
+    batch = prod(shape[: len(shape) - (len(left) > 1) - (len(right) > 1)])
+    return Product(batch, m, n, left[-1] * packed) if packed else None
+
+
+def _values_along_k(signature: Signature, first: int) -> int:
+    """How many values an element of both operands holds along k; 0 if they differ, so that their extents do not say."""
+    held = {values_per_element(signature.inputs[at].tensors[0].dtype) for at in (first, first + 1)}
+    return held.pop() if len(held) == 1 else 0
 
 
 def _matmul_outputs(first: int, signature: Signature) -> Returned | None:
@@ -228,9 +237,10 @@ def _like_first(signature: Signature) -> Returned:
 
 def _linear(signature: Signature) -> Product | None:
     inputs, weight = signature.shape(0), signature.shape(1)
-    if not inputs or not weight or inputs[-1] != weight[-1]:
+    packed = _values_along_k(signature, 0)
+    if not inputs or not weight or not packed or inputs[-1] != weight[-1]:
         return None
-    return Product(1, prod(inputs[:-1]), prod(weight[:-1]), inputs[-1])
+    return Product(1, prod(inputs[:-1]), prod(weight[:-1]), inputs[-1] * packed)
 
 
 def _multiplies(
@@ -248,7 +258,8 @@ def _linear_outputs(signature: Signature) -> Returned | None:
     return [inputs[:-1] + weight[:-1]] if inputs and weight else None
 
 
-register("mm bmm matmul mv dot vdot _int_mm _scaled_mm", _multiplies(partial(_matmul, 0), partial(_matmul_outputs, 0)))
+register("mm bmm matmul mv dot vdot _int_mm", _multiplies(partial(_matmul, 0), partial(_matmul_outputs, 0)))
+register("_scaled_mm _scaled_mm_v2", _multiplies(partial(_matmul, 0), lambda signature: None))  # returns any type
 register("addmm baddbmm addmv _addmm_activation", _multiplies(partial(_matmul, 1), partial(_matmul_outputs, 1)))
 register("addbmm", _multiplies(partial(_matmul, 1), _like_first))
 register("linear", _multiplies(_linear, _linear_outputs))

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from ..trace.conventions import LONGEST_NAME
-from ..trace.dtypes import itemsize
+from ..trace.dtypes import itemsize, values_per_element
 from ..trace.tensors import Signature, Tensor, total_bytes
 
 _LIBRARY = re.compile(
@@ -72,7 +72,8 @@ def library_product(name: str, signature: Signature) -> LibraryProduct | None:
     for at, rows in enumerate(tensors[:3]):
         for behind, weights in enumerate(tensors[at + 1 : at + 3]):
             others = [one for one in tensors if one is not rows and one is not weights]
-            for one in _fitting(rows, weights, others, numbers, wide if itemsize(rows.dtype) == 1 else 1):
+            packed = max(values_per_element(rows.dtype), wide if itemsize(rows.dtype) == 1 else 1)
+            for one in _fitting(rows, weights, others, numbers, packed):
                 tells_n = any(one.n in (other.shape[0], other.shape[-1]) for other in others)
                 evidence = 4 * (one.returned is None) + 2 * tells_n + (not behind), one.k
                 found[one[:4]] = max(found.get(one[:4], (evidence, one)), (evidence, one), key=itemgetter(0))
@@ -115,8 +116,8 @@ def _is_wide(one: Tensor) -> bool:
 def _packings(weights: Tensor, wide: int) -> tuple[int, ...]:
     """How many elements one of the stored type may hold."""
     size, whole = itemsize(weights.dtype), "int" in weights.dtype
-    if wide > 1:
-        return (wide,)
+    if max(wide, values_per_element(weights.dtype)) > 1:
+        return (max(wide, values_per_element(weights.dtype)),)
     return (8, 4) if size == _WORD and whole else (1, 2) if size == 1 and whole else (1,)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ..trace.dtypes import scalar_type
 from ..trace.tensors import Signature, Tensor, read_bytes, total_bytes
 
 Shape = tuple[int, ...]
@@ -54,6 +55,7 @@ _LAST_INPUT = {
     3: "native_layer_norm",
     4: "native_batch_norm",
     5: "elu_backward _scaled_mm",
+    8: "_scaled_mm_v2",
 }
 """Operators by the position of their last argument that is an input tensor; tensors behind it are their `out`."""
 _INPUTS_UNTIL = {name: at for at, names in _LAST_INPUT.items() for name in names.split()}
@@ -140,13 +142,6 @@ def _without(shape: Shape, dim: int) -> Shape:
     return shape[:at] + shape[at + 1 :]
 
 
-_SCALAR_TYPES = {
-    0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32", 7: "float64",
-    8: "complex32", 9: "complex64", 10: "complex128", 11: "bool", 15: "bfloat16",
-}  # fmt: skip
-"""`ScalarType` (c10/core/ScalarType.h): how a `dtype` argument is recorded."""
-
-
 @dataclass(frozen=True)
 class Reduction:
     """An operator that reduces its first tensor over some dimensions, or over all of them.
@@ -180,7 +175,7 @@ class Reduction:
         shape = () if over_all else _reduced(tensor.shape, inputs[self.dim].value, inputs[self.dim + 1].value)
         at = (1 if over_all else self.dim + 1 + self.given) if self.given else len(inputs)
         wanted = inputs[at].value if at < len(inputs) else None
-        dtype = _SCALAR_TYPES[wanted] if type(wanted) is int else self._dtype(tensor.dtype)
+        dtype = scalar_type(wanted) if type(wanted) is int else self._dtype(tensor.dtype)
         if shape is None or not dtype:
             return None
         returned: Returned = [Tensor(shape, dtype)]

@@ -49,6 +49,9 @@ _REDUCTION_NAMES = frozenset(
     [*" ".join(REDUCTIONS).split(), "var", "std", "var_mean", "std_mean", "norm", "cumsum", "_log_softmax"]
 )
 _POINTWISE_NAMES = frozenset(f"{POINTWISE} {COMPARISONS}".split()) - _COPIES
+_PRODUCT_NAMES = frozenset(
+    ("mm", "bmm", "matmul", "addmm", "baddbmm", "linear", "addbmm", "mv", "addmv", "_scaled_mm", "_scaled_mm_v2")
+)
 _ATTENTION_NAMES = frozenset(" ".join(ATTENTION).split())
 _VIEWS_TEXT = (
     "view empty empty_like empty_strided as_strided transpose t permute expand reshape _reshape_alias slice"
@@ -367,7 +370,7 @@ def _kind_of_op(name: str) -> int:
         (FUSED_ATTENTION_WORK, _ATTENTION_NAMES), (SOFTMAX_WORK, _SOFTMAX), (NORM_WORK, _NORMS), (COPY_WORK, _COPIES),
         (REDUCTION_WORK, _REDUCTION_NAMES), (POINTWISE_WORK, _POINTWISE_NAMES | _MORE_POINTWISE),
         (SOFTMAX_BACKWARD_WORK, {"_softmax_backward_data"}),
-        (PRODUCT_WORK, {"mm", "bmm", "matmul", "addmm", "baddbmm", "linear", "addbmm", "mv", "addmv", "_scaled_mm"}),
+        (PRODUCT_WORK, _PRODUCT_NAMES),
     ):  # fmt: skip
         if name in names or plain in names:
             return kind

@@ -10,6 +10,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..trace.brief import brief
+from ..trace.dtypes import is_floating
 from .step_calls import VIEWS, Call, tensor_values
 from .weights import GivenTensor, Parameter, Weights, given_tensors
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 CHOOSES = frozenset(("aten::topk", "aten::max", "aten::argmax", "aten::sort"))
 """Operators by which a router chooses experts, along the last dimension of their scores."""
-_FLOATS = ("float", "double", "c10::Half", "c10::BFloat16", "half", "bfloat16")
 GROUPED = "grouped_mm"
 """In the names of products of all experts with tokens in the order of experts."""
 _STACKED_DIMS = 3
@@ -264,7 +264,7 @@ class _ExpertSpan:
         entered = {
             origin: given for at in places for given in given_tensors(self.calls[at])
             for origin in self.taken[at] - made
-            if origin.number == given.number and given.dtype.startswith(_FLOATS) and not self._weight(given)
+            if origin.number == given.number and is_floating(given.dtype) and not self._weight(given)
         }  # fmt: skip
         left = [origin for origin in made if not self.users[origin] <= mine]
         if len(entered) != 1 or len(left) != 1:
@@ -292,7 +292,7 @@ class _ExpertSpan:
     def _integers(self, at: int) -> bool:
         """It makes integers, and nothing else."""
         made = [given for given in returned(self.calls[at]) if TensorOrigin(at, given.number) in self.made[at]]
-        return bool(made) and not any(given.dtype.startswith(_FLOATS) for given in made)
+        return bool(made) and not any(is_floating(given.dtype) for given in made)
 
     def _scatter(self, experts: Sequence[Expert]) -> int:
         """The call that makes the tokens of all experts, one tensor each."""

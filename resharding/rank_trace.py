@@ -21,6 +21,7 @@ from ..schemas.etplus.made_records import (
     trace_of_nodes,
 )  # fmt: skip
 from ..trace.conventions import ANNOTATION_SCOPE
+from ..trace.dtypes import et_spelling, kineto_spelling
 from ..trace.index import Row
 from ..trace.trace import Trace
 from .items import CommOp, CommWait, Item, RecordedOp, SyntheticOp
@@ -69,10 +70,6 @@ _KINDS = {
 }  # fmt: skip
 _GLOO = {"reduce_scatter": "all_reduce"}
 """Collectives that Gloo runs as others."""
-_ET_TYPES = {
-    "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long int",
-}  # fmt: skip
-_KINETO_TYPES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long"}
 _ISSUE_NS, _MADE_NS = 20_000, 5_000
 _MADE_BYTES_PER_NS = 10.0
 _COMM_THREAD = 90
@@ -362,7 +359,7 @@ class _Builder:
         out = item.elements if run in ("all_reduce", "broadcast") else item.out_elements
         self.seq[item.dimension] += 1
         return {
-            "collective": _KINDS[run].name, "dtype": _KINETO_TYPES.get(item.dtype, item.dtype),
+            "collective": _KINDS[run].name, "dtype": kineto_spelling(item.dtype),
             "in_nelems": item.elements, "out_nelems": out, "bytes": item.elements * item.itemsize,
             "group_size": len(group), "pg_name": name, "pg_desc": item.dimension, "pg_ranks": list(group),
             "src_rank": item.peer if item.kind == "recv" else None,
@@ -400,4 +397,4 @@ def _in_one_list(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tensor_type(dtype: str) -> str:
-    return f"Tensor({_ET_TYPES.get(dtype, dtype)})"
+    return f"Tensor({et_spelling(dtype)})"

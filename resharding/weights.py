@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from ..reshape.shapes.followed_calls import Shapes
 from ..reshape.shapes.terms import Shape, match
 from ..trace.brief import brief
-from ..trace.dtypes import itemsize
+from ..trace.dtypes import is_floating, itemsize
 from .items import Shard
 from .step_calls import Call, tensor_values, walked
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 _BATCH_NORM = "aten::batch_norm"
-_FLOATS = ("float", "double", "half", "bfloat")
 Evidence = Literal["optimizer", "shapes", "use"]
 
 
@@ -393,7 +392,7 @@ def _by_shapes(steps: Sequence[Call], shapes: Shapes, forward: Sequence[Call]) -
     used: dict[int, GivenTensor] = {}
     for call in walked(forward):
         for tensor in given_tensors(call):
-            if tensor.number not in made and tensor.dtype.lower().removeprefix("c10::").startswith(_FLOATS):
+            if tensor.number not in made and is_floating(tensor.dtype):
                 used.setdefault(tensor.number, tensor)
     candidates = [number for number in _weight_like(forward, made) if number in used]
     children = [child for step in steps for child in step.children]

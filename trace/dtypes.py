@@ -1,37 +1,85 @@
-"""Element sizes of tensor types in every spelling that traces use (ET, Kineto, NCCL)."""
+"""The element types of PyTorch: one table with the spellings that traces use (ET, Kineto, NCCL, torch) and sizes."""
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 UNKNOWN_DTYPE = "unknown"
 """What ET+ writes for an element type that is not recorded: `Tensor(unknown)`."""
-_BYTES = {
-    8: "long double int64 float64 complex<float> complex64 c10::complex<float> uint64 longlong",
-    4: "int float int32 float32 uint32 c10::complex<c10::half> complex32 qint32",
-    2: "short half bfloat16 float16 int16 c10::half c10::bfloat16 uint16",
-    1: "char byte bool int8 uint8 unsigned_char signed_char float8 float8_e4m3fn float8_e5m2 float8_e4m3fnuz "
-    "float8_e5m2fnuz float8_e8m0fnu c10::float8_e4m3fn c10::float8_e5m2 c10::float8_e4m3fnuz c10::float8_e5m2fnuz "
-    "c10::qint8 c10::quint8 qint8 quint8",
-    16: "complex<double> complex128 c10::complex<double>",
+
+
+class _Dtype(NamedTuple):
+    """An element type.
+
+    Attributes:
+        name: torch's, without "torch.".
+        size: bytes of an element of a shape, None if several elements share a byte.
+        others: other spellings, lower case, without "c10::" and a final " int", "_" for blanks.
+        et, kineto: the spelling in the ET, which is that of C++, and that of communication in Kineto, the one of
+            `ScalarType`; "" if no trace is made with the type.
+        values: numbers that an element holds.
+    """
+
+    name: str
+    size: int | None
+    others: str = ""
+    et: str = ""
+    kineto: str = ""
+    values: int = 1
+
+
+_SCALAR_TYPES = (
+    _Dtype("uint8", 1, "byte unsigned_char"),
+    _Dtype("int8", 1, "char signed_char"),
+    _Dtype("int16", 2, "short"),
+    _Dtype("int32", 4, "int"),
+    _Dtype("int64", 8, "long longlong long_long", "long int", "Long"),
+    _Dtype("float16", 2, "half", "c10::Half", "Half"),
+    _Dtype("float32", 4, "float", "float", "Float"),
+    _Dtype("float64", 8, "double", "double", "Double"),
+    _Dtype("complex32", 4, "complexhalf complex<half>"),
+    _Dtype("complex64", 8, "complexfloat complex<float>"),
+    _Dtype("complex128", 16, "complexdouble complex<double>"),
+    _Dtype("bool", 1),
+    _Dtype("qint8", 1),
+    _Dtype("quint8", 1),
+    _Dtype("qint32", 4),
+    _Dtype("bfloat16", 2, "", "c10::BFloat16", "BFloat16"),
+    _Dtype("quint4x2", None),  # shapes count values, of which two share a byte
+    _Dtype("quint2x4", None),
+    *(_Dtype(name, 1) for name in ("bits1x8", "bits2x4", "bits4x2", "bits8")),  # shapes count bytes
+    _Dtype("bits16", 2),
+    *(_Dtype(f"float8_{kind}", 1) for kind in ("e5m2", "e4m3fn", "e5m2fnuz", "e4m3fnuz")),
+    _Dtype("uint16", 2, "unsigned_short short_unsigned"),
+    _Dtype("uint32", 4, "unsigned unsigned_int"),
+    _Dtype("uint64", 8, "unsigned_long long_unsigned unsigned_long_long long_long_unsigned"),
+    *(_Dtype(f"uint{bits}", 1, f"dummy_uint1_7_t<{bits}>") for bits in range(1, 8)),
+    *(_Dtype(f"int{bits}", 1, f"dummy_int1_7_t<{bits}>") for bits in range(1, 8)),
+    _Dtype("float8_e8m0fnu", 1),
+    _Dtype("float4_e2m1fn_x2", 1, values=2),  # shapes count bytes, as torch's element_size() does
+)
+"""In the order of `ScalarType` (c10/core/ScalarType.h), by which a `dtype` argument is recorded."""
+_OTHERS = (_Dtype("float8", 1), _Dtype("", None, UNKNOWN_DTYPE))
+_BY_SPELLING = {
+    spelling: known for known in (*_SCALAR_TYPES, *_OTHERS) for spelling in (known.name, *known.others.split())
 }
-_STANDARD = {
-    "half": "float16", "float": "float32", "double": "float64", "char": "int8", "signed_char": "int8", "byte": "uint8",
-    "unsigned_char": "uint8", "short": "int16", "int": "int32", "long": "int64", "longlong": "int64",
-    "complex<float>": "complex64", "complex<double>": "complex128", "complex<c10::half>": "complex32",
-    UNKNOWN_DTYPE: "",
-}  # fmt: skip
-_ITEMSIZE = {name: size for size, names in _BYTES.items() for name in names.split()}
+_FLOATING = ("float", "bfloat")
 
 
 def itemsize(dtype: str | None) -> int | None:
-    """Bytes of one element; None for an unknown type.
+    """Bytes of one element; None for an unknown type, and for one of which several elements share a byte.
 
     Spellings: the ET's ("float", "c10::Half", "unsigned char", "long int"), Kineto's ("Float", "BFloat16"), torch's.
     """
-    if dtype is None:
-        return None
-    return _ITEMSIZE.get(_plain(dtype))
+    known = _known(dtype) if dtype is not None else None
+    return None if known is None else known.size
+
+
+def values_per_element(dtype: str) -> int:
+    """How many numbers an element of a shape holds: 2 for packed FP4, else 1."""
+    known = _known(dtype)
+    return 1 if known is None else known.values
 
 
 def standard_dtype(dtype: str) -> str:
@@ -39,10 +87,58 @@ def standard_dtype(dtype: str) -> str:
 
     "" for `UNKNOWN_DTYPE`.
     """
-    name = _plain(dtype).removeprefix("c10::")
-    return _STANDARD.get(name, name)
+    known = _known(dtype)
+    return _plain(dtype) if known is None else known.name
+
+
+def is_floating(dtype: str) -> bool:
+    """Whether a type, in any spelling, has real floating-point numbers.
+
+    Example:
+        >>> [is_floating(dtype) for dtype in ("c10::Half", "double", "long int", "c10::complex<float>")]
+        [True, True, False, False]
+    """
+    return standard_dtype(dtype).startswith(_FLOATING)
+
+
+def scalar_type(number: int) -> str:
+    """Torch's name of a `ScalarType`, as a `dtype` argument is recorded.
+
+    Raises:
+        LookupError: there is none with this number.
+    """
+    if number < 0:
+        raise LookupError(number)
+    return _SCALAR_TYPES[number].name
+
+
+def et_spelling(dtype: str) -> str:
+    """How the ET writes a type; the given spelling if no trace is made with the type.
+
+    Example:
+        >>> et_spelling("bfloat16"), et_spelling("Long")
+        ('c10::BFloat16', 'long int')
+    """
+    known = _known(dtype)
+    return dtype if known is None else known.et or dtype
+
+
+def kineto_spelling(dtype: str) -> str:
+    """How Kineto writes the type of a collective; the given spelling if no trace is made with the type.
+
+    Example:
+        >>> kineto_spelling("float32")
+        'Float'
+    """
+    known = _known(dtype)
+    return dtype if known is None else known.kineto or dtype
 
 
 @lru_cache(maxsize=1 << 12)
+def _known(dtype: str) -> _Dtype | None:
+    return _BY_SPELLING.get(_plain(dtype))
+
+
 def _plain(dtype: str) -> str:
-    return dtype.strip().lower().removeprefix("torch.").removesuffix(" int").replace(" ", "_")
+    name = dtype.strip().lower().removeprefix("torch.").replace("c10::", "")
+    return name.removesuffix(" int").replace(" ", "_")

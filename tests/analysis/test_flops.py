@@ -114,6 +114,22 @@ def draws(name: str) -> list[random.Random]:
     return [random.Random(f"{name} {i}") for i in range(SETS)]
 
 
+@pytest.mark.parametrize(("name", "at"), [("_scaled_mm", 0), ("_scaled_mm_v2", 0), ("mm", 0), ("addmm", 1)])
+def test_packed_fp4_holds_two_values_of_k(name: str, at: int) -> None:
+    """(64, 128) · (128, 32), each byte with two values; the result is bfloat16."""
+    packed, wide = "float4_e2m1fn_x2", "bfloat16"
+    operands = [Tensor((64, 64), packed), Tensor((64, 32), packed)]
+    inputs = tuple(Argument((one,)) for one in [Tensor((32,), wide)] * at + operands)
+    called = Signature(inputs, (Tensor((64, 32), wide),))
+    assert flops(f"aten::{name}", called) == 2 * 64 * 128 * 32
+    assert bytes_moved(f"aten::{name}", called) == 64 * 64 + 64 * 32 + 2 * 64 * 32 + 2 * 32 * at
+    mixed = Signature((*inputs[:-1], Argument((Tensor((64, 32), wide),))), called.outputs)
+    assert flops(f"aten::{name}", mixed) is None
+    assert bytes_moved("aten::_scaled_mm", Signature(inputs[at:])) is None, "the type of the result is not recorded"
+    unknown = Signature((Argument((Tensor((64, 64), "float3_x"),)), *inputs[-1:]), called.outputs)
+    assert bytes_moved("aten::mm", unknown) is None
+
+
 @pytest.mark.parametrize("name", ["mm", "addmm", "bmm", "baddbmm", "_scaled_mm"])
 def test_matrix_products(name: str, registry: dict[str, Callable[..., int]]) -> None:
     for rng in draws(name):

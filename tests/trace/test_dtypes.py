@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
-from etplus.trace.dtypes import UNKNOWN_DTYPE, itemsize, standard_dtype
+from etplus.trace.dtypes import UNKNOWN_DTYPE, et_spelling, itemsize, scalar_type, standard_dtype, values_per_element
 
 
 @pytest.mark.parametrize(
@@ -12,7 +15,10 @@ from etplus.trace.dtypes import UNKNOWN_DTYPE, itemsize, standard_dtype
      ("c10::BFloat16", 2, "bfloat16"), ("BFloat16", 2, "bfloat16"), ("long int", 8, "int64"), ("long", 8, "int64"),
      ("double", 8, "float64"), ("unsigned char", 1, "uint8"), ("signed char", 1, "int8"), ("bool", 1, "bool"),
      ("short", 2, "int16"), (" Int ", 4, "int32"), ("c10::complex<float>", 8, "complex64"),
-     ("c10::complex<double>", 16, "complex128"), ("c10::Float8_e4m3fn", 1, "float8_e4m3fn"),
+     ("c10::complex<double>", 16, "complex128"), ("ComplexHalf", 4, "complex32"), ("short unsigned int", 2, "uint16"),
+     ("unsigned int", 4, "uint32"), ("long unsigned int", 8, "uint64"), ("c10::quint4x2", None, "quint4x2"),
+     ("c10::Float4_e2m1fn_x2", 1, "float4_e2m1fn_x2"),
+     ("c10::dummy_uint1_7_t<4>", 1, "uint4"), ("c10::Float8_e4m3fn", 1, "float8_e4m3fn"),
      (UNKNOWN_DTYPE, None, ""), ("of another library", None, "of_another_library"), ("", None, "")],
 )  # fmt: skip
 def test_spellings(dtype: str, size: int | None, standard: str) -> None:
@@ -21,3 +27,35 @@ def test_spellings(dtype: str, size: int | None, standard: str) -> None:
 
 def test_a_type_that_is_not_recorded() -> None:
     assert itemsize(None) is None
+
+
+def test_every_type_of_torch_in_the_spelling_of_the_execution_trace(tmp_path: Path) -> None:
+    """The sizes are those of `element_size`, and `ScalarType` numbers are in torch's order."""
+    torch = pytest.importorskip("torch")
+    observer = torch.profiler.ExecutionTraceObserver().register_callback(str(tmp_path / "et.json"))
+    dtypes = sorted({str(value) for value in vars(torch).values() if isinstance(value, torch.dtype)})
+    observer.start()
+    for dtype in dtypes:
+        kind = getattr(torch, dtype.removeprefix("torch."))
+        try:
+            torch.empty(4, dtype=kind).detach()
+        except (RuntimeError, NotImplementedError):  # of some there is only a view
+            torch.empty(4, dtype=torch.uint8).view(kind).detach()
+    observer.stop()
+    observer.unregister_callback()
+    nodes = json.loads((tmp_path / "et.json").read_bytes())["nodes"]
+    spellings = [node["inputs"]["types"][0][len("Tensor(") : -1] for node in nodes if node["name"] == "aten::detach"]
+    assert len(spellings) == len(dtypes)
+    for spelling, dtype in zip(spellings, dtypes, strict=True):
+        assert standard_dtype(spelling) == standard_dtype(dtype) == dtype.removeprefix("torch.")
+        shared = "quint" in dtype and "x" in dtype
+        assert itemsize(spelling) == (None if shared else getattr(torch, dtype.removeprefix("torch.")).itemsize)
+        assert et_spelling(dtype) in (spelling, dtype)
+    numbers = [scalar_type(number) for number in range(46)]
+    assert set(dtypes) <= {f"torch.{name}" for name in numbers}
+    assert numbers[15] == "bfloat16" and numbers[45] == "float4_e2m1fn_x2"
+
+
+def test_only_packed_fp4_holds_several_values() -> None:
+    held = {values_per_element(scalar_type(number)): scalar_type(number) for number in range(46)}
+    assert held.pop(2) == "float4_e2m1fn_x2" and held.keys() == {1}
