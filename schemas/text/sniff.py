@@ -108,7 +108,7 @@ def head_of(source: str | os.PathLike[str] | bytes) -> bytes:
 
 
 def has_byte_order_mark(head: bytes) -> bool:
-    """Whether a text says at its beginning how it is encoded, as Windows programs do.
+    r"""Whether a text says at its beginning how it is encoded, as Windows programs do.
 
     Example:
         >>> has_byte_order_mark(b"\xef\xbb\xbf{}"), has_byte_order_mark(b"{}")
