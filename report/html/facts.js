@@ -131,13 +131,22 @@ const COMM_FACTS = {
   seq: ["Number in the group"],
   in_split: ["Elements to each rank"],
   out_split: ["Elements from each rank"],
+  pg_first_rank: ["First rank of the group"],
+  inferred_messages: ["Messages sent together (inferred)"],
 };
+
+/** A value of a communication as text. */
+function commText(name, value, unit) {
+  if (name === "inferred_messages")
+    return value.map((sent) => `${sent.collective} ${sent.dst_rank ?? sent.src_rank ?? ""}`.trim()).join(", ");
+  return Array.isArray(value) ? value.join(", ") : unit ? show(value, unit) : String(value);
+}
 
 /** Facts of a communication; those that are not recorded are left out. */
 function commFacts(comm) {
   return Object.entries(comm).map(([name, value]) => {
     const [label, unit] = COMM_FACTS[name],
-      text = Array.isArray(value) ? value.join(", ") : unit ? show(value, unit) : String(value);
+      text = value === null ? "" : commText(name, value, unit);
     return value === null || text === "" ? null : fact(`comm.${name}`, label, value, text);
   });
 }

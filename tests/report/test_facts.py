@@ -84,7 +84,11 @@ def test_a_communication_in_its_units() -> None:
     comm = Comm("allreduce", "float", 4_000_000, 4_000_000, 16_000_000, 4, "1", "default_pg", [0, 1, 2, 3], seq=3)
     said = facts(CONFIG, msgspec.to_builtins(comm))
     assert said["Communicated"] == "16.0 MB" and said["Elements in"] == "4,000,000" and said["Ranks"] == "0, 1, 2, 3"
-    every = {name: [1, 2] if name.endswith(("split", "ranks")) else 1 for name in Comm.__struct_fields__}
+    every: dict[str, Any] = {
+        name: [1, 2] if name.endswith(("split", "ranks")) else 1 for name in Comm.__struct_fields__
+    }
+    every["inferred_messages"] = [{"collective": "send", "dst_rank": 1}, {"collective": "recv", "src_rank": 2}]
+    assert facts({}, every)["Messages sent together (inferred)"] == "send 1, recv 2"
     assert len(facts({}, every)) == len(facts({})) + len(every)
 
 
