@@ -196,8 +196,9 @@ class TraceBuilder:
     def _impossible(self, columns: dict[str, Any], unattached: UnattachedEvents) -> npt.NDArray[np.int8]:
         """`impossible_times` of the rows, and after them of the GPU events without a row."""
 
-        def both(name: str, others: IntColumn) -> IntColumn:
-            return np.concatenate([columns[name], others]) if len(unattached) else columns[name]  # type: ignore[no-any-return]
+        def both(name: str, others: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            found: npt.NDArray[Any] = np.concatenate([columns[name], others]) if len(unattached) else columns[name]
+            return found
 
         event = unattached
         gpu = both("kind", np.full(len(event), GPU)) == GPU

@@ -34,7 +34,7 @@ def with_unattached(trace: Trace) -> Trace:
     added = _gpu_events(events, rows, trace)
     own = tables.gpu.take(np.isin(tables.gpu.reason, () if trace.outputs_recorded else UNKNOWN_LAUNCH))
     notes = [*trace.notes, *_notes(own), *_notes(added)]
-    notes += [] if trace.selection else _not_counted(trace, np.count_nonzero(events.ts >= 0) - len(rows))
+    notes += [] if trace.selection else _not_counted(trace, int(np.count_nonzero(events.ts >= 0)) - len(rows))
     if not len(rows):
         return trace.with_(notes=tuple(notes)).with_tables(replace(tables, whole=True))
     gpu = tables.gpu.joined(added)
