@@ -144,8 +144,9 @@ def _run_with_ranks(run: Callable[[Namespace], int], arguments: Namespace) -> in
     from ..schemas.text.file_ranks import ProcessRank, SeveralRanksError
 
     while True:
+        tried = type(arguments)(**{key: [*of] if isinstance(of, list) else of for key, of in vars(arguments).items()})
         try:
-            return run(arguments)
+            return run(tried)  # which may take words out of lists
         except SeveralRanksError as several:
             known = getattr(arguments, "merged", None)
             if known is None or several.file in known or not isinstance(several.ranks[0], ProcessRank):

@@ -268,6 +268,7 @@ def test_commands_take_it_for_a_job(merged: Path, tmp_path: Path) -> None:
     assert call("convert", merged, "--to", "chakra", "-o", tmp_path / "job").returncode == 0
     assert (tmp_path / "job.0.et").exists() and (tmp_path / "job.1.et").exists()
     assert call("report", merged, "-o", tmp_path / "page.html").returncode == 0
+    assert orjson.loads(call("sql", "--json", merged, "select count(*) as n from device").stdout) == [{"n": 60}]
     done = call("link", merged, "-o", tmp_path / "plus.json")
     assert done.returncode == 2 and b"choose one with --rank, --pid or --gpu" in done.stderr
     assert call("link", merged, "--pid", "101", "-o", tmp_path / "plus.json").returncode == 0
