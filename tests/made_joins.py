@@ -95,7 +95,7 @@ PAIR_KINETO = kineto_document([
     _event("cudaGraphLaunch", 16, 2, "cuda_runtime", correlation=1),
     _event("late", 400, 50, tid=8, **{"Record function id": 13}),
     _event("cudaMemcpyAsync", 410, 20, "cuda_runtime", 8, correlation=2),
-    {**_kernel("Memcpy DtoD", 420, -1, 2, 9, device=1), "cat": "gpu_memcpy"},
+    {**_kernel("Memcpy DtoD", 420, 0, 2, 9, device=1), "cat": "gpu_memcpy"},
     _kernel("second kernel", 62, 3, 1),
     _kernel("stray", 30, 4, 99),
     _kernel("before", 1, 2, 3),

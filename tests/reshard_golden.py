@@ -45,6 +45,11 @@ CASES: dict[str, tuple[Path | str, Layout]] = {
 }
 
 
+def _comm_text(trace: Trace, row: int) -> str:
+    comm = trace.comm.get(row)
+    return msgspec.json.encode(None if comm is None else comm.members()).decode()
+
+
 def golden_lines(name: str) -> list[str]:
     """The lines of a case as they are kept."""
     return gzip.decompress((GOLDEN / f"{name}.txt.gz").read_bytes()).decode().splitlines()
@@ -96,7 +101,7 @@ def _trace_lines(trace: Trace) -> Iterator[str]:
     texts = trace.texts.texts(np.arange(len(trace)))
     for row, (values, text) in enumerate(zip(zip(*columns, strict=True), texts, strict=True)):
         digest = hashlib.blake2b(text, digest_size=6).hexdigest()
-        yield f"row {row} {trace.name_of(row)} {values} {msgspec.json.encode(trace.comm.get(row)).decode()} {digest}"
+        yield f"row {row} {trace.name_of(row)} {values} {_comm_text(trace, row)} {digest}"
     whole = json.loads(b"".join(trace.texts.chunks()))
     yield f"edges {whole['edges']}"
     del whole["etplus"]["tool_version"], whole["etplus"]["kineto"]["file_name"]

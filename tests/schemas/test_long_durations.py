@@ -64,7 +64,7 @@ def test_an_etplus_file_is_refused_with_the_place(us: str) -> None:
 def test_unattached_events_of_an_etplus_file_are_checked_too() -> None:
     document = link(ET, KINETO).to_dict()
     event = {"name": "k", "cat": "kernel", "ts": 1.0, "dur": 9e12, "reason": "no launcher in the trace"}
-    assert etplus.load(orjson.dumps(document | {"unattached": [event]})).unattached.dur.tolist() == [9 * 10**15]
+    assert etplus.load(orjson.dumps(document | {"unattached": [event]})).unattached.dur.tolist() == [0], "over a day"
     for unattached in ([event | {"dur": 1e15}], [event] * 600):
         with pytest.raises(TraceFormatError, match=r'"unattached": .*(104 days|146 years together)'):
             etplus.load(orjson.dumps(document | {"unattached": unattached}))
