@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ from etplus.schemas.chakra.chakra_reader import read_et
 from etplus.schemas.chakra.stream import write_chakra
 from etplus.schemas.etplus.read_etplus import read_etplus
 from etplus.trace.conventions import EDGE_KINDS
-from etplus.trace.errors import TraceFormatError
+from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.kinds import CPU, GPU
 from etplus.trace.trace import Trace
 from etplus_files import PAIRS, cpu, etplus, gpu, linked, normal, runtime
@@ -190,6 +191,11 @@ def test_of_an_attribute_that_comes_twice_the_last_counts(tmp_path: Path) -> Non
     "arguments", [("report", "t.0.et", "-o", "out.html"), ("convert", "t.0.et", "-o", "out.pftrace")]
 )
 def test_a_broken_attribute_is_one_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    if any(str(word).endswith(".pftrace") for word in arguments):
+        try:
+            importlib.import_module("etplus.schemas.perfetto.packets")
+        except UsageError as error:  # perfetto's messages need a newer protobuf than the oldest that Chakra's need
+            pytest.skip(str(error))
     """`args` are read when they are needed."""
     from etplus.converters.chakra import chakra_messages
 
