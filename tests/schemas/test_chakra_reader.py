@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from etplus.schemas.chakra.attributes import KIND_BITS, ORDER, attribute
 from etplus.schemas.chakra.chakra_reader import read_et
 from etplus.schemas.chakra.stream import write_chakra
 from etplus.schemas.etplus.read_etplus import read_etplus
+from etplus.schemas.perfetto.packets import protos
 from etplus.trace.conventions import EDGE_KINDS
 from etplus.trace.errors import TraceFormatError, UsageError
 from etplus.trace.kinds import CPU, GPU
@@ -191,12 +191,12 @@ def test_of_an_attribute_that_comes_twice_the_last_counts(tmp_path: Path) -> Non
     "arguments", [("report", "t.0.et", "-o", "out.html"), ("convert", "t.0.et", "-o", "out.pftrace")]
 )
 def test_a_broken_attribute_is_one_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """`args` are read when they are needed."""
     if any(str(word).endswith(".pftrace") for word in arguments):
         try:
-            importlib.import_module("etplus.schemas.perfetto.packets")
+            protos()
         except UsageError as error:  # perfetto's messages need a newer protobuf than the oldest that Chakra's need
             pytest.skip(str(error))
-    """`args` are read when they are needed."""
     from etplus.converters.chakra import chakra_messages
 
     metadata, nodes, _ = chakra_messages(etplus([cpu(3, "op", 0.0), gpu(4, "k", 1.0, 2.0)]))
