@@ -35,7 +35,7 @@ def rank_ends(scans: Sequence[RankScan], groups: Groups, network: Network) -> li
     return run.ends_ns if run.complete() else None
 
 
-class _Rank:
+class _RunningRank:
     """One rank while it runs; nodes are numbered by id."""
 
     def __init__(self, scanned: RankScan) -> None:
@@ -57,7 +57,7 @@ class _Rank:
 
 class _Run:
     def __init__(self, scans: Sequence[RankScan], groups: Groups, network: Network) -> None:
-        self.ranks = [_Rank(scanned) for scanned in scans]
+        self.ranks = [_RunningRank(scanned) for scanned in scans]
         self.network = network
         users: defaultdict[int, set[int]] = defaultdict(set)
         for rank, scanned in enumerate(scans):

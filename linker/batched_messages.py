@@ -39,7 +39,7 @@ def with_batched_messages(join: Join, comms: dict[int, Comm]) -> dict[int, Comm]
         return comms
     events, launcher = join.kineto.events, join.gpu_launcher[launched]
     thread, ts = events.thread[launcher].astype(np.int64), events.ts[launcher]
-    registered, found = _Registered(join), dict(comms)
+    registered, found = _Registration(join), dict(comms)
     for _, lane in grouped(thread, thread):
         lane = lane[np.argsort(ts[lane], kind="stable")]
         kernels, times = [launched[at] for at in lane.tolist()], ts[lane].tolist()
@@ -52,7 +52,7 @@ def with_batched_messages(join: Join, comms: dict[int, Comm]) -> dict[int, Comm]
     return found
 
 
-class _Registered:
+class _Registration:
     """The registrations of communications by thread, in order of start."""
 
     def __init__(self, join: Join) -> None:

@@ -130,9 +130,10 @@ def linked_trace(
 def _has_whole_us(join: Join) -> bool:
     """Return True for Kineto traces of PyTorch before 2024, whose times are integers; readers of those expect integers
     in ET+ as well."""
-    tables = join.kineto.events, join.kineto.memory
-    whole = all(not np.any(table.ts % 1000) for table in tables) and not np.any(join.kineto.events.dur % 1000)
-    return whole and not join.kineto.modern
+    if join.kineto.modern:
+        return False
+    times = join.kineto.events.ts, join.kineto.events.dur, join.kineto.memory.ts
+    return not any(np.any(column % 1000) for column in times)
 
 
 @gc_disabled()

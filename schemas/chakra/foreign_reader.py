@@ -78,7 +78,7 @@ def read_foreign(file: str, messages: Iterator[Encoded], path: str) -> Trace:
         TraceFormatError: the file of groups is invalid, ids repeat or exceed 63 bits, a time is out of range, a
             dependency is not in the file, or, without start times, nodes wait for each other.
     """
-    rows, needs, bodies = NodeRows(file), _Needs(file), list[bytes]()
+    rows, needs, bodies = NodeRows(file), _Waits(file), list[bytes]()
     for block in blocks_of(messages):
         check_ids(file, block)
         nodes = []
@@ -115,7 +115,7 @@ def _with_host_callers(trace: Trace) -> Trace:
     return trace.with_(parent=named, parent_row=as_positions(caller))
 
 
-def _laid_out(trace: Trace, needs: _Needs) -> Trace:
+def _laid_out(trace: Trace, needs: _Waits) -> Trace:
     """The trace with start times that follow from what its nodes wait for."""
     count, lane = len(trace), needs.resources()
     source, target = needs.pairs()
@@ -186,7 +186,7 @@ class _ForeignRecords(TextRecords):
         return _encode(record)
 
 
-class _Needs:
+class _Waits:
     """What the nodes of a file wait for, gathered node by node."""
 
     def __init__(self, file: str) -> None:

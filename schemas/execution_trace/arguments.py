@@ -314,15 +314,20 @@ def whole_sides(text: bytes) -> WholeSides:
 
 def tensor_members(text: bytes, *, flat: bool) -> bytes:
     """The members of a node that are its inputs and outputs, for a node with the same ones in the same layout."""
+    return _tensor_members(_decode_any(text), flat)
+
+
+def _tensor_members(node: _AnyNode, flat: bool) -> bytes:
     values, form, none = _MEMBERS[flat]
-    return form % tuple([value or none for value in values(_decode_any(text))])
+    return form % tuple([value or none for value in values(node)])
 
 
 def launched_members(text: bytes, *, flat: bool) -> bytes:
     """The members that a GPU node shares with the operator that launched it, from the operator's text: inputs, outputs
     and attributes, as Chakra's linker copies them. The flat layout leaves out `tid`: there it is a GPU node's stream,
     as the original trace_link.py writes it."""
-    node, tensors = _decode_any(text), tensor_members(text, flat=flat)
+    node = _decode_any(text)
+    tensors = _tensor_members(node, flat)
     if not flat:
         return b'%b, "attrs": %b' % (tensors, node.attrs or _NO_ATTRS)
     values = ((name, getattr(node, name) or none) for name, none in _FLAT_ATTRS.items())
