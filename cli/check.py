@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -14,8 +13,7 @@ from typing import TYPE_CHECKING
 from ..converters.preflight import check
 from ..converters.preflight_findings import KINDS, Level, PreflightReport, level_of
 from ..converters.row_dependencies import Coupling
-from ..replaying.network import parse_network
-from ..schemas.chakra.comm_groups import prefix_of
+from ..schemas.chakra.comm_groups import find_groups, prefix_of
 from ..schemas.text.sniff import begins_like_kineto, head_of, is_chakra, is_pftrace
 from ..schemas.text.transaction import check_outputs
 from ..trace.errors import UsageError
@@ -84,22 +82,14 @@ def run(args: argparse.Namespace) -> int:
     if not args.run:
         write_tables(args, "\n".join(lines), numbers)
         return 0 if report.ok else 1
-    from ..converters.astra_run import run_set  # with the replay
+    from ..converters.astra_config import described_network  # with the replay
+    from ..converters.astra_run import run_set
 
-    networks = args.network or [_network_of(report.files[0])]
-    runs = {network: run_set(report.files, prefix_of(report.files[0]), network) for network in networks}
+    prefix = prefix_of(report.files[0])
+    runs = run_set(report.files, args.groups or find_groups(prefix), args.network or [described_network(prefix)])
     numbers["runs"] = [{"network": name, "ranks": [asdict(rank) for rank in ranks]} for name, ranks in runs.items()]
     write_tables(args, "\n".join([*lines, "", *_run_lines(runs)]), numbers)
     return 0 if report.ok and all(rank.is_complete for ranks in runs.values() for rank in ranks) else 1
-
-
-def _network_of(file: str) -> str:
-    """The network that a set was converted for, as the first line of its network file says; else the default."""
-    with contextlib.suppress(OSError, UsageError):
-        first = Path(f"{prefix_of(file)}.network.yml").read_text("utf-8").partition("\n")[0].removeprefix("# ")
-        parse_network(first)
-        return first
-    return "bandwidth=25,latency=5us"
 
 
 def _run_lines(runs: Mapping[str, Sequence[SimulatedRank]]) -> list[str]:

@@ -17,10 +17,10 @@ from typing import Any
 
 import msgspec
 
-from ..replaying.network import Algorithm, Network
+from ..replaying.network import Algorithm, Network, parse_network
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType as Type
 from ..schemas.text.files import open_output
-from ..trace.errors import UNREADABLE
+from ..trace.errors import UNREADABLE, UsageError
 from .astra_links import AstraLinks
 
 DEFAULT = Network(25.0, 5000.0)
@@ -122,6 +122,15 @@ def network_files_of(prefix: str) -> tuple[Path, Path] | None:
     """The network and system files beside a set, if both are there."""
     network, system = Path(f"{prefix}.network.yml"), Path(f"{prefix}.system.json")
     return (network, system) if network.is_file() and system.is_file() else None
+
+
+def described_network(prefix: str) -> str:
+    """The network that a set was converted for, as the first line of its network file says; else the default."""
+    with contextlib.suppress(OSError, UnicodeDecodeError, UsageError):
+        first = Path(f"{prefix}.network.yml").read_text("utf-8").partition("\n")[0].removeprefix("# ")
+        parse_network(first)
+        return first
+    return str(DEFAULT)
 
 
 def endpoint_delay_of(system: Path) -> float:

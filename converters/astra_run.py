@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ..replaying.network import Network, parse_network
 from ..schemas.chakra.attributes import values_of
-from ..schemas.chakra.comm_groups import Groups, find_groups, read_groups, write_groups
+from ..schemas.chakra.comm_groups import Groups, read_groups, write_groups
 from ..schemas.chakra.stream import read_chakra
 from ..schemas.text.transaction import transaction
 from ..trace.errors import UsageError
@@ -57,11 +57,14 @@ class SimulatedRank:
         return self.simulated is not None and self.ran in (None, self.nodes)
 
 
-def run_set(files: Sequence[str], prefix: str, network: str) -> list[SimulatedRank]:
-    """Simulate a set on a network, described as for `parse_network`.
+def run_set(files: Sequence[str], group_file: str | None, networks: Sequence[str]) -> dict[str, list[SimulatedRank]]:
+    """Simulate a set on networks, each described as for `parse_network`.
 
     Args:
-        files: the set's files by rank.
+        files: the set's files by rank. group_file: with its process groups, None if it has none.
+
+    Returns:
+        the ranks by network.
 
     Raises:
         UsageError: no simulator, or it cannot be started.
@@ -72,21 +75,27 @@ def run_set(files: Sequence[str], prefix: str, network: str) -> list[SimulatedRa
             "set it to the path of AstraSim_Analytical_Congestion_Unaware, built from github.com/astra-sim/astra-sim"
         )
         raise UsageError(f"--run needs the environment variable {VARIABLE}; {problem}")
-    path, described = find_groups(prefix), parse_network(network)
-    groups = {} if path is None else read_groups(path)
-    output = _simulate(binary, files, groups, described)
-    finished = {int(rank): int(ns) for rank, ns in _FINISHED.findall(output)}
-    ran = {int(rank): int(done) for rank, _, _, done, _ in _NODES.findall(output)}
-    replayed = _replayed(files, groups, described)
-    found = []
-    for rank, file in enumerate(files):
-        nodes, recorded = _recorded(file)
-        simulated = finished.get(rank)
-        found.append(
-            SimulatedRank(rank, nodes, ran.get(rank), None if simulated is None else simulated / 1e6,
-                          None if replayed is None else replayed[rank] / 1e6, recorded)
-        )  # fmt: skip
+    described = {network: parse_network(network) for network in networks}
+    groups = {} if group_file is None else read_groups(group_file)
+    scans = [scan(RankFile(Path(file), rank), PreflightFindings("astra-sim", 0)) for rank, file in enumerate(files)]
+    recorded = [_recorded_ns(file) for file in files]
+    found = {}
+    for name, network in described.items():
+        output = _simulate(binary, files, groups, network)
+        finished = {int(rank): int(ns) for rank, ns in _FINISHED.findall(output)}
+        ran = {int(rank): int(done) for rank, _, _, done, _ in _NODES.findall(output)}
+        # nodes issued as the simulator does it, on what it can express of the network: rings instead of a library
+        ends = rank_ends(scans, groups, replace(network, library=None))
+        replayed: Sequence[int | None] = ends or [None] * len(files)
+        found[name] = [
+            SimulatedRank(rank, scanned.nodes, ran.get(rank), *map(_ms, (finished.get(rank), replayed[rank], took)))
+            for rank, (scanned, took) in enumerate(zip(scans, recorded, strict=True))
+        ]
     return found
+
+
+def _ms(ns: int | None) -> float | None:
+    return None if ns is None else ns / 1e6
 
 
 def _simulate(binary: str, files: Sequence[str], groups: Groups, network: Network) -> str:
@@ -110,20 +119,12 @@ def _simulate(binary: str, files: Sequence[str], groups: Groups, network: Networ
     return output
 
 
-def _replayed(files: Sequence[str], groups: Groups, network: Network) -> list[int] | None:
-    """When each rank ends if nodes are issued as the simulator does it, on what it can express of the network: rings
-    instead of a library."""
-    scans = [scan(RankFile(Path(file), rank), PreflightFindings("astra-sim", 0)) for rank, file in enumerate(files)]
-    return rank_ends(scans, groups, replace(network, library=None))
-
-
-def _recorded(file: str) -> tuple[int, float | None]:
-    """How many nodes a file has, and how long the recording of its nodes took, ms."""
-    count, begins, ends = 0, list[int](), list[int]()
+def _recorded_ns(file: str) -> int | None:
+    """From the first start to the last end that the nodes of a file had when they were recorded; None without times."""
+    begins, ends = list[int](), list[int]()
     for node in read_chakra(file)[1]:
-        count += 1
         values = values_of(node.attr)
         if "start_ns" in values:
             begins.append(values["start_ns"])
             ends.append(values["start_ns"] + values.get("inclusive_ns", values.get("duration_ns", 0)))
-    return count, (max(ends) - min(begins)) / 1e6 if begins else None
+    return max(ends) - min(begins) if begins else None

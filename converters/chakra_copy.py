@@ -21,7 +21,7 @@ import numpy.typing as npt
 from ..linker.naming import number_before_suffix
 from ..replaying.network import parse_network
 from ..replaying.network_file import network_dict
-from ..schemas.chakra.attributes import attribute
+from ..schemas.chakra.attributes import attribute, values_of
 from ..schemas.chakra.chakra_reader import written_by_etplus
 from ..schemas.chakra.comm_groups import (
     Groups,
@@ -128,16 +128,10 @@ def survey_file(path: str, rank: int) -> GivenRank:
     return GivenRank(path, rank, removed, in_turn, every if odd else None)
 
 
-def _values(node: Node) -> dict[str, Any]:
-    """Attributes by name, whatever member of the oneof holds them: ASTRA-sim reads any integer."""
-    members = ((given, given.WhichOneof("value")) for given in node.attr)
-    return {given.name: getattr(given, member) for given, member in members if member is not None}
-
-
 def _communication(node: Node) -> Communication | None:
     """A node's communication; None for a broadcast, which ASTRA-sim replays by its duration, and for a node without the
     attributes that it needs, which `check` reports."""
-    values = _values(node)
+    values = values_of(node.attr)
     size, kind = values.get("comm_size"), values.get("comm_type", 0)
     peer: Any = -1
     if node.type != NodeType.COMM_COLL_NODE:

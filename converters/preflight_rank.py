@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..schemas.chakra.attributes import MEMBERS, SIMULATED_COLLECTIVES
+from ..schemas.chakra.attributes import INTEGERS, MEMBERS, SIMULATED_COLLECTIVES
 from ..schemas.chakra.et_def_pb2 import CollectiveCommType, Node, NodeType
 from ..schemas.chakra.stream import Messages, node_heads, read_messages
 from ..schemas.text.sniff import GZIP_MAGIC
@@ -27,10 +27,6 @@ _NEEDED: dict[int, tuple[str, ...]] = {
     NodeType.COMM_SEND_NODE: ("comm_dst", "comm_tag", "comm_size"),
     NodeType.COMM_RECV_NODE: ("comm_src", "comm_tag", "comm_size"),
 }
-_INTEGERS = frozenset((
-    "int32_val", "int64_val", "uint32_val", "uint64_val", "sint32_val", "sint64_val", "fixed32_val", "fixed64_val",
-    "sfixed32_val", "sfixed64_val", "bool_val",
-))  # fmt: skip
 _READ = frozenset((
     "is_cpu_op", "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "comm_priority", "pg_name",
     "involved_dim",
@@ -286,7 +282,7 @@ def _attributes(node: Node, rank: int, findings: PreflightFindings) -> dict[str,
         values[name] = None if actual is None else getattr(attribute, actual)
         if actual == member:
             continue
-        readable = actual in _INTEGERS and member in _INTEGERS
+        readable = actual in INTEGERS and member in INTEGERS
         kind = "attribute-type" if readable or name not in _READ else "attribute-unreadable"
         text = "{} of node {} is {}, not {}"
         findings.add(kind, rank, (node.id,), text, name, node.id, actual or "without a value", member)

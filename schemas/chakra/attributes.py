@@ -44,6 +44,12 @@ MEMBERS = {
 """Attribute name to the member that holds its value. The feeder of mlcommons/chakra reads exactly this member
 and reads whatever that field holds if it is another one; ASTRA-sim's takes any integer and throws on the others."""
 
+INTEGERS = frozenset((
+    "int32_val", "int64_val", "uint32_val", "uint64_val", "sint32_val", "sint64_val", "fixed32_val", "fixed64_val",
+    "sfixed32_val", "sfixed64_val", "bool_val",
+))  # fmt: skip
+"""The members that ASTRA-sim takes an integer from."""
+
 SIMULATED_COLLECTIVES = frozenset(
     map(CollectiveCommType.Value, ("ALL_REDUCE", "ALL_GATHER", "ALL_TO_ALL", "REDUCE_SCATTER"))
 )
@@ -131,11 +137,24 @@ def numbers(name: str, values: IntColumn, present: npt.NDArray[np.bool_] | None 
 
 
 def values_of(attributes: Sequence[AttributeProto]) -> dict[str, Any]:
-    """Values by name; of lists the list; those in another member than the tables say are left out."""
+    """Values by name; of lists the list.
+
+    An integer (of 63 bits) counts in any of INTEGERS, and as the text of a `string_val`; what is in another member than
+    the tables say is else left out.
+    """
     values: dict[str, Any] = {}
     for given in attributes:
-        member = OWN_MEMBERS.get(given.name) or MEMBERS.get(given.name)
-        if member is not None and given.WhichOneof("value") == member:
-            value = getattr(given, member)
+        member, actual = OWN_MEMBERS.get(given.name) or MEMBERS.get(given.name), given.WhichOneof("value")
+        if member is None or actual is None:
+            continue
+        value = getattr(given, actual)
+        if actual == member:
             values[given.name] = list(value.values) if member.endswith("_list") else value
+        elif actual in INTEGERS and abs(value) < 1 << 63 and (kind := _of_integer(member)) is not None:
+            values[given.name] = kind(value)
     return values
+
+
+def _of_integer(member: str) -> type[bool | int | str] | None:
+    """What an integer becomes in a member."""
+    return {"bool_val": bool, "string_val": str}.get(member, int if member in INTEGERS else None)

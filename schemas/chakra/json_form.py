@@ -13,7 +13,7 @@ import msgspec
 
 from ...trace.errors import UNREADABLE, TraceFormatError
 from ..text.files import load
-from .attributes import MEMBERS
+from .attributes import INTEGERS, MEMBERS
 from .et_def_pb2 import AttributeProto, Node
 
 _SCALAR = rb'"[^"]{1,60}"\s*:\s*(?:"[^"]{0,200}"|-?[0-9.]+|null)\s*,\s*'
@@ -72,5 +72,11 @@ def _node(given: _JsonNode, record: dict[str, Any]) -> Node:
 def _attribute(name: str, value: float | str) -> AttributeProto:
     usual = {bool: "bool_val", int: "int64_val", float: "double_val", str: "string_val"}[type(value)]
     member = MEMBERS.get(name, usual)
-    given: dict[str, Any] = {usual if member.endswith("_list") else member: value}
-    return AttributeProto(name=name, **({member: bool(value)} if member == "bool_val" else given))
+    if member.endswith("_list") or (member == "string_val" and usual in INTEGERS):
+        member = usual
+    if member in INTEGERS and usual not in INTEGERS:
+        if not isinstance(value, float) or not value.is_integer():
+            raise ValueError(f"{name} is {value!r}, not an integer")
+        value = int(value)
+    given: dict[str, Any] = {member: bool(value) if member == "bool_val" else value}
+    return AttributeProto(name=name, **given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from chakra_sets import MB, collective, compute, data_parallel, single_collective, write_set
+from chakra_sets import MB, collective, compute, data_parallel, single_collective, symbolic, write_set
 from etplus.schemas.chakra import et_def_pb2 as pb
 from etplus.schemas.chakra.attributes import attribute
 from etplus.schemas.chakra.chakra_reader import read_et
@@ -43,6 +43,11 @@ def test_nodes_of_a_stream_follow_each_other_and_their_dependencies(tmp_path: Pa
 def test_the_lowest_id_of_those_that_are_ready_comes_first(tmp_path: Path) -> None:
     trace = read(tmp_path, compute(7, 10), compute(3, 20), compute(5, 30, 7))
     assert trace.ts.tolist() == [20_000, 0, 30_000]
+
+
+def test_sizes_count_in_any_integer_member(tmp_path: Path) -> None:
+    trace = read(tmp_path, *symbolic(2)[0])
+    assert [(comm.bytes, comm.pg_name) for _, comm in sorted(trace.comm.items())] == [(2 * MB, "1"), (MB, "1")]
 
 
 def test_callers_span_their_callees(tmp_path: Path) -> None:

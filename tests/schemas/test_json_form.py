@@ -48,7 +48,18 @@ def test_it_is_analyzed_like_the_et_file(tmp_path: Path) -> None:
     assert trace.ts.tolist() == same.ts.tolist() and trace.dur.tolist() == same.dur.tolist()
 
 
-@pytest.mark.parametrize("text", ['{"workload_graph": 3}', '{"workload_graph": [{"Id": 1}]}', '{"workload_graph": [{'])
+def test_numbers_are_taken_for_integers_and_names_of_groups(tmp_path: Path) -> None:
+    node = {"Id": 1, "Name": "c", "NodeType": 7, "comm_type": 0, "comm_size": 4e6, "pg_name": 3, "is_cpu_op": 0}
+    path = tmp_path / "j.0.json"
+    path.write_text(json.dumps({"workload_graph": [node]}))
+    (comm,) = etplus.load(path).comm.values()
+    assert (comm.bytes, comm.pg_name) == (4_000_000, "3")
+
+
+@pytest.mark.parametrize("text", [
+    '{"workload_graph": 3}', '{"workload_graph": [{"Id": 1}]}', '{"workload_graph": [{',
+    '{"workload_graph": [{"Id": 1, "Name": "c", "NodeType": 7, "comm_type": 0, "comm_size": 1.5}]}',
+])  # fmt: skip
 def test_a_broken_file_is_one_line(text: str, tmp_path: Path) -> None:
     path = tmp_path / "j.0.json"
     path.write_text(text)
